@@ -86,7 +86,8 @@ fn describe_failure(mut reply: Reply) -> Reply {
         ContentBlock::Text(text) => Some(clip(&text.text, MAX_MESSAGE)),
         _ => None,
     });
-    let error = StructuredError::new(TOOL_FAILED, message.unwrap_or_default(), ErrorKind::Permanent);
+    let error =
+        StructuredError::new(TOOL_FAILED, message.unwrap_or_default(), ErrorKind::Permanent);
     if let Some(content) = error.in_content(result.structured_content.as_ref()) {
         body.insert("structuredContent", content);
     }

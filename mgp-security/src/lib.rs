@@ -62,8 +62,8 @@ pub use access::{
 };
 pub use approval::{
     ApprovalRequest, ApprovalTerm, Approver, ApproverChain, CallApproval, CallApprovals,
-    CallerConfirm, CallerConfirmLayer, ConfiguredApprover, Decision, DecisionSource, ElicitApprover, Inbox, InboxConfig, Question,
-    QuestionSubject, RequestState, TerminalApprover,
+    CallerConfirm, CallerConfirmLayer, ConfiguredApprover, Decision, DecisionSource,
+    ElicitApprover, Inbox, InboxConfig, Question, QuestionSubject, RequestState, TerminalApprover,
 };
 pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, BadRecord,

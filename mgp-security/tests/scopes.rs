@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_security::{CallOutcome, Governance, Policies, Scopes, ServerPolicy};
-use mgp_types::mgp::{AccessGrantParams, AccessPermission, DefaultPolicy, EntryType, Extension};
 use mgp_types::mgp::ExtensionSet;
+use mgp_types::mgp::{AccessGrantParams, AccessPermission, DefaultPolicy, EntryType, Extension};
 use mgp_types::proposal::NegotiateScopesParams;
 use mgp_types::service::{MemoryAudit, PeerInfo, Principal, Reply, ServerId, Stack, mock};
 use mgp_types::store::MemoryStore;
@@ -20,7 +20,8 @@ const TOOLS: usize = 16;
 /// Returns the list of tools: each needs the scopes of its number's bits, and every fifth must be confirmed.
 fn tools() -> String {
     let tool = |number: usize| {
-        let needs: Vec<_> = (0..4).filter(|bit| number >> bit & 1 == 1).map(|bit| SCOPES[bit]).collect();
+        let needs: Vec<_> =
+            (0..4).filter(|bit| number >> bit & 1 == 1).map(|bit| SCOPES[bit]).collect();
         let risk = if number % 5 == 4 { "dangerous" } else { "safe" };
         format!(
             r#"{{"name":"t{number}","inputSchema":{{}},"security":{{"risk_level":"{risk}"}},"required_scopes":{needs:?}}}"#
@@ -70,7 +71,8 @@ fn world() -> World {
             }
             let tool: String = call.params().get::<mgp_types::Object>()?.decode("tool")?.unwrap();
             let disk = ServerId::from("disk");
-            let verdict = governance.explain_for(call.cx(), &disk, &tool, Some(&Payload::empty_object()));
+            let verdict =
+                governance.explain_for(call.cx(), &disk, &tool, Some(&Payload::empty_object()));
             match verdict.outcome() {
                 CallOutcome::Refuse(refusal) => Err(RpcError::from(refusal.clone())),
                 outcome => Reply::of(&format!("{outcome:?}")),
@@ -92,13 +94,14 @@ async fn the_answer_before_a_call_is_what_the_call_gets() {
         let who = Principal::local().agent(agent);
         if round % 20 == 0 {
             let tool = format!("t{}", random.usize(..TOOLS));
-            let effect = if random.bool() { AccessPermission::Deny } else { AccessPermission::Allow };
+            let effect =
+                if random.bool() { AccessPermission::Deny } else { AccessPermission::Allow };
             let mut grant = AccessGrantParams::new(EntryType::ToolGrant, agent, "disk", effect);
             grant.tool_name = Some(tool);
             world.governance.access().grant(&operator, grant).await.unwrap();
         }
         let mut client = mock::client(world.stack.clone());
-    client.cx.principal = who.clone();
+        client.cx.principal = who.clone();
         if random.bool() {
             let mut caller = PeerInfo::default();
             caller.mgp = Some(ExtensionSet::EMPTY.with(Extension::Scopes));
@@ -111,14 +114,16 @@ async fn the_answer_before_a_call_is_what_the_call_gets() {
                 SCOPES.iter().filter(|_| random.bool()).map(|scope| (*scope).to_owned()).collect();
             let granted = world.scopes.negotiate(&who, wanted).await;
             token = granted.ok().and_then(|granted| granted.session).map(|session| session.token);
-            if let Some(token) = token.as_ref().filter(|_| random.u8(..) % 4 == 0 || sessions % 8 == 7) {
+            if let Some(token) =
+                token.as_ref().filter(|_| random.u8(..) % 4 == 0 || sessions % 8 == 7)
+            {
                 world.scopes.revoke(&who, token).await.unwrap();
             }
             sessions += usize::from(token.is_some());
         }
-        let meta = token.as_ref().map_or_else(String::new, |token| {
-            format!(r#","_meta":{{"session_token":"{token}"}}"#)
-        });
+        let meta = token
+            .as_ref()
+            .map_or_else(String::new, |token| format!(r#","_meta":{{"session_token":"{token}"}}"#));
         let tool = random.usize(..TOOLS);
         let before = world.ran.load(Ordering::Relaxed);
         let params = format!(r#"{{"tool":"t{tool}"{meta}}}"#);

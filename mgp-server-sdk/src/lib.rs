@@ -169,10 +169,10 @@ pub use mgp_types::mcp::LogLevel;
 #[cfg(feature = "http")]
 pub use pages::Pages;
 pub use prompt::{Prompt, Prompts};
+pub use proposals::{HumanInTheLoop, StructuredErrors};
 pub use request::{FromRequest, IntoAnswer, PartialArgument, RequestHandler, TextRequest, Uri};
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
-pub use proposals::{HumanInTheLoop, StructuredErrors};
 pub use tool::{
     Args, Cancelled, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState,
     ResultStream, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,

@@ -9,8 +9,8 @@ use mgp_discovery::{
     Sources, Trust,
 };
 use mgp_security::{
-    ElicitApprover, EventSource, Governance, GovernanceBuilder, InboxConfig, Policies,
-    Scopes, StandardValidators,
+    ElicitApprover, EventSource, Governance, GovernanceBuilder, InboxConfig, Policies, Scopes,
+    StandardValidators,
 };
 use mgp_server_sdk::{ChangeNotifier, Server};
 use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
@@ -269,7 +269,8 @@ impl KernelBuilder {
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
-        let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
+        let bounds =
+            CallBounds::load(Arc::clone(&store), governance.definitions().clone(), &config).await?;
         let webhooks = WebhookContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, webhooks, &config).await?;
         let shared = SharedConfig::new(config, broken);

@@ -73,8 +73,7 @@ impl ByCaller {
         if let Some(Given { token, confirmed }) = cx.extensions.get::<Given>().cloned()
             && self.tokens.take(&token, question)
         {
-            let answer =
-                if confirmed { GrantDecision::Approved } else { GrantDecision::Denied };
+            let answer = if confirmed { GrantDecision::Approved } else { GrantDecision::Denied };
             return Ok(Decision::new(answer, question.principal.subject().as_str()));
         }
         let required = ConfirmationRequired::new(
@@ -92,7 +91,8 @@ impl Approver for ByCaller {
     async fn decide(&self, cx: &Context, question: Question) -> Result<Decision, RpcError> {
         match &question.about {
             QuestionSubject::Call { risk, .. }
-                if cx.caller.has(Extension::HumanInTheLoop) && (self.may_confirm)(&cx.principal) =>
+                if cx.caller.has(Extension::HumanInTheLoop)
+                    && (self.may_confirm)(&cx.principal) =>
             {
                 self.decide_call(cx, &question, risk)
             }

@@ -108,7 +108,16 @@ impl GovernanceBuilder {
     #[must_use]
     pub fn build(self) -> Governance {
         let Self {
-            store, audit, log, recording, policies, mut approver, inbox, validators, by_caller, ..
+            store,
+            audit,
+            log,
+            recording,
+            policies,
+            mut approver,
+            inbox,
+            validators,
+            by_caller,
+            ..
         } = self;
         let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
         let recording = match key {

@@ -2,19 +2,17 @@
 //!
 //! Applies to: inbound.
 
-use mgp_types::{Object, RpcError};
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::{CallMembers, Member as _, SessionToken};
 use mgp_types::service::{BoxFuture, Call, Either, Kind, MgpService, Reply, Target};
+use mgp_types::{Object, RpcError};
 use tower_service::Service;
 
 use super::sessions::Scopes;
 
 /// The tools by which the proposal names two methods.
-const TOOLS: [(&str, &str); 2] = [
-    ("check_permissions", "mgp_permissions_check"),
-    ("negotiate_scopes", "mgp_scopes_negotiate"),
-];
+const TOOLS: [(&str, &str); 2] =
+    [("check_permissions", "mgp_permissions_check"), ("negotiate_scopes", "mgp_scopes_negotiate")];
 
 /// Adds the scopes of the caller's session to each request, for the [decision](crate::CallVerdict) about it.
 #[derive(Clone, Debug)]

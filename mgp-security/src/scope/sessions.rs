@@ -392,7 +392,10 @@ mod tests {
         let token = session(&one, &ann, &["read:a", "temp:1h"]).await.token;
         let held = |scopes: &Scopes| missing(scopes, &ann, &token);
         assert_eq!(held(&one), Ok(vec!["read:b".to_owned(), "delete".to_owned()]));
-        assert_eq!(missing(&one, &Principal::local().agent("bob"), &token), Err(SessionEnded::Unknown));
+        assert_eq!(
+            missing(&one, &Principal::local().agent("bob"), &token),
+            Err(SessionEnded::Unknown)
+        );
         let stored = store.load(SPACE).await.unwrap().records;
         assert!(stored.iter().all(|one| !format!("{one:?}").contains(&token)), "{stored:?}");
 

@@ -3,13 +3,14 @@
 use mgp_types::RpcError;
 use mgp_types::mcp::CallToolResult;
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::proposal::{
-    ConfirmationRisk, LatencyClass, StructuredError, ToolCost, ToolQuota,
-};
+use mgp_types::proposal::{ConfirmationRisk, LatencyClass, StructuredError, ToolCost, ToolQuota};
 use mgp_types::service::Reply;
 use serde::Serialize;
 
 use super::{IntoToolResult, SchemaStyle, Tool};
+
+/// The name of the message for the user, in `_meta` and in `security`.
+const MESSAGE: &str = "confirmation_message";
 
 impl Tool {
     /// States the cost of a call, for callers that negotiated `cost_hints`.
@@ -54,10 +55,12 @@ impl Tool {
             security.confirmation_required = Some(true);
             security.reversible = reversible.or(security.reversible);
             security.risk_level = level;
+            // For gateways, which ask their own callers. Text can always be encoded.
+            let _ = security.extra.encode(MESSAGE, message);
         });
         secured
             .propose(Extension::HumanInTheLoop, "requires_confirmation", &true)
-            .propose(Extension::HumanInTheLoop, "confirmation_message", message)
+            .propose(Extension::HumanInTheLoop, MESSAGE, message)
             .propose(Extension::HumanInTheLoop, "risk_level", risk)
     }
 

@@ -8,6 +8,9 @@ use crate::mgp::{Extension, RiskLevel};
 use crate::record::{Object, open_enum, record};
 use crate::{Payload, clip};
 
+/// The member of a tool, and of its `security`, with the message.
+const MESSAGE: &str = "confirmation_message";
+
 /// The longest value of an argument in a message, in bytes.
 const MAX_VALUE: usize = 200;
 
@@ -124,9 +127,13 @@ impl ToolConfirmation {
     #[must_use]
     pub fn of(tool: &mcp::Tool) -> Self {
         let members = ToolMembers::of(tool);
+        let in_security = || {
+            let security = tool.find_security()?;
+            security.valid()?.extra.decode(MESSAGE).ok()?
+        };
         Self {
             is_required: members.read("requires_confirmation").unwrap_or_default(),
-            message: members.read("confirmation_message"),
+            message: members.read(MESSAGE).or_else(in_security),
             risk: members.read("risk_level"),
         }
     }

@@ -1,10 +1,10 @@
 //! Proposal 3 (`cost_hints`): the cost, latency and quota that a server states for its tools.
 
 use super::{Member, ToolMembers};
+use crate::Timestamp;
 use crate::mcp;
 use crate::mgp::Extension;
 use crate::record::{Number, open_enum, record};
-use crate::Timestamp;
 
 open_enum! {
     /// The kind of cost of a call.
@@ -154,7 +154,8 @@ mod tests {
     #[test]
     fn units_are_rounded_up_and_never_negative() {
         for (units, expected) in [("0.1", 1), ("7", 7), ("-3", 0), ("1e300", u64::MAX)] {
-            let cost: ActualCost = serde_json::from_str(&format!(r#"{{"units":{units}}}"#)).unwrap();
+            let cost: ActualCost =
+                serde_json::from_str(&format!(r#"{{"units":{units}}}"#)).unwrap();
             assert_eq!(cost.rounded(), expected, "{units}");
         }
     }

@@ -12,15 +12,14 @@ mod intent;
 mod members;
 mod scope;
 mod structured_error;
-mod subscribe;
 mod tool_members;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use confirmation::{
-    ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ConfirmationToken, ToolConfirmation,
-    UserConfirmed, fill_message,
+    ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ConfirmationToken,
+    ToolConfirmation, UserConfirmed, fill_message,
 };
 pub use cost::{ActualCost, CostCategory, CostHints, LatencyClass, ToolCost, ToolQuota};
 pub use intent::{Intent, Suggestion};
@@ -32,12 +31,8 @@ pub use scope::{
     required_scopes, temporary,
 };
 pub use structured_error::{ErrorKind, StructuredError};
-pub use subscribe::{
-    ActionHint, NotifyEvent, NotifyKind, SUBSCRIPTION_TERMINATED, SubscribeParams, SubscribeResult,
-    SubscribeStatus, passes_filter,
-};
-pub use tool_members::hide_tool_members;
 use tool_members::ToolMembers;
+pub use tool_members::hide_tool_members;
 
 use crate::RpcError;
 use crate::mcp::Meta;

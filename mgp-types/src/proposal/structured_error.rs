@@ -37,12 +37,22 @@ const SCOPE_INSUFFICIENT: &str = "SCOPE_INSUFFICIENT";
 
 /// The names of members of `details` that may hold secrets or internals.
 const SECRET_NAMES: &[&str] = &[
-    "password", "passphrase", "secret", "token", "api_key", "apikey", "authorization", "cookie",
-    "private_key", "stack", "traceback",
+    "password",
+    "passphrase",
+    "secret",
+    "token",
+    "api_key",
+    "apikey",
+    "authorization",
+    "cookie",
+    "private_key",
+    "stack",
+    "traceback",
 ];
 
 /// The beginnings of words that are secrets.
-const SECRET_WORDS: &[&str] = &["sk-", "ghp_", "gho_", "github_pat_", "xoxb-", "xoxp-", "AKIA", "eyJ"];
+const SECRET_WORDS: &[&str] =
+    &["sk-", "ghp_", "gho_", "github_pat_", "xoxb-", "xoxp-", "AKIA", "eyJ"];
 
 open_enum! {
     /// The category of a structured error; it is not the category of MGP, which has the same name on the wire.
@@ -338,7 +348,8 @@ mod tests {
                 assert_eq!((back.code(), back.message()), (code, error.message()));
                 let hints = back.as_recovery().unwrap();
                 assert_eq!((hints.is_retryable(), &hints.details), (retryable, &Some(details)));
-                let rounded = delay.filter(|_| retryable).map(|ms| ms.div_ceil(1000).saturating_mul(1000));
+                let rounded =
+                    delay.filter(|_| retryable).map(|ms| ms.div_ceil(1000).saturating_mul(1000));
                 assert_eq!(hints.retry_after_ms, rounded, "{code}");
                 assert!(hints.retry_after_ms >= delay.filter(|_| retryable));
                 assert_eq!(StructuredError::from(&back), there, "{code}");
@@ -349,12 +360,29 @@ mod tests {
     #[test]
     fn each_structured_error_survives_the_way_there_and_back() {
         let names = [
-            "RATE_LIMIT_EXCEEDED", "PERMISSION_DENIED", "RESOURCE_NOT_FOUND", "INVALID_INPUT",
-            "QUOTA_EXHAUSTED", "SERVER_UNAVAILABLE", "TRANSACTION_CONFLICT",
-            "AUTHENTICATION_REQUIRED", "SCOPE_INSUFFICIENT", "OPERATION_TIMEOUT",
-            "PAYLOAD_TOO_LARGE", "IDEMPOTENCY_CONFLICT", "INVALID_PARAMETERS", "TOKEN_EXPIRED",
-            "CONFLICT", "SERVER_ERROR", "UPSTREAM_ERROR", "TIMEOUT", "UNSUPPORTED_OPERATION",
-            "CODE_", "CODE_x", "", "ä",
+            "RATE_LIMIT_EXCEEDED",
+            "PERMISSION_DENIED",
+            "RESOURCE_NOT_FOUND",
+            "INVALID_INPUT",
+            "QUOTA_EXHAUSTED",
+            "SERVER_UNAVAILABLE",
+            "TRANSACTION_CONFLICT",
+            "AUTHENTICATION_REQUIRED",
+            "SCOPE_INSUFFICIENT",
+            "OPERATION_TIMEOUT",
+            "PAYLOAD_TOO_LARGE",
+            "IDEMPOTENCY_CONFLICT",
+            "INVALID_PARAMETERS",
+            "TOKEN_EXPIRED",
+            "CONFLICT",
+            "SERVER_ERROR",
+            "UPSTREAM_ERROR",
+            "TIMEOUT",
+            "UNSUPPORTED_OPERATION",
+            "CODE_",
+            "CODE_x",
+            "",
+            "ä",
         ];
         for name in names {
             for kind in ErrorKind::KNOWN {
@@ -382,7 +410,10 @@ mod tests {
         assert_eq!(read.suggestion.as_deref(), Some("Use Bearer [removed] or [removed] here"));
         assert_eq!(read.documentation_url, None);
         let details = serde_json::to_string(&read.details).unwrap();
-        assert_eq!(details, r#"{"api_key":"[removed]","deep":[{"Password":"[removed]"},"[removed]"],"n":1.50}"#);
+        assert_eq!(
+            details,
+            r#"{"api_key":"[removed]","deep":[{"Password":"[removed]"},"[removed]"],"n":1.50}"#
+        );
     }
 
     #[test]
@@ -390,9 +421,13 @@ mod tests {
         let mut details = Object::new();
         details.encode("missing_scopes", &["write"]).unwrap();
         let hints = Recovery::default_for(ErrorCode::PERMISSION_DENIED).unwrap();
-        let error = RpcError::new(ErrorCode::PERMISSION_DENIED, "m").recovery(hints.details(details));
+        let error =
+            RpcError::new(ErrorCode::PERMISSION_DENIED, "m").recovery(hints.details(details));
         let made = StructuredError::from(&error);
-        assert_eq!((made.code.as_str(), &made.category), (SCOPE_INSUFFICIENT, &ErrorKind::AuthRequired));
+        assert_eq!(
+            (made.code.as_str(), &made.category),
+            (SCOPE_INSUFFICIENT, &ErrorKind::AuthRequired)
+        );
         assert_eq!(made.to_error().code(), ErrorCode::PERMISSION_DENIED);
     }
 }

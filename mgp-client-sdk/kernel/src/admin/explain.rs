@@ -75,7 +75,9 @@ fn result_of(
             let spare = spare.map(|spare| format!("; `{spare}` spares that")).unwrap_or_default();
             (ExplainedOutcome::Ask, Some(format!("a person must confirm the call{spare}")))
         }
-        CallOutcome::Ask(requirement) => (ExplainedOutcome::Ask, Some(requirement_words(requirement))),
+        CallOutcome::Ask(requirement) => {
+            (ExplainedOutcome::Ask, Some(requirement_words(requirement)))
+        }
         CallOutcome::Refuse(refusal) => {
             (ExplainedOutcome::Refuse, Some(explain_refusal(refusal, agent)))
         }

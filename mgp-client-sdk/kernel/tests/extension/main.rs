@@ -2,8 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod confirmation;
+mod errors;
 mod intent;
 mod matrix;
+mod scopes;
 #[path = "../route/world.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod world;
