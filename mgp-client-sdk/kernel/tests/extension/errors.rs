@@ -6,9 +6,10 @@ use mgp_kernel::Kernel;
 use mgp_server_sdk::StructuredErrors;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
-use mgp_types::mgp::Extension;
+use mgp_types::method::ToolsDiscover;
+use mgp_types::mgp::{DiscoverOrder, DiscoverToolsFilter, DiscoverToolsParams, Extension};
 use mgp_types::proposal::{
-    ActualCost, CostCategory, CostHints, ErrorKind, StructuredError, ToolCost,
+    ActualCost, CostCategory, CostHints, ErrorKind, LatencyClass, StructuredError, ToolCost,
 };
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, wait_for_tools};
@@ -82,5 +83,33 @@ async fn the_stated_and_the_actual_cost_of_calls_count_against_the_quota() {
     let plain = host(&kernel, "bob", host_of(Era::Modern)).await;
     let tools = plain.list_tools().await.unwrap();
     assert!(tools.iter().all(|tool| CostHints::of(tool) == CostHints::default()));
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_search_filters_and_sorts_by_what_tools_state() {
+    let kernel = kernel(Era::Modern, "").await;
+    let client = host(&kernel, "ada", host_of(Era::Modern)).await;
+    let search = async |change: fn(&mut DiscoverToolsParams)| {
+        let mut params = DiscoverToolsParams::new();
+        change(&mut params);
+        let found = client.request::<ToolsDiscover>(&params).await.unwrap();
+        found.tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
+    };
+    let cheap = search(|params| {
+        let mut filter = DiscoverToolsFilter::new();
+        filter.max_cost_units = Some(4);
+        params.filter = Some(filter);
+    });
+    assert_eq!(cheap.await, ["export"]);
+    let quick = search(|params| {
+        let mut filter = DiscoverToolsFilter::new();
+        filter.latency_max = Some(LatencyClass::Minutes);
+        params.filter = Some(filter);
+    });
+    assert!(quick.await.is_empty(), "no tool states a latency");
+    let sorted = search(|params| params.sort = Some(DiscoverOrder::Cost)).await;
+    assert_eq!((sorted.len(), sorted[0].as_str()), (3, "export"));
+    client.close().await;
     kernel.stop().await;
 }

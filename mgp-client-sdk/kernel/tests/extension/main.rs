@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod confirmation;
+mod dialects;
 mod errors;
 mod intent;
 mod matrix;
