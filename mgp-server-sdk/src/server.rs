@@ -337,14 +337,13 @@ impl Server {
         let decisions =
             if offers(Extension::Permissions) { Grants::router() } else { Router::new() };
         let serving = HandlerConfig { timeout: self.timeouts.tool, state };
-        let drain = self.shutdown.drain;
+        let (drain, structured_errors) = (self.shutdown.drain, self.features.structured_errors);
         name_server(&drain, &self.offer);
         // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         let event_tools = (offers(Extension::Events) && !routes_tools)
             .then(|| events::tools_gate(&self.features.events));
         let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
-        let structured_errors = self.features.structured_errors;
         let (features, logging) =
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
         self.offer.tasks |= self.tools.any_task() || self.task_support.is_some();

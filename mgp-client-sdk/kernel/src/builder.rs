@@ -269,21 +269,16 @@ impl KernelBuilder {
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
-        let bounds =
-            CallBounds::load(Arc::clone(&store), governance.definitions().clone(), &config).await?;
+        let bounds = CallBounds::load(&governance, &config).await?;
         let webhooks = WebhookContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, webhooks, &config).await?;
         let shared = SharedConfig::new(config, broken);
-        let limited = shared.clone();
-        let audit_sink = Arc::clone(governance.audit());
-        let scopes = Scopes::new(Arc::clone(&store), audit_sink, move |who| limited.scopes(who));
-        scopes.open().await?;
         let context = FleetContext {
             events,
             config: shared.clone(),
             bounds,
+            scopes: open_scopes(&governance, &shared).await?,
             governance,
-            scopes,
             index,
             expander,
             logins,
@@ -317,6 +312,18 @@ impl KernelBuilder {
         }
         Ok(kernel)
     }
+}
+
+/// Opens the sessions with scopes; the configuration in force decides what an agent may obtain.
+async fn open_scopes(
+    governance: &Governance,
+    config: &SharedConfig,
+) -> Result<Scopes, KernelError> {
+    let (config, store) = (config.clone(), Arc::clone(governance.store()));
+    let audit = Arc::clone(governance.audit());
+    let scopes = Scopes::new(store, audit, move |principal| config.scopes(principal));
+    scopes.open().await?;
+    Ok(scopes)
 }
 
 /// Sets the access groups of the agents.

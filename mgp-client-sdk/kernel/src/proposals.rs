@@ -22,6 +22,12 @@ pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::CostHints)
     .with(Extension::Scopes);
 
+/// The proposals by which servers state more about their tools.
+pub(crate) const OF_TOOLS: ExtensionSet = ExtensionSet::EMPTY
+    .with(Extension::CostHints)
+    .with(Extension::Scopes)
+    .with(Extension::HumanInTheLoop);
+
 /// Adds the layers of the proposals: one per line, outermost first, each with its reason.
 pub(crate) fn layers(inner: impl MgpService) -> Stack {
     let service = ServiceBuilder::new()

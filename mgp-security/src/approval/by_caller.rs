@@ -39,7 +39,7 @@ const PURPOSE: &str = "mgp.confirmation";
 const DETAIL: &str = "confirmation";
 
 /// The callers whose own user may confirm a call.
-type MayConfirm = dyn Fn(&Principal) -> bool + Send + Sync;
+pub(crate) type MayConfirm = dyn Fn(&Principal) -> bool + Send + Sync;
 
 /// Lets callers confirm with a token; all other questions go to another approver.
 #[derive(Clone)]

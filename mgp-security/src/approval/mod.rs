@@ -22,7 +22,7 @@ use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{Object, RpcError, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use by_caller::ByCaller;
+pub(crate) use by_caller::{ByCaller, MayConfirm};
 pub use by_caller::{CallerConfirm, CallerConfirmLayer};
 pub(crate) use calls::like_words;
 pub use calls::{ApprovalTerm, CallApproval, CallApprovals};

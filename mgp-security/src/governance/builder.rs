@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::folder;
 use super::{Books, Governance};
 use crate::access::Access;
-use crate::approval::{Approver, AskedAndKept, ByCaller, Inbox, InboxConfig};
+use crate::approval::{Approver, AskedAndKept, ByCaller, Inbox, InboxConfig, MayConfirm};
 use crate::audit::{AuditConfig, AuditLog};
 use crate::definition::Definitions;
 use crate::permission::Permissions;
@@ -29,7 +29,7 @@ pub struct GovernanceBuilder {
     pub(super) policies: Policies,
     pub(super) approver: Arc<dyn Approver>,
     pub(super) inbox: Option<InboxConfig>,
-    pub(super) by_caller: Option<Arc<dyn Fn(&Principal) -> bool + Send + Sync>>,
+    pub(super) by_caller: Option<Arc<MayConfirm>>,
     pub(super) validators: Validators,
     #[cfg(feature = "sqlite")]
     pub(super) logging: Option<folder::Logging>,
@@ -134,11 +134,7 @@ impl GovernanceBuilder {
         if let Some(inbox) = &inbox {
             approver = Arc::new(AskedAndKept { first: approver, inbox: inbox.clone() });
         }
-        // Outside of the inbox, because such a question is answered by the next call.
-        let others = Arc::clone(&approver);
-        if let Some(by_caller) = by_caller.and_then(|may| ByCaller::new(may, others)) {
-            approver = Arc::new(by_caller);
-        }
+        let approver = confirmed_by(by_caller, approver);
         let (one, two, three) = kept();
         let definitions = Definitions::new(one, two, three);
         let (one, two, three) = kept();
@@ -167,6 +163,17 @@ impl GovernanceBuilder {
         let changed = Arc::clone(&governance.0.changed);
         governance.on_change(move || changed.send_modify(|count| *count = count.wrapping_add(1)));
         governance
+    }
+}
+
+/// Lets callers confirm with a token first: outside of the inbox, because the next call answers such a question.
+fn confirmed_by(
+    may_confirm: Option<Arc<MayConfirm>>,
+    approver: Arc<dyn Approver>,
+) -> Arc<dyn Approver> {
+    match may_confirm.and_then(|may| ByCaller::new(may, Arc::clone(&approver))) {
+        Some(by_caller) => Arc::new(by_caller),
+        None => approver,
     }
 }
 

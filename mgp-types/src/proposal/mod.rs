@@ -32,7 +32,7 @@ pub use scope::{
 };
 pub use structured_error::{ErrorKind, StructuredError};
 use tool_members::ToolMembers;
-pub use tool_members::hide_tool_members;
+pub use tool_members::{copy_tool_members, hide_tool_members};
 
 use crate::RpcError;
 use crate::mcp::Meta;

@@ -52,6 +52,16 @@ pub fn hide_tool_members(tool: &mut mcp::Tool, hidden: ExtensionSet) {
     }
 }
 
+/// Copies the members of some proposals from one definition of a tool to another, into its `_meta`.
+pub fn copy_tool_members(from: &mcp::Tool, to: &mut mcp::Tool, wanted: ExtensionSet) {
+    for (name, _) in names().filter(|(_, extension)| wanted.contains(*extension)) {
+        let in_meta = from.meta.as_ref().and_then(|meta| meta.get(name));
+        if let Some(value) = in_meta.or_else(|| from.extra.get(name)) {
+            to.meta.get_or_insert_default().insert(name, value.clone());
+        }
+    }
+}
+
 fn names() -> impl Iterator<Item = (&'static str, Extension)> {
     MEMBERS.iter().filter_map(|one| Some((one.path.strip_prefix(PLACE)?, one.extension?)))
 }

@@ -13,11 +13,11 @@ use mgp_lifecycle::{
     ConcurrencyLimitLayer, LifecycleError, LimitConfig, RateKey, RateLayer, RateLimit, SizeConfig,
     SizeLayer,
 };
-use mgp_security::Definitions;
+use mgp_security::{Definitions, Governance};
 use mgp_types::mcp::Meta;
 use mgp_types::proposal::{ActualCost, CostHints, Member as _};
 use mgp_types::service::{Body, Call, Principal, Reply, ServerId, Stack, StreamLimit};
-use mgp_types::store::{Store, StoreError};
+use mgp_types::store::StoreError;
 use mgp_types::sync::RwLock;
 use mgp_types::{Object, RpcError};
 use tower_layer::Layer as _;
@@ -63,12 +63,9 @@ struct ServerBound {
 }
 
 impl CallBounds {
-    pub(crate) async fn load(
-        store: Arc<dyn Store>,
-        definitions: Definitions,
-        config: &Config,
-    ) -> Result<Self, StoreError> {
-        let (table, usage) = (RwLock::default(), Usage::load(store).await?);
+    pub(crate) async fn load(governance: &Governance, config: &Config) -> Result<Self, StoreError> {
+        let usage = Usage::load(Arc::clone(governance.store())).await?;
+        let (table, definitions) = (RwLock::default(), governance.definitions().clone());
         let is_set = AtomicBool::new(false);
         let this = Self(Arc::new(BoundsState { is_set, table, usage, definitions }));
         this.set(config);

@@ -4,7 +4,7 @@ use mgp_discovery::Surface;
 use mgp_toolindex::{Allowed, Resolved, SessionView, listed_tools};
 use mgp_types::mcp::{CacheScope, Era, ListParams, ListToolsResult, Tool, key};
 use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet};
-use mgp_types::proposal::hide_tool_members;
+use mgp_types::proposal::{copy_tool_members, hide_tool_members};
 use mgp_types::service::{Call, Context, Reply};
 use mgp_types::{Object, Payload, RpcError};
 
@@ -37,8 +37,8 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError>
     let meta_tools = parts.meta_tools.listed(cx).no_tools(dispatcher.lack_of_tools(cx));
     let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
     tools.extend(parts.results.listed(&cx.principal));
-    let hidden = proposals::WITH_SERVERS.difference(cx.caller.mgp.unwrap_or_default());
-    tools.iter_mut().for_each(|tool| hide_proposals(parts, &caller, tool, hidden));
+    let active = cx.caller.mgp.unwrap_or_default();
+    tools.iter_mut().for_each(|tool| fit_proposals(parts, &caller, tool, active));
     let is_shown = cx.caller.has(Extension::ToolSecurity);
     tools.iter_mut().try_for_each(|tool| put_security(tool, is_shown))?;
     let mut list = ListToolsResult::new(tools);
@@ -50,20 +50,28 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError>
     Reply::of(&list)
 }
 
-/// Removes what a server stated about a tool because the kernel negotiated a proposal that the caller did not.
-fn hide_proposals(
+/// Adds what the server of a tool states by proposals that the caller negotiated, and removes what it states because only
+/// the kernel negotiated the proposal.
+fn fit_proposals(
     parts: &DispatcherParts,
     caller: &dyn Allowed,
     tool: &mut Tool,
-    hidden: ExtensionSet,
+    active: ExtensionSet,
 ) {
-    // Few tools have `_meta`.
-    if hidden.is_empty() || tool.meta.is_none() {
+    let (wanted, hidden) = (active & proposals::OF_TOOLS, proposals::OF_TOOLS.difference(active));
+    // Few callers negotiate them, and few tools have `_meta`.
+    if wanted.is_empty() && tool.meta.is_none() {
         return;
     }
-    if let Resolved::One(found) = parts.fleet.context().index.resolve(&tool.name, caller)
-        && let Some(server) = parts.fleet.get(found.server_id())
+    let Resolved::One(found) = parts.fleet.context().index.resolve(&tool.name, caller) else {
+        return;
+    };
+    if !wanted.is_empty()
+        && let Ok(full) = found.tool()
     {
+        copy_tool_members(&full, tool, wanted);
+    }
+    if let Some(server) = parts.fleet.get(found.server_id()) {
         hide_tool_members(tool, hidden & server.extensions());
     }
 }
