@@ -3,7 +3,7 @@
 //! A call of a caller that negotiated none of them passes no layer of this module.
 
 use mgp_lifecycle::ProposalLayer;
-use mgp_security::{CallerConfirmLayer, Scopes};
+use mgp_security::CallerConfirmLayer;
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{Call, MgpService, Stack};
 use tower::ServiceBuilder;
@@ -29,21 +29,17 @@ pub(crate) const OF_TOOLS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::HumanInTheLoop);
 
 /// Adds the layers of the proposals: one per line, outermost first, each with its reason.
-pub(crate) fn layers(inner: impl MgpService, scopes: &Scopes) -> Stack {
+pub(crate) fn layers(inner: impl MgpService) -> Stack {
     let service = ServiceBuilder::new()
         // All others use the members of the call.
         .layer(ProposalLayer::new())
-        // The decision about a call reads the scopes of its session.
-        .layer(scopes.layer())
         // Answers an unconfirmed call with a question, below which the gates decide.
         .layer(CallerConfirmLayer)
         .service(inner);
     Stack::new(service)
 }
 
-/// Returns whether layers of proposals apply to a call: its caller negotiated one, or is limited to scopes.
-pub(crate) fn apply_to(call: &Call, scopes: &Scopes) -> bool {
-    let cx = call.cx();
-    cx.caller.mgp.is_some_and(|active| !(active & ExtensionSet::PROPOSALS).is_empty())
-        || scopes.is_limited(&cx.principal)
+/// Returns whether layers of proposals apply to a call.
+pub(crate) fn apply_to(call: &Call) -> bool {
+    call.cx().caller.mgp.is_some_and(|active| !(active & ExtensionSet::PROPOSALS).is_empty())
 }
