@@ -9,6 +9,7 @@ use mgp_transport::ChildError;
 use mgp_types::mcp::{
     CallToolResult, ElicitParams, Revision, UnsupportedVersionData, UrlElicitationRequiredData,
 };
+use mgp_types::proposal::StructuredError;
 use mgp_types::service::AuditError;
 use mgp_types::{ErrorCode, Recovery, RpcError};
 use serde::Deserialize;
@@ -118,6 +119,21 @@ impl Error {
         }
     }
 
+    /// Returns the structured error of the call or of the tool, if the server sent one (proposal 11).
+    ///
+    /// Servers send it to clients with the extension
+    /// [`StructuredErrors`](mgp_types::mgp::Extension::StructuredErrors).
+    #[must_use]
+    pub fn structured(&self) -> Option<StructuredError> {
+        match self {
+            Self::Call(error) | Self::Connect(ConnectError::Refused(error)) => {
+                StructuredError::in_error(error)
+            }
+            Self::Tool(failure) => StructuredError::in_result(&failure.result),
+            _ => None,
+        }
+    }
+
     /// Returns whether a retry makes sense; `false` unless the hints allow it.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
@@ -181,6 +197,10 @@ impl ToolFailure {
             hints.retryable = refusal.retryable;
             hints.retry_after_ms = refusal.retry_after_ms;
             recovery = Some(hints);
+        } else if let Some(structured) = StructuredError::in_result(&result) {
+            let error = structured.to_error();
+            code = error.code();
+            recovery = error.as_recovery().cloned();
         }
         Self { message, code, recovery, result }
     }

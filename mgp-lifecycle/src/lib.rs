@@ -15,6 +15,7 @@ mod ready;
 mod retry;
 mod rounds;
 mod state;
+mod structured_errors;
 mod supervise;
 mod tasks;
 mod timeout;
@@ -51,6 +52,7 @@ pub use retry::{
 };
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, StateHandle, Transition};
+pub use structured_errors::{StructuredErrors, StructuredErrorsLayer};
 pub use supervise::{
     ClientOf, LiveServer, RestState, RestartLimitExceeded, StateReport, SuperviseConfig,
     Supervised, Supervisor, SupervisorAction, SupervisorEvent, supervise,

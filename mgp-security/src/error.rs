@@ -8,6 +8,7 @@ use crate::access::{AccessDenied, CredentialsExpired, NotOperator};
 use crate::auth::AuthRefused;
 use crate::definition::{DecisionRefused, DefinitionRefused};
 use crate::permission::{PermissionRefused, RefusalKind};
+use crate::scope::{ScopesMissing, SessionEnded};
 use crate::state::ChangeError;
 #[cfg(feature = "schemas")]
 use crate::tool::ArgumentsRefused;
@@ -44,6 +45,12 @@ pub enum Refusal {
     /// A call lacks a permission, or a change of permissions is refused.
     #[error(transparent)]
     Permission(#[from] Box<PermissionRefused>),
+    /// The call lacks scopes that its tool requires.
+    #[error(transparent)]
+    Scopes(Box<ScopesMissing>),
+    /// The session with the scopes of the call ended.
+    #[error(transparent)]
+    SessionEnded(#[from] SessionEnded),
     /// The tool cannot be called because its definition changed, waits for an operator, or is unusable.
     #[error(transparent)]
     Definition(Box<DefinitionRefused>),
@@ -124,6 +131,7 @@ impl Refusal {
             Self::NotOperator(refused) => Some(refused.details()),
             Self::Definition(refused) => Some(refused.details()),
             Self::Permission(refused) => refused.details(),
+            Self::Scopes(refused) => Some(refused.details()),
             _ => None,
         }
     }
@@ -144,8 +152,8 @@ impl From<Refusal> for RpcError {
             Refusal::NotARequest(_) => ErrorCode::INVALID_REQUEST,
             Refusal::AccessDenied(_) => ErrorCode::ACCESS_DENIED,
             Refusal::LongName(_) => ErrorCode::TOOL_NOT_FOUND,
-            Refusal::PassEnded(_) => ErrorCode::AUTH_EXPIRED,
-            Refusal::NotOperator(_) => ErrorCode::PERMISSION_DENIED,
+            Refusal::PassEnded(_) | Refusal::SessionEnded(_) => ErrorCode::AUTH_EXPIRED,
+            Refusal::NotOperator(_) | Refusal::Scopes(_) => ErrorCode::PERMISSION_DENIED,
             Refusal::TooManyEntries(_) => ErrorCode::RESOURCE_EXHAUSTED,
             Refusal::Permission(refused) => match refused.kind() {
                 RefusalKind::Denied => ErrorCode::PERMISSION_DENIED,

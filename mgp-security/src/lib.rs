@@ -47,6 +47,7 @@ mod hooks;
 mod permission;
 mod policy;
 pub mod prelude;
+mod scope;
 mod state;
 mod tool;
 mod trace;
@@ -61,8 +62,8 @@ pub use access::{
 };
 pub use approval::{
     ApprovalRequest, ApprovalTerm, Approver, ApproverChain, CallApproval, CallApprovals,
-    ConfiguredApprover, Decision, DecisionSource, ElicitApprover, Inbox, InboxConfig, Question,
-    QuestionSubject, RequestState, TerminalApprover,
+    CallerConfirm, CallerConfirmLayer, ConfiguredApprover, Decision, DecisionSource,
+    ElicitApprover, Inbox, InboxConfig, Question, QuestionSubject, RequestState, TerminalApprover,
 };
 pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, BadRecord,
@@ -88,6 +89,7 @@ pub use permission::{
     MissingStatus, PermissionChange, PermissionRefused, Permissions, scope_words,
 };
 pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
+pub use scope::{ScopeLayer, ScopeService, Scopes, ScopesMissing, SessionEnded};
 pub use state::ChangeError;
 #[cfg(feature = "validators")]
 pub use tool::StandardValidators;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_lifecycle::{Drain, ServerOffer};
+use mgp_lifecycle::{Drain, ServerOffer, StructuredErrorsLayer};
 use mgp_stream::EventHub;
 use mgp_types::mcp::{Completion, ListChanged, ResourcesCapability, ServerCapabilities};
 use mgp_types::method::Initialized;
@@ -25,6 +25,8 @@ use crate::{change_notifier, listen, log};
 /// The features of a server besides tools.
 #[derive(Debug)]
 pub(crate) struct Features {
+    /// Present if `structured_errors` is offered.
+    pub(crate) structured_errors: Option<StructuredErrorsLayer>,
     pub(crate) resources: Resources,
     pub(crate) prompts: Prompts,
     pub(crate) completer: Option<Function<Completion>>,
@@ -55,6 +57,7 @@ impl Default for Features {
 impl Features {
     pub(crate) fn new(subscribers: Subscribers) -> Self {
         Self {
+            structured_errors: None,
             resources: Resources::new(subscribers.clone()),
             prompts: Prompts::new(subscribers.clone()),
             completer: None,

@@ -125,6 +125,7 @@ mod pages;
 mod permission;
 pub mod prelude;
 mod prompt;
+mod proposals;
 mod request;
 mod request_context;
 mod resource;
@@ -168,6 +169,7 @@ pub use mgp_types::mcp::LogLevel;
 #[cfg(feature = "http")]
 pub use pages::Pages;
 pub use prompt::{Prompt, Prompts};
+pub use proposals::{HumanInTheLoop, StructuredErrors};
 pub use request::{FromRequest, IntoAnswer, PartialArgument, RequestHandler, TextRequest, Uri};
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};

@@ -347,7 +347,7 @@ impl Server {
         let decisions =
             if offers(Extension::Permissions) { Grants::router() } else { Router::new() };
         let serving = HandlerConfig { timeout: self.timeouts.tool, state };
-        let drain = self.shutdown.drain;
+        let (drain, structured_errors) = (self.shutdown.drain, self.features.structured_errors);
         name_server(&drain, &self.offer);
         // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
@@ -387,6 +387,7 @@ impl Server {
             health: HealthLayer::new(health),
             logging,
             events,
+            structured_errors,
             // Endpoints that the author added take precedence.
             endpoints: features.merge(decisions).merge(self.endpoints),
         });

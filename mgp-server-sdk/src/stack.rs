@@ -6,7 +6,7 @@ use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{
     CatchPanicLayer, ConcurrencyLimitLayer, Drain, DrainLayer, HandshakeLayer, HealthLayer,
-    RoundsLayer, ServerOffer, TasksLayer, Timeout, TimeoutLayer,
+    RoundsLayer, ServerOffer, StructuredErrorsLayer, TasksLayer, Timeout, TimeoutLayer,
 };
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer, EventHub};
@@ -41,6 +41,8 @@ pub(crate) struct StackParts {
     pub(crate) rounds: RoundsLayer,
     pub(crate) tasks: TasksLayer,
     pub(crate) logging: bool,
+    /// Present only if the server offers `structured_errors`.
+    pub(crate) structured_errors: Option<StructuredErrorsLayer>,
     pub(crate) endpoints: Router,
     /// The events of a server with channels.
     pub(crate) events: Option<EventHub>,
@@ -69,6 +71,7 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     } = parts;
     let (logging, endpoints, gates, events) =
         (parts.logging, parts.endpoints, parts.gates, parts.events);
+    let structured_errors = parts.structured_errors;
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
     let routed_calls = endpoints.get(ToolsCall::METHOD).cloned();
@@ -84,7 +87,17 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
         .layer(RetryHintLayer(tools.clone()))
         .layer(timeout)
         .service(leaf);
-    let outer = OuterLayers { handshake, cancel, emit, health, drain, rounds, tasks, logging };
+    let outer = OuterLayers {
+        handshake,
+        structured_errors,
+        cancel,
+        emit,
+        health,
+        drain,
+        rounds,
+        tasks,
+        logging,
+    };
     // After the cheap refusals: a refused call does not take a slot. The wait for it does not count as time of the call.
     if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
         // The clients of a gateway limit the time of its tool calls, and only their servers know the tools.
@@ -106,6 +119,7 @@ fn gated(gates: Vec<Gate>, inner: impl MgpService) -> Stack {
 /// The layers above the user's gates.
 struct OuterLayers {
     handshake: HandshakeLayer,
+    structured_errors: Option<StructuredErrorsLayer>,
     cancel: CancelLayer,
     emit: EmitLayer,
     health: HealthLayer,
@@ -125,6 +139,8 @@ impl OuterLayers {
             // Identifies the caller and its extensions for all layers below, and translates their errors on the way
             // out.
             .layer(self.handshake)
+            // Below the handshake, which knows whether the caller wants them, and above every layer that refuses.
+            .option_layer(self.structured_errors)
             // Gates and handlers below may ask a modern caller for input; this layer turns their questions into the
             // reply.
             .layer(self.rounds)

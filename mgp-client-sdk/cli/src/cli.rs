@@ -4,7 +4,9 @@ use clap::{Parser, Subcommand};
 
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
-    access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events, guard, import, index, init, kernel, keys, lock, operator, permissions, secrets, servers, tools, transactions, trust, validate, why,
+    access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
+    guard, import, index, init, kernel, keys, lock, operator, permissions, secrets, servers, tools,
+    transactions, trust, validate, why,
 };
 
 /// One governed MCP server in front of all your tool servers.

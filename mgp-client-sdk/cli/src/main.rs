@@ -93,7 +93,9 @@ fn start(global: &Global, command: Command) -> CliResult {
 
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
-    access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events, guard, import, index, init, kernel, keys, lock, permissions, secrets, servers, tools, transactions, trust, validate, webhooks, why,
+        access, approvals, audit, callbacks, complete, completions, connect, contract, doctor,
+        events, guard, import, index, init, kernel, keys, lock, permissions, secrets, servers,
+        tools, transactions, trust, validate, webhooks, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),

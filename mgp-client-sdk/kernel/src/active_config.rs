@@ -117,6 +117,15 @@ impl SharedConfig {
     }
 }
 
+impl SharedConfig {
+    /// Returns the scopes that the configuration allows to a local agent; `None` if it names none.
+    pub(super) fn scopes(&self, principal: &Principal) -> Option<Arc<[String]>> {
+        let config = self.config();
+        let scopes = &config.agent(principal)?.scopes;
+        (!scopes.is_empty()).then(|| scopes.iter().cloned().collect())
+    }
+}
+
 impl InteractiveAgents {
     pub(super) fn set(&self, agents: &BTreeMap<String, AgentConfig>) {
         let interactive = agents.iter().filter(|(_, agent)| agent.interactive);

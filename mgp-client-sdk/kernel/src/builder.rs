@@ -10,7 +10,7 @@ use mgp_discovery::{
     SecretFile, Sources, Trust,
 };
 use mgp_security::{
-    ElicitApprover, EventSource, Governance, GovernanceBuilder, InboxConfig, Policies,
+    ElicitApprover, EventSource, Governance, GovernanceBuilder, InboxConfig, Policies, Scopes,
     StandardValidators,
 };
 use mgp_server_sdk::{ChangeNotifier, Server};
@@ -43,9 +43,9 @@ use super::process_info::ProcessInfo;
 use super::questions::ServerQuestions;
 use super::registration::RegisteredServers;
 use super::reload;
-use super::{search, telemetry};
-use super::url_sink::UrlSink;
 use super::transactions::CallProposals;
+use super::url_sink::UrlSink;
+use super::{search, telemetry};
 
 /// The maximum number of servers that may be starting at the same time.
 const MAX_STARTS: usize = 8;
@@ -259,6 +259,7 @@ impl KernelBuilder {
         }
         let (interactive, shared) = (self.interactive.clone(), self.shared.clone());
         let has_person = move |principal: &Principal| interactive.contains(principal);
+        let may_confirm = has_person.clone();
         let audit = &self.config.kernel.audit;
         let mut inbox = InboxConfig::default();
         inbox.wait = self.config.kernel.approval_timeout;
@@ -268,6 +269,7 @@ impl KernelBuilder {
                 ElicitApprover::new(has_person)
                     .wait_by(move || shared.config().kernel.form_timeout),
             )
+            .confirmed_by_caller(may_confirm)
             .inbox(inbox)
             .standard_validators(&StandardValidators::new())
             .recording(audit_config(audit))
@@ -291,7 +293,7 @@ impl KernelBuilder {
         let (view, store) = (CallerView::new(&governance), Arc::clone(governance.store()));
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
-        let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
+        let bounds = CallBounds::load(&governance, &config).await?;
         let calls = CallProposals::open(&store, &config).await?;
         let webhooks = WebhookContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, webhooks, &config).await?;
@@ -302,6 +304,7 @@ impl KernelBuilder {
             calls,
             bounds,
             lock: restrict_definitions(&governance, self.lock),
+            scopes: open_scopes(&governance, &shared).await?,
             governance,
             index,
             expander,
@@ -359,6 +362,18 @@ fn restrict_definitions(
     let check = move |server: &ServerId, raw: &_| check_definition(&own, server, raw);
     governance.definitions().restrict(check);
     lock
+}
+
+/// Opens the sessions with scopes; the configuration in force decides what an agent may obtain.
+async fn open_scopes(
+    governance: &Governance,
+    config: &SharedConfig,
+) -> Result<Scopes, KernelError> {
+    let (config, store) = (config.clone(), Arc::clone(governance.store()));
+    let audit = Arc::clone(governance.audit());
+    let scopes = Scopes::new(store, audit, move |principal| config.scopes(principal));
+    scopes.open().await?;
+    Ok(scopes)
 }
 
 /// Sets the access groups of the agents.

@@ -16,7 +16,11 @@ use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
     KernelCallbacks, KernelCallbacksAnswer, KernelEvents, KernelExplain, KernelInfo,
     KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
-    KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop, KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelTransactions, KernelTransactionsResolve, KernelTransactionsRetry, KernelWebhooks, LifecycleShutdown, Request as _,
+    KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
+    KernelServersStart, KernelServersStop, KernelSessions, KernelStop, KernelTools,
+    KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelTransactions,
+    KernelTransactionsResolve, KernelTransactionsRetry, KernelWebhooks, LifecycleShutdown,
+    Request as _,
 };
 use mgp_types::service::{Authority, Call, MgpService, Principal, Reply};
 use mgp_types::{Object, RpcError};

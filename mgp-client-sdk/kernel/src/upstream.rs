@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mgp_lifecycle::{Fleet, Health, Timeouts};
 use mgp_security::{Administration, Governance};
-use mgp_server_sdk::Server;
+use mgp_server_sdk::{Server, StructuredErrors};
 use mgp_types::RpcError;
 use mgp_types::mcp::{ListChanged, ResourcesCapability};
 use mgp_types::method::{LifecycleShutdown, Request as _};
@@ -60,6 +60,11 @@ impl Kernel {
         let router = dispatch::router(dispatcher, admin::router(self), own);
         let clients = self.clients().clone();
         let proposals = context.config.config().kernel.extensions & proposals::SERVED;
+        let server = if proposals.contains(Extension::StructuredErrors) {
+            server.extension(StructuredErrors)
+        } else {
+            server
+        };
         server
             .instructions(INSTRUCTIONS)
             .offer(|offer| {
@@ -88,6 +93,8 @@ impl Kernel {
                 AdmissionLayer { dispatcher: dispatcher.clone() },
                 // On the way out, turns the remedies of refusals into commands of the program `mgp`.
                 CliHintLayer,
+                // The decision about a call reads the scopes of its session.
+                context.scopes.layer(),
             ))
             .health(|health| health_of_all(health, visible, clients))
             .endpoints(router)

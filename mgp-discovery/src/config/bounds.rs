@@ -174,10 +174,10 @@ impl CallLimits {
 }
 
 impl ServerLimits {
-    /// Returns the units that a call of a tool costs.
+    /// Returns the units that a call of a tool costs; `None` if the configuration does not say so.
     #[must_use]
-    pub fn units_of(&self, tool: &str) -> u64 {
-        self.tool_units.get(tool).copied().or(self.units).unwrap_or(1)
+    pub fn units_of(&self, tool: &str) -> Option<u64> {
+        self.tool_units.get(tool).copied().or(self.units)
     }
 }
 

@@ -539,6 +539,8 @@ pub struct AgentConfig {
     pub limits: CallLimits,
     /// The most of a result that reaches it.
     pub results: ResultLimits,
+    /// The scopes that the agent may obtain; none if its calls need no scopes.
+    pub scopes: Vec<String>,
     /// If set, a person uses the agent and can confirm calls.
     pub interactive: bool,
 }

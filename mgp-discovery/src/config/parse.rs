@@ -534,6 +534,7 @@ fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
                 .below("results", "agents.*.results")
                 .map(|mut below| bounds::result_limits(&mut below))
                 .unwrap_or_default(),
+            scopes: reader.texts("scopes"),
             interactive: reader.switch("interactive").unwrap_or_default(),
         };
         config.agents.insert(name.to_owned(), agent);

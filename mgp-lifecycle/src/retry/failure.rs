@@ -1,5 +1,6 @@
 //! The recovery hints of a failed attempt: of an error, or of a refusal that was sent as a result (MGP §14.5).
 
+use mgp_types::proposal::StructuredError;
 use mgp_types::service::{Body, HttpFailure, Reply, is_connection_lost};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
@@ -75,7 +76,9 @@ impl Failure {
 
 /// Returns the hints of an error, with what is known of it on this side.
 fn hints(error: &RpcError) -> Recovery {
-    let sent = error.as_recovery().cloned().unwrap_or_default();
+    // A peer that has only structured errors sends no hints.
+    let structured = || StructuredError::in_error(error)?.to_error().as_recovery().cloned();
+    let sent = error.as_recovery().cloned().or_else(structured).unwrap_or_default();
     match HttpFailure::from_error(error) {
         // The connection was lost, so no hints were sent; whether the tool may run twice decides about a retry.
         Some(HttpFailure::ConnectionLost) => {

@@ -1,5 +1,6 @@
 //! Approvers, who decide about the permissions of a server and about single calls (MGP §3.4, §4.4).
 
+mod by_caller;
 mod calls;
 mod chain;
 mod configured;
@@ -21,6 +22,8 @@ use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{Object, RpcError, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use by_caller::{ByCaller, MayConfirm};
+pub use by_caller::{CallerConfirm, CallerConfirmLayer};
 pub(crate) use calls::like_words;
 pub use calls::{ApprovalTerm, CallApproval, CallApprovals};
 pub use chain::ApproverChain;
@@ -87,6 +90,8 @@ pub struct Question {
     pub binding: Sha256Hash,
     /// If set, an approval may hold for later calls, too: its [term](Decision::term) is kept.
     pub keeps_terms: bool,
+    /// The message that the server declares for its tool, with placeholders; only the server vouches for it.
+    pub message: Option<String>,
 }
 
 /// The subject of a question.
@@ -165,7 +170,7 @@ impl Question {
         principal: Principal,
         binding: Sha256Hash,
     ) -> Self {
-        Self { about, server, principal, binding, keeps_terms: false }
+        Self { about, server, principal, binding, keeps_terms: false, message: None }
     }
 }
 

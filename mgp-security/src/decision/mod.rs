@@ -3,7 +3,7 @@
 //!
 //! [`decide`] is a pure function of the facts of a call and a snapshot of the rules. The [gate](crate::gate) runs
 //! it before each call and again after each wait; previews and rechecks run the same function. The rules are
-//! applied in this order: access, definition, permissions, validators, confirmation.
+//! applied in this order: access, definition, scopes, permissions, validators, confirmation.
 
 mod snapshot;
 mod verdict;
@@ -20,6 +20,7 @@ use crate::access::{
 use crate::definition::{DefinitionRefused, DefinitionRule, Definitions, KnownTool};
 use crate::error::{LongName, Refusal};
 use crate::permission::{AskOutcomes, MissingPermission, PermissionNeed, PermissionRefused};
+use crate::scope::{HeldScopes, ScopesMissing};
 use crate::tool::{Assessment, NamedTool};
 
 pub(crate) use snapshot::{ServerName, Snapshot, Sources, ToolOrigin};
@@ -170,6 +171,7 @@ fn apply_rules(
     }
     let assessment = snapshot.assessment(facts.server, facts.tool, known);
     verdict.set_assessment(Arc::clone(&assessment));
+    check_scopes(facts, &assessment, steps)?;
     check_permissions(facts, snapshot, &assessment, steps)?;
     check_arguments(facts, snapshot, &assessment, verdict, steps)?;
     check_confirmation(facts, snapshot, &assessment, verdict, steps)
@@ -293,6 +295,28 @@ fn check_schema(
         steps.add(Stage::Schema, StepResult::Refused, || refused.to_string());
         Refusal::Arguments(refused).into()
     })
+}
+
+/// Checks that the call holds the scopes that the tool requires; only calls of limited callers carry scopes.
+fn check_scopes(
+    facts: &CallFacts<'_>,
+    assessment: &Assessment,
+    steps: &mut impl Recorder,
+) -> Result<(), CallOutcome> {
+    let Some(held) = facts.call.cx().extensions.get::<HeldScopes>() else { return Ok(()) };
+    let missing = held.missing(&assessment.required_scopes).map_err(|ended| {
+        steps.add(Stage::Scopes, StepResult::Refused, || ended.to_string());
+        Refusal::from(ended)
+    })?;
+    for scope in &assessment.required_scopes {
+        let is_held = !missing.contains(scope);
+        let result = if is_held { StepResult::Passed } else { StepResult::Refused };
+        steps.add(Stage::Scopes, result, || scope.clone());
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::Scopes(Box::new(ScopesMissing::new(facts.tool, missing))).into())
 }
 
 fn check_permissions(

@@ -80,6 +80,8 @@ pub enum Stage {
     Definition,
     /// The check of the arguments against the schema of the tool.
     Schema,
+    /// The scopes of the caller's session (proposal 4).
+    Scopes,
     /// The permissions of the server (§3).
     Permissions,
     /// The checks of the arguments (§4.5).
@@ -230,6 +232,7 @@ impl fmt::Display for Stage {
             Self::Access => "access",
             Self::Definition => "definition",
             Self::Schema => "schema",
+            Self::Scopes => "scopes",
             Self::Permissions => "permissions",
             Self::Validators => "validators",
             Self::Confirmation => "confirmation",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_types::mgp::Validator;
-use mgp_types::service::AuditSink;
+use mgp_types::service::{AuditSink, Principal};
 use mgp_types::store::Store;
 use tokio::sync::watch;
 
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::folder;
 use super::{Books, Governance};
 use crate::access::Access;
-use crate::approval::{Approver, AskedAndKept, Inbox, InboxConfig};
+use crate::approval::{Approver, AskedAndKept, ByCaller, Inbox, InboxConfig, MayConfirm};
 use crate::audit::{AuditConfig, AuditLog};
 use crate::definition::Definitions;
 use crate::permission::Permissions;
@@ -29,6 +29,7 @@ pub struct GovernanceBuilder {
     pub(super) policies: Policies,
     pub(super) approver: Arc<dyn Approver>,
     pub(super) inbox: Option<InboxConfig>,
+    pub(super) by_caller: Option<Arc<MayConfirm>>,
     pub(super) validators: Validators,
     #[cfg(feature = "sqlite")]
     pub(super) logging: Option<folder::Logging>,
@@ -79,6 +80,16 @@ impl GovernanceBuilder {
         self
     }
 
+    /// Sets the callers whose own user may confirm a call with a token, if they negotiated `human_in_the_loop`; needs a
+    /// [`CallerConfirmLayer`](crate::CallerConfirmLayer) in front. By default there are none.
+    pub fn confirmed_by_caller(
+        mut self,
+        may_confirm: impl Fn(&Principal) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.by_caller = Some(Arc::new(may_confirm));
+        self
+    }
+
     /// Adds the validators of §4.5.
     #[cfg(feature = "validators")]
     pub fn standard_validators(self, validators: &crate::StandardValidators) -> Self {
@@ -97,7 +108,16 @@ impl GovernanceBuilder {
     #[must_use]
     pub fn build(self) -> Governance {
         let Self {
-            store, audit, log, recording, policies, mut approver, inbox, validators, ..
+            store,
+            audit,
+            log,
+            recording,
+            policies,
+            mut approver,
+            inbox,
+            validators,
+            by_caller,
+            ..
         } = self;
         let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
         let recording = match key {
@@ -114,6 +134,7 @@ impl GovernanceBuilder {
         if let Some(inbox) = &inbox {
             approver = Arc::new(AskedAndKept { first: approver, inbox: inbox.clone() });
         }
+        let approver = confirmed_by(by_caller, approver);
         let (one, two, three) = kept();
         let definitions = Definitions::new(one, two, three);
         let (one, two, three) = kept();
@@ -142,6 +163,17 @@ impl GovernanceBuilder {
         let changed = Arc::clone(&governance.0.changed);
         governance.on_change(move || changed.send_modify(|count| *count = count.wrapping_add(1)));
         governance
+    }
+}
+
+/// Lets callers confirm with a token first: outside of the inbox, because the next call answers such a question.
+fn confirmed_by(
+    may_confirm: Option<Arc<MayConfirm>>,
+    approver: Arc<dyn Approver>,
+) -> Arc<dyn Approver> {
+    match may_confirm.and_then(|may| ByCaller::new(may, Arc::clone(&approver))) {
+        Some(by_caller) => Arc::new(by_caller),
+        None => approver,
     }
 }
 

@@ -102,6 +102,7 @@ impl Governance {
             policies: Policies::default(),
             approver: Arc::new(ElicitApprover::default()),
             inbox: None,
+            by_caller: None,
             validators: Validators::default(),
             #[cfg(feature = "sqlite")]
             logging: None,
@@ -399,6 +400,35 @@ impl Governance {
     ) -> CallVerdict {
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, principal.clone());
+        self.preview_in(cx, server, tool, arguments, progress)
+    }
+
+    /// As [`explain`](Self::explain), for the caller of a request, with its credentials and the scopes of its session.
+    /// Without arguments, nothing that depends on them is checked.
+    #[must_use]
+    pub fn explain_for(
+        &self,
+        cx: &Context,
+        server: &ServerId,
+        tool: &str,
+        arguments: Option<&Payload>,
+    ) -> CallVerdict {
+        let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
+        // What the kernel does by itself before a call is no obstacle for the caller.
+        let (listed, recorded) = (true, true);
+        let progress = Progress { listed, recorded, any_arguments, ..Progress::default() };
+        self.preview_in(cx.clone(), server, tool, arguments.unwrap_or(&none), &progress)
+    }
+
+    fn preview_in(
+        &self,
+        cx: Context,
+        server: &ServerId,
+        tool: &str,
+        arguments: &Payload,
+        progress: &Progress,
+    ) -> CallVerdict {
+        let principal = cx.principal.clone();
         let call = Call::request(Method::of(ToolsCall::METHOD), Params::tool(tool, arguments), cx);
         let sources = self.sources(server, self.origin_of(server));
         let clock = || sources.now();
@@ -406,7 +436,7 @@ impl Governance {
         let arguments = call.tool().and_then(|tool| tool.arguments);
         let (call, server) = (&call, Some(server));
         let facts = CallFacts { call, server, tool, arguments, at: &at, progress };
-        decision::explain(&facts, &Snapshot::of(&sources, principal, server))
+        decision::explain(&facts, &Snapshot::of(&sources, &principal, server))
     }
 
     /// As [`Visibility::sees`], with the id of the server as a string; returns whether the caller sees the tool.

@@ -7,6 +7,7 @@
 //! level for the server is `trusted`.
 
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity, TrustLevel, Validator};
+use mgp_types::proposal::{CostCategory, CostHints, ToolConfirmation, required_scopes};
 use mgp_types::{Lenient, RawObject, mcp};
 
 use super::risk_signals::{RiskSignals, runs};
@@ -40,6 +41,10 @@ pub struct Assessment {
     pub validators: Vec<Validator>,
     /// `true` if the server demands a confirmation of every call.
     pub confirmation_required: bool,
+    /// The message that the server declares for the question to the user, with `{parameter}` placeholders.
+    pub confirmation_message: Option<String>,
+    /// The scopes that a call needs, if its caller is limited to scopes.
+    pub required_scopes: Vec<String>,
 }
 
 impl Assessment {
@@ -63,15 +68,22 @@ impl Assessment {
         let security = security.as_ref().and_then(Lenient::valid);
         let signals = RiskSignals::of(tool);
         let permissions = permissions(tool, security, &signals, word, policy);
+        let confirmation = ToolConfirmation::of(tool);
         let found = risk(tool, security, &signals, &permissions, word, policy);
+        // This declaration adds checks only: a safe level changes nothing.
+        let least = confirmation.risk.as_ref().map_or(RiskLevel::Safe, |risk| risk.to_risk().0);
+        let found = found.max(least);
         let entry = policy.risk.get(&tool.name);
         Self {
             effective_risk: known(entry.unwrap_or(&found).clone()),
             overrides: entry.is_some().then_some(found),
             permissions,
             validators: validators(tool, security, &signals, policy),
-            confirmation_required: security
-                .is_some_and(|security| security.confirmation_required == Some(true)),
+            confirmation_required: confirmation.is_required
+                || CostHints::of(tool).category() == Some(&CostCategory::RequiresApproval)
+                || security.is_some_and(|security| security.confirmation_required == Some(true)),
+            confirmation_message: confirmation.message,
+            required_scopes: required_scopes(tool),
         }
     }
 
@@ -112,6 +124,8 @@ impl Assessment {
             permissions: Vec::new(),
             validators: Vec::new(),
             confirmation_required: false,
+            confirmation_message: None,
+            required_scopes: Vec::new(),
         }
     }
 }

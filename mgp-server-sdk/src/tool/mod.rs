@@ -4,6 +4,7 @@ mod check;
 mod extract;
 mod handler;
 mod layers;
+mod proposals;
 mod registry;
 mod result;
 mod retry_hint;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mcp::{self, Icon, TaskSupport, ToolAnnotations, ToolExecution};
+use mgp_types::mgp::ExtensionSet;
 use mgp_types::service::{BoxFuture, MgpService, Reply, Stack};
 use mgp_types::{RawObject, RpcError};
 use schemars::JsonSchema;
@@ -59,6 +61,8 @@ pub struct Tool {
     timeout: Option<Duration>,
     max_stream_bytes: Option<u64>,
     layers: Layers,
+    /// The proposals whose members the definition has.
+    proposed: ExtensionSet,
     run: Arc<dyn Fn(ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>> + Send + Sync>,
 }
 
@@ -113,6 +117,7 @@ impl Tool {
             timeout: None,
             max_stream_bytes: None,
             layers: Layers::default(),
+            proposed: ExtensionSet::EMPTY,
             run: Arc::new(move |request| handler.call(request)),
         };
         tool.write_schemas(SchemaStyle::default());

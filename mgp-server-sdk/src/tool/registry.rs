@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use mgp_security::Grants;
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
-use mgp_types::mgp::{Extension, Permission};
+use mgp_types::mgp::{Extension, ExtensionSet, Permission};
+use mgp_types::proposal::hide_tool_members;
 use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Reply, Stack};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -73,6 +74,8 @@ struct Snapshot {
     any_typed: bool,
     /// `true` if any tool has its own time limit.
     any_timeout: bool,
+    /// `true` if any tool has members of proposals, so that lists differ by what their callers negotiated.
+    any_proposed: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 4],
 }
 
@@ -318,6 +321,7 @@ impl Tools {
         let form = Form {
             security: caller.has(Extension::ToolSecurity),
             modern: caller.era == Era::Modern,
+            proposals: caller.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS,
         };
         let snapshot = self.snapshot();
         if snapshot.settings.hides_refused {
@@ -328,6 +332,9 @@ impl Tools {
                 };
                 return snapshot.encode(form, shown).map(Reply::raw);
             }
+        }
+        if snapshot.any_proposed && !form.proposals.is_empty() {
+            return snapshot.encode(form, |_| true).map(Reply::raw);
         }
         let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form, |_| true));
         list.clone().map(Reply::raw)
@@ -456,6 +463,7 @@ impl Tools {
             order.iter().any(|entry| support_of(&entry.definition) != TaskSupport::Forbidden);
         let any_typed = order.iter().any(|entry| is_typed(&entry.definition));
         let any_timeout = order.iter().any(|entry| entry.tool.timeout.is_some());
+        let any_proposed = order.iter().any(|entry| !entry.tool.proposed.is_empty());
         let lists = Default::default();
         *current = Arc::new(Snapshot {
             order,
@@ -464,6 +472,7 @@ impl Tools {
             any_task,
             any_typed,
             any_timeout,
+            any_proposed,
             lists,
         });
         result
@@ -491,6 +500,8 @@ struct Form {
     security: bool,
     /// With the fields that 2026-07-28 requires of every list.
     modern: bool,
+    /// With the members of these proposals.
+    proposals: ExtensionSet,
 }
 
 impl Form {
@@ -505,7 +516,7 @@ impl Snapshot {
             .order
             .iter()
             .filter(|entry| entry.is_enabled && is_shown(entry))
-            .map(|entry| shown(&entry.definition, form))
+            .map(|entry| shown(entry, form))
             .collect::<Result<Vec<_>, _>>()?;
         let mut list = ListToolsResult::new(tools);
         if form.modern {
@@ -519,12 +530,16 @@ impl Snapshot {
 
 /// Returns the form of a definition for one kind of peer. The security metadata is in both of its places or in
 /// neither (MGP §4).
-fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
+fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {
         security: &'a T,
     }
-    let mut shown = definition.clone();
+    let definition = &entry.definition;
+    let mut shown = mcp::Tool::clone(definition);
+    if !entry.tool.proposed.is_empty() {
+        hide_tool_members(&mut shown, entry.tool.proposed.difference(form.proposals));
+    }
     if !form.modern {
         // Before 2026-07-28 structured content is an object, so schemas of other types are omitted.
         shown.output_schema = shown.output_schema.filter(schema::is_of_objects);

@@ -82,7 +82,7 @@ impl Tool {
         self.secure(|security| security.reversible = Some(false))
     }
 
-    fn secure(mut self, change: impl FnOnce(&mut ToolSecurity)) -> Self {
+    pub(super) fn secure(mut self, change: impl FnOnce(&mut ToolSecurity)) -> Self {
         let mut security = declared(&self.definition)
             .cloned()
             .unwrap_or_else(|| ToolSecurity::new(RiskLevel::Dangerous));

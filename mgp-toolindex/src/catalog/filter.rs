@@ -1,6 +1,8 @@
 //! The set of tools that pass a filter (MGP §16.5).
 
+use mgp_types::mcp::Tool;
 use mgp_types::mgp::Permission;
+use mgp_types::proposal::{CostHints, LatencyClass};
 use rustc_hash::FxHashMap;
 
 use super::catalog::{Catalog, Record, rank};
@@ -8,6 +10,16 @@ use super::category::{canonical, is_in};
 use super::entry::Entry;
 use super::{Bitmap, ServerNumber};
 use crate::search::Filter;
+
+/// Returns what a definition states about cost and latency.
+pub(crate) fn cost_hints(definition: &str) -> CostHints {
+    // Search the text first: few definitions have these members, and only these are parsed.
+    if !definition.contains("\"cost\"") && !definition.contains("\"latency\"") {
+        return CostHints::default();
+    }
+    serde_json::from_str::<Tool>(definition)
+        .map_or_else(|_| CostHints::default(), |tool| CostHints::of(&tool))
+}
 
 /// A filter prepared for a catalogue; it ignores input and output types, which the keyword index checks.
 pub(crate) struct FilterTest<'a> {
@@ -51,6 +63,7 @@ impl<'a> FilterTest<'a> {
             && self.states.is_none()
             && self.servers.is_none()
             && self.permissions.is_none()
+            && !self.reads_costs()
     }
 
     /// Returns the servers to which the filter is restricted, or `None` if it allows all.
@@ -64,6 +77,22 @@ impl<'a> FilterTest<'a> {
             && self.has_state(record.server)
             && self.has_category(record)
             && self.needs_no_more(&record.entry)
+            && (!self.reads_costs() || self.is_cheap(&record.entry))
+    }
+
+    fn reads_costs(&self) -> bool {
+        self.filter.max_cost_units.is_some() || self.filter.latency_max.is_some()
+    }
+
+    /// Returns whether the definition states a cost and a latency within the limits.
+    fn is_cheap(&self, entry: &Entry) -> bool {
+        let hints = cost_hints(&entry.definition);
+        let units = |most| hints.units().is_some_and(|units| units <= most);
+        let latency = |most: &LatencyClass| {
+            hints.latency.as_ref().is_some_and(|latency| latency.rank() <= most.rank())
+        };
+        self.filter.max_cost_units.is_none_or(units)
+            && self.filter.latency_max.as_ref().is_none_or(latency)
     }
 
     fn has_state(&mut self, server: ServerNumber) -> bool {

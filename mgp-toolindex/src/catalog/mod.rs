@@ -23,7 +23,7 @@ pub(crate) use category::{all_canonical, canonical, derive, is_in};
 pub use category_tree::{CategoryNode, CategoryTree};
 pub(crate) use chunks::{CHUNK_LEN, ChunkedList};
 pub(crate) use entry::{Entry, SecuritySource, Server, Text};
-pub(crate) use filter::FilterTest;
+pub(crate) use filter::{FilterTest, cost_hints};
 pub use indexed_tool::IndexedTool;
 pub(crate) use interner::Interner;
 pub(crate) use labels::{LabelInterner, Labels};

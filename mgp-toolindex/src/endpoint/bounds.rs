@@ -1,8 +1,11 @@
 //! Bounds of requests about tools (MGP §16.5, §16.6).
 
 use mgp_types::mgp::{
-    DiscoverToolsFilter, EvictParams, RequestToolsParams, RiskLevel, SearchStrategy, ServerState,
+    DiscoverOrder, DiscoverToolsFilter, EvictParams, RequestToolsParams, RiskLevel, SearchStrategy,
+    ServerState,
 };
+
+use mgp_types::proposal::LatencyClass;
 
 use crate::error::RequestError;
 use crate::meta::brief;
@@ -23,8 +26,7 @@ const MAX_CAPABILITIES: usize = 16;
 const MAX_EVICTED: usize = 512;
 
 /// The members of a filter, for error messages.
-const FILTERS: &str =
-    "categories, risk_level_max, status, servers, permissions, input_types, output_types";
+const FILTERS: &str = "categories, risk_level_max, status, servers, permissions, input_types, output_types, max_cost_units, latency_max";
 
 pub(super) fn query(text: &str) -> Result<(), RequestError> {
     check("query", "bytes", MAX_QUERY_REQUEST_BYTES, text.len())
@@ -54,6 +56,18 @@ pub(super) fn strategy(strategy: Option<&SearchStrategy>) -> Result<(), RequestE
             what: "strategy",
             word: brief(word.as_str()),
             known: known(SearchStrategy::KNOWN.iter()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses an order that is not known.
+pub(super) fn order(order: Option<&DiscoverOrder>) -> Result<(), RequestError> {
+    match order {
+        Some(word) if !word.is_known() => Err(RequestError::UnknownWord {
+            what: "order",
+            word: brief(word.as_str()),
+            known: known(DiscoverOrder::KNOWN.iter()),
         }),
         _ => Ok(()),
     }
@@ -89,6 +103,13 @@ pub(super) fn filter(given: Option<DiscoverToolsFilter>) -> Result<Filter, Reque
             known: known(ServerState::KNOWN.iter()),
         });
     }
+    if let Some(latency) = given.latency_max.as_ref().filter(|latency| !latency.is_known()) {
+        return Err(RequestError::UnknownWord {
+            what: "latency",
+            word: brief(latency.as_str()),
+            known: known(LatencyClass::KNOWN.iter()),
+        });
+    }
     words("filter.categories", MAX_WORDS, &given.categories)?;
     words("filter.servers", MAX_WORDS, &given.servers)?;
     words("filter.input_types", MAX_WORDS, &given.input_types)?;
@@ -108,6 +129,8 @@ pub(super) fn filter(given: Option<DiscoverToolsFilter>) -> Result<Filter, Reque
     filter.permissions = permissions;
     filter.input_types = given.input_types.into_vec();
     filter.output_types = given.output_types.into_vec();
+    filter.max_cost_units = given.max_cost_units;
+    filter.latency_max = given.latency_max;
     Ok(filter)
 }
 

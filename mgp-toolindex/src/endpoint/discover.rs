@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_types::RpcError;
-use mgp_types::mgp::{DiscoverToolsParams, DiscoverToolsResult};
+use mgp_types::mgp::{DiscoverOrder, DiscoverToolsParams, DiscoverToolsResult};
 use mgp_types::service::Context;
 use tokio::task::JoinHandle;
 
@@ -12,7 +12,7 @@ use super::caller::Caller;
 use super::endpoints::EndpointsState;
 use super::hooks::Availability;
 use super::render::present_as;
-use crate::catalog::{Allowed, CategoryTree};
+use crate::catalog::{Allowed, CategoryTree, IndexedTool, cost_hints};
 use crate::error::RequestError;
 use crate::meta::{brief, name_for};
 use crate::search::{Explain, Query, SearchResult};
@@ -35,7 +35,8 @@ pub(super) async fn answer(
     inner.counting.start(&inner.index);
     let working = Arc::clone(&inner);
     let text = query.text().to_owned();
-    let work = move || find(&working, &query, &caller);
+    let order = params.sort;
+    let work = move || find(&working, &query, &caller, order.as_ref());
     let (found, result) = if inner.index.is_large() { run_blocking(work).await? } else { work()? };
     inner.record_search(&cx, session.as_ref(), &text, &found);
     Ok(result)
@@ -63,8 +64,9 @@ fn find(
     inner: &EndpointsState,
     query: &Query,
     caller: &Caller,
+    order: Option<&DiscoverOrder>,
 ) -> Result<(SearchResult, DiscoverToolsResult), RpcError> {
-    let found = if inner.has_standing() {
+    let mut found = if inner.has_standing() {
         search_available(inner, query, caller)?
     } else {
         inner.index.search(query, caller)?
@@ -72,11 +74,28 @@ fn find(
     if found.total_available == 0 {
         known_categories(inner, query, caller)?;
     }
+    if let Some(order) = order {
+        sort(&mut found, order);
+    }
     let plan = inner.sessions.plan();
     let budget = plan.budget_of(&caller.cx().principal);
     let result =
         present_as(&found, budget, |tool| name_for(tool, &inner.index, caller) == tool.name());
     Ok((found, result))
+}
+
+/// Sorts the tools that were found by what they state, those that state nothing last; equal ones stay sorted by relevance.
+fn sort(found: &mut SearchResult, order: &DiscoverOrder) {
+    let stated = |tool: &IndexedTool| {
+        let hints = cost_hints(tool.definition());
+        let value = match order {
+            DiscoverOrder::Cost => hints.units(),
+            DiscoverOrder::Latency => hints.latency.map(|latency| latency.rank().into()),
+            _ => Some(0),
+        };
+        value.unwrap_or(u64::MAX)
+    };
+    found.hits.sort_by_cached_key(|hit| stated(&hit.tool));
 }
 
 /// Searches for tools whose availability is not `Refused`; later hits take the places of refused ones.
@@ -129,6 +148,7 @@ fn read(cx: &Context, params: &DiscoverToolsParams) -> Result<Query, RpcError> {
     let text = params.query.as_deref().unwrap_or_default();
     bounds::query(text)?;
     bounds::strategy(params.strategy.as_ref())?;
+    bounds::order(params.sort.as_ref())?;
     let max = params
         .max_results
         .map_or(Query::DEFAULT_MOST, |max| usize::try_from(max).unwrap_or(Query::CAP));

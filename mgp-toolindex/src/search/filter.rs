@@ -1,6 +1,7 @@
 //! Filters (MGP §16.5).
 
 use mgp_types::mgp::{Permission, RiskLevel, ServerState};
+use mgp_types::proposal::LatencyClass;
 
 /// The condition on the tools that a search may find. Each member restricts it; an empty filter matches all
 /// tools.
@@ -29,6 +30,10 @@ pub struct Filter {
     pub input_types: Vec<String>,
     /// The output types of which the tool must return one.
     pub output_types: Vec<String>,
+    /// The highest cost in units that the tool may state; a tool that states none does not pass.
+    pub max_cost_units: Option<u64>,
+    /// The slowest latency that the tool may state; a tool that states none does not pass.
+    pub latency_max: Option<LatencyClass>,
 }
 
 impl Filter {

@@ -234,6 +234,15 @@ methods! {
     /// Lists the channels of events.
     Request EventsChannels = "mgp/events/channels" (mgp::EventChannelsParams) -> mgp::EventChannelsResult,
         ToServer, "13.5", Events [V2024_11_05 to V2026_07_28];
+    /// Checks whether a call would run.
+    Request PermissionsCheck = "mgp/permissions/check" (proposal::CheckPermissionsParams) -> proposal::CheckPermissionsResult,
+        ToServer, "proposal 4", Scopes [V2024_11_05 to V2026_07_28];
+    /// Requests scopes, for a session of limited time.
+    Request ScopesNegotiate = "mgp/scopes/negotiate" (proposal::NegotiateScopesParams) -> proposal::NegotiateScopesResult,
+        ToServer, "proposal 4", Scopes [V2024_11_05 to V2026_07_28];
+    /// Ends a session with scopes.
+    Request ScopesRevoke = "mgp/scopes/revoke" (proposal::RevokeScopesParams) -> proposal::RevokeScopesResult,
+        ToServer, "proposal 4", Scopes [V2024_11_05 to V2026_07_28];
     /// Answers a callback.
     Request CallbackRespond = "mgp/callback/respond" (mgp::CallbackRespondParams) -> mgp::CallbackRespondResult,
         ToServer, "13.4", Callbacks [V2024_11_05 to V2026_07_28] "seed";

@@ -25,6 +25,9 @@ tools! {
     "mgp.access.query" = "mgp/access/query";
     "mgp.access.grant" = "mgp/access/grant";
     "mgp.access.revoke" = "mgp/access/revoke";
+    "mgp.permissions.check" = "mgp/permissions/check";
+    "mgp.scopes.negotiate" = "mgp/scopes/negotiate";
+    "mgp.scopes.revoke" = "mgp/scopes/revoke";
     "mgp.audit.replay";
     "mgp.health.ping" = "mgp/health/ping";
     "mgp.health.status" = "mgp/health/status";

@@ -1,6 +1,7 @@
 //! Search for tools, and the tools in a model's context (MGP §16).
 
 use super::{Permission, RiskLevel, ServerState, ToolSecurity};
+use crate::proposal::LatencyClass;
 use crate::record::{Lenient, List, Number, RawObject, open_enum, record};
 
 open_enum! {
@@ -14,6 +15,16 @@ open_enum! {
         Category = "category",
         /// Keywords and meaning combined (this implementation).
         Hybrid = "hybrid",
+    }
+
+    /// The order of found tools (proposal 3).
+    pub enum DiscoverOrder {
+        /// The most relevant first; the default.
+        Relevance = "relevance",
+        /// The cheapest first.
+        Cost = "cost",
+        /// The quickest first.
+        Latency = "latency",
     }
 
     /// The outcome of a request for tools (§16.6).
@@ -90,6 +101,10 @@ record! {
         list input_types: List<String>,
         /// The accepted output types: a tool must return at least one of them.
         list output_types: List<String>,
+        /// The maximum cost in units: a tool must state its cost (proposal 3).
+        opt max_cost_units: Option<u64>,
+        /// The slowest latency: a tool must state its latency (proposal 3).
+        opt latency_max: Option<LatencyClass>,
     }
 
     /// Parameters of `mgp/tools/discover` (§16.5).
@@ -102,6 +117,8 @@ record! {
         opt max_results: Option<u64>,
         /// The filter.
         opt filter: Option<DiscoverToolsFilter>,
+        /// The order of the tools that were found (proposal 3).
+        opt sort: Option<DiscoverOrder>,
         /// `true` to return the reason why each tool was found.
         opt explain: Option<bool>,
         /// The handle of the session; needed if neither the connection nor the transport identifies the session.

@@ -99,6 +99,21 @@ impl CallMembers {
         self
     }
 
+    /// Takes a member out of a call, so that it is not sent on.
+    ///
+    /// # Errors
+    /// −32602 if the member has another form.
+    pub fn take<M: Member>(cx: &mut Context) -> Result<Option<M>, RpcError> {
+        let found = cx.member::<M>()?;
+        if found.is_some()
+            && let Some(mut members) = cx.extensions.get::<Self>().cloned()
+        {
+            members.0.retain(|(name, ..)| *name != M::NAME);
+            cx.extensions.insert(members);
+        }
+        Ok(found)
+    }
+
     /// Returns whether there are no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -5,21 +5,39 @@
 //! that implements [`Member`]; [`CallMembers`] and [`ResultMembers`] hold them while a call passes the layers.
 //! `docs/an-extension.md` explains how to add a proposal.
 
+mod confirmation;
+mod cost;
 mod idempotency;
 mod intent;
 #[cfg(feature = "service")]
 mod members;
+mod scope;
+mod structured_error;
+mod tool_members;
 mod transaction;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use confirmation::{
+    ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ConfirmationToken,
+    ToolConfirmation, UserConfirmed, fill_message,
+};
+pub use cost::{ActualCost, CostCategory, CostHints, LatencyClass, ToolCost, ToolQuota};
 pub use idempotency::{
     IdempotencyHeader, IdempotencyKey, IdempotencyTtl, OriginalTimestamp, WasReplay,
 };
 pub use intent::{Intent, Suggestion};
 #[cfg(feature = "service")]
 pub use members::{CallMembers, ResultMembers};
+pub use scope::{
+    CheckPermissionsParams, CheckPermissionsResult, DeniedScope, NegotiateScopesParams,
+    NegotiateScopesResult, RevokeScopesParams, RevokeScopesResult, ScopeSession, SessionToken,
+    required_scopes, temporary,
+};
+pub use structured_error::{ErrorKind, StructuredError};
+use tool_members::ToolMembers;
+pub use tool_members::{copy_tool_members, hide_tool_members};
 pub use transaction::{
     BeginTransactionParams, BeginTransactionResult, Compensation, EndTransactionParams,
     EndTransactionResult, ListTransactionsParams, ListTransactionsResult, SettleTransactionParams,

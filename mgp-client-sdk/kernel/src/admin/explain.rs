@@ -75,7 +75,9 @@ fn result_of(
             let spare = spare.map(|spare| format!("; `{spare}` spares that")).unwrap_or_default();
             (ExplainedOutcome::Ask, Some(format!("a person must confirm the call{spare}")))
         }
-        CallOutcome::Ask(requirement) => (ExplainedOutcome::Ask, Some(words(requirement))),
+        CallOutcome::Ask(requirement) => {
+            (ExplainedOutcome::Ask, Some(requirement_words(requirement)))
+        }
         CallOutcome::Refuse(refusal) => {
             (ExplainedOutcome::Refuse, Some(explain_refusal(refusal, agent)))
         }
@@ -97,8 +99,10 @@ fn result_of(
     result
 }
 
-fn words(requirement: &Requirement) -> String {
+/// Describes a step that a call needs before it may run.
+pub(crate) fn requirement_words(requirement: &Requirement) -> String {
     match requirement {
+        Requirement::Confirmation => "a person must confirm the call".to_owned(),
         Requirement::Listing => "the server must list its tools first".to_owned(),
         Requirement::RiskRecord => "the operator's risk for the tool must be recorded".to_owned(),
         Requirement::Permissions(missing) if missing.is_empty() => {

@@ -27,6 +27,7 @@ use mgp_types::method::{
 use mgp_types::service::Router;
 
 use super::handle::Kernel;
+pub(crate) use explain::requirement_words;
 use methods::OperatorMethods;
 
 /// Returns the router of all methods for operators.

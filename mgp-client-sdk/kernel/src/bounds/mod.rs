@@ -13,10 +13,13 @@ use mgp_lifecycle::{
     ConcurrencyLimitLayer, LifecycleError, LimitConfig, RateKey, RateLayer, RateLimit, SizeConfig,
     SizeLayer,
 };
-use mgp_types::RpcError;
-use mgp_types::service::{Call, Principal, ServerId, Stack, StreamLimit};
-use mgp_types::store::{Store, StoreError};
+use mgp_security::{Definitions, Governance};
+use mgp_types::mcp::Meta;
+use mgp_types::proposal::{ActualCost, CostHints, Member as _};
+use mgp_types::service::{Body, Call, Principal, Reply, ServerId, Stack, StreamLimit};
+use mgp_types::store::StoreError;
 use mgp_types::sync::RwLock;
+use mgp_types::{Object, RpcError};
 use tower_layer::Layer as _;
 
 use self::usage::{Counted, Usage};
@@ -30,6 +33,8 @@ struct BoundsState {
     is_set: AtomicBool,
     table: RwLock<Arc<BoundTable>>,
     usage: Usage,
+    /// The definitions of tools, which may state a cost.
+    definitions: Definitions,
 }
 
 /// The limits by agent and server.
@@ -58,9 +63,11 @@ struct ServerBound {
 }
 
 impl CallBounds {
-    pub(crate) async fn load(store: Arc<dyn Store>, config: &Config) -> Result<Self, StoreError> {
-        let (table, usage) = (RwLock::default(), Usage::load(store).await?);
-        let this = Self(Arc::new(BoundsState { is_set: AtomicBool::new(false), table, usage }));
+    pub(crate) async fn load(governance: &Governance, config: &Config) -> Result<Self, StoreError> {
+        let usage = Usage::load(Arc::clone(governance.store())).await?;
+        let (table, definitions) = (RwLock::default(), governance.definitions().clone());
+        let is_set = AtomicBool::new(false);
+        let this = Self(Arc::new(BoundsState { is_set, table, usage, definitions }));
         this.set(config);
         Ok(this)
     }
@@ -98,7 +105,7 @@ impl CallBounds {
         let table = Arc::clone(&self.0.table.read());
         let principal = &call.cx().principal;
         let agent = table.of_agent(principal).cloned();
-        let server = table.server.get(server.as_str()).cloned();
+        let (id, server) = (server, table.server.get(server.as_str()).cloned());
         if let Some(limit) = StreamLimit::of(call.cx()) {
             let bounds =
                 server.as_ref().map(|server| &server.all).into_iter().chain(agent.as_deref());
@@ -110,10 +117,11 @@ impl CallBounds {
         if agent.is_none() && server.is_none() {
             return inner;
         }
-        let units = server.as_ref().map_or(1, |server| server.limits.units_of(tool.name));
+        let configured = server.as_ref().and_then(|server| server.limits.units_of(tool.name));
+        let cost = CallCost { configured, stated: self.stated_units(id, tool.name) };
         let tool_rate = server.as_ref().and_then(|server| server.tools.get(tool.name).cloned());
         // Innermost, so that a call that another limit refuses is not charged.
-        let mut stack = self.charge(agent.clone(), server.clone(), who(principal), units, inner);
+        let mut stack = self.charge(agent.clone(), server.clone(), who(principal), cost, inner);
         if let Some((rate, server)) = tool_rate.zip(server.as_ref()) {
             let key = format!("{}.tool_calls_per_minute", server.all.key);
             stack = name_key(Stack::new(rate.layer(stack)), key);
@@ -124,13 +132,19 @@ impl CallBounds {
         stack
     }
 
-    /// Charges the quotas of an agent and of a server for a call.
+    /// Returns the units that the server states for a call of a tool.
+    fn stated_units(&self, server: &ServerId, tool: &str) -> Option<u64> {
+        CostHints::of(&*self.0.definitions.definition(Some(server), tool)?).units()
+    }
+
+    /// Charges the quotas of an agent and of a server for a call; if the result states a higher cost, the rest is charged
+    /// after it.
     fn charge(
         &self,
         agent: Option<Arc<Bound>>,
         server: Option<Arc<ServerBound>>,
         who: String,
-        units: u64,
+        cost: CallCost,
         inner: Stack,
     ) -> Stack {
         let usage = self.0.usage.clone();
@@ -142,10 +156,43 @@ impl CallBounds {
                 let server = server.as_deref().map(|server| &server.all);
                 let server = server.map(|bound| bound.counted(bound.key.clone()));
                 let all: Vec<_> = agent.into_iter().chain(server).collect();
+                let units = cost.units();
                 usage.charge(&all, units).await?;
-                inner.send(call).await
+                let reply = inner.send(call).await?;
+                let rest = cost.actual(&reply).saturating_sub(units);
+                if rest > 0 {
+                    usage.add(&all, rest).await?;
+                }
+                Ok(reply)
             }
         })
+    }
+}
+
+/// The cost of a call, in units.
+#[derive(Clone, Copy)]
+struct CallCost {
+    /// The operator's figure, which alone counts if there is one.
+    configured: Option<u64>,
+    /// The server's estimate. A server can only make its calls dearer, because the quotas limit it too.
+    stated: Option<u64>,
+}
+
+impl CallCost {
+    /// Returns the units to charge before the call runs; 1 if nothing is known.
+    fn units(self) -> u64 {
+        self.configured.unwrap_or_else(|| self.stated.unwrap_or(1).max(1))
+    }
+
+    /// Returns the units that a result states, or 0.
+    fn actual(self, reply: &Reply) -> u64 {
+        let result = reply.as_body().filter(|_| self.configured.is_none()).map(Body::as_raw);
+        // Search the text first: few results state a cost.
+        let result = result.filter(|result| result.as_str().contains("\"units\""));
+        let meta: Option<Meta> =
+            result.and_then(|result| result.get::<Object>().ok()?.decode("_meta").ok()?);
+        let cost = ActualCost::read(meta.as_ref()).ok().flatten();
+        cost.map_or(0, |cost| cost.rounded())
     }
 }
 

@@ -89,6 +89,29 @@ impl Usage {
         stored.await?;
         Ok(())
     }
+
+    /// Adds units to the counts of a call that ran already; the next call is refused if they exceed a quota.
+    pub(super) async fn add(&self, all: &[Counted<'_>], units: u64) -> Result<(), RpcError> {
+        let stored = {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let (mut counts, mut change) = (self.0.counts.lock(), Change::new());
+            for one in all {
+                for window in windows(one.limits) {
+                    let name = record_name(&counts, &one.who, window.name);
+                    let mut count = count_of(&counts, &name, &window, now);
+                    count.units = count.units.saturating_add(units);
+                    change = change.put(SPACE, name.as_str(), Payload::of(&count)?);
+                    counts.insert(name, count);
+                }
+            }
+            if change.is_empty() {
+                return Ok(());
+            }
+            self.0.store.commit(change)
+        };
+        stored.await?;
+        Ok(())
+    }
 }
 
 impl Window {

@@ -6,6 +6,7 @@ mod header_params;
 mod meta_tools;
 mod names;
 mod page;
+mod permission_check;
 mod result_members;
 mod server_features;
 mod subscribe;
@@ -20,10 +21,12 @@ use futures_util::future::Either;
 use mgp_discovery::list_router;
 use mgp_lifecycle::Transactions;
 use mgp_security::KernelToolsLayer;
-use mgp_types::method::{Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest, ToolsValidate};
-use mgp_types::service::{BoxFuture, Call, Reply, Router, Stack};
 use mgp_types::RpcError;
+use mgp_types::method::{
+    Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest, ToolsValidate,
+};
 use mgp_types::mgp::Extension;
+use mgp_types::service::{BoxFuture, Call, Reply, Router, Stack};
 use tower_layer::Layer as _;
 
 use crate::results::is_read_more;
@@ -46,6 +49,7 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
         .merge(parts.registrations.router())
         .merge(search_router(dispatcher))
         .merge(parts.fleet.context().events.hub().router())
+        .merge(permission_check::router(dispatcher))
         .merge(admin);
     let (calls, lists, checks) = (dispatcher.clone(), dispatcher.clone(), dispatcher.clone());
     let transactions = parts.fleet.context().calls.transactions.clone();

@@ -1,16 +1,17 @@
 //! `tools/list`: returns the meta tools and the tools in the caller's session (MGP §16.3).
 
 use mgp_discovery::Surface;
-use mgp_toolindex::{Allowed, SessionView, listed_tools};
+use mgp_toolindex::{Allowed, Resolved, SessionView, listed_tools};
 use mgp_types::mcp::{CacheScope, Era, ListParams, ListToolsResult, Tool, key};
-use mgp_types::mgp::{ContextLevel, Extension};
+use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet};
+use mgp_types::proposal::{copy_tool_members, hide_tool_members};
 use mgp_types::service::{Call, Context, Reply};
 use mgp_types::{Object, Payload, RpcError};
 
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::page::bad_cursor;
 use super::tools::CallMembers;
-use crate::hops;
+use crate::{hops, proposals};
 
 /// Returns the list for a caller, once the tools of new servers are known.
 pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
@@ -36,6 +37,8 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError>
     let meta_tools = parts.meta_tools.listed(cx).no_tools(dispatcher.lack_of_tools(cx));
     let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
     tools.extend(parts.results.listed(&cx.principal));
+    let active = cx.caller.mgp.unwrap_or_default();
+    tools.iter_mut().for_each(|tool| fit_proposals(parts, &caller, tool, active));
     let is_shown = cx.caller.has(Extension::ToolSecurity);
     tools.iter_mut().try_for_each(|tool| put_security(tool, is_shown))?;
     let mut list = ListToolsResult::new(tools);
@@ -45,6 +48,32 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError>
         list.cache_scope = Some(CacheScope::Private);
     }
     Reply::of(&list)
+}
+
+/// Adds what the server of a tool states by proposals that the caller negotiated, and removes what it states because only
+/// the kernel negotiated the proposal.
+fn fit_proposals(
+    parts: &DispatcherParts,
+    caller: &dyn Allowed,
+    tool: &mut Tool,
+    active: ExtensionSet,
+) {
+    let (wanted, hidden) = (active & proposals::OF_TOOLS, proposals::OF_TOOLS.difference(active));
+    // Few callers negotiate them, and few tools have `_meta`.
+    if wanted.is_empty() && tool.meta.is_none() {
+        return;
+    }
+    let Resolved::One(found) = parts.fleet.context().index.resolve(&tool.name, caller) else {
+        return;
+    };
+    if !wanted.is_empty()
+        && let Ok(full) = found.tool()
+    {
+        copy_tool_members(&full, tool, wanted);
+    }
+    if let Some(server) = parts.fleet.get(found.server_id()) {
+        hide_tool_members(tool, hidden & server.extensions());
+    }
 }
 
 /// Returns the level of the list for a caller.

@@ -169,7 +169,7 @@ impl CallMembers {
 }
 
 /// The tool that a call is for.
-enum ResolvedTool {
+pub(super) enum ResolvedTool {
     /// A tool that is visible to the caller.
     Visible(IndexedTool),
     /// A tool in the index; whether it is visible to the caller has not been checked yet.
@@ -180,7 +180,7 @@ enum ResolvedTool {
 }
 
 /// Finds the tool that a call names, and replaces the name in the call by the server's own name.
-fn resolve_tool(
+pub(super) fn resolve_tool(
     dispatcher: &Dispatcher,
     call: &mut Call,
     named: &CallMembers,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_contract::LockFile;
 use mgp_discovery::Expander;
-use mgp_security::Governance;
+use mgp_security::{Governance, Scopes};
 use mgp_server_sdk::ChangeNotifier;
 use mgp_toolindex::ToolIndex;
 use mgp_types::service::ServerId;
@@ -37,6 +37,8 @@ pub(crate) struct FleetContext {
     /// The limits of calls.
     pub(crate) bounds: CallBounds,
     pub(crate) governance: Governance,
+    /// The sessions of callers with scopes.
+    pub(crate) scopes: Scopes,
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,
     pub(crate) logins: Logins,

@@ -2,9 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod confirmation;
+mod dialects;
+mod errors;
 mod idempotency;
 mod intent;
 mod matrix;
+mod scopes;
 mod transactions;
 #[path = "../route/world.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

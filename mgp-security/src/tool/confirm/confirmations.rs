@@ -187,6 +187,7 @@ impl Confirmations {
         let arguments = arguments.map_err(|_| plain(Unconfirmed::Unreadable))?;
         let mut question = call.question(arguments);
         question.keeps_terms = self.calls.is_some();
+        question.message.clone_from(&call.assessment.confirmation_message);
 
         let book = RoundStore::of(&call.cx, question.binding);
         let mut kept = book.open();

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Body;
 use mgp_types::mcp::Era;
-use mgp_types::proposal::{IdempotencyHeader, IdempotencyKey};
+use mgp_types::proposal::{IdempotencyHeader, IdempotencyKey, SessionToken};
 use mgp_types::service::{Context, Kind, Message, Peer, Principal, Reply, Scope, write_answer};
 use mgp_types::{Id, RpcError};
 
@@ -77,6 +77,9 @@ pub(super) struct Post<'a> {
     pub(super) busy: LoadGuard,
 }
 
+/// The header with the token of a session with scopes (proposal 4).
+const SESSION_TOKEN: &str = "x-mcp-session-token";
+
 /// Creates the context of a call that a request carried.
 pub(super) fn context(
     peer: Peer,
@@ -90,6 +93,10 @@ pub(super) fn context(
     }
     if let Some(key) = received.headers.idempotency_key {
         cx.extensions.insert(IdempotencyHeader(IdempotencyKey(key.to_owned())));
+    }
+    let token = received.parts.headers.get(SESSION_TOKEN).and_then(|token| token.to_str().ok());
+    if let Some(token) = token {
+        cx.extensions.insert(SessionToken(token.to_owned()));
     }
     cx
 }

@@ -1,0 +1,83 @@
+//! Answers whether a call would run, without making it (proposal 4): `mgp/permissions/check`.
+
+use mgp_security::{CallOutcome, CallVerdict, Refusal};
+use mgp_types::method::{PermissionsCheck, Request as _, ScopesNegotiate, ScopesRevoke, ToolsCall};
+use mgp_types::proposal::{CheckPermissionsParams, CheckPermissionsResult, RevokeScopesResult};
+use mgp_types::service::{Call, Context, Method, Params, Router, ServerId};
+use mgp_types::{Payload, RpcError};
+
+use super::dispatcher::Dispatcher;
+use super::tools::{CallMembers, ResolvedTool, resolve_tool};
+use crate::admin::requirement_words;
+
+/// Returns the methods about scopes.
+pub(super) fn router(dispatcher: &Dispatcher) -> Router {
+    let scopes = &dispatcher.parts().fleet.context().scopes;
+    let (checking, negotiating, revoking) = (dispatcher.clone(), scopes.clone(), scopes.clone());
+    Router::new()
+        .on::<PermissionsCheck, _, _>(move |cx, params| {
+            let result = check(&checking, cx, params);
+            async move { Ok(result) }
+        })
+        .on::<ScopesNegotiate, _, _>(move |cx, params| {
+            let scopes = negotiating.clone();
+            async move { scopes.negotiate(&cx.principal, params).await }
+        })
+        .on::<ScopesRevoke, _, _>(move |cx, params| {
+            let scopes = revoking.clone();
+            async move {
+                Ok(RevokeScopesResult::new(scopes.revoke(&cx.principal, &params.token).await?))
+            }
+        })
+}
+
+/// Finds the tool and decides about it exactly as for a call of this caller.
+fn check(
+    dispatcher: &Dispatcher,
+    cx: Context,
+    params: CheckPermissionsParams,
+) -> CheckPermissionsResult {
+    let arguments = params.parameters.map(Payload::from);
+    let given = arguments.clone().unwrap_or_else(Payload::empty_object);
+    let intended = Params::tool(&params.tool, &given);
+    let mut call = Call::request(Method::of(ToolsCall::METHOD), intended, cx);
+    let (server, tool) = match resolve_tool(dispatcher, &mut call, &CallMembers::default()) {
+        Ok(ResolvedTool::Visible(tool) | ResolvedTool::Found(tool)) => {
+            (ServerId::from(tool.server_id()), tool.name().to_owned())
+        }
+        Ok(ResolvedTool::Held(server)) => {
+            let tool = call.tool().map_or_else(String::new, |tool| tool.name.to_owned());
+            (server.id().clone(), tool)
+        }
+        Err(error) => return refused(&error, Vec::new()),
+    };
+    let governance = &dispatcher.parts().fleet.context().governance;
+    result_of(&governance.explain_for(call.cx(), &server, &tool, arguments.as_ref()))
+}
+
+fn result_of(verdict: &CallVerdict) -> CheckPermissionsResult {
+    match verdict.outcome() {
+        CallOutcome::Allow => CheckPermissionsResult::new(true),
+        CallOutcome::Ask(requirement) => {
+            let mut result = CheckPermissionsResult::new(false);
+            result.reason = Some(requirement_words(requirement));
+            result
+        }
+        CallOutcome::Refuse(refusal) => {
+            let missing = match refusal {
+                Refusal::Scopes(missing) => missing.scopes().to_vec(),
+                _ => Vec::new(),
+            };
+            refused(&RpcError::from(refusal.clone()), missing)
+        }
+        _ => CheckPermissionsResult::new(false),
+    }
+}
+
+fn refused(error: &RpcError, missing: Vec<String>) -> CheckPermissionsResult {
+    let mut result = CheckPermissionsResult::new(false);
+    result.missing_scopes = missing.into();
+    result.reason = Some(error.message().to_owned());
+    result.code = Some(error.code().0);
+    result
+}

@@ -1,0 +1,204 @@
+//! Confirmation by the caller's own user, with a token (proposal 6, `human_in_the_loop`).
+//!
+//! The first call is not run; its answer has a token, which is bound to caller, server, tool and arguments. The client
+//! asks its user and repeats the call with the token. The operator decides which callers may confirm in this way.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use mgp_types::mgp::{Extension, GrantDecision, Permission, RiskLevel};
+use mgp_types::proposal::{
+    CallMembers, ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ConfirmationToken,
+    UserConfirmed, fill_message,
+};
+use mgp_types::service::{
+    BoxFuture, Call, Context, Either, MgpService, Principal, Reply, ServerId,
+};
+use mgp_types::sync::Mutex;
+use mgp_types::{RpcError, Sealer, Sha256Hash, random_name};
+use tower_service::Service;
+
+use super::describe::describe;
+use super::{Approver, Decision, Question, QuestionSubject};
+
+/// The time for which a token is valid.
+const TOKEN_TTL: Duration = Duration::from_mins(5);
+
+/// The maximum number of used tokens that are remembered until they expire; further calls are not confirmed.
+const MAX_USED: usize = 65_536;
+
+/// The longest token that is read, in bytes.
+const MAX_TOKEN: usize = 1024;
+
+/// The purpose of the sealed tokens.
+const PURPOSE: &str = "mgp.confirmation";
+
+/// The member of the details of a refusal that has the answer for the caller.
+const DETAIL: &str = "confirmation";
+
+/// The callers whose own user may confirm a call.
+pub(crate) type MayConfirm = dyn Fn(&Principal) -> bool + Send + Sync;
+
+/// Lets callers confirm with a token; all other questions go to another approver.
+#[derive(Clone)]
+pub(crate) struct ByCaller {
+    may_confirm: Arc<MayConfirm>,
+    tokens: Arc<Tokens>,
+    others: Arc<dyn Approver>,
+}
+
+/// The tokens of one process; those of an earlier process are not valid.
+struct Tokens {
+    sealer: Sealer,
+    used: Mutex<HashMap<Sha256Hash, Instant>>,
+}
+
+impl ByCaller {
+    /// Creates the approver; `None` if the system has no randomness for its key.
+    pub(crate) fn new(may_confirm: Arc<MayConfirm>, others: Arc<dyn Approver>) -> Option<Self> {
+        let sealer = Sealer::random().ok()?;
+        let tokens = Arc::new(Tokens { sealer, used: Mutex::default() });
+        Some(Self { may_confirm, tokens, others })
+    }
+
+    /// Decides about a call by the token that it carries; without a valid one, the caller gets a new token.
+    fn decide_call(
+        &self,
+        cx: &Context,
+        question: &Question,
+        risk: &RiskLevel,
+    ) -> Result<Decision, RpcError> {
+        if let Some(Given { token, confirmed }) = cx.extensions.get::<Given>().cloned()
+            && self.tokens.take(&token, question)
+        {
+            let answer = if confirmed { GrantDecision::Approved } else { GrantDecision::Denied };
+            return Ok(Decision::new(answer, question.principal.subject().as_str()));
+        }
+        let required = ConfirmationRequired::new(
+            ConfirmationStatus::Required,
+            message_of(question),
+            ConfirmationRisk::of_risk(risk),
+            self.tokens.create(question)?,
+        );
+        Ok(Decision::new(GrantDecision::Deferred, "").with(DETAIL, &required))
+    }
+}
+
+#[async_trait]
+impl Approver for ByCaller {
+    async fn decide(&self, cx: &Context, question: Question) -> Result<Decision, RpcError> {
+        match &question.about {
+            QuestionSubject::Call { risk, .. }
+                if cx.caller.has(Extension::HumanInTheLoop)
+                    && (self.may_confirm)(&cx.principal) =>
+            {
+                self.decide_call(cx, &question, risk)
+            }
+            _ => self.others.decide(cx, question).await,
+        }
+    }
+
+    fn grants(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
+        self.others.grants(server, permission)
+    }
+
+    fn timeout(&self) -> Duration {
+        self.others.timeout()
+    }
+}
+
+/// The token of a call with the answer of its user; an extension of the call.
+#[derive(Clone)]
+struct Given {
+    token: String,
+    confirmed: bool,
+}
+
+/// Returns the server's message with the arguments filled in, above the facts of the call.
+fn message_of(question: &Question) -> String {
+    let facts = describe(question);
+    match (&question.message, &question.about) {
+        (Some(message), QuestionSubject::Call { arguments, .. }) => {
+            format!("{}\n\n{facts}", fill_message(message, arguments))
+        }
+        _ => facts,
+    }
+}
+
+impl Tokens {
+    fn create(&self, question: &Question) -> Result<String, RpcError> {
+        let (binding, nonce) = (question.binding.to_string(), random_name()?);
+        self.sealer.seal(PURPOSE, &[&binding], TOKEN_TTL, nonce.as_bytes())
+    }
+
+    /// Uses a token; returns `false` if it is not valid for this question, or was used.
+    fn take(&self, token: &str, question: &Question) -> bool {
+        let binding = question.binding.to_string();
+        if token.len() > MAX_TOKEN || self.sealer.open(PURPOSE, &[&binding], token).is_err() {
+            return false;
+        }
+        let mut used = self.used.lock();
+        if used.len() >= MAX_USED {
+            used.retain(|_, end| *end > Instant::now());
+        }
+        let is_new = used.len() < MAX_USED;
+        // The token may expire a little before it is forgotten here.
+        let end = Instant::now() + TOKEN_TTL + Duration::from_secs(1);
+        is_new && used.insert(Sha256Hash::digest(token.as_bytes()), end).is_none()
+    }
+}
+
+/// Reads the tokens of calls, and answers unconfirmed calls with a token instead of an error.
+///
+/// It acts for callers that negotiated `human_in_the_loop`, in front of a governance
+/// [whose callers may confirm](crate::GovernanceBuilder::confirmed_by_caller).
+#[derive(Clone, Copy, Debug)]
+pub struct CallerConfirmLayer;
+
+mgp_types::layer_service! {
+    /// Service of [`CallerConfirmLayer`].
+    pub CallerConfirm for CallerConfirmLayer
+}
+
+impl<S: MgpService> Service<Call> for CallerConfirm<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        if call.tool().is_none() || !call.cx().caller.has(Extension::HumanInTheLoop) {
+            return Either::Left { future: self.inner.call(call) };
+        }
+        // Taken out, because a server behind a gateway must not get the token of another one.
+        match take_given(call.cx_mut()) {
+            Ok(Some(given)) => call.cx_mut().extensions.insert(given),
+            Ok(None) => {}
+            Err(error) => {
+                return Either::Right { future: Box::pin(std::future::ready(Err(error))) };
+            }
+        }
+        let answer = self.inner.call(call);
+        let future = Box::pin(async move {
+            answer.await.or_else(|error| match required_by(&error) {
+                Some(required) => Reply::of(&required.to_result()),
+                None => Err(error),
+            })
+        });
+        Either::Right { future }
+    }
+}
+
+fn take_given(cx: &mut Context) -> Result<Option<Given>, RpcError> {
+    let token = CallMembers::take::<ConfirmationToken>(cx)?;
+    let confirmed = CallMembers::take::<UserConfirmed>(cx)?;
+    let both = token.zip(confirmed);
+    Ok(both.map(|(token, confirmed)| Given { token: token.0, confirmed: confirmed.0 }))
+}
+
+fn required_by(error: &RpcError) -> Option<ConfirmationRequired> {
+    error.as_recovery()?.details.as_ref()?.decode(DETAIL).ok()?
+}

@@ -1,0 +1,70 @@
+//! Adds the scopes of the caller's session to each request.
+//!
+//! Applies to: inbound.
+
+use mgp_types::mgp::Extension;
+use mgp_types::proposal::{CallMembers, Member as _, SessionToken};
+use mgp_types::service::{BoxFuture, Call, Either, Kind, MgpService, Reply, Target};
+use mgp_types::{Object, RpcError};
+use tower_service::Service;
+
+use super::sessions::Scopes;
+
+/// The tools by which the proposal names two methods.
+const TOOLS: [(&str, &str); 2] =
+    [("check_permissions", "mgp_permissions_check"), ("negotiate_scopes", "mgp_scopes_negotiate")];
+
+/// Adds the scopes of the caller's session to each request, for the [decision](crate::CallVerdict) about it.
+#[derive(Clone, Debug)]
+pub struct ScopeLayer(pub(super) Scopes);
+
+mgp_types::layer_service! {
+    /// Service of [`ScopeLayer`].
+    pub ScopeService for ScopeLayer
+}
+
+impl<S: MgpService> Service<Call> for ScopeService<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let ScopeLayer(scopes) = &self.layer;
+        let has_extension = call.cx().caller.has(Extension::Scopes);
+        // Taken out in any case, because a server behind a gateway must not get it.
+        let token = match take_token(&mut call).transpose() {
+            None => None,
+            Some(Ok(token)) => Some(token),
+            Some(Err(error)) => {
+                return Either::Right { future: Box::pin(std::future::ready(Err(error))) };
+            }
+        };
+        if call.kind() == Kind::Request
+            && let Some(held) = scopes.held(&call.cx().principal, token.as_deref())
+        {
+            call.cx_mut().extensions.insert(held);
+        }
+        let renamed = call.tool().filter(|_| has_extension).and_then(|tool| {
+            TOOLS.iter().find(|(name, _)| *name == tool.name).map(|(_, tool)| *tool)
+        });
+        if let Some(tool) = renamed {
+            call.params_mut().set_target(Target::Tool(tool.into()));
+        }
+        Either::Left { future: self.inner.call(call) }
+    }
+}
+
+/// Takes the token of the session out of a call: the member of a tool call, or that of another request, or the header.
+fn take_token(call: &mut Call) -> Result<Option<String>, RpcError> {
+    if let Some(SessionToken(token)) = CallMembers::take(call.cx_mut())? {
+        return Ok(Some(token));
+    }
+    let meta = call.params().meta().filter(|meta| meta.as_str().contains(SessionToken::NAME));
+    let of_request = match meta.filter(|_| call.cx().caller.has(Extension::Scopes)) {
+        Some(meta) => meta.get::<Object>()?.decode(SessionToken::NAME)?,
+        None => None,
+    };
+    Ok(of_request.or_else(|| Some(call.cx().extensions.get::<SessionToken>()?.0.clone())))
+}

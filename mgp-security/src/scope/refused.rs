@@ -1,0 +1,57 @@
+//! The refusals of calls for their scopes.
+
+use mgp_types::Object;
+use mgp_types::service::Rule;
+
+/// The error for a call that lacks scopes which its tool requires.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "`{tool}` requires the scope `{}`; request it with `mgp/scopes/negotiate`",
+    .missing.join("`, `")
+)]
+pub struct ScopesMissing {
+    tool: String,
+    missing: Vec<String>,
+    #[source]
+    rule: Rule,
+}
+
+impl ScopesMissing {
+    pub(crate) fn new(tool: &str, missing: Vec<String>) -> Self {
+        let rule = Rule::new(format!("required_scopes {}", missing.join(" ")));
+        Self { tool: tool.to_owned(), missing, rule }
+    }
+
+    /// Returns the scopes that the call lacks.
+    #[must_use]
+    pub fn scopes(&self) -> &[String] {
+        &self.missing
+    }
+
+    pub(crate) fn details(&self) -> Object {
+        let mut details = Object::new();
+        // Encoding strings cannot fail.
+        drop(details.encode("tool", &self.tool));
+        drop(details.encode("missing_scopes", &self.missing));
+        drop(details.encode("remedy", "request the scopes with `mgp/scopes/negotiate`"));
+        details
+    }
+}
+
+/// The reason why a session with scopes is not valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionEnded {
+    /// There is no session of this token, or it belongs to another caller.
+    #[error("the session token is unknown; request a session with `mgp/scopes/negotiate`")]
+    Unknown,
+    /// The session was revoked.
+    #[error("the session was revoked; request another one with `mgp/scopes/negotiate`")]
+    Revoked,
+    /// The duration of the session is over.
+    #[error("the session has expired; extend it with its refresh token")]
+    Expired,
+    /// The session was not used for too long.
+    #[error("the session was not used for too long; extend it with its refresh token")]
+    Inactive,
+}

@@ -1,0 +1,457 @@
+//! Sessions that hold scopes for a limited time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mgp_types::mgp::{AuditResult, EventType};
+use mgp_types::proposal::{
+    DeniedScope, NegotiateScopesParams, NegotiateScopesResult, ScopeSession, temporary,
+};
+use mgp_types::service::{AuditSink, Principal};
+use mgp_types::store::{Change, Store, StoreError};
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, Payload, RpcError, Sha256Hash, Timestamp, clip, millis, random_name};
+use serde::{Deserialize, Serialize};
+
+use super::held::{HeldScopes, covers};
+use super::layer::ScopeLayer;
+use super::refused::SessionEnded;
+use crate::audit::Event;
+use crate::error::Refusal;
+
+const SPACE: &str = "security.scopes";
+
+/// The duration of a session if the caller names none, and the longest.
+const DEFAULT_TTL: Duration = Duration::from_mins(30);
+const MAX_TTL: Duration = Duration::from_hours(24);
+
+/// The time without a call after which a session ends.
+const INACTIVITY_TIMEOUT: Duration = Duration::from_mins(15);
+
+/// The maximum number of scopes in a request, and the longest scope in bytes.
+const MAX_REQUESTED: usize = 64;
+const MAX_SCOPE: usize = 128;
+
+/// The maximum number of sessions of a caller, and of all callers.
+const MAX_SESSIONS_EACH: usize = 16;
+const MAX_SESSIONS: usize = 10_000;
+
+/// The longest token that is looked up, in bytes.
+const MAX_TOKEN: usize = 256;
+
+/// The scopes that the operator's configuration allows to a caller; `None` if its calls need no scopes.
+type Allowed = dyn Fn(&Principal) -> Option<Arc<[String]>> + Send + Sync;
+
+/// The sessions with scopes; a handle that is cheap to clone.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mgp_security::Scopes;
+/// use mgp_types::proposal::NegotiateScopesParams;
+/// use mgp_types::service::{MemoryAudit, Principal};
+/// use mgp_types::store::MemoryStore;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let allowed = |_: &Principal| Some(vec!["read:*".to_owned()].into());
+/// let scopes = Scopes::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), allowed);
+/// let mut wanted = NegotiateScopesParams::new();
+/// wanted.requested_scopes = vec!["read:tickets".to_owned(), "write:tickets".to_owned()].into();
+/// let result = scopes.negotiate(&Principal::local(), wanted).await.unwrap();
+/// assert_eq!(result.granted_scopes, ["read:tickets"]);
+/// assert_eq!(result.denied_scopes[0].scope, "write:tickets");
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Scopes(Arc<ScopeBook>);
+
+struct ScopeBook {
+    store: Arc<dyn Store>,
+    audit: Arc<dyn AuditSink>,
+    allowed: Box<Allowed>,
+    sessions: Mutex<HashMap<String, Session>>,
+}
+
+mgp_types::opaque_debug!(Scopes);
+
+/// A session, kept under the hash of its token. Times are milliseconds since 1970.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Session {
+    /// The hash of the principal.
+    owner: String,
+    scopes: Vec<String>,
+    ends: u64,
+    /// The time of the last call, as of the last time the session was stored.
+    used: u64,
+    /// The hash of the refresh token.
+    refresh: String,
+    revoked: bool,
+}
+
+/// Which of the requested scopes are granted, and for how long.
+struct Granted {
+    scopes: Vec<String>,
+    denied: Vec<DeniedScope>,
+    ttl: Duration,
+}
+
+impl Scopes {
+    /// Creates sessions in a store; `allowed` returns the scopes that a caller may obtain, where one that ends with `*`
+    /// stands for all that begin like it, or `None` if calls of this caller need no scopes.
+    pub fn new(
+        store: Arc<dyn Store>,
+        audit: Arc<dyn AuditSink>,
+        allowed: impl Fn(&Principal) -> Option<Arc<[String]>> + Send + Sync + 'static,
+    ) -> Self {
+        let (allowed, sessions) = (Box::new(allowed), Mutex::default());
+        Self(Arc::new(ScopeBook { store, audit, allowed, sessions }))
+    }
+
+    /// Reads the sessions of an earlier process.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store cannot be read.
+    pub async fn open(&self) -> Result<(), StoreError> {
+        let records = self.0.store.load(SPACE).await?.records.into_iter();
+        let read = records.filter_map(|one| Some((one.key, one.value?.get::<Session>().ok()?)));
+        self.0.sessions.lock().extend(read);
+        Ok(())
+    }
+
+    /// Returns the layer that adds the scopes of the caller's session to each request.
+    #[must_use]
+    pub fn layer(&self) -> ScopeLayer {
+        ScopeLayer(self.clone())
+    }
+
+    /// Grants those of the requested scopes that the operator allows, in a new session or in that of a refresh token.
+    ///
+    /// # Errors
+    /// −32602 if a scope or the refresh token is not valid, 3001 if the caller has too many sessions, or the error of the
+    /// store or the audit log.
+    pub async fn negotiate(
+        &self,
+        by: &Principal,
+        params: NegotiateScopesParams,
+    ) -> Result<NegotiateScopesResult, RpcError> {
+        let owner = owner(by);
+        let refreshed = match &params.refresh_token {
+            Some(token) => Some(self.find_refresh(&owner, token)?),
+            None => None,
+        };
+        let mut requested: Vec<String> = params.requested_scopes.iter().cloned().collect();
+        if let Some((_, session)) = refreshed.as_ref().filter(|_| requested.is_empty()) {
+            requested.clone_from(&session.scopes);
+        }
+        let granted = self.grant(by, &requested, params.ttl_seconds)?;
+        let mut result = NegotiateScopesResult::new(granted.scopes.clone());
+        result.denied_scopes = granted.denied.into();
+        if granted.scopes.is_empty() {
+            return Ok(result);
+        }
+        let (token, refresh) = (new_token()?, new_token()?);
+        let ends = now() + millis(granted.ttl);
+        let expires_at = timestamp(ends);
+        let session = Session {
+            owner,
+            scopes: granted.scopes.clone(),
+            ends,
+            used: now(),
+            refresh: hash(&refresh),
+            revoked: false,
+        };
+        let event = Event::new(EventType::PermissionGranted, by, AuditResult::Success)
+            .detail("scopes", &granted.scopes)
+            .justification(params.justification.as_deref())
+            .expires_at(&expires_at);
+        self.0.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
+        self.insert(hash(&token), session, refreshed.map(|(key, _)| key)).await?;
+        let mut session = ScopeSession::new(token, granted.scopes, expires_at);
+        session.refresh_token = Some(refresh);
+        session.inactivity_timeout_seconds = Some(INACTIVITY_TIMEOUT.as_secs());
+        result.session = Some(session);
+        Ok(result)
+    }
+
+    /// Ends a session of the caller; returns whether there was one.
+    ///
+    /// # Errors
+    /// The error of the store or the audit log.
+    pub async fn revoke(&self, by: &Principal, token: &str) -> Result<bool, RpcError> {
+        let (key, owner) = (hash(token), owner(by));
+        let revoked = {
+            let mut sessions = self.0.sessions.lock();
+            let found = sessions.get_mut(&key).filter(|one| one.owner == owner && !one.revoked);
+            found.map(|session| {
+                session.revoked = true;
+                session.clone()
+            })
+        };
+        let Some(session) = revoked else { return Ok(false) };
+        let event = Event::new(EventType::PermissionRevoked, by, AuditResult::Success)
+            .detail("scopes", &session.scopes);
+        self.0.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
+        self.0.store.commit(Change::new().put(SPACE, key, Payload::of(&session)?)).await?;
+        Ok(true)
+    }
+
+    /// Returns the scopes that a call holds; `None` if it needs none.
+    ///
+    /// A caller that requested a session holds nothing outside of it. One that did not, e.g. because it does not know the
+    /// extension, holds what the operator allows.
+    pub(super) fn held(&self, by: &Principal, token: Option<&str>) -> Option<HeldScopes> {
+        let allowed = (self.0.allowed)(by)?;
+        Some(match token {
+            Some(token) => match self.use_session(&owner(by), token, &allowed) {
+                Ok(scopes) => HeldScopes::Some(scopes),
+                Err(ended) => HeldScopes::Ended(ended),
+            },
+            None if self.has_session(&owner(by)) => HeldScopes::Some(Arc::default()),
+            None => HeldScopes::Some(allowed),
+        })
+    }
+
+    fn has_session(&self, owner: &str) -> bool {
+        let (sessions, now) = (self.0.sessions.lock(), now());
+        // Usually there are none, and no search is needed.
+        sessions.values().any(|one| one.owner == owner && one.check(now).is_ok())
+    }
+
+    /// Returns the scopes of a session, without those that the operator no longer allows, and notes its use.
+    fn use_session(
+        &self,
+        owner: &str,
+        token: &str,
+        allowed: &[String],
+    ) -> Result<Arc<[String]>, SessionEnded> {
+        if token.len() > MAX_TOKEN {
+            return Err(SessionEnded::Unknown);
+        }
+        let (mut sessions, now) = (self.0.sessions.lock(), now());
+        let session = sessions.get_mut(&hash(token)).filter(|session| session.owner == owner);
+        let session = session.ok_or(SessionEnded::Unknown)?;
+        session.check(now)?;
+        session.used = now;
+        let held = session.scopes.iter().filter(|scope| covers(allowed, scope));
+        Ok(held.cloned().collect())
+    }
+
+    fn grant(
+        &self,
+        by: &Principal,
+        requested: &[String],
+        ttl: Option<u64>,
+    ) -> Result<Granted, RpcError> {
+        if requested.is_empty() || requested.len() > MAX_REQUESTED {
+            let message = format!("name 1 to {MAX_REQUESTED} scopes");
+            return Err(RpcError::invalid_params(message));
+        }
+        let ttl = ttl.map_or(DEFAULT_TTL, Duration::from_secs);
+        let mut granted = Granted { scopes: Vec::new(), denied: Vec::new(), ttl: ttl.min(MAX_TTL) };
+        let allowed = (self.0.allowed)(by);
+        for scope in requested {
+            if let Some(limit) = temporary(scope)? {
+                granted.ttl = granted.ttl.min(limit);
+                continue;
+            }
+            let why = match &allowed {
+                _ if scope.len() > MAX_SCOPE || scope.contains('*') => {
+                    "name one scope, of at most 128 bytes"
+                }
+                None => "an operator must list scopes for this agent: `agents.NAME.scopes`",
+                Some(allowed) if covers(allowed, scope) => {
+                    if !granted.scopes.contains(scope) {
+                        granted.scopes.push(scope.clone());
+                    }
+                    continue;
+                }
+                Some(_) => "the operator does not allow it to this agent",
+            };
+            let mut denied = DeniedScope::new(clip(scope, MAX_SCOPE));
+            denied.reason = Some(why.to_owned());
+            granted.denied.push(denied);
+        }
+        if granted.ttl.is_zero() {
+            return Err(RpcError::invalid_params("`ttl_seconds` must be at least 1"));
+        }
+        Ok(granted)
+    }
+
+    /// Finds the session of a refresh token, which is valid for as long again as the longest session.
+    fn find_refresh(&self, owner: &str, token: &str) -> Result<(String, Session), RpcError> {
+        let (refresh, now) = (hash(token), now());
+        let sessions = self.0.sessions.lock();
+        let found = sessions.iter().find(|(_, one)| one.owner == owner && one.refresh == refresh);
+        let valid = found.filter(|(_, one)| !one.revoked && one.ends + millis(MAX_TTL) > now);
+        valid.map(|(key, session)| (key.clone(), session.clone())).ok_or_else(|| {
+            let message = "the refresh token is not valid; request scopes without it";
+            RpcError::new(ErrorCode::AUTH_EXPIRED, message)
+        })
+    }
+
+    /// Adds a session, and removes the one that it replaces and those that can no longer be extended.
+    async fn insert(
+        &self,
+        key: String,
+        session: Session,
+        replaced: Option<String>,
+    ) -> Result<(), RpcError> {
+        let committed = {
+            let (mut sessions, now) = (self.0.sessions.lock(), now());
+            let is_past = |key: &String, one: &Session| {
+                replaced.as_ref() == Some(key) || one.ends + millis(MAX_TTL) <= now
+            };
+            let past: Vec<String> =
+                sessions.extract_if(|key, one| is_past(key, one)).map(|(key, _)| key).collect();
+            let own = sessions.values().filter(|one| one.owner == session.owner && !one.revoked);
+            if own.count() >= MAX_SESSIONS_EACH || sessions.len() >= MAX_SESSIONS {
+                let message = "there are too many sessions with scopes; revoke one first";
+                return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
+            }
+            let change = past.into_iter().fold(Change::new(), |all, key| all.remove(SPACE, key));
+            let change = change.put(SPACE, key.as_str(), Payload::of(&session)?);
+            sessions.insert(key, session);
+            self.0.store.commit(change)
+        };
+        committed.await?;
+        Ok(())
+    }
+}
+
+impl Session {
+    fn check(&self, now: u64) -> Result<(), SessionEnded> {
+        if self.revoked {
+            Err(SessionEnded::Revoked)
+        } else if now >= self.ends {
+            Err(SessionEnded::Expired)
+        } else if now.saturating_sub(self.used) >= millis(INACTIVITY_TIMEOUT) {
+            Err(SessionEnded::Inactive)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Returns the hash under which a principal's sessions are kept.
+fn owner(principal: &Principal) -> String {
+    let agent = principal.as_agent().map(|agent| agent.as_str());
+    let parts = (principal.tenant().as_str(), principal.subject().as_str(), agent);
+    // The debug format escapes quotes, so different principals have different texts.
+    hash(&format!("{parts:?}"))
+}
+
+fn hash(token: &str) -> String {
+    Sha256Hash::digest(token.as_bytes()).to_string()
+}
+
+/// Returns an unguessable token of 256 random bits.
+fn new_token() -> Result<String, RpcError> {
+    Ok(random_name()? + &random_name()?)
+}
+
+fn now() -> u64 {
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn timestamp(at: u64) -> Timestamp {
+    (UNIX_EPOCH + Duration::from_millis(at)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::MemoryAudit;
+    use mgp_types::store::MemoryStore;
+
+    use super::*;
+
+    fn scopes(store: &Arc<MemoryStore>) -> Scopes {
+        let allowed = |by: &Principal| {
+            let agent = by.as_agent()?;
+            (agent.as_str() != "free").then(|| ["read:*".to_owned(), "delete".to_owned()].into())
+        };
+        let store: Arc<dyn Store> = Arc::clone(store) as _;
+        Scopes::new(store, Arc::new(MemoryAudit::new()), allowed)
+    }
+
+    async fn session(scopes: &Scopes, by: &Principal, wanted: &[&str]) -> ScopeSession {
+        let mut params = NegotiateScopesParams::new();
+        params.requested_scopes = wanted.iter().map(|scope| (*scope).to_owned()).collect();
+        scopes.negotiate(by, params).await.unwrap().session.unwrap()
+    }
+
+    fn missing(scopes: &Scopes, by: &Principal, token: &str) -> Result<Vec<String>, SessionEnded> {
+        let all = ["read:a", "read:b", "delete"].map(str::to_owned);
+        scopes.held(by, Some(token)).unwrap().missing(&all)
+    }
+
+    #[tokio::test]
+    async fn a_session_holds_its_scopes_until_it_is_revoked_and_belongs_to_its_caller() {
+        let store = Arc::new(MemoryStore::new());
+        let ann = Principal::local().agent("ann");
+        let one = scopes(&store);
+        let token = session(&one, &ann, &["read:a", "temp:1h"]).await.token;
+        let held = |scopes: &Scopes| missing(scopes, &ann, &token);
+        assert_eq!(held(&one), Ok(vec!["read:b".to_owned(), "delete".to_owned()]));
+        assert_eq!(
+            missing(&one, &Principal::local().agent("bob"), &token),
+            Err(SessionEnded::Unknown)
+        );
+        let stored = store.load(SPACE).await.unwrap().records;
+        assert!(stored.iter().all(|one| !format!("{one:?}").contains(&token)), "{stored:?}");
+
+        let next = scopes(&store);
+        next.open().await.unwrap();
+        assert!(held(&next).is_ok(), "sessions outlive the process");
+        assert!(!next.revoke(&Principal::local().agent("bob"), &token).await.unwrap());
+        assert!(next.revoke(&ann, &token).await.unwrap());
+        assert_eq!(held(&next), Err(SessionEnded::Revoked));
+        let last = scopes(&store);
+        last.open().await.unwrap();
+        assert_eq!(held(&last), Err(SessionEnded::Revoked));
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_by_its_duration_or_by_inactivity_and_a_refresh_token_extends_it() {
+        let scopes = scopes(&Arc::default());
+        let ann = Principal::local().agent("ann");
+        let first = session(&scopes, &ann, &["read:a", "delete"]).await;
+        let age = |by: u64, ends: bool| {
+            for session in scopes.0.sessions.lock().values_mut() {
+                session.used -= by;
+                session.ends -= if ends { by } else { 0 };
+            }
+        };
+        age(millis(INACTIVITY_TIMEOUT), false);
+        assert_eq!(missing(&scopes, &ann, &first.token), Err(SessionEnded::Inactive));
+        age(millis(DEFAULT_TTL), true);
+        assert_eq!(missing(&scopes, &ann, &first.token), Err(SessionEnded::Expired));
+        let mut params = NegotiateScopesParams::new();
+        params.refresh_token = first.refresh_token;
+        let second = scopes.negotiate(&ann, params.clone()).await.unwrap().session.unwrap();
+        assert_eq!(missing(&scopes, &ann, &second.token), Ok(vec!["read:b".to_owned()]));
+        assert_eq!(missing(&scopes, &ann, &first.token), Err(SessionEnded::Unknown));
+        let again = scopes.negotiate(&ann, params).await.unwrap_err();
+        assert_eq!(again.code(), ErrorCode::AUTH_EXPIRED, "a refresh token is used once");
+    }
+
+    #[tokio::test]
+    async fn the_operator_decides_what_is_granted_and_sessions_are_bounded() {
+        let scopes = scopes(&Arc::default());
+        let free = Principal::local().agent("free");
+        assert!(scopes.held(&free, None).is_none(), "its calls need no scopes");
+        let mut params = NegotiateScopesParams::new();
+        params.requested_scopes = vec!["read:a".to_owned()].into();
+        let nothing = scopes.negotiate(&free, params.clone()).await.unwrap();
+        assert!(nothing.session.is_none() && nothing.denied_scopes.len() == 1);
+
+        let ann = Principal::local().agent("ann");
+        params.requested_scopes = vec!["*".to_owned(), "write".to_owned()].into();
+        assert!(scopes.negotiate(&ann, params.clone()).await.unwrap().session.is_none());
+        for _ in 0..MAX_SESSIONS_EACH {
+            session(&scopes, &ann, &["delete"]).await;
+        }
+        params.requested_scopes = vec!["delete".to_owned()].into();
+        let full = scopes.negotiate(&ann, params).await.unwrap_err();
+        assert_eq!(full.code(), ErrorCode::RESOURCE_EXHAUSTED);
+    }
+}

@@ -1,0 +1,86 @@
+//! Extensions that consist of more than members: each adds its layers and endpoints to a server.
+
+use mgp_lifecycle::StructuredErrorsLayer;
+use mgp_security::{CallerConfirmLayer, Scopes};
+use mgp_types::method::{ScopesNegotiate, ScopesRevoke};
+use mgp_types::mgp::Extension;
+use mgp_types::proposal::RevokeScopesResult;
+use mgp_types::service::Router;
+
+use crate::extension::ServerExtension;
+use crate::server::Server;
+
+/// The extension `structured_errors` (proposal 11): errors have a category, a delay and advice.
+///
+/// A tool returns [`StructuredError`](mgp_types::proposal::StructuredError) to state them itself.
+///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+/// use mgp_server_sdk::StructuredErrors;
+/// use mgp_types::proposal::{ErrorKind, StructuredError};
+///
+/// let search = Tool::new("search", "Searches", || async {
+///     let mut busy = StructuredError::new("RATE_LIMIT_EXCEEDED", "too many searches", ErrorKind::RateLimited);
+///     busy.retry_after_seconds = Some(42);
+///     Err::<String, _>(busy)
+/// });
+/// # drop(Server::new("shop", "1.0").extension(StructuredErrors).tool(search));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StructuredErrors;
+
+impl ServerExtension for StructuredErrors {
+    fn extension(&self) -> Extension {
+        Extension::StructuredErrors
+    }
+
+    fn install(self, mut server: Server) -> Server {
+        server.features.structured_errors = Some(StructuredErrorsLayer);
+        server
+    }
+}
+
+/// The extension `human_in_the_loop` (proposal 6): an unconfirmed call is answered with a question and a token, and runs
+/// when it is repeated with the token after the user confirmed it.
+///
+/// The operator decides which callers may confirm, by
+/// [`GovernanceBuilder::confirmed_by_caller`](mgp_security::GovernanceBuilder::confirmed_by_caller). Add it after
+/// [`Server::governed`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HumanInTheLoop;
+
+impl ServerExtension for HumanInTheLoop {
+    fn extension(&self) -> Extension {
+        Extension::HumanInTheLoop
+    }
+
+    fn install(self, server: Server) -> Server {
+        server.layer(CallerConfirmLayer)
+    }
+}
+
+/// The extension `scopes` (proposal 4): callers request sessions with scopes, and calls need those that tools require.
+///
+/// Add it after [`Server::governed`], whose decision compares the scopes.
+impl ServerExtension for Scopes {
+    fn extension(&self) -> Extension {
+        Extension::Scopes
+    }
+
+    fn install(self, server: Server) -> Server {
+        let (negotiating, revoking) = (self.clone(), self.clone());
+        let router = Router::new()
+            .on::<ScopesNegotiate, _, _>(move |cx, params| {
+                let scopes = negotiating.clone();
+                async move { scopes.negotiate(&cx.principal, params).await }
+            })
+            .on::<ScopesRevoke, _, _>(move |cx, params| {
+                let scopes = revoking.clone();
+                async move {
+                    let revoked = scopes.revoke(&cx.principal, &params.token).await?;
+                    Ok(RevokeScopesResult::new(revoked))
+                }
+            });
+        server.endpoints(router).layer(self.layer())
+    }
+}

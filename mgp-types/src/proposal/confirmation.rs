@@ -1,0 +1,208 @@
+//! Proposal 6 (`human_in_the_loop`): tools whose calls a person must confirm, and the answer to an unconfirmed call.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Member, ToolMembers};
+use crate::mcp::{self, CallToolResult};
+use crate::mgp::{Extension, RiskLevel};
+use crate::record::{Object, open_enum, record};
+use crate::{Payload, clip};
+
+/// The member of a tool, and of its `security`, with the message.
+const MESSAGE: &str = "confirmation_message";
+
+/// The longest value of an argument in a message, in bytes.
+const MAX_VALUE: usize = 200;
+
+/// The longest message, in bytes.
+const MAX_MESSAGE: usize = 2_000;
+
+open_enum! {
+    /// The effect of a tool, as this proposal names it; the levels of MGP have other names and another meaning.
+    pub enum ConfirmationRisk {
+        /// No side effects.
+        Safe = "safe",
+        /// The effects can be undone.
+        Reversible = "reversible",
+        /// The effects cannot be undone.
+        Destructive = "destructive",
+    }
+
+    /// The state of a call that was not run.
+    pub enum ConfirmationStatus {
+        /// A person must confirm the call.
+        Required = "confirmation_required",
+    }
+}
+
+impl ConfirmationRisk {
+    /// Returns the level of MGP and whether the effects can be undone; an unknown value counts as destructive.
+    #[must_use]
+    pub fn to_risk(&self) -> (RiskLevel, Option<bool>) {
+        match self {
+            Self::Safe => (RiskLevel::Safe, None),
+            Self::Reversible => (RiskLevel::Moderate, Some(true)),
+            Self::Destructive | Self::Other(_) => (RiskLevel::Dangerous, Some(false)),
+        }
+    }
+
+    /// Returns the value for a level of MGP; an unknown level counts as destructive.
+    #[must_use]
+    pub fn of_risk(risk: &RiskLevel) -> Self {
+        match risk {
+            RiskLevel::Safe => Self::Safe,
+            RiskLevel::Moderate => Self::Reversible,
+            RiskLevel::Dangerous | RiskLevel::Other(_) => Self::Destructive,
+        }
+    }
+}
+
+record! {
+    /// The answer to a call that a person must confirm first.
+    pub struct ConfirmationRequired {
+        /// Always `confirmation_required`.
+        req status: ConfirmationStatus,
+        /// The question for the user.
+        req confirmation_message: String,
+        /// The effect of the call.
+        req risk_level: ConfirmationRisk,
+        /// The token to send with the repeated call.
+        req confirmation_token: String,
+    }
+}
+
+/// The token of the answer to the first call, which the repeated call carries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ConfirmationToken(pub String);
+
+impl Member for ConfirmationToken {
+    const EXTENSION: Extension = Extension::HumanInTheLoop;
+    const NAME: &'static str = "confirmation_token";
+}
+
+/// The answer of the caller's user: `true` if the user confirmed the call, `false` if the user denied it.
+///
+/// Without a [`ConfirmationToken`] it counts for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UserConfirmed(pub bool);
+
+impl Member for UserConfirmed {
+    const EXTENSION: Extension = Extension::HumanInTheLoop;
+    const NAME: &'static str = "user_confirmed";
+}
+
+impl ConfirmationRequired {
+    /// Reads the answer to an unconfirmed call; `None` if the call ran or failed.
+    #[must_use]
+    pub fn of(result: &CallToolResult) -> Option<Self> {
+        let content = result.structured_content.as_ref()?;
+        content.get().ok().filter(|found: &Self| found.status == ConfirmationStatus::Required)
+    }
+
+    /// Returns the result that carries the answer: the message as text, all of it as structured content.
+    #[must_use]
+    pub fn to_result(&self) -> CallToolResult {
+        let mut result = CallToolResult::text(self.confirmation_message.clone());
+        result.structured_content = Payload::of(self).ok();
+        result
+    }
+}
+
+/// The confirmation that a server demands for a tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolConfirmation {
+    /// `true` if a person must confirm each call.
+    pub is_required: bool,
+    /// The message, with `{parameter}` placeholders.
+    pub message: Option<String>,
+    /// The effect of the tool.
+    pub risk: Option<ConfirmationRisk>,
+}
+
+impl ToolConfirmation {
+    /// Reads the declaration of a tool; a member that cannot be read counts as absent.
+    #[must_use]
+    pub fn of(tool: &mcp::Tool) -> Self {
+        let members = ToolMembers::of(tool);
+        let in_security = || {
+            let security = tool.find_security()?;
+            security.valid()?.extra.decode(MESSAGE).ok()?
+        };
+        Self {
+            is_required: members.read("requires_confirmation").unwrap_or_default(),
+            message: members.read(MESSAGE).or_else(in_security),
+            risk: members.read("risk_level"),
+        }
+    }
+}
+
+/// Fills the `{parameter}` placeholders of a message with arguments; an unknown placeholder is kept as it is.
+///
+/// Values are shortened and lose control characters, and are not filled again, so an argument cannot change the rest
+/// of the message.
+///
+/// ```
+/// use mgp_types::proposal::fill_message;
+///
+/// let filled = fill_message("Delete {name} of {owner}?", r#"{"name":"{owner}"}"#);
+/// assert_eq!(filled, "Delete {owner} of {owner}?");
+/// ```
+#[must_use]
+pub fn fill_message(template: &str, arguments: &str) -> String {
+    let arguments: Object = serde_json::from_str(arguments).unwrap_or_default();
+    let (mut filled, mut rest) = (String::new(), template);
+    while let Some(start) = rest.find('{') {
+        filled.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let name = rest[1..].find('}').map(|end| &rest[1..=end]);
+        match name.and_then(|name| Some((name.len() + 2, shown(arguments.get(name)?)))) {
+            Some((length, value)) => {
+                filled.push_str(&value);
+                rest = &rest[length..];
+            }
+            None => {
+                filled.push('{');
+                rest = &rest[1..];
+            }
+        }
+    }
+    filled.push_str(rest);
+    clip(&filled, MAX_MESSAGE)
+}
+
+fn shown(value: &Payload) -> String {
+    let text = value.get::<String>().unwrap_or_else(|_| value.as_str().to_owned());
+    clip(&text, MAX_VALUE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_map_to_those_of_mgp_and_back() {
+        for risk in ConfirmationRisk::KNOWN {
+            assert_eq!(ConfirmationRisk::of_risk(&risk.to_risk().0), *risk);
+        }
+        let unknown = ConfirmationRisk::from("harmless");
+        assert_eq!(unknown.to_risk(), (RiskLevel::Dangerous, Some(false)));
+    }
+
+    #[test]
+    fn a_missing_argument_leaves_the_placeholder() {
+        for (template, arguments, expected) in [
+            ("Delete '{name}'?", r#"{"name":"x"}"#, "Delete 'x'?"),
+            ("Delete {name}?", "{}", "Delete {name}?"),
+            ("{n} of {n}", r#"{"n":3}"#, "3 of 3"),
+            ("{", "{}", "{"),
+            ("}{{a}", r#"{"a":"b"}"#, "}{b"),
+            ("{a}", "no object", "{a}"),
+            ("{ä}", r#"{"ä":"ö\n"}"#, "ö "),
+        ] {
+            assert_eq!(fill_message(template, arguments), expected);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The members that proposals add to the definition of a tool.
+
+use serde::de::DeserializeOwned;
+
+use crate::mcp;
+use crate::method::MEMBERS;
+use crate::mgp::{Extension, ExtensionSet};
+
+/// The members of a tool, in any of the places where implementations write them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToolMembers<'a>(&'a mcp::Tool);
+
+impl<'a> ToolMembers<'a> {
+    pub(super) fn of(tool: &'a mcp::Tool) -> Self {
+        Self(tool)
+    }
+
+    /// Reads a member: from `_meta`, where this implementation writes it, or from the tool itself.
+    pub(super) fn read<T: DeserializeOwned>(self, name: &str) -> Option<T> {
+        let Self(tool) = self;
+        let in_meta = tool.meta.as_ref().and_then(|meta| meta.get(name));
+        let found = in_meta.or_else(|| tool.extra.get(name))?;
+        serde_json::from_str(found.as_str()).ok()
+    }
+}
+
+/// The place of the members of tools in the [table of members](crate::method::MEMBERS).
+const PLACE: &str = "result.tools[]._meta.";
+
+/// Removes the members of some proposals from the `_meta` of a tool.
+///
+/// ```
+/// use mgp_types::mcp::Tool;
+/// use mgp_types::mgp::{Extension, ExtensionSet};
+/// use mgp_types::proposal::hide_tool_members;
+///
+/// let text = r#"{"name":"add","inputSchema":{},"_meta":{"latency":"instant"}}"#;
+/// let mut tool: Tool = serde_json::from_str(text).unwrap();
+/// hide_tool_members(&mut tool, ExtensionSet::EMPTY.with(Extension::CostHints));
+/// assert_eq!(serde_json::to_string(&tool).unwrap(), r#"{"name":"add","inputSchema":{}}"#);
+/// ```
+pub fn hide_tool_members(tool: &mut mcp::Tool, hidden: ExtensionSet) {
+    let Some(meta) = &mut tool.meta else { return };
+    let before = meta.len();
+    for (name, extension) in names() {
+        if hidden.contains(extension) {
+            meta.remove(name);
+        }
+    }
+    if meta.is_empty() && before > 0 {
+        tool.meta = None;
+    }
+}
+
+/// Copies the members of some proposals from one definition of a tool to another, into its `_meta`.
+pub fn copy_tool_members(from: &mcp::Tool, to: &mut mcp::Tool, wanted: ExtensionSet) {
+    for (name, _) in names().filter(|(_, extension)| wanted.contains(*extension)) {
+        let in_meta = from.meta.as_ref().and_then(|meta| meta.get(name));
+        if let Some(value) = in_meta.or_else(|| from.extra.get(name)) {
+            to.meta.get_or_insert_default().insert(name, value.clone());
+        }
+    }
+}
+
+fn names() -> impl Iterator<Item = (&'static str, Extension)> {
+    MEMBERS.iter().filter_map(|one| Some((one.path.strip_prefix(PLACE)?, one.extension?)))
+}
