@@ -120,6 +120,7 @@ mod http;
 mod limit;
 mod listen;
 mod log;
+mod manifest;
 #[cfg(feature = "http")]
 mod pages;
 mod permission;
@@ -129,6 +130,7 @@ mod request;
 mod request_context;
 mod resource;
 mod server;
+mod session_state;
 mod signals;
 mod stack;
 mod subscribers;
@@ -144,6 +146,7 @@ pub use extension::{FromCaller, ServerExtension};
 #[cfg(feature = "http")]
 pub use http::{BoundServer, HttpServer};
 pub use log::Logger;
+pub use manifest::Manifest;
 pub use mgp_lifecycle::{Drain, DrainConfig, RemainingCalls};
 pub use mgp_lifecycle::{
     LimitConfig, Quota, QuotaLayer, QuotaUse, RateKey, RateLimit, TasksConfig, Timeouts,
@@ -171,6 +174,7 @@ pub use prompt::{Prompt, Prompts};
 pub use request::{FromRequest, IntoAnswer, PartialArgument, RequestHandler, TextRequest, Uri};
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
+pub use session_state::{CallerState, SessionStates};
 pub use tool::{
     Args, Cancelled, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState,
     ResultStream, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mgp_security::Grants;
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::{Extension, Permission};
+use mgp_types::proposal::{MediaSignature, check_input_size};
 use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Reply, Stack};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -73,7 +74,7 @@ struct Snapshot {
     any_typed: bool,
     /// `true` if any tool has its own time limit.
     any_timeout: bool,
-    lists: [OnceLock<Result<Payload, RpcError>>; 4],
+    lists: [OnceLock<Result<Payload, RpcError>>; 8],
 }
 
 /// The server's settings for all tools.
@@ -94,6 +95,8 @@ struct Entry {
     permissions: Arc<[Permission]>,
     /// The arguments that HTTP callers repeat in headers.
     headers: HeaderPlan,
+    /// The declared maximum size of the input, in bytes.
+    max_input: Option<u64>,
     /// The tool wrapped in its own layers; `None` if it has no layers.
     wrapped: Option<Stack>,
     is_enabled: bool,
@@ -109,9 +112,11 @@ impl Entry {
         let permissions = check::permissions(&definition).into();
         // The headers are valid: `check` has refused a tool whose headers cannot be parsed.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
+        let max_input =
+            MediaSignature::of(&definition).and_then(|media| media.max_input_size_bytes);
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
         let wrapped = tool.layers.wrap(&tool, &definition);
-        Arc::new(Self { tool, definition, permissions, headers, wrapped, is_enabled })
+        Arc::new(Self { tool, definition, permissions, headers, max_input, wrapped, is_enabled })
     }
 
     /// Compares headers with arguments. They must be equal, because a proxy may have routed the call by its
@@ -293,6 +298,7 @@ impl Tools {
         let caller = &cx.caller;
         let form = Form {
             security: caller.has(Extension::ToolSecurity),
+            media: caller.has(Extension::MultimodalSignatures),
             modern: caller.era == Era::Modern,
         };
         let snapshot = self.snapshot();
@@ -334,6 +340,9 @@ impl Tools {
         let is_object = tool.arguments.is_none_or(|text| text.starts_with('{'));
         if !is_object {
             return Err(RpcError::invalid_params("`arguments` must be an object"));
+        }
+        if let Some(max) = entry.max_input {
+            check_input_size(&entry.definition, tool.arguments.unwrap_or_default(), max)?;
         }
         let state = snapshot.settings.state.clone().unwrap_or_default();
         if let Some(stack) = &entry.wrapped {
@@ -459,13 +468,15 @@ fn is_typed(definition: &mcp::Tool) -> bool {
 struct Form {
     /// With the security metadata, for peers that negotiated it.
     security: bool,
+    /// With the media types, for peers that negotiated them.
+    media: bool,
     /// With the fields that 2026-07-28 requires of every list.
     modern: bool,
 }
 
 impl Form {
     fn index(self) -> usize {
-        usize::from(self.security) * 2 + usize::from(self.modern)
+        usize::from(self.media) * 4 + usize::from(self.security) * 2 + usize::from(self.modern)
     }
 }
 
@@ -495,6 +506,9 @@ fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
         security: &'a T,
     }
     let mut shown = definition.clone();
+    if !form.media {
+        MediaSignature::remove(&mut shown);
+    }
     if !form.modern {
         // Before 2026-07-28 structured content is an object, so schemas of other types are omitted.
         shown.output_schema = shown.output_schema.filter(schema::is_of_objects);

@@ -6,15 +6,33 @@
 //! `docs/an-extension.md` explains how to add a proposal.
 
 mod intent;
+mod manifest;
+mod media;
 #[cfg(feature = "service")]
 mod members;
+mod provenance;
+mod recommendation;
+mod session_state;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use intent::{Intent, Suggestion};
+pub use manifest::{
+    ManifestAuth, ManifestParams, ManifestRateLimit, ManifestScope, ManifestServer, ManifestTool,
+    ServiceManifest,
+};
+pub use media::{BinaryTransport, MediaSignature, check_input_size};
 #[cfg(feature = "service")]
 pub use members::{CallMembers, ResultMembers};
+pub use provenance::{
+    Confidence, Provenance, ProvenanceHop, ProvenanceHops, SourceLocation, Sources,
+};
+pub use recommendation::{
+    MatchConfidence, MatchLevel, RecommendServersParams, RecommendServersResult,
+    ServerRecommendation,
+};
+pub use session_state::{SessionState, StateChanged};
 
 use crate::RpcError;
 use crate::mcp::Meta;
