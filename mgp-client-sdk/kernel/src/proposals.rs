@@ -2,16 +2,34 @@
 //!
 //! A call of a caller that negotiated none of them passes no layer of this module.
 
+pub(crate) mod manifest;
+pub(crate) mod media;
+pub(crate) mod provenance;
+pub(crate) mod recommend;
+pub(crate) mod session_state;
+
 use mgp_lifecycle::ProposalLayer;
+use mgp_types::Extras;
+use mgp_types::mcp::Meta;
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{Call, MgpService, Stack};
+use mgp_types::service::{Call, MgpService, Reply, Stack};
 use tower::ServiceBuilder;
 
 /// The proposals that the kernel serves; the configuration may leave some out.
-pub(crate) const SERVED: ExtensionSet = ExtensionSet::EMPTY.with(Extension::IntentHints);
+pub(crate) const SERVED: ExtensionSet = ExtensionSet::EMPTY
+    .with(Extension::IntentHints)
+    .with(Extension::Manifest)
+    .with(Extension::Provenance)
+    .with(Extension::MultimodalSignatures)
+    .with(Extension::ServerRecommendations)
+    .with(Extension::SessionState);
 
 /// The proposals whose members the kernel exchanges with servers.
-pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY.with(Extension::IntentHints);
+pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
+    .with(Extension::IntentHints)
+    .with(Extension::Provenance)
+    .with(Extension::MultimodalSignatures)
+    .with(Extension::SessionState);
 
 /// Adds the layers of the proposals: one per line, outermost first, each with its reason.
 pub(crate) fn layers(inner: impl MgpService) -> Stack {
@@ -25,4 +43,14 @@ pub(crate) fn layers(inner: impl MgpService) -> Stack {
 /// Returns whether layers of proposals apply to a call.
 pub(crate) fn apply_to(call: &Call) -> bool {
     call.cx().caller.mgp.is_some_and(|active| !(active & ExtensionSet::PROPOSALS).is_empty())
+}
+
+/// Returns the `_meta` of a result, if it has one.
+fn read_meta(reply: &Reply) -> Option<Meta> {
+    let raw = reply.as_body()?.as_raw();
+    // Search the text first: few results have the member.
+    if !raw.as_str().contains("_meta") {
+        return None;
+    }
+    raw.get::<Extras>().ok()?.decode("_meta").ok()?
 }

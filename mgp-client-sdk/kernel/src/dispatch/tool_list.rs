@@ -11,6 +11,7 @@ use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::page::bad_cursor;
 use super::tools::CallMembers;
 use crate::hops;
+use crate::proposals::media;
 
 /// Returns the list for a caller, once the tools of new servers are known.
 pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
@@ -37,6 +38,7 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError>
     let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
     tools.extend(parts.results.listed(&cx.principal));
     let is_shown = cx.caller.has(Extension::ToolSecurity);
+    tools.iter_mut().for_each(|tool| media::fit(cx, tool));
     tools.iter_mut().try_for_each(|tool| put_security(tool, is_shown))?;
     let mut list = ListToolsResult::new(tools);
     if cx.caller.era == Era::Modern {

@@ -91,6 +91,7 @@ pub(super) fn call(
         let (cx, begun) = (call.cx().clone(), metrics.begin());
         results.limit_chunks(&mut call, || server.config().results);
         let published = fleet.context().events.call(&cx, server.id(), tool.name());
+        let session = result_members::begin(&dispatcher, &mut call, &tool)?;
         let answer = if tasks::declared(&tool) == TaskSupport::Required {
             Box::pin(tasks::call_and_wait(&server, call, has_access)).await
         } else {
@@ -111,7 +112,7 @@ pub(super) fn call(
                 fleet.context().notifications.tools_changed(|other| *other == cx.principal);
             }
         }
-        let answer = result_members::fit_result(&dispatcher, &cx, &server, answer?);
+        let answer = result_members::finish(&dispatcher, &cx, &server, session, answer);
         results.limit(&cx, || server.config().results, answer?)
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use mgp_discovery::{RegistryServer, read_registry};
 use mgp_toolindex::{AllTools, Explain, Query, ServerEntry, ToolIndex};
+use mgp_types::mcp::Tool;
 use mgp_types::method::ServersRecommend;
 use mgp_types::mgp::{Extension, RequestStatus, RequestToolsResult, UnavailableTool};
-use mgp_types::mcp::Tool;
 use mgp_types::proposal::{
     MatchLevel, RecommendServersParams, RecommendServersResult, ServerRecommendation,
 };

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use mgp_types::mcp::Meta;
-use mgp_types::mgp::Extension;
+use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::{CallMembers, Member as _, SessionState};
 use mgp_types::service::{Call, Context, Principal, Reply, ServerId};
 use mgp_types::sync::Mutex;
@@ -77,15 +77,19 @@ impl SessionStates {
 }
 
 impl OpenSession {
-    /// Keeps the state that the server returned, and gives the caller its token.
+    /// Keeps the state that a server with these extensions returned, and gives the caller its token.
     ///
     /// # Errors
     /// Returns −32603 if the system has no randomness for a token.
     pub(crate) fn close(
         self,
         cx: &Context,
+        negotiated: ExtensionSet,
         answer: &Result<Reply, RpcError>,
     ) -> Result<(), RpcError> {
+        if !negotiated.contains(Extension::SessionState) {
+            return Ok(());
+        }
         let state = match answer {
             Ok(reply) => match super::read_meta(reply).map(|meta| state_of(&meta)) {
                 Some(Some(state)) => state,
