@@ -4,6 +4,7 @@
 
 pub(crate) mod manifest;
 pub(crate) mod media;
+mod meta_tools;
 pub(crate) mod provenance;
 pub(crate) mod recommend;
 pub(crate) mod session_state;
@@ -14,6 +15,8 @@ use mgp_types::mcp::Meta;
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{Call, MgpService, Reply, Stack};
 use tower::ServiceBuilder;
+
+use self::meta_tools::MetaToolsLayer;
 
 /// The proposals that the kernel serves; the configuration may leave some out.
 pub(crate) const SERVED: ExtensionSet = ExtensionSet::EMPTY
@@ -36,6 +39,8 @@ pub(crate) fn layers(inner: impl MgpService) -> Stack {
     let service = ServiceBuilder::new()
         // All others use the members of the call.
         .layer(ProposalLayer::new())
+        // Before tools are looked up by name.
+        .layer(MetaToolsLayer)
         .service(inner);
     Stack::new(service)
 }

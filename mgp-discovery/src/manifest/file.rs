@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use mgp_types::proposal::ServiceManifest;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// The maximum size of a manifest or a registry in bytes.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -56,9 +57,35 @@ pub enum ManifestError {
 /// # std::fs::remove_file(path).unwrap();
 /// ```
 pub fn read_manifest(path: &Path) -> Result<ServiceManifest, ManifestError> {
-    let manifest: ServiceManifest = read_json(path)?;
-    check(&manifest).map_err(|what| ManifestError::Invalid { path: path.to_owned(), what })?;
+    let invalid = |what| ManifestError::Invalid { path: path.to_owned(), what };
+    let mut value: Value = read_json(path)?;
+    respell(&mut value);
+    let manifest: ServiceManifest =
+        serde_json::from_value(value).map_err(|error| invalid(error.to_string()))?;
+    check(&manifest).map_err(invalid)?;
     Ok(manifest)
+}
+
+/// Other spellings of members of a tool: those of MCP, and those of the examples in the proposal's text.
+const SPELLINGS: [(&str, &str); 4] = [
+    ("tool", "name"),
+    ("inputSchema", "input_schema"),
+    ("parameters", "input_schema"),
+    ("outputSchema", "output_schema"),
+];
+
+/// Writes the members of each tool in the spelling of the proposal's schema.
+fn respell(manifest: &mut Value) {
+    let tools = manifest.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten();
+    for tool in tools.filter_map(Value::as_object_mut) {
+        for (other, name) in SPELLINGS {
+            if !tool.contains_key(name)
+                && let Some(value) = tool.remove(other)
+            {
+                tool.insert(name.to_owned(), value);
+            }
+        }
+    }
 }
 
 fn check(manifest: &ServiceManifest) -> Result<(), String> {
@@ -112,12 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_is_read_in_both_spellings_of_its_schemas() {
-        for schema in ["input_schema", "inputSchema"] {
+    fn a_manifest_is_read_in_each_of_three_spellings() {
+        for (name, schema) in
+            [("name", "input_schema"), ("name", "inputSchema"), ("tool", "parameters")]
+        {
             let tool =
-                format!(r#"{{"name":"t","{schema}":{{"type":"object","x":1}},"cost":{{}}}}"#);
+                format!(r#"{{"{name}":"t","{schema}":{{"type":"object","x":1}},"cost":{{}}}}"#);
             let manifest = read(&with_tools(&tool)).unwrap();
             let tool = manifest.tools[0].to_tool();
+            assert_eq!(tool.name, "t");
             assert!(tool.input_schema.as_payload().as_str().contains(r#""x":1"#), "{schema}");
             assert!(tool.extra.get("cost").is_some());
         }

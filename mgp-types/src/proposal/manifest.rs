@@ -101,15 +101,11 @@ impl ManifestTool {
     /// Converts the entry to a definition, which takes any arguments if the manifest has no schema.
     #[must_use]
     pub fn to_tool(&self) -> Tool {
-        let mut extra = self.extra.clone();
-        // A part of the fixtures of the proposal uses the spelling of MCP.
-        let mut schema = |name: &str| extra.remove(name).and_then(|text| text.get().ok());
-        let input = self.input_schema.clone().or_else(|| schema("inputSchema"));
-        let output = self.output_schema.clone().or_else(|| schema("outputSchema"));
-        let mut tool = Tool::new(self.name.as_str(), input.unwrap_or_else(RawObject::empty));
+        let input = self.input_schema.clone().unwrap_or_else(RawObject::empty);
+        let mut tool = Tool::new(self.name.as_str(), input);
         tool.description.clone_from(&self.description);
-        tool.output_schema = output;
-        tool.extra = extra;
+        tool.output_schema.clone_from(&self.output_schema);
+        tool.extra = self.extra.clone();
         tool
     }
 }
