@@ -279,6 +279,12 @@ impl Server {
         }
     }
 
+    /// Returns whether the server offers an extension so far.
+    #[cfg(feature = "http")]
+    pub(crate) fn offers(&self, extension: Extension) -> bool {
+        self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
+    }
+
     /// Answers requests for the manifest of the server.
     pub(crate) fn describe(mut self, manifest: Manifest) -> Self {
         self.manifest = Some(manifest);

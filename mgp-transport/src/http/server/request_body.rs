@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::config::HttpConfig;
 use super::headers::RequestHeaders;
 use super::load::LoadGuard;
+use super::multipart;
 use super::refusal::Refusal;
 use crate::http::body_buffer::BodyBuffer;
 
@@ -26,10 +27,11 @@ const PING_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bodies up to this size are copied out of the connection's buffer, which can then be reused.
 const MAX_COPIED_BODY: usize = 16 * 1024;
 
-/// Reads a body as text.
+/// Reads a body as text; one in parts, which has a boundary, as the text of its message.
 pub(super) async fn read_text<B>(
     headers: &RequestHeaders<'_>,
     body: B,
+    boundary: Option<&str>,
     config: &HttpConfig,
     busy: &mut LoadGuard,
 ) -> Result<ByteString, Refusal>
@@ -83,7 +85,12 @@ where
         let error = RpcError::new(ErrorCode::PARSE_ERROR, "the body is not UTF-8");
         Refusal::Message(error.without_recovery(), None)
     };
-    ByteString::try_from(whole.into_bytes(MAX_COPIED_BODY)).map_err(not_text)
+    let whole = whole.into_bytes(MAX_COPIED_BODY);
+    let Some(boundary) = boundary else { return ByteString::try_from(whole).map_err(not_text) };
+    let message = multipart::message(&whole, boundary)?;
+    // The message is longer than the body by a third of the data at most.
+    busy.add_bytes(message.len().saturating_sub(whole.len()), config.held_bytes)?;
+    ByteString::try_from(Bytes::from(message)).map_err(not_text)
 }
 
 /// Reads and discards what the client still sends, up to a limit. If the connection were closed while the client is
