@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, TestClient};
+use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_types::RawObject;
@@ -77,9 +78,12 @@ async fn a_kernel_lists_media_types_and_refuses_long_input_before_the_server_in_
     for (above, below) in PAIRS {
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&runs);
-        let builder = Kernel::builder().local_with("eyes", open(&["list", "recent"]), move || {
-            limit_era(counting(&counted), below)
-        });
+        let direct = Config::parse("mgp.toml", "[kernel]\nsurface = 'direct'").unwrap();
+        let builder = Kernel::builder().config(direct.config).local_with(
+            "eyes",
+            open(&["list", "recent"]),
+            move || limit_era(counting(&counted), below),
+        );
         let kernel = build(builder).await;
         wait_for_tools(&kernel, "eyes", 2).await;
         let builder = host_of(above).extension(Extension::MultimodalSignatures);
