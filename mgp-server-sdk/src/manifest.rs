@@ -82,7 +82,7 @@ impl ServerExtension for Manifest {
     }
 }
 
-/// Layer that answers requests for the manifest. It stands outside the gates, which filter the list of tools.
+/// Layer that answers requests for the manifest. It is outside the gates, because they filter the list of tools.
 #[derive(Clone)]
 pub(crate) struct ManifestLayer {
     base: Arc<ServiceManifest>,

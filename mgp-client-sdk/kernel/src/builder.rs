@@ -38,8 +38,7 @@ use super::hops;
 use super::login::Logins;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
-use super::proposals::recommend::Recommender;
-use super::proposals::session_state::SessionStates;
+use super::proposals::ProposalState;
 use super::questions::ServerQuestions;
 use super::registration::RegisteredServers;
 use super::reload;
@@ -269,7 +268,6 @@ impl KernelBuilder {
         let trust = Trust::new(Arc::clone(&store));
         let origin = sources.map(|sources| ConfigOrigin { sources, trust });
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
-        let recommender = Recommender::load(config.kernel.registry.as_deref()).await;
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
         let webhooks = WebhookContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, webhooks, &config).await?;
@@ -291,8 +289,7 @@ impl KernelBuilder {
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
             questions: ServerQuestions::default(),
-            session_states: SessionStates::default(),
-            recommender,
+            proposals: ProposalState::load(&shared.config().kernel).await,
         };
         let fleet = fleet::start(context, load_stored_lists(&store).await?);
         for server in servers {

@@ -9,6 +9,7 @@ pub(crate) mod provenance;
 pub(crate) mod recommend;
 pub(crate) mod session_state;
 
+use mgp_discovery::KernelConfig;
 use mgp_lifecycle::ProposalLayer;
 use mgp_types::Extras;
 use mgp_types::mcp::Meta;
@@ -17,6 +18,8 @@ use mgp_types::service::{Call, MgpService, Reply, Stack};
 use tower::ServiceBuilder;
 
 use self::meta_tools::MetaToolsLayer;
+use self::recommend::Recommender;
+use self::session_state::SessionStates;
 
 /// The proposals that the kernel serves; the configuration may leave some out.
 pub(crate) const SERVED: ExtensionSet = ExtensionSet::EMPTY
@@ -33,6 +36,23 @@ pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Provenance)
     .with(Extension::MultimodalSignatures)
     .with(Extension::SessionState);
+
+/// The state that the kernel keeps for the proposals; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct ProposalState {
+    /// The session states that servers return to callers.
+    pub(crate) session_states: SessionStates,
+    /// The registry of servers that are recommended.
+    pub(crate) recommender: Recommender,
+}
+
+impl ProposalState {
+    /// Reads the files that the configuration names.
+    pub(crate) async fn load(config: &KernelConfig) -> Self {
+        let recommender = Recommender::load(config.registry.as_deref()).await;
+        Self { session_states: SessionStates::default(), recommender }
+    }
+}
 
 /// Adds the layers of the proposals: one per line, outermost first, each with its reason.
 pub(crate) fn layers(inner: impl MgpService) -> Stack {

@@ -46,7 +46,7 @@ pub(super) fn router(
         .merge(list_router(parts.registrations.fleet(), Arc::new(parts.view.clone())))
         .merge(parts.registrations.router())
         .merge(search_router(dispatcher))
-        .merge(parts.fleet.context().recommender.router())
+        .merge(parts.fleet.context().proposals.recommender.router())
         .merge(manifest::router(dispatcher, offered))
         .merge(parts.fleet.context().events.hub().router())
         .merge(admin);
@@ -82,7 +82,7 @@ fn search_router(dispatcher: &Dispatcher) -> Router {
                 let cx = (method == ToolsRequest::METHOD).then(|| call.cx().clone());
                 let reply = search.send(call).await?;
                 match cx {
-                    Some(cx) => fleet.context().recommender.attach(&cx, reply).await,
+                    Some(cx) => fleet.context().proposals.recommender.attach(&cx, reply).await,
                     None => Ok(reply),
                 }
             }

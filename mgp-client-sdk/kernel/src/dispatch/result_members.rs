@@ -12,7 +12,7 @@ use crate::proposals::session_state::OpenSession;
 use crate::proposals::{WITH_SERVERS, media, provenance};
 
 /// Checks the input of a call against the definition of its tool, and replaces the caller's session by that of the
-/// server.
+/// server. Does nothing for a caller without access, which the gates refuse.
 ///
 /// # Errors
 /// 3001 if the input is too long, 4000 if the caller's session is unknown.
@@ -20,9 +20,13 @@ pub(super) fn begin(
     dispatcher: &Dispatcher,
     call: &mut Call,
     tool: &IndexedTool,
+    has_access: bool,
 ) -> Result<Option<OpenSession>, RpcError> {
+    if !has_access {
+        return Ok(None);
+    }
     media::check(call, tool)?;
-    let states = &dispatcher.parts().fleet.context().session_states;
+    let states = &dispatcher.parts().fleet.context().proposals.session_states;
     states.open(call, &tool.server_id().into())
 }
 

@@ -20,8 +20,7 @@ use crate::bounds::CallBounds;
 use crate::callers::Callers;
 use crate::events::KernelEvents;
 use crate::login::Logins;
-use crate::proposals::recommend::Recommender;
-use crate::proposals::session_state::SessionStates;
+use crate::proposals::ProposalState;
 use crate::questions::ServerQuestions;
 
 /// A function that creates an in-process server; called at each start.
@@ -53,10 +52,7 @@ pub(crate) struct FleetContext {
     pub(crate) subscriptions: ResourceSubscriptions,
     /// The questions of servers that wait for an operator.
     pub(crate) questions: ServerQuestions,
-    /// The session states that servers return to callers.
-    pub(crate) session_states: SessionStates,
-    /// The registry of servers that are recommended.
-    pub(crate) recommender: Recommender,
+    pub(crate) proposals: ProposalState,
 }
 
 impl FleetContext {

@@ -1,7 +1,7 @@
 //! The session states of servers (proposal 14), which the kernel keeps for its callers.
 //!
-//! A caller gets one token of the kernel, which stands for the states of all servers. So no state reaches another
-//! server or agent, and servers get their own state back byte for byte.
+//! A caller gets one token of the kernel in place of the states of all servers. So no state reaches another server or
+//! agent, and servers get their own state back byte for byte.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -52,11 +52,8 @@ where
     }
     busy.check_ping_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
     // A request that may only be a ping must be short in time as well.
-    let time = if busy.may_only_ping() {
-        config.body_timeout.min(PING_BODY_TIMEOUT)
-    } else {
-        config.body_timeout
-    };
+    let ping_timeout = busy.may_only_ping().then_some(PING_BODY_TIMEOUT);
+    let time = config.body_timeout.min(ping_timeout.unwrap_or(Duration::MAX));
     let start = Instant::now();
     let expected = usize::try_from(announced).unwrap_or(0).min(bound);
     let mut whole = BodyBuffer::default();
@@ -81,16 +78,21 @@ where
         busy.check_ping_size(length)?;
         whole.push(data, expected);
     }
-    let not_text = |_| {
+    let mut whole = whole.into_bytes(MAX_COPIED_BODY);
+    if let Some(boundary) = boundary {
+        let message = multipart::message(&whole, boundary)?;
+        // The message is longer than the body by a third of the data at most.
+        busy.add_bytes(message.len().saturating_sub(whole.len()), config.held_bytes)?;
+        whole = message.into();
+    }
+    to_text(whole)
+}
+
+fn to_text(whole: Bytes) -> Result<ByteString, Refusal> {
+    ByteString::try_from(whole).map_err(|_| {
         let error = RpcError::new(ErrorCode::PARSE_ERROR, "the body is not UTF-8");
         Refusal::Message(error.without_recovery(), None)
-    };
-    let whole = whole.into_bytes(MAX_COPIED_BODY);
-    let Some(boundary) = boundary else { return ByteString::try_from(whole).map_err(not_text) };
-    let message = multipart::message(&whole, boundary)?;
-    // The message is longer than the body by a third of the data at most.
-    busy.add_bytes(message.len().saturating_sub(whole.len()), config.held_bytes)?;
-    ByteString::try_from(Bytes::from(message)).map_err(not_text)
+    })
 }
 
 /// Reads and discards what the client still sends, up to a limit. If the connection were closed while the client is
