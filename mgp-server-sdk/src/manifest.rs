@@ -97,7 +97,7 @@ mgp_types::layer_service! {
 }
 
 impl ManifestLayer {
-    fn manifest(&self, tools: ListToolsResult) -> ServiceManifest {
+    fn manifest(&self, tools: &ListToolsResult) -> ServiceManifest {
         let mut manifest = ServiceManifest::clone(&self.base);
         manifest.tools = tools.tools.iter().map(ManifestTool::of).collect();
         if let Some(change) = &self.change {
@@ -132,7 +132,7 @@ impl<S: MgpService> Service<Call> for ManifestService<S> {
         });
         Either::Right {
             future: Box::pin(async move {
-                let manifest = layer.manifest(listed?.await?.get()?);
+                let manifest = layer.manifest(&listed?.await?.get()?);
                 if is_tool { as_tool_result(&manifest) } else { Reply::of(&manifest) }
             }),
         }

@@ -240,11 +240,11 @@ impl Tool {
     /// let mut media = MediaSignature::new();
     /// media.input_types = vec!["image/png".to_owned()].into();
     /// media.max_input_size_bytes = Some(10 << 20);
-    /// let look = Tool::new("look", "Describes an image", || async { "a cat" }).media(media);
+    /// let look = Tool::new("look", "Describes an image", || async { "a cat" }).media(&media);
     /// let server = Server::new("eyes", "1").tool(look).extension(Extension::MultimodalSignatures);
     /// # drop(server);
     /// ```
-    pub fn media(mut self, media: MediaSignature) -> Self {
+    pub fn media(mut self, media: &MediaSignature) -> Self {
         media.put(&mut self.definition);
         self
     }
