@@ -65,8 +65,8 @@ impl SessionStateJar {
     fn update(&self, answer: &Result<Reply, RpcError>) {
         match answer {
             Ok(reply) => {
-                if let Some(state) = new_state(reply) {
-                    *self.0.lock() = state;
+                if let Some((text, state)) = state_in(reply) {
+                    *self.0.lock() = (!state.is_too_long()).then_some(text);
                 }
             }
             Err(error) if SessionState::is_invalidated(error) => self.clear(),
@@ -75,8 +75,8 @@ impl SessionStateJar {
     }
 }
 
-/// Returns the state in a result; `Some(None)` if it cannot be kept.
-fn new_state(reply: &Reply) -> Option<Option<Payload>> {
+/// Returns the state in a result, as text and decoded.
+fn state_in(reply: &Reply) -> Option<(Payload, SessionState)> {
     let body = reply.as_body()?;
     // Search the text first: few results have the member.
     if !body.as_raw().as_str().contains(SessionState::NAME) {
@@ -88,9 +88,8 @@ fn new_state(reply: &Reply) -> Option<Option<Payload>> {
     if state.is_too_long() {
         let bytes = state.0.len();
         tracing::warn!(bytes, max = SessionState::MAX_BYTES, "session state too long; not kept");
-        return Some(None);
     }
-    Some(Some(text.clone()))
+    Some((text.clone(), state))
 }
 
 impl ClientExtension for SessionStateJar {

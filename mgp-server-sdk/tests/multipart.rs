@@ -102,8 +102,9 @@ impl Caller {
 
     async fn post(&self, kind: &str, body: &[u8], headers: &[(&str, &str)]) -> Response {
         let mut socket = BufReader::new(TcpStream::connect(self.to).await.unwrap());
-        let more: String =
+        let lines: Vec<_> =
             headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let more = lines.concat();
         let head = format!(
             "POST /mcp HTTP/1.1\r\nHost: {}\r\nAccept: application/json, text/event-stream\r\n\
              Content-Type: {kind}\r\nContent-Length: {}\r\n{more}\r\n",
