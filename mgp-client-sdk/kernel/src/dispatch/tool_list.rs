@@ -38,8 +38,10 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError>
     let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
     tools.extend(parts.results.listed(&cx.principal));
     let is_shown = cx.caller.has(Extension::ToolSecurity);
-    tools.iter_mut().for_each(|tool| media::fit(cx, tool));
-    tools.iter_mut().try_for_each(|tool| put_security(tool, is_shown))?;
+    for tool in &mut tools {
+        media::fit(cx, tool);
+        put_security(tool, is_shown)?;
+    }
     let mut list = ListToolsResult::new(tools);
     if cx.caller.era == Era::Modern {
         // The list must not be cached, because any call may add tools to the caller's session.
