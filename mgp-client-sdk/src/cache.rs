@@ -58,7 +58,7 @@ impl ListCache {
                 self.resources.invalidate();
                 self.templates.invalidate();
             }
-            ServerChange::Resource(_) => {}
+            ServerChange::Resource(_) | ServerChange::Manifest => {}
         }
     }
 }

@@ -132,6 +132,8 @@ pub enum ServerChange {
     Prompts,
     /// One resource, by its URI.
     Resource(String),
+    /// The manifest (extension `manifest`).
+    Manifest,
 }
 
 pub(crate) type ChangeHook = Arc<dyn Fn(&ServerChange) + Send + Sync>;

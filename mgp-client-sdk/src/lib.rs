@@ -70,6 +70,7 @@ mod presence;
 #[cfg(doctest)]
 mod readme;
 mod result;
+mod session_state;
 mod supervised;
 mod test_client;
 mod tool_router;
@@ -104,6 +105,7 @@ pub use mgp_transport::http::{
 };
 pub use mgp_types as types;
 pub use result::ToolResult;
+pub use session_state::SessionStateJar;
 pub use supervised::SupervisedClient;
 pub use test_client::TestClient;
 pub use tool_router::{Hop, ToolRouter};

@@ -6,6 +6,7 @@
 //! - [`ConfigChange`] is the difference between two configurations; [`Reload`] reports when a file changed.
 //! - [`import`] reads the files of other hosts.
 //! - [`list_router`] lists the servers a caller may use.
+//! - [`read_manifest`] and [`read_registry`] read descriptions of servers that were not started or added.
 //! - [`Registrations`] holds the servers registered at run time, after an operator approved what they run.
 
 mod change;
@@ -13,6 +14,7 @@ mod config;
 mod error;
 mod expand;
 pub mod import;
+mod manifest;
 mod registration;
 mod registry;
 mod source;
@@ -38,6 +40,7 @@ pub use expand::{
     ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, SecretFile,
     SecretFileError, Template, TemplateError, clear_secrets, describe_target,
 };
+pub use manifest::{ManifestError, RegistryServer, read_manifest, read_registry};
 pub use registration::{
     ApprovedRegistration, CodeJudge, CodeVerdict, IdHolder, JudgedScript, PendingRegistration,
     RegistrationConfig, RegistrationError, Registrations, RegistrationsBuilder, ServerRunner,

@@ -16,6 +16,7 @@ use mgp_transport::http::ServerTls;
 use mgp_transport::http::{
     ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService, Listener, listen,
 };
+use mgp_types::mgp::Extension;
 use mgp_types::service::{BoxFuture, Principal, Stack};
 use tokio::net::{TcpListener, lookup_host};
 use tower_layer::Layer;
@@ -104,10 +105,12 @@ impl Server {
     /// Callers authenticate with a key or token ([`HttpServer::auth`]); on loopback that can be turned off
     /// ([`HttpServer::no_auth`]).
     pub fn http(self, address: impl Into<String>) -> HttpServer {
+        let mut config = HttpConfig::default();
+        config.multipart = self.offers(Extension::MultimodalSignatures);
         HttpServer {
             server: self,
             address: address.into(),
-            config: HttpConfig::default(),
+            config,
             limits: ConnectionLimits::default(),
             authentication: Authentication::Unset,
             pages: None,

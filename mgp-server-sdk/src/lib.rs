@@ -120,6 +120,7 @@ mod http;
 mod limit;
 mod listen;
 mod log;
+mod manifest;
 #[cfg(feature = "http")]
 mod pages;
 mod permission;
@@ -130,6 +131,7 @@ mod request;
 mod request_context;
 mod resource;
 mod server;
+mod session_state;
 mod signals;
 mod stack;
 mod subscribers;
@@ -145,6 +147,7 @@ pub use extension::{FromCaller, ServerExtension};
 #[cfg(feature = "http")]
 pub use http::{BoundServer, HttpServer};
 pub use log::Logger;
+pub use manifest::Manifest;
 pub use mgp_lifecycle::{Drain, DrainConfig, RemainingCalls};
 pub use mgp_lifecycle::{
     LimitConfig, Quota, QuotaLayer, QuotaUse, RateKey, RateLimit, TasksConfig, Timeouts,
@@ -173,6 +176,7 @@ pub use proposals::{HumanInTheLoop, StructuredErrors};
 pub use request::{FromRequest, IntoAnswer, PartialArgument, RequestHandler, TextRequest, Uri};
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
+pub use session_state::{CallerState, SessionStates};
 pub use tool::{
     Args, Cancelled, Deprecation, FromCall, Handler, IntoToolResult, IntoTools, Json,
     RequiredState, ResultStream, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest,

@@ -24,6 +24,7 @@ use crate::events;
 use crate::features::{Features, ShutdownNotice};
 use crate::health;
 use crate::limit::CallLimits;
+use crate::manifest::Manifest;
 use crate::request::HandlerConfig;
 use crate::signals::SignalGuard;
 use crate::stack::{Gate, StackParts, inbound};
@@ -60,6 +61,8 @@ pub struct Server {
     callbacks: CallbackLayer,
     pub(crate) shutdown: Shutdown,
     pub(crate) health: Health,
+    /// If set, the server answers requests for its manifest.
+    manifest: Option<Manifest>,
     /// If set, the author chose the MGP extensions explicitly.
     chose_extensions: bool,
 }
@@ -132,6 +135,7 @@ impl Server {
             callbacks: CallbackLayer::default(),
             shutdown: Shutdown::default(),
             health: Health::new(),
+            manifest: None,
             chose_extensions: false,
         }
     }
@@ -285,6 +289,18 @@ impl Server {
         }
     }
 
+    /// Returns whether the server offers an extension so far.
+    #[cfg(feature = "http")]
+    pub(crate) fn offers(&self, extension: Extension) -> bool {
+        self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
+    }
+
+    /// Answers requests for the manifest of the server.
+    pub(crate) fn describe(mut self, manifest: Manifest) -> Self {
+        self.manifest = Some(manifest);
+        self
+    }
+
     /// Records an error that [`Server::into_stack`] will return.
     pub(crate) fn add_error(&mut self, error: BuildError) {
         self.errors.push(error);
@@ -394,16 +410,18 @@ impl Server {
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
-    /// Adds to the offer the extensions and permissions that the endpoints and tools need.
-    /// Adds the layer that receives members of proposals, outermost of the gates because all of them may use these. A
-    /// server that routes tool calls elsewhere adds it itself.
+    /// Adds the layer that receives members of proposals, outermost of the gates because all of them may use these, and
+    /// inside it the one that describes the server. A server that routes tool calls elsewhere adds its own.
     fn add_proposal_layer(&mut self) {
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {
+            let manifest = self.manifest.take();
+            self.gates.extend(manifest.map(|manifest| Gate::new(manifest.layer(&self.offer))));
             self.gates.push(Gate::new(ProposalLayer::new()));
         }
     }
 
+    /// Adds to the offer the extensions and permissions that the endpoints and tools need.
     fn complete_mgp_offer(&mut self) {
         let events = self.features.has_channels && !self.chose_extensions;
         if let Some(mgp) = &mut self.offer.mgp {

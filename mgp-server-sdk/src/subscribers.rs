@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use mgp_types::mcp::{EmptyParams, Meta, ResourceUpdatedParams, ServerCapabilities, key};
 use mgp_types::method::{
-    LifecycleNotification, Notification, PromptsListChanged, ResourcesListChanged,
+    LifecycleNotification, ManifestChanged, Notification, PromptsListChanged, ResourcesListChanged,
     ResourcesUpdated, ToolsListChanged,
 };
 use mgp_types::mgp::{Extension, LifecycleParams};
+use mgp_types::proposal::ManifestParams;
 use mgp_types::service::{BoxFuture, Call, CallKey, Context, Peer, Principal, Scope, ScopeId};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
@@ -74,6 +75,8 @@ struct Listener {
     lists: ListSet,
     /// If set, the client negotiated notifications of the server's lifecycle state.
     wants_state: bool,
+    /// If set, the client negotiated notifications of changes of the manifest.
+    wants_manifest: bool,
     runtime: Handle,
     state: Mutex<ListenerState>,
 }
@@ -365,6 +368,7 @@ impl Listener {
             stream,
             lists,
             wants_state: cx.caller.has(Extension::Lifecycle),
+            wants_manifest: cx.caller.has(Extension::Manifest),
             runtime: Handle::current(),
             state: Mutex::default(),
         }
@@ -411,6 +415,11 @@ impl Listener {
         params.meta = self.stream.as_ref().map(|(_, meta)| meta.clone());
         if changes.lists.has(ListKind::Tools) {
             self.send::<ToolsListChanged>(&params).await?;
+            if self.wants_manifest {
+                let mut changed = ManifestParams::new();
+                changed.meta.clone_from(&params.meta);
+                self.send::<ManifestChanged>(&changed).await?;
+            }
         }
         if changes.lists.has(ListKind::Prompts) {
             self.send::<PromptsListChanged>(&params).await?;

@@ -40,6 +40,7 @@ use super::lock::check_definition;
 use super::login::Logins;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
+use super::proposals::ProposalState;
 use super::questions::ServerQuestions;
 use super::registration::RegisteredServers;
 use super::reload;
@@ -318,6 +319,7 @@ impl KernelBuilder {
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
             questions: ServerQuestions::default(),
+            proposals: ProposalState::load(&shared.config().kernel).await,
         };
         let fleet = fleet::start(context, load_stored_lists(&store).await?);
         for server in servers {

@@ -2,11 +2,25 @@
 //!
 //! A call of a caller that negotiated none of them passes no layer of this module.
 
+pub(crate) mod manifest;
+pub(crate) mod media;
+mod meta_tools;
+pub(crate) mod provenance;
+pub(crate) mod recommend;
+pub(crate) mod session_state;
+
+use mgp_discovery::KernelConfig;
 use mgp_lifecycle::ProposalLayer;
 use mgp_security::CallerConfirmLayer;
+use mgp_types::Extras;
+use mgp_types::mcp::Meta;
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{Call, MgpService, Stack};
+use mgp_types::service::{Call, MgpService, Reply, Stack};
 use tower::ServiceBuilder;
+
+use self::meta_tools::MetaToolsLayer;
+use self::recommend::Recommender;
+use self::session_state::SessionStates;
 
 /// The proposals that the kernel serves; the configuration may leave some out.
 pub(crate) const SERVED: ExtensionSet = ExtensionSet::EMPTY
@@ -16,7 +30,12 @@ pub(crate) const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::CostHints)
     .with(Extension::Scopes)
     .with(Extension::HumanInTheLoop)
-    .with(Extension::StructuredErrors);
+    .with(Extension::StructuredErrors)
+    .with(Extension::Manifest)
+    .with(Extension::Provenance)
+    .with(Extension::MultimodalSignatures)
+    .with(Extension::ServerRecommendations)
+    .with(Extension::SessionState);
 
 /// The proposals whose members the kernel exchanges with servers.
 pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
@@ -24,13 +43,33 @@ pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Idempotency)
     .with(Extension::Transactions)
     .with(Extension::CostHints)
-    .with(Extension::Scopes);
+    .with(Extension::Scopes)
+    .with(Extension::Provenance)
+    .with(Extension::MultimodalSignatures)
+    .with(Extension::SessionState);
 
 /// The proposals by which servers state more about their tools.
 pub(crate) const OF_TOOLS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::CostHints)
     .with(Extension::Scopes)
     .with(Extension::HumanInTheLoop);
+
+/// The state that the kernel keeps for the proposals; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct ProposalState {
+    /// The session states that servers return to callers.
+    pub(crate) session_states: SessionStates,
+    /// The registry of servers that are recommended.
+    pub(crate) recommender: Recommender,
+}
+
+impl ProposalState {
+    /// Reads the files that the configuration names.
+    pub(crate) async fn load(config: &KernelConfig) -> Self {
+        let recommender = Recommender::load(config.registry.as_deref()).await;
+        Self { session_states: SessionStates::default(), recommender }
+    }
+}
 
 /// Adds the layers of the proposals: one per line, outermost first, each with its reason.
 pub(crate) fn layers(inner: impl MgpService) -> Stack {
@@ -39,6 +78,8 @@ pub(crate) fn layers(inner: impl MgpService) -> Stack {
         .layer(ProposalLayer::new())
         // Answers an unconfirmed call with a question, below which the gates decide.
         .layer(CallerConfirmLayer)
+        // Before tools are looked up by name.
+        .layer(MetaToolsLayer)
         .service(inner);
     Stack::new(service)
 }
@@ -46,4 +87,14 @@ pub(crate) fn layers(inner: impl MgpService) -> Stack {
 /// Returns whether layers of proposals apply to a call.
 pub(crate) fn apply_to(call: &Call) -> bool {
     call.cx().caller.mgp.is_some_and(|active| !(active & ExtensionSet::PROPOSALS).is_empty())
+}
+
+/// Returns the `_meta` of a result, if it has one.
+fn read_meta(reply: &Reply) -> Option<Meta> {
+    let raw = reply.as_body()?.as_raw();
+    // Search the text first: few results have the member.
+    if !raw.as_str().contains("_meta") {
+        return None;
+    }
+    raw.get::<Extras>().ok()?.decode("_meta").ok()?
 }

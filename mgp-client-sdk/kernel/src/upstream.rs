@@ -57,19 +57,20 @@ impl Kernel {
             .event_hub(context.events.hub());
         server.drain_handle().fleet(Arc::clone(&visible) as Arc<dyn Fleet>);
         let own = owners_only(server.system_router(), &context.governance);
-        let router = dispatch::router(dispatcher, admin::router(self), own);
-        let clients = self.clients().clone();
         let proposals = context.config.config().kernel.extensions & proposals::SERVED;
         let server = if proposals.contains(Extension::StructuredErrors) {
             server.extension(StructuredErrors)
         } else {
             server
         };
+        let offered = EXTENSIONS | proposals;
+        let router = dispatch::router(dispatcher, offered, admin::router(self), own);
+        let clients = self.clients().clone();
         server
             .instructions(INSTRUCTIONS)
             .offer(|offer| {
                 if let Some(mgp) = &mut offer.mgp {
-                    mgp.extensions = EXTENSIONS | proposals;
+                    mgp.extensions = offered;
                     // The kernel cannot promise this, because it depends on the servers behind it.
                     mgp.asks_in_rounds = false;
                 }

@@ -11,8 +11,9 @@ use mgp_transport::{Child, ChildCommand, Connection, ConnectionMonitor};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{Era, Revision, ServerCapabilities};
 use mgp_types::method::{
-    EventNotification, LifecycleNotification, Notification as _, PromptsListChanged,
-    ResourcesListChanged, ResourcesUpdated, SubscriptionsAcknowledged, ToolsListChanged,
+    EventNotification, LifecycleNotification, ManifestChanged, Notification as _,
+    PromptsListChanged, ResourcesListChanged, ResourcesUpdated, SubscriptionsAcknowledged,
+    ToolsListChanged,
 };
 use mgp_types::mgp::Extension;
 use mgp_types::service::{AcceptedRequests, Context, Peer, PeerInfo, Reply, Router, Stack};
@@ -440,11 +441,13 @@ fn notices(lists: &Arc<ListCache>, hooks: &Hooks) -> Router {
     let tools = note(|| ServerChange::Tools);
     let resources = note(|| ServerChange::Resources);
     let prompts = note(|| ServerChange::Prompts);
+    let manifest = note(|| ServerChange::Manifest);
     let (hooks, states) = (hooks.clone(), hooks.clone());
     Router::new()
         .on_notification::<ToolsListChanged, _, _>(move |_, _| tools())
         .on_notification::<ResourcesListChanged, _, _>(move |_, _| resources())
         .on_notification::<PromptsListChanged, _, _>(move |_, _| prompts())
+        .on_notification::<ManifestChanged, _, _>(move |_, _| manifest())
         .on_notification::<ResourcesUpdated, _, _>(move |_, params| {
             hooks.notify_change(&ServerChange::Resource(params.uri));
             std::future::ready(Ok(()))

@@ -6,11 +6,14 @@ use mgp_types::Timestamp;
 use mgp_types::method::{
     AccessGrant, AccessQuery, AccessRevoke, CallbackRespond, DiscoveryDeregister, DiscoveryList,
     DiscoveryRegister, EventsSubscribe, EventsUnsubscribe, HealthPing, HealthStatusGet,
-    LifecycleShutdown, PermissionAwait, PermissionGrant, PermissionRequest, PermissionResponse,
-    StreamCancel, StreamGap, StreamPace, ToolsDiscover, ToolsRequest, ToolsSession,
-    ToolsSessionEvict,
+    LifecycleShutdown, ManifestGet, PermissionAwait, PermissionGrant, PermissionRequest,
+    PermissionResponse, ServersRecommend, StreamCancel, StreamGap, StreamPace, ToolsDiscover,
+    ToolsRequest, ToolsSession, ToolsSessionEvict,
 };
 use mgp_types::mgp as types;
+use mgp_types::proposal::{
+    ManifestParams, RecommendServersParams, ServerRecommendation, ServiceManifest,
+};
 
 use super::Client;
 use crate::error::Error;
@@ -41,6 +44,34 @@ impl Client {
     #[must_use]
     pub fn mgp(&self) -> Mgp<'_> {
         Mgp(self)
+    }
+}
+
+impl Client {
+    /// Returns the manifest of the server, as this client sees it (extension `manifest`).
+    ///
+    /// # Errors
+    /// See [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request at the server.
+    pub async fn manifest(&self) -> Result<ServiceManifest, Error> {
+        self.request::<ManifestGet>(&ManifestParams::new()).await
+    }
+
+    /// Returns servers of the server's registry that could meet a need (extension `server_recommendations`).
+    ///
+    /// # Errors
+    /// See [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request at the server.
+    pub async fn recommend_servers(
+        &self,
+        need: impl Into<String>,
+    ) -> Result<Vec<ServerRecommendation>, Error> {
+        let params = RecommendServersParams::new(need);
+        Ok(self.request::<ServersRecommend>(&params).await?.recommendations)
     }
 }
 

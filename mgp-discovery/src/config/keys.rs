@@ -104,6 +104,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
         "enabled" KeyKind::Switch, "true", "Whether the server is used. A disabled one is not started, and keeps its access entries and permissions.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
+        "manifest" KeyKind::Text, "", "A file with the manifest of the server, relative to the folder of this file. Its tools are listed and found before the server is started for the first time.";
         "check_arguments" KeyKind::Switch, "true", "Whether the arguments of calls are checked against the schemas of the tools; a call that does not fit is refused with the member that is wrong. `false` leaves that to the server.";
         "timeout" KeyKind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";
         "max_timeout" KeyKind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";
@@ -207,7 +208,11 @@ pub const KEYS: &[ConfigKey] = keys! {
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
         "search" KeyKind::Table, "", "What improves the search for tools.";
         "telemetry" KeyKind::Table, "", "The collector (OpenTelemetry) of traces and metrics.";
+        "registry" KeyKind::Table, "", "Servers that are recommended where no connected one has a tool.";
         "registration" KeyKind::Table, "", "What a server that an agent registers may run and be given (§15.4); an operator approves each in any case.";
+    }
+    "kernel.registry": {
+        "file" KeyKind::Text, "", "A file with `server.json` entries of a registry, relative to the folder of this file. It is read when the kernel starts; nothing is looked up elsewhere.";
     }
     "kernel.registration": {
         "programs" KeyKind::Texts, "[]", "Programs that agents may name besides interpreters of scripts (`node`, `python`, `sh` and the like), `bunx`, `deno`, `npx`, `uv` and `uvx`: names of programs on `PATH`, or whole paths.";

@@ -107,6 +107,8 @@ pub struct ServerConfig {
     /// Names of environment variables that the program inherits, in addition to `kernel.pass_env`; a final `*` is a
     /// wildcard.
     pub pass_env: Vec<String>,
+    /// The file with its manifest.
+    pub manifest: Option<PathBuf>,
     /// If set, the arguments of calls are checked against the schemas of the tools.
     pub check_arguments: bool,
     /// The governance of the server; `None` if MGP is never offered and the defaults apply.
@@ -196,6 +198,7 @@ impl ServerConfig {
             limits: ServerLimits::default(),
             results: ResultLimits::default(),
             pass_env: Vec::new(),
+            manifest: None,
             check_arguments: true,
             mgp: Some(mgp),
             file,
@@ -431,6 +434,8 @@ pub struct KernelConfig {
     pub http: HttpAccessConfig,
     /// The proof that operators at the local socket give before they change anything.
     pub operator_proof: OperatorProof,
+    /// The file with the servers that are recommended.
+    pub registry: Option<PathBuf>,
     /// The programs and variables that agents may register servers with.
     pub registration: RegistrationAllowList,
     /// The history and the encoder of the search for tools.
@@ -496,6 +501,7 @@ impl Default for KernelConfig {
             webhooks: BTreeMap::new(),
             http: HttpAccessConfig::default(),
             operator_proof: OperatorProof::None,
+            registry: None,
             registration: RegistrationAllowList::default(),
             search: SearchConfig::default(),
             telemetry: TelemetryConfig::default(),

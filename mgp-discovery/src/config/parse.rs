@@ -4,7 +4,7 @@
 //! loosens a rule.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_types::mcp::Era;
@@ -177,6 +177,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     let results = reader.below("results", "servers.results");
     let results = results.map(|mut below| bounds::result_limits(&mut below)).unwrap_or_default();
     let pass_env = pass_env(&mut reader);
+    let manifest = file(&mut reader, "manifest");
     let check_arguments = reader.switch("check_arguments").unwrap_or(true);
     let mgp = match reader.item("mgp") {
         None => Some(GovernanceConfig::default()),
@@ -195,6 +196,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         limits,
         results,
         pass_env,
+        manifest,
         check_arguments,
         mgp,
         file,
@@ -473,6 +475,9 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
             _ => OperatorProof::None,
         };
     }
+    if let Some(mut below) = reader.below("registry", "kernel.registry") {
+        kernel.registry = file(&mut below, "file");
+    }
     if let Some(mut below) = reader.below("registration", "kernel.registration") {
         kernel.registration = registration(&mut below);
     }
@@ -483,6 +488,13 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
         kernel.telemetry = telemetry::telemetry(&mut below);
     }
     kernel
+}
+
+/// Reads the path of a file, relative to the folder of the configuration.
+fn file(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<PathBuf> {
+    let text = reader.text(name)?;
+    let folder = reader.report.file().parent().unwrap_or(Path::new(""));
+    Some(super::path_in(folder, &text))
 }
 
 /// Reads an address to listen at.

@@ -145,6 +145,7 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.surface" | "agents.*.surface" => "'direct'",
         "kernel.operator" => "{ proof = 'terminal' }",
         "kernel.operator.proof" => "'terminal'",
+        "kernel.registry" => "{ file = 'x' }",
         "kernel.registration" => "{ env = ['x'] }",
         "kernel.extensions" => "['intent_hints']",
         "kernel.search" => "{ learning = true }",

@@ -108,6 +108,7 @@ fn entry(program: &Proposal) -> ServerConfig {
         limits: ServerLimits::default(),
         results: ResultLimits::default(),
         pass_env: Vec::new(),
+        manifest: None,
         check_arguments: true,
         mgp: Some(govern(program)),
         file: PathBuf::new(),

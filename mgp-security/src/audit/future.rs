@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::RpcError;
-use mgp_types::mgp::AuditEvent;
+use mgp_types::mgp::{AuditEvent, Extension};
 use mgp_types::service::{
     AgentId, AuditError, AuditFuture, AuditSink, BoxFuture, Call, CallRecord, CallerAccess,
     CallerChannel, ConsumerGone, MgpService, OutletItem, OutletItemKind, Reply, Rule, ServerId,
@@ -15,7 +15,7 @@ use mgp_types::service::{
 use pin_project_lite::pin_project;
 
 use super::event::REQUESTS_ONLY;
-use super::outcome::RoundEnd;
+use super::outcome::{RoundEnd, note_sources};
 use crate::error::Refusal;
 
 pin_project! {
@@ -43,6 +43,8 @@ pin_project! {
             future: F,
             ticket: Option<Ticket>,
             asker: Option<Arc<dyn CallerChannel>>,
+            // If set, the server may name the sources of its results.
+            names_sources: bool,
             sink: Arc<dyn AuditSink>,
         },
         // The call was refused; the answer waits until the second event of the refusal is recorded.
@@ -110,6 +112,7 @@ impl<S: MgpService> State<S, S::Future> {
 
     fn run(inner: &mut S, mut call: Call, ticket: Ticket, sink: Arc<dyn AuditSink>) -> Self {
         let cx = call.cx_mut();
+        let names_sources = cx.callee.has(Extension::Provenance);
         // Inner layers add facts to this record; the handler that runs the call marks it as run.
         cx.extensions.insert_shared(Arc::clone(ticket.start()));
         let asker = match &cx.caller_access {
@@ -121,7 +124,7 @@ impl<S: MgpService> State<S, S::Future> {
             let outlet = std::mem::take(&mut cx.outlet);
             cx.outlet = outlet.wrap(|inner| Arc::new(ChunkCounter { inner, record }));
         }
-        Self::Running { future: inner.call(call), ticket: Some(ticket), asker, sink }
+        Self::Running { future: inner.call(call), ticket: Some(ticket), asker, names_sources, sink }
     }
 }
 
@@ -178,12 +181,15 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                     let held = held.take();
                     state.set(State::begun(begun, held));
                 }
-                StateProj::Running { future, ticket, asker, sink } => {
+                StateProj::Running { future, ticket, asker, names_sources, sink } => {
                     // The ticket is in a local variable while the call runs, so that a panic drops it and it records a
                     // failure.
                     let held = ticket.take();
                     match future.poll(task) {
                         Poll::Ready(answer) => {
+                            if let (true, Some(ticket)) = (*names_sources, &held) {
+                                note_sources(&answer, ticket.start());
+                            }
                             let second = RoundEnd::of(&answer, held.as_ref()).write(held);
                             match record_second(&**sink, second) {
                                 None => return Poll::Ready(answer),

@@ -4,9 +4,11 @@ use std::sync::LazyLock;
 
 use memchr::memchr;
 use memchr::memmem::Finder;
+use mgp_types::mcp::CallToolResult;
 use mgp_types::mgp::AuditEvent;
+use mgp_types::proposal::{Provenance, Sources};
 use mgp_types::service::{AuditOutcome, Body, CallRecord, Reply, Rule, Ticket};
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::{ErrorCode, Payload, RpcError, clip};
 
 use super::event::Event;
 
@@ -52,6 +54,32 @@ impl RoundEnd {
         }
         ticket.finish(outcome);
         second
+    }
+}
+
+/// The maximum number of sources that are recorded, and the maximum length of each in bytes.
+const MAX_SOURCES: usize = 8;
+const MAX_SOURCE: usize = 256;
+
+/// Records the sources that the server claims for a result (proposal 7).
+pub(super) fn note_sources(answer: &Result<Reply, RpcError>, start: &CallRecord) {
+    let Ok(Reply::Complete(body)) = answer else { return };
+    // Search the text first: few results have the member.
+    if !body.as_raw().as_str().contains("\"provenance\"") {
+        return;
+    }
+    let Ok(result) = body.as_raw().get::<CallToolResult>() else { return };
+    let claims = Sources::of_result(&result).into_iter().take(MAX_SOURCES);
+    let recorded: Vec<_> = claims
+        .map(|claim| {
+            let mut recorded = Provenance::new(clip(&claim.source, MAX_SOURCE));
+            recorded.retrieved_at = claim.retrieved_at;
+            recorded.confidence = claim.confidence;
+            recorded
+        })
+        .collect();
+    if let (false, Ok(recorded)) = (recorded.is_empty(), Payload::of(&recorded)) {
+        start.add_note("provenance", recorded);
     }
 }
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use mgp_types::mcp::{self, Icon, TaskSupport, ToolAnnotations, ToolExecution};
 use mgp_types::mgp::ExtensionSet;
+use mgp_types::proposal::MediaSignature;
 use mgp_types::service::{BoxFuture, MgpService, Reply, Stack};
 use mgp_types::{RawObject, RpcError};
 use schemars::JsonSchema;
@@ -234,6 +235,26 @@ impl Tool {
     /// Sets hints for MCP clients; hints that are not set are derived from the security metadata, if there is any.
     pub fn annotations(mut self, hints: ToolAnnotations) -> Self {
         self.definition.annotations = Some(hints);
+        self
+    }
+
+    /// Declares the media types of the tool. Clients that negotiated `multimodal_signatures` find the tool by them.
+    /// Input beyond the maximum size is refused with code 3001 before the tool runs; other types are accepted.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_types::mgp::Extension;
+    /// use mgp_types::proposal::MediaSignature;
+    ///
+    /// let mut media = MediaSignature::new();
+    /// media.input_types = vec!["image/png".to_owned()].into();
+    /// media.max_input_size_bytes = Some(10 << 20);
+    /// let look = Tool::new("look", "Describes an image", || async { "a cat" }).media(&media);
+    /// let server = Server::new("eyes", "1").tool(look).extension(Extension::MultimodalSignatures);
+    /// # drop(server);
+    /// ```
+    pub fn media(mut self, media: &MediaSignature) -> Self {
+        media.put(&mut self.definition);
         self
     }
 

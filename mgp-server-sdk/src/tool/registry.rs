@@ -6,7 +6,7 @@ use std::time::Duration;
 use mgp_security::Grants;
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
-use mgp_types::proposal::hide_tool_members;
+use mgp_types::proposal::{MediaSignature, check_input_size, hide_tool_members};
 use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Reply, Stack};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -76,7 +76,7 @@ struct Snapshot {
     any_timeout: bool,
     /// `true` if any tool has members of proposals, so that lists differ by what their callers negotiated.
     any_proposed: bool,
-    lists: [OnceLock<Result<Payload, RpcError>>; 4],
+    lists: [OnceLock<Result<Payload, RpcError>>; 8],
 }
 
 /// The server's settings for all tools.
@@ -100,6 +100,8 @@ struct Entry {
     permissions: Arc<[Permission]>,
     /// The arguments that HTTP callers repeat in headers.
     headers: HeaderPlan,
+    /// The declared maximum size of the input, in bytes.
+    max_input: Option<u64>,
     /// The tool wrapped in its own layers; `None` if it has no layers.
     wrapped: Option<Stack>,
     is_enabled: bool,
@@ -115,9 +117,11 @@ impl Entry {
         let permissions = check::permissions(&definition).into();
         // The headers are valid: `check` has refused a tool whose headers cannot be parsed.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
+        let max_input =
+            MediaSignature::of(&definition).and_then(|media| media.max_input_size_bytes);
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
         let wrapped = tool.layers.wrap(&tool, &definition);
-        Arc::new(Self { tool, definition, permissions, headers, wrapped, is_enabled })
+        Arc::new(Self { tool, definition, permissions, headers, max_input, wrapped, is_enabled })
     }
 
     /// Compares headers with arguments. They must be equal, because a proxy may have routed the call by its
@@ -320,6 +324,7 @@ impl Tools {
         let caller = &cx.caller;
         let form = Form {
             security: caller.has(Extension::ToolSecurity),
+            media: caller.has(Extension::MultimodalSignatures),
             modern: caller.era == Era::Modern,
             proposals: caller.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS,
         };
@@ -371,6 +376,9 @@ impl Tools {
         if snapshot.settings.checks_arguments {
             let arguments = tool.arguments.unwrap_or("{}");
             super::validate::refuse_arguments(&entry.definition, arguments)?;
+        }
+        if let Some(max) = entry.max_input {
+            check_input_size(&entry.definition, tool.arguments.unwrap_or_default(), max)?;
         }
         let state = snapshot.settings.state.clone().unwrap_or_default();
         if let Some(stack) = &entry.wrapped {
@@ -498,6 +506,8 @@ fn is_typed(definition: &mcp::Tool) -> bool {
 struct Form {
     /// With the security metadata, for peers that negotiated it.
     security: bool,
+    /// With the media types, for peers that negotiated them.
+    media: bool,
     /// With the fields that 2026-07-28 requires of every list.
     modern: bool,
     /// With the members of these proposals.
@@ -506,7 +516,7 @@ struct Form {
 
 impl Form {
     fn index(self) -> usize {
-        usize::from(self.security) * 2 + usize::from(self.modern)
+        usize::from(self.media) * 4 + usize::from(self.security) * 2 + usize::from(self.modern)
     }
 }
 
@@ -539,6 +549,9 @@ fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     let mut shown = mcp::Tool::clone(definition);
     if !entry.tool.proposed.is_empty() {
         hide_tool_members(&mut shown, entry.tool.proposed.difference(form.proposals));
+    }
+    if !form.media {
+        MediaSignature::remove(&mut shown);
     }
     if !form.modern {
         // Before 2026-07-28 structured content is an object, so schemas of other types are omitted.

@@ -66,7 +66,8 @@ impl ToolIndex {
     }
 
     /// Returns the share of a text's words that are among `words`, 0 to 1; rare words weigh more.
-    pub(crate) fn coverage(&self, text: &str, words: &[String]) -> f32 {
+    #[must_use]
+    pub fn coverage(&self, text: &str, words: &[String]) -> f32 {
         let now = self.shared.snapshot();
         let Some(reader) = &now.keywords else { return 0.0 };
         let query = self.shared.analyzer.query(text);

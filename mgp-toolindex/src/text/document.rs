@@ -18,6 +18,9 @@ const MAX_SENTENCE_BYTES: usize = 1200;
 /// The maximum number of bytes of a description that are embedded: its beginning names the purpose of the tool.
 const MAX_ABOUT_BYTES: usize = 250;
 
+/// The maximum number of declared media types that are indexed, of input and output each.
+const MAX_MEDIA_TYPES: usize = 32;
+
 /// The version of the indexed words. Increase it when the words of a tool change; stored words of other versions
 /// are then indexed again.
 #[cfg(feature = "sqlite")]
@@ -132,6 +135,13 @@ impl ToolText<'_> {
         each(OUTPUT_PREFIX, &self.outputs);
         if self.outputs.is_empty() {
             add(OUTPUT_PREFIX, self.name);
+        }
+        if let Some(media) = &self.media {
+            for (sign, types) in
+                [(INPUT_PREFIX, &media.input_types), (OUTPUT_PREFIX, &media.output_types)]
+            {
+                types.iter().take(MAX_MEDIA_TYPES).for_each(|kind| add(sign, kind));
+            }
         }
         out
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use mgp_types::mcp::Tool;
+use mgp_types::proposal::MediaSignature;
 
 use super::schema::{Parameter, parameters};
 
@@ -14,6 +15,8 @@ pub(crate) struct ToolText<'a> {
     pub(crate) description: &'a str,
     pub(crate) parameters: Vec<Parameter<'a>>,
     pub(crate) outputs: Vec<Parameter<'a>>,
+    /// The media types that the tool declares.
+    pub(crate) media: Option<MediaSignature>,
     pub(crate) server_id: &'a str,
     pub(crate) server_name: Option<&'a str>,
     pub(crate) server_description: Option<&'a str>,
@@ -45,6 +48,7 @@ impl<'a> ToolText<'a> {
             ),
             parameters: truncated(parameters(schema, bounds.parameters), bounds),
             outputs: truncated(parameters(output, bounds.parameters), bounds),
+            media: MediaSignature::of(tool),
             server_id,
             server_name: None,
             server_description: None,

@@ -60,7 +60,8 @@ pub struct MethodInfo {
     pub kind: Kind,
     /// The direction.
     pub direction: Direction,
-    /// `MCP`, the number of a section of MGP (e.g. `11.3`), or `kernel` for a method that only this kernel has.
+    /// `MCP`, the number of a section of MGP (e.g. `11.3`), `proposal` with its number, or `kernel` for a method that
+    /// only this kernel has.
     pub section: &'static str,
     /// The MGP extension that contains the method; `None` for MCP, and for methods that only this kernel has.
     pub extension: Option<Extension>,

@@ -95,6 +95,16 @@ members! {
     "result._meta.transaction_id" in "tools/call", "proposal 5", Some(Extension::Transactions);
     "result._meta.step_id" in "tools/call", "proposal 5", Some(Extension::Transactions);
     "result._meta.compensation" in "tools/call", "proposal 5", Some(Extension::Transactions);
+    "result._meta.provenance" in "tools/call", "proposal 7", Some(Extension::Provenance);
+    "result._meta.provenance_hops" in "tools/call", "proposal 7", Some(Extension::Provenance);
+    "result.tools[].input_types" in "tools/list", "proposal 10", Some(Extension::MultimodalSignatures);
+    "result.tools[].output_types" in "tools/list", "proposal 10", Some(Extension::MultimodalSignatures);
+    "result.tools[].max_input_size_bytes" in "tools/list", "proposal 10", Some(Extension::MultimodalSignatures);
+    "result.tools[].binary_transport" in "tools/list", "proposal 10", Some(Extension::MultimodalSignatures);
+    "result.recommendations" in "mgp/tools/request", "proposal 13", Some(Extension::ServerRecommendations);
+    "params._meta.session_state" in "tools/call", "proposal 14", Some(Extension::SessionState);
+    "result._meta.session_state" in "tools/call", "proposal 14", Some(Extension::SessionState);
+    "result._meta.state_changed" in "tools/call", "proposal 14", Some(Extension::SessionState);
 }
 
 #[cfg(test)]

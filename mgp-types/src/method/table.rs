@@ -267,6 +267,12 @@ methods! {
     /// Evicts tools from the session.
     Request ToolsSessionEvict = "mgp/tools/session/evict" (mgp::EvictParams) -> mgp::EvictResult,
         ToServer, "16.7", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
+    /// Returns the description of the whole server, as the caller sees it.
+    Request ManifestGet = "mgp/manifest/get" (proposal::ManifestParams) -> proposal::ServiceManifest,
+        ToServer, "proposal 1", Manifest [V2024_11_05 to V2026_07_28];
+    /// Recommends servers of a registry for a need that no connected server meets.
+    Request ServersRecommend = "mgp/servers/recommend" (proposal::RecommendServersParams) -> proposal::RecommendServersResult,
+        ToServer, "proposal 13", ServerRecommendations [V2024_11_05 to V2026_07_28];
     /// Returns the state of a kernel and its clients.
     Request KernelInfo = "mgp/kernel/info" (mgp::KernelInfoParams) -> mgp::KernelInfoResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
@@ -405,6 +411,9 @@ methods! {
     /// Asks the user.
     Notification CallbackRequest = "notifications/mgp.callback.request" (mgp::CallbackRequestParams),
         ToClient, "13.4", Callbacks [V2024_11_05 to V2026_07_28] "seed";
+    /// Reports that the manifest of the server changed.
+    Notification ManifestChanged = "notifications/mgp.manifest.changed" (proposal::ManifestParams),
+        ToClient, "proposal 1", Manifest [V2024_11_05 to V2026_07_28];
 }
 
 /// Returns all rows of the table.

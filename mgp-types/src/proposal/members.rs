@@ -120,6 +120,11 @@ impl CallMembers {
         self.0.is_empty()
     }
 
+    /// Removes a member.
+    pub fn remove<M: Member>(&mut self) {
+        self.0.retain(|(name, ..)| *name != M::NAME);
+    }
+
     /// Returns the members that a peer with these extensions understands.
     pub fn for_peer(&self, active: ExtensionSet) -> impl Iterator<Item = (&'static str, &Payload)> {
         let known = self.0.iter().filter(move |(_, extension, _)| active.contains(*extension));

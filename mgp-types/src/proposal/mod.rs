@@ -9,9 +9,14 @@ mod confirmation;
 mod cost;
 mod idempotency;
 mod intent;
+mod manifest;
+mod media;
 #[cfg(feature = "service")]
 mod members;
+mod provenance;
+mod recommendation;
 mod scope;
+mod session_state;
 mod structured_error;
 mod tool_members;
 mod transaction;
@@ -28,22 +33,21 @@ pub use idempotency::{
     IdempotencyHeader, IdempotencyKey, IdempotencyTtl, OriginalTimestamp, WasReplay,
 };
 pub use intent::{Intent, Suggestion};
+pub use manifest::{
+    ManifestAuth, ManifestParams, ManifestRateLimit, ManifestScope, ManifestServer, ManifestTool,
+    ServiceManifest,
+};
+pub use media::{BinaryTransport, MediaSignature, check_input_size};
 #[cfg(feature = "service")]
 pub use members::{CallMembers, ResultMembers};
-pub use scope::{
-    CheckPermissionsParams, CheckPermissionsResult, DeniedScope, NegotiateScopesParams,
-    NegotiateScopesResult, RevokeScopesParams, RevokeScopesResult, ScopeSession, SessionToken,
-    required_scopes, temporary,
-};
+pub use provenance::{Confidence, Provenance, ProvenanceHop, ProvenanceHops, SourceLocation, Sources};
+pub use recommendation::{MatchConfidence, MatchLevel, RecommendServersParams, RecommendServersResult, ServerRecommendation};
+pub use scope::{CheckPermissionsParams, CheckPermissionsResult, DeniedScope, NegotiateScopesParams, NegotiateScopesResult, RevokeScopesParams, RevokeScopesResult, ScopeSession, SessionToken, required_scopes, temporary};
+pub use session_state::{SessionState, StateChanged};
 pub use structured_error::{ErrorKind, StructuredError};
 use tool_members::ToolMembers;
 pub use tool_members::{copy_tool_members, hide_tool_members};
-pub use transaction::{
-    BeginTransactionParams, BeginTransactionResult, Compensation, EndTransactionParams,
-    EndTransactionResult, ListTransactionsParams, ListTransactionsResult, SettleTransactionParams,
-    StepId, StepRecord, StepResult, StepStatus, TransactionId, TransactionRecord,
-    TransactionStatus,
-};
+pub use transaction::{BeginTransactionParams, BeginTransactionResult, Compensation, EndTransactionParams, EndTransactionResult, ListTransactionsParams, ListTransactionsResult, SettleTransactionParams, StepId, StepRecord, StepResult, StepStatus, TransactionId, TransactionRecord, TransactionStatus};
 
 use crate::RpcError;
 use crate::mcp::Meta;

@@ -3,6 +3,7 @@
 mod delegation;
 mod dispatcher;
 mod header_params;
+mod manifest;
 mod meta_tools;
 mod names;
 mod page;
@@ -22,10 +23,8 @@ use mgp_discovery::list_router;
 use mgp_lifecycle::Transactions;
 use mgp_security::KernelToolsLayer;
 use mgp_types::RpcError;
-use mgp_types::method::{
-    Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest, ToolsValidate,
-};
-use mgp_types::mgp::Extension;
+use mgp_types::method::{Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest, ToolsValidate};
+use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{BoxFuture, Call, Reply, Router, Stack};
 use tower_layer::Layer as _;
 
@@ -39,8 +38,13 @@ pub(super) use tools::call as call_tool;
 /// Returns the router of all methods of the kernel.
 ///
 /// `admin` has the methods for operators. `system` has the methods that outer layers answer; here they can only
-/// be called as tools.
-pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> Router {
+/// be called as tools. `offered` are the extensions that callers may negotiate.
+pub(super) fn router(
+    dispatcher: &Dispatcher,
+    offered: ExtensionSet,
+    admin: Router,
+    system: Router,
+) -> Router {
     let parts = dispatcher.parts();
     let governance = &parts.fleet.context().governance;
     let methods = governance
@@ -48,6 +52,8 @@ pub(super) fn router(dispatcher: &Dispatcher, admin: Router, system: Router) -> 
         .merge(list_router(parts.registrations.fleet(), Arc::new(parts.view.clone())))
         .merge(parts.registrations.router())
         .merge(search_router(dispatcher))
+        .merge(parts.fleet.context().proposals.recommender.router())
+        .merge(manifest::router(dispatcher, offered))
         .merge(parts.fleet.context().events.hub().router())
         .merge(permission_check::router(dispatcher))
         .merge(admin);
@@ -104,9 +110,14 @@ fn search_router(dispatcher: &Dispatcher) -> Router {
         let search = Stack::from_fn(move |call: Call| {
             let (dispatcher, search) = (dispatcher.clone(), search.clone());
             async move {
-                let servers = dispatcher.parts().fleet.all();
-                dispatcher.wait_for_new(call.cx(), servers.values()).await;
-                search.send(call).await
+                let fleet = &dispatcher.parts().fleet;
+                dispatcher.wait_for_new(call.cx(), fleet.all().values()).await;
+                let cx = (method == ToolsRequest::METHOD).then(|| call.cx().clone());
+                let reply = search.send(call).await?;
+                match cx {
+                    Some(cx) => fleet.context().proposals.recommender.attach(&cx, reply).await,
+                    None => Ok(reply),
+                }
             }
         });
         router.route(method, search)

@@ -1,20 +1,60 @@
-//! The members of proposals in the results of servers, as they pass to callers.
+//! The members of proposals in calls and results, as they pass between callers and servers.
 
+use mgp_toolindex::IndexedTool;
 use mgp_types::mcp::Meta;
-use mgp_types::proposal::{Member as _, ResultMembers, Suggestion};
-use mgp_types::service::{Context, Reply, ServerId};
+use mgp_types::proposal::{Member as _, ResultMembers, SessionState, Suggestion};
+use mgp_types::service::{Call, Context, Reply, ServerId};
 use mgp_types::{Extras, Payload, RpcError};
 
 use super::dispatcher::Dispatcher;
 use crate::fleet::ManagedServer;
-use crate::proposals::WITH_SERVERS;
+use crate::proposals::session_state::OpenSession;
+use crate::proposals::{WITH_SERVERS, media, provenance};
+
+/// Checks the input of a call against the definition of its tool, and replaces the caller's session by that of the
+/// server. Does nothing for a caller without access, which the gates refuse.
+///
+/// # Errors
+/// 3001 if the input is too long, 4000 if the caller's session is unknown.
+pub(super) fn begin(
+    dispatcher: &Dispatcher,
+    call: &mut Call,
+    tool: &IndexedTool,
+    has_access: bool,
+) -> Result<Option<OpenSession>, RpcError> {
+    if !has_access {
+        return Ok(None);
+    }
+    media::check(call, tool)?;
+    let states = &dispatcher.parts().fleet.context().proposals.session_states;
+    states.open(call, &tool.server_id().into())
+}
+
+/// Fits the answer of a server to its caller, and keeps the session state that is in it.
+///
+/// # Errors
+/// The error of the answer; −32603 if a member cannot be written as JSON.
+pub(super) fn finish(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    server: &ManagedServer,
+    session: Option<OpenSession>,
+    answer: Result<Reply, RpcError>,
+) -> Result<Reply, RpcError> {
+    if let Some(session) = session {
+        session.close(cx, server.extensions(), &answer)?;
+    }
+    let reply = answer?;
+    provenance::add_hop(cx, server.id(), &reply)?;
+    fit_result(dispatcher, cx, server, reply)
+}
 
 /// Fits the members that a server added to a result to the caller: removes those of proposals that the caller did not
 /// negotiate, and lets the others name tools as the caller knows them.
 ///
 /// # Errors
 /// −32603 if the result cannot be written as JSON.
-pub(super) fn fit_result(
+fn fit_result(
     dispatcher: &Dispatcher,
     cx: &Context,
     server: &ManagedServer,
@@ -26,6 +66,8 @@ pub(super) fn fit_result(
     }
     let foreign = of_server.difference(cx.caller.mgp.unwrap_or_default());
     change_meta(reply, |meta| {
+        // The state is for this kernel; a caller gets a token in its place.
+        meta.remove(SessionState::NAME);
         for name in ResultMembers::names_of(foreign) {
             meta.remove(name);
         }

@@ -12,6 +12,7 @@ use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::page::bad_cursor;
 use super::tools::CallMembers;
 use crate::{hops, proposals};
+use crate::proposals::media;
 
 /// Returns the list for a caller, once the tools of new servers are known.
 pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
@@ -40,7 +41,10 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError>
     let active = cx.caller.mgp.unwrap_or_default();
     tools.iter_mut().for_each(|tool| fit_proposals(parts, &caller, tool, active));
     let is_shown = cx.caller.has(Extension::ToolSecurity);
-    tools.iter_mut().try_for_each(|tool| put_security(tool, is_shown))?;
+    for tool in &mut tools {
+        media::fit(cx, tool);
+        put_security(tool, is_shown)?;
+    }
     let mut list = ListToolsResult::new(tools);
     if cx.caller.era == Era::Modern {
         // The list must not be cached, because any call may add tools to the caller's session.

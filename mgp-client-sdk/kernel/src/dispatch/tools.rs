@@ -88,9 +88,10 @@ pub(crate) fn call(
             ResolvedTool::Held(server) => return server.send(call, false).await,
         };
         delegation::apply(&mut call, &named.on_behalf_of);
-        let DispatcherParts { fleet, view, search, results, metrics, .. } = dispatcher.parts();
+        let DispatcherParts { fleet, view, results, metrics, .. } = dispatcher.parts();
         let server = fleet.get(tool.server_id()).ok_or_else(|| server_removed(&tool))?;
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
+        let session = result_members::begin(&dispatcher, &mut call, &tool, has_access)?;
         let (begun, cx) = (metrics.begin(&mut call), call.cx().clone());
         results.limit_chunks(&mut call, || server.config().results);
         let published = fleet.context().events.call(&cx, server.id(), tool.name());
@@ -106,16 +107,28 @@ pub(crate) fn call(
         }
         published.end(&answer, is_answered).await;
         if has_access {
-            let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
-            let recorded = search.record_call(&cx, named.session_handle.as_deref(), &tool, outcome);
-            // This fails only if the session handle has expired during the call.
-            if recorded.unwrap_or_default() {
-                // Clients that support this notification list the tool from now on.
-                fleet.context().notifications.tools_changed(|other| *other == cx.principal);
-            }
+            record_use(&dispatcher, &cx, &named, &tool, is_answered);
         }
-        let answer = result_members::fit_result(&dispatcher, &cx, &server, answer?);
+        let answer = result_members::finish(&dispatcher, &cx, &server, session, answer);
         results.limit(&cx, || server.config().results, answer?)
+    }
+}
+
+/// Records the use of a tool in the caller's session and in the history of the index.
+fn record_use(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    named: &CallMembers,
+    tool: &IndexedTool,
+    is_answered: bool,
+) {
+    let DispatcherParts { fleet, search, .. } = dispatcher.parts();
+    let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
+    let recorded = search.record_call(cx, named.session_handle.as_deref(), tool, outcome);
+    // This fails only if the session handle has expired during the call.
+    if recorded.unwrap_or_default() {
+        // Clients that support this notification list the tool from now on.
+        fleet.context().notifications.tools_changed(|other| *other == cx.principal);
     }
 }
 

@@ -21,6 +21,7 @@ use crate::bounds::CallBounds;
 use crate::callers::Callers;
 use crate::events::KernelEvents;
 use crate::login::Logins;
+use crate::proposals::ProposalState;
 use crate::questions::ServerQuestions;
 use crate::transactions::CallProposals;
 
@@ -59,6 +60,7 @@ pub(crate) struct FleetContext {
     pub(crate) subscriptions: ResourceSubscriptions,
     /// The questions of servers that wait for an operator.
     pub(crate) questions: ServerQuestions,
+    pub(crate) proposals: ProposalState,
 }
 
 impl FleetContext {

@@ -26,6 +26,7 @@ use super::refresh_queue::{ListGroup, StaleLists};
 use super::servers::{Fleet, WeakFleet};
 use super::stored_lists;
 use crate::hops;
+use crate::proposals::media;
 
 const MAX_PAGES: usize = 100;
 
@@ -197,7 +198,8 @@ fn index_entry(
     if let Some(mgp) = &server.config().mgp {
         entry = entry.categories(mgp.tags.iter().cloned());
     }
-    entry.tools(tools.into_iter().map(|tool| {
+    entry.tools(tools.into_iter().map(|mut tool| {
+        media::fold(client.server(), &mut tool);
         // Use the kernel's own assessment, not the metadata that the server claims.
         let assessed = definitions.assessment(Some(server.id()), &tool.name);
         let claimed = tool.find_security();

@@ -18,6 +18,7 @@ use super::refresh_queue::ListGroup;
 use super::session::SessionKind;
 use super::state_watch;
 use super::stored_lists;
+use crate::proposals::manifest;
 
 type Table = BTreeMap<ServerId, Arc<ManagedServer>>;
 
@@ -55,7 +56,8 @@ impl Fleet {
     /// Adds a server. Starts it to read its lists, unless the lists are known for its configuration.
     pub(crate) fn add(&self, config: ServerConfig) -> Result<Arc<ManagedServer>, Error> {
         let server = self.insert(config, None)?;
-        let is_known = self.is_known(&server);
+        let index = &self.0.context.index;
+        let is_known = self.is_known(&server) || manifest::index_file(index, &server.config());
         if is_known {
             server.first_sync().finish();
         }

@@ -78,6 +78,8 @@ impl Peer {
             "error_handling",
             "events",
             "callbacks",
+            "manifest",
+            "server_recommendations",
         ];
         let offer = json!({ "version": "0.3.0", "extensions": words });
         match (self.dialect, self.era) {

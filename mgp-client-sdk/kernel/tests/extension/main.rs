@@ -7,8 +7,13 @@ mod dialects;
 mod errors;
 mod idempotency;
 mod intent;
+mod manifest;
 mod matrix;
+mod media;
+mod provenance;
+mod recommend;
 mod scopes;
+mod session_state;
 mod transactions;
 #[path = "../route/world.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -36,6 +36,9 @@ pub struct HttpConfig {
     /// beyond that its requests get 429. A single caller thus gets up to 8/9 of the places, two get up to 8/17 each,
     /// and a new caller always finds room.
     pub in_flight: usize,
+    /// If set, a body may be `multipart/related`: a message, and binary data that its strings `cid:NAME` stand for.
+    /// Default: no, unless the server offers `multimodal_signatures`.
+    pub multipart: bool,
     /// Form of the answers.
     pub answer_mode: AnswerMode,
     /// Time after which a call that still runs is answered with an event stream, so that proxies do not time out.
@@ -83,6 +86,7 @@ impl Default for HttpConfig {
             body_timeout: Duration::from_secs(10),
             held_bytes: 256 << 20,
             in_flight: 8_192,
+            multipart: false,
             answer_mode: AnswerMode::AsNeeded,
             stream_delay: Duration::from_secs(10),
             keep_alive_interval: Duration::from_secs(15),

@@ -15,6 +15,7 @@ mod legacy;
 mod listener;
 mod load;
 mod modern;
+mod multipart;
 mod post;
 mod refusal;
 mod request_body;

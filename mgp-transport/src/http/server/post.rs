@@ -11,7 +11,7 @@ use mgp_types::{Id, RpcError};
 use super::body::HttpBody;
 use super::load::LoadGuard;
 use super::refusal::Refusal;
-use super::{ReceivedRequest, request_body};
+use super::{ReceivedRequest, multipart, request_body};
 use crate::connection::is_ping;
 
 pub(super) async fn post<B>(
@@ -22,15 +22,14 @@ where
     B: Body<Data = Bytes>,
 {
     let config = &received.state.config;
-    if !received.headers.content_type.is_some_and(is_json) {
-        return Err(Refusal::ContentType);
-    }
+    let boundary = boundary(received)?;
     if !received.headers.takes_both() {
         return Err(Refusal::Accept);
     }
     let principal = received.principal()?;
     let mut busy = received.state.load.admit_for_ping(&principal, config.in_flight)?;
-    let text = request_body::read_text(&received.headers, body, config, &mut busy).await?;
+    let text = request_body::read_text(&received.headers, body, boundary, config, &mut busy);
+    let text = text.await?;
     let message = Message::parse(text).map_err(|bad| {
         let error =
             bad.error.unwrap_or_else(|| RpcError::invalid_request("the answer is malformed"));
@@ -60,6 +59,16 @@ where
         Message::Response { id, outcome } => post.accept_response(id.as_ref(), outcome),
         Message::Batch(items) => Box::pin(post.batch(items)).await,
     }
+}
+
+/// Returns the boundary of a body in parts; `None` if the body is JSON.
+fn boundary<'a>(received: &ReceivedRequest<'a>) -> Result<Option<&'a str>, Refusal> {
+    let kind = received.headers.content_type.ok_or(Refusal::ContentType)?;
+    if is_json(kind) {
+        return Ok(None);
+    }
+    let parts = multipart::boundary(kind).filter(|_| received.state.config.multipart);
+    parts.map(Some).ok_or(Refusal::ContentType)
 }
 
 fn is_json(kind: &str) -> bool {

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::config::HttpConfig;
 use super::headers::RequestHeaders;
 use super::load::LoadGuard;
+use super::multipart;
 use super::refusal::Refusal;
 use crate::http::body_buffer::BodyBuffer;
 
@@ -26,10 +27,11 @@ const PING_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bodies up to this size are copied out of the connection's buffer, which can then be reused.
 const MAX_COPIED_BODY: usize = 16 * 1024;
 
-/// Reads a body as text.
+/// Reads a body as text; one in parts, which has a boundary, as the text of its message.
 pub(super) async fn read_text<B>(
     headers: &RequestHeaders<'_>,
     body: B,
+    boundary: Option<&str>,
     config: &HttpConfig,
     busy: &mut LoadGuard,
 ) -> Result<ByteString, Refusal>
@@ -50,11 +52,8 @@ where
     }
     busy.check_ping_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
     // A request that may only be a ping must be short in time as well.
-    let time = if busy.may_only_ping() {
-        config.body_timeout.min(PING_BODY_TIMEOUT)
-    } else {
-        config.body_timeout
-    };
+    let ping_timeout = busy.may_only_ping().then_some(PING_BODY_TIMEOUT);
+    let time = config.body_timeout.min(ping_timeout.unwrap_or(Duration::MAX));
     let start = Instant::now();
     let expected = usize::try_from(announced).unwrap_or(0).min(bound);
     let mut whole = BodyBuffer::default();
@@ -79,11 +78,21 @@ where
         busy.check_ping_size(length)?;
         whole.push(data, expected);
     }
-    let not_text = |_| {
+    let mut whole = whole.into_bytes(MAX_COPIED_BODY);
+    if let Some(boundary) = boundary {
+        let message = multipart::message(&whole, boundary)?;
+        // The message is longer than the body by a third of the data at most.
+        busy.add_bytes(message.len().saturating_sub(whole.len()), config.held_bytes)?;
+        whole = message.into();
+    }
+    to_text(whole)
+}
+
+fn to_text(whole: Bytes) -> Result<ByteString, Refusal> {
+    ByteString::try_from(whole).map_err(|_| {
         let error = RpcError::new(ErrorCode::PARSE_ERROR, "the body is not UTF-8");
         Refusal::Message(error.without_recovery(), None)
-    };
-    ByteString::try_from(whole.into_bytes(MAX_COPIED_BODY)).map_err(not_text)
+    })
 }
 
 /// Reads and discards what the client still sends, up to a limit. If the connection were closed while the client is

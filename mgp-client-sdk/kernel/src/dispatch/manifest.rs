@@ -1,0 +1,45 @@
+//! The manifest of the kernel as a caller sees it (proposal 1).
+
+use mgp_toolindex::name_for;
+use mgp_types::mcp::Revision;
+use mgp_types::method::ManifestGet;
+use mgp_types::mgp::ExtensionSet;
+use mgp_types::proposal::{ManifestServer, ManifestTool, ServiceManifest};
+use mgp_types::service::{Context, Router};
+
+use super::dispatcher::Dispatcher;
+use crate::hops;
+use crate::proposals::media;
+
+/// The version of the format of manifests.
+const MANIFEST_VERSION: &str = "0.1.0";
+
+/// Returns the router of `mgp/manifest/get`; `offered` are the extensions of the kernel.
+pub(super) fn router(dispatcher: &Dispatcher, offered: ExtensionSet) -> Router {
+    let dispatcher = dispatcher.clone();
+    Router::new().on::<ManifestGet, _, _>(move |cx, _| {
+        let dispatcher = dispatcher.clone();
+        async move {
+            let fleet = &dispatcher.parts().fleet;
+            dispatcher.wait_for_new(&cx, fleet.all().values()).await;
+            Ok(manifest(&dispatcher, &cx, offered))
+        }
+    })
+}
+
+/// Returns the manifest of the kernel as a caller sees it: all tools that the caller may use.
+fn manifest(dispatcher: &Dispatcher, cx: &Context, offered: ExtensionSet) -> ServiceManifest {
+    let parts = dispatcher.parts();
+    let (index, caller) = (&parts.fleet.context().index, parts.search.caller(cx));
+    let tools = index.listed(&caller).into_iter().filter_map(|indexed| {
+        let mut tool = indexed.tool().ok()?;
+        tool.name = name_for(&indexed, index, &caller);
+        media::fit(cx, &mut tool);
+        Some(ManifestTool::of(&tool))
+    });
+    let mut server = ManifestServer::new(hops::KERNEL_NAME, env!("CARGO_PKG_VERSION"));
+    server.mcp_spec_version = Some(Revision::MODERN.to_string());
+    let mut manifest = ServiceManifest::new(MANIFEST_VERSION, server, tools.collect::<Vec<_>>());
+    manifest.supported_extensions = offered.iter().map(|one| one.to_string()).collect();
+    manifest
+}

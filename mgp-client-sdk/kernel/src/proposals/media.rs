@@ -1,0 +1,44 @@
+//! Media types and sizes of tools (proposal 10).
+
+use mgp_toolindex::IndexedTool;
+use mgp_types::RpcError;
+use mgp_types::mcp::Tool;
+use mgp_types::mgp::Extension;
+use mgp_types::proposal::{MediaSignature, check_input_size};
+use mgp_types::service::{Call, Context, PeerInfo};
+
+/// Refuses a call whose input is longer than its tool takes, before it reaches the server.
+///
+/// # Errors
+/// Returns 3001 with the size and the limit.
+pub(crate) fn check(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
+    // Search the text first: few definitions have the member.
+    if !call.cx().caller.has(Extension::MultimodalSignatures)
+        || !tool.definition().contains("\"max_input_size_bytes\"")
+    {
+        return Ok(());
+    }
+    let definition = tool.tool()?;
+    let max = MediaSignature::of(&definition).and_then(|media| media.max_input_size_bytes);
+    let arguments = call.params().arguments().unwrap_or_default();
+    max.map_or(Ok(()), |max| check_input_size(&definition, arguments, max))
+}
+
+/// Shows the media types of a tool, if its caller negotiated them. Those of a server that did not negotiate them are
+/// passed on as the server wrote them.
+pub(crate) fn fit(cx: &Context, tool: &mut Tool) {
+    if let Some(media) = MediaSignature::unfold(tool)
+        && cx.caller.has(Extension::MultimodalSignatures)
+    {
+        media.put(tool);
+    }
+}
+
+/// Keeps the media types that a server listed because it negotiated them apart from the rest of a definition.
+pub(crate) fn fold(server: &PeerInfo, tool: &mut Tool) {
+    if server.has(Extension::MultimodalSignatures)
+        && let Err(error) = MediaSignature::fold(tool)
+    {
+        tracing::warn!(tool = %tool.name, %error, "media types of a tool left out");
+    }
+}

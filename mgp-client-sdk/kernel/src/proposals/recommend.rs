@@ -1,0 +1,163 @@
+//! Recommends servers of a registry file for needs that no connected server meets (proposal 13).
+//!
+//! The file is the only source: nothing is looked up elsewhere, so that no need of a caller leaves this machine.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use mgp_discovery::{RegistryServer, read_registry};
+use mgp_toolindex::{AllTools, Explain, Query, ServerEntry, ToolIndex};
+use mgp_types::mcp::Tool;
+use mgp_types::method::ServersRecommend;
+use mgp_types::mgp::{Extension, RequestStatus, RequestToolsResult, UnavailableTool};
+use mgp_types::proposal::{
+    MatchLevel, RecommendServersParams, RecommendServersResult, ServerRecommendation,
+};
+use mgp_types::service::{Context, Reply, Router};
+use mgp_types::{Payload, RawObject, RpcError};
+
+/// The default number of recommendations for a need, and the maximum number.
+const DEFAULT_RESULTS: usize = 3;
+const MAX_RESULTS: usize = 20;
+
+/// The maximum number of needs of one request that get recommendations.
+const MAX_NEEDS: usize = 8;
+
+/// The maximum length of a need in bytes.
+const MAX_NEED_BYTES: usize = 2000;
+
+/// The minimum share of the need's words that a server has, and the minimum score of one that shares no word.
+const MIN_COVERAGE: f32 = 0.3;
+const MIN_SCORE: f32 = 0.68;
+
+/// The servers of a registry, with a search index of their own; a cheap handle.
+#[derive(Clone, Default)]
+pub(crate) struct Recommender(Option<Arc<Registry>>);
+
+struct Registry {
+    /// Each server is a server with one tool, whose id is the key of the table.
+    index: ToolIndex,
+    servers: HashMap<String, RegistryServer>,
+}
+
+mgp_types::opaque_debug!(Recommender);
+
+impl Recommender {
+    /// Reads the registry file, if one is configured; one that cannot be read is logged.
+    pub(crate) async fn load(file: Option<&Path>) -> Self {
+        let Some(file) = file.map(Path::to_owned) else { return Self::default() };
+        let read = tokio::task::spawn_blocking(move || {
+            let servers = read_registry(&file).map_err(|error| error.to_string())?;
+            Registry::new(servers).map_err(|error| error.to_string())
+        });
+        match read.await {
+            Ok(Ok(registry)) => Self(Some(Arc::new(registry))),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "registry not read; no servers are recommended");
+                Self::default()
+            }
+            Err(error) => {
+                tracing::error!(%error, "registry not indexed; no servers are recommended");
+                Self::default()
+            }
+        }
+    }
+
+    /// Returns the servers that could meet a need, best first.
+    async fn recommend(&self, need: &str, most: usize) -> Vec<ServerRecommendation> {
+        let Some(registry) = self.0.clone() else { return Vec::new() };
+        let need = mgp_types::clip(need, MAX_NEED_BYTES);
+        // A search takes up to some milliseconds.
+        let found = tokio::task::spawn_blocking(move || registry.find(&need, most)).await;
+        found.unwrap_or_default()
+    }
+
+    /// Adds recommendations to the answer that no tool meets a request, for callers that negotiated them.
+    pub(crate) async fn attach(&self, cx: &Context, mut reply: Reply) -> Result<Reply, RpcError> {
+        if self.0.is_none() || !cx.caller.has(Extension::ServerRecommendations) {
+            return Ok(reply);
+        }
+        let result: RequestToolsResult = reply.get()?;
+        if result.status != RequestStatus::Unavailable {
+            return Ok(reply);
+        }
+        let unmet = result.tools_unavailable.iter().take(MAX_NEEDS);
+        let needs = unmet.filter_map(|tool| tool.get::<UnavailableTool>().ok()?.capability);
+        let mut all: Vec<ServerRecommendation> = Vec::new();
+        for need in needs {
+            for found in self.recommend(&need, DEFAULT_RESULTS).await {
+                if !all.iter().any(|known| known.server == found.server) {
+                    all.push(found);
+                }
+            }
+        }
+        if let Some(body) = reply.as_body_mut().filter(|_| !all.is_empty()) {
+            body.insert("recommendations", Payload::of(&all)?);
+        }
+        Ok(reply)
+    }
+
+    /// Returns the router of `mgp/servers/recommend`.
+    pub(crate) fn router(&self) -> Router {
+        let recommender = self.clone();
+        Router::new().on::<ServersRecommend, _, _>(move |_, params: RecommendServersParams| {
+            let recommender = recommender.clone();
+            async move {
+                let most = params.max_results.and_then(|most| usize::try_from(most).ok());
+                let most = most.unwrap_or(DEFAULT_RESULTS).min(MAX_RESULTS);
+                let need = params.capability_needed;
+                if need.trim().is_empty() {
+                    return Err(RpcError::invalid_params("`capability_needed` is empty"));
+                }
+                let found = recommender.recommend(&need, most).await;
+                let mut result = RecommendServersResult::new(need);
+                result.recommendations = found;
+                Ok(result)
+            }
+        })
+    }
+}
+
+impl Registry {
+    fn new(servers: Vec<RegistryServer>) -> Result<Self, mgp_toolindex::IndexError> {
+        let index = ToolIndex::new();
+        let keyed = servers.into_iter().enumerate().map(|(at, server)| (at.to_string(), server));
+        let servers: HashMap<_, _> = keyed.collect();
+        index.put_all(servers.iter().map(|(id, server)| entry(id, server)))?;
+        Ok(Self { index, servers })
+    }
+
+    fn find(&self, need: &str, most: usize) -> Vec<ServerRecommendation> {
+        let query = Query::new(need).limit(most).explain(Explain::Yes);
+        let hits = match self.index.search(&query, &AllTools) {
+            Ok(found) => found.hits,
+            Err(error) => {
+                tracing::warn!(%error, "search for recommendations failed");
+                return Vec::new();
+            }
+        };
+        let level = |words: &[String], score: f32| {
+            let covered = self.index.coverage(need, words);
+            (covered >= MIN_COVERAGE || score >= MIN_SCORE)
+                .then(|| MatchLevel::of_share(covered.into()))
+        };
+        let found = hits.iter().filter_map(|hit| {
+            let words = hit.reason.as_ref().map_or(&[][..], |reason| &reason.words);
+            let level = level(words, hit.score)?;
+            let mut found = self.servers.get(hit.tool.server_id())?.recommendation();
+            found.match_confidence = Some(level);
+            Some(found)
+        });
+        found.collect()
+    }
+}
+
+/// Returns a server of the registry as an entry of the index. Its tool has the last part of the server's name.
+fn entry(id: &str, server: &RegistryServer) -> ServerEntry {
+    let name = server.name.rsplit('/').next().unwrap_or(&server.name);
+    let mut tool = Tool::new(name, RawObject::empty());
+    tool.title.clone_from(&server.title);
+    tool.description = Some(format!("{} {}", server.description, server.keywords.join(" ")));
+    ServerEntry::new(id).tool(tool)
+}

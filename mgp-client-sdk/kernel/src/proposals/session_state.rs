@@ -1,0 +1,197 @@
+//! The session states of servers (proposal 14), which the kernel keeps for its callers.
+//!
+//! A caller gets one token of the kernel in place of the states of all servers. So no state reaches another server or
+//! agent, and servers get their own state back byte for byte.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use mgp_types::mcp::Meta;
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::proposal::{CallMembers, Member as _, SessionState};
+use mgp_types::service::{Call, Context, Principal, Reply, ServerId};
+use mgp_types::sync::Mutex;
+use mgp_types::{RpcError, random_name};
+
+/// The maximum number of sessions of all callers; beyond it, the one that was used least recently is dropped.
+const MAX_SESSIONS: usize = 1024;
+
+/// The maximum size of all states in bytes; beyond it, sessions are dropped likewise.
+const MAX_BYTES: usize = 32 * 1024 * 1024;
+
+/// The states of the servers, by session; a cheap handle.
+#[derive(Clone, Default)]
+pub(crate) struct SessionStates(Arc<Mutex<Table>>);
+
+mgp_types::opaque_debug!(SessionStates);
+
+#[derive(Default)]
+struct Table {
+    sessions: HashMap<String, Session>,
+    bytes: usize,
+    /// The number of uses so far, by which sessions are ordered.
+    uses: u64,
+}
+
+struct Session {
+    owner: Principal,
+    states: BTreeMap<ServerId, String>,
+    used: u64,
+}
+
+/// A call whose caller keeps a session.
+pub(crate) struct OpenSession {
+    states: SessionStates,
+    /// The token of the caller; `None` if it has none yet.
+    token: Option<String>,
+    server: ServerId,
+}
+
+impl SessionStates {
+    /// Replaces the caller's token in a call by the state of its server. Returns `None` if the caller keeps no state.
+    ///
+    /// # Errors
+    /// Returns 4000 if the token is unknown or belongs to another caller.
+    pub(crate) fn open(
+        &self,
+        call: &mut Call,
+        server: &ServerId,
+    ) -> Result<Option<OpenSession>, RpcError> {
+        if !call.cx().caller.has(Extension::SessionState) {
+            return Ok(None);
+        }
+        let token = call.cx().member::<SessionState>()?.map(|SessionState(token)| token);
+        let state = match &token {
+            None => None,
+            Some(token) => self.0.lock().state(token, &call.cx().principal, server)?,
+        };
+        let cx = call.cx_mut();
+        let mut members = cx.extensions.get::<CallMembers>().cloned().unwrap_or_default();
+        members.remove::<SessionState>();
+        if let Some(state) = state {
+            members.set(&SessionState(state))?;
+        }
+        cx.extensions.insert(members);
+        Ok(Some(OpenSession { states: self.clone(), token, server: server.clone() }))
+    }
+}
+
+impl OpenSession {
+    /// Keeps the state that a server with these extensions returned, and gives the caller its token.
+    ///
+    /// # Errors
+    /// Returns −32603 if the system has no randomness for a token.
+    pub(crate) fn close(
+        self,
+        cx: &Context,
+        negotiated: ExtensionSet,
+        answer: &Result<Reply, RpcError>,
+    ) -> Result<(), RpcError> {
+        if !negotiated.contains(Extension::SessionState) {
+            return Ok(());
+        }
+        let state = match answer {
+            Ok(reply) => match super::read_meta(reply).map(|meta| state_of(&meta)) {
+                Some(Some(state)) => state,
+                _ => return Ok(()),
+            },
+            Err(error) => {
+                // The caller's token stays valid for the other servers.
+                if let Some(token) = self.token.filter(|_| SessionState::is_invalidated(error)) {
+                    self.states.0.lock().forget(&token, &self.server);
+                }
+                return Ok(());
+            }
+        };
+        let token = self.token.map_or_else(random_name, Ok)?;
+        self.states.0.lock().keep(&token, &cx.principal, self.server, state);
+        cx.add_to_result(&SessionState(token))
+    }
+}
+
+/// Returns the state in the `_meta` of a result, unless it is too long.
+fn state_of(meta: &Meta) -> Option<String> {
+    let state = SessionState::read(Some(meta)).ok().flatten()?;
+    if state.is_too_long() {
+        let bytes = state.0.len();
+        tracing::warn!(bytes, max = SessionState::MAX_BYTES, "session state too long; not kept");
+        return None;
+    }
+    Some(state.0)
+}
+
+impl Table {
+    fn state(
+        &mut self,
+        token: &str,
+        caller: &Principal,
+        server: &ServerId,
+    ) -> Result<Option<String>, RpcError> {
+        self.uses += 1;
+        let session = self.sessions.get_mut(token).filter(|session| session.owner == *caller);
+        let session = session.ok_or_else(|| {
+            SessionState::invalidated("the kernel has no such session; it may have been restarted")
+        })?;
+        session.used = self.uses;
+        Ok(session.states.get(server).cloned())
+    }
+
+    fn keep(&mut self, token: &str, caller: &Principal, server: ServerId, state: String) {
+        self.uses += 1;
+        let session = self.sessions.entry(token.to_owned()).or_insert_with(|| Session {
+            owner: caller.clone(),
+            states: BTreeMap::new(),
+            used: 0,
+        });
+        session.used = self.uses;
+        self.bytes += state.len();
+        let replaced = session.states.insert(server, state);
+        self.bytes -= replaced.map_or(0, |state| state.len());
+        while self.sessions.len() > MAX_SESSIONS || self.bytes > MAX_BYTES {
+            let oldest = self.sessions.iter().min_by_key(|(_, session)| session.used);
+            let Some(oldest) = oldest.map(|(token, _)| token.clone()) else { return };
+            if let Some(dropped) = self.sessions.remove(&oldest) {
+                self.bytes -= dropped.states.values().map(String::len).sum::<usize>();
+            }
+        }
+    }
+
+    fn forget(&mut self, token: &str, server: &ServerId) {
+        let session = self.sessions.get_mut(token);
+        let state = session.and_then(|session| session.states.remove(server));
+        self.bytes -= state.map_or(0, |state| state.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_that_of_its_caller_and_the_oldest_are_dropped() {
+        let (ada, bob) = (Principal::local().agent("ada"), Principal::local().agent("bob"));
+        let (one, two) = (ServerId::from("one"), ServerId::from("two"));
+        let mut table = Table::default();
+        table.keep("t", &ada, one.clone(), "s".to_owned());
+        assert_eq!(table.state("t", &ada, &one).unwrap().as_deref(), Some("s"));
+        assert_eq!(table.state("t", &ada, &two).unwrap(), None);
+        let refused = table.state("t", &bob, &one).unwrap_err();
+        assert!(SessionState::is_invalidated(&refused), "{refused}");
+        table.forget("t", &one);
+        assert_eq!((table.state("t", &ada, &one).unwrap(), table.bytes), (None, 0));
+
+        let long = "s".repeat(SessionState::MAX_BYTES);
+        for number in 0..MAX_BYTES / SessionState::MAX_BYTES + 1 {
+            table.keep(&number.to_string(), &ada, one.clone(), long.clone());
+        }
+        assert!(table.bytes <= MAX_BYTES);
+        assert!(table.state("0", &ada, &one).is_err());
+        assert!(table.state("1", &ada, &one).is_ok());
+        for number in 0..=MAX_SESSIONS {
+            table.keep(&format!("n{number}"), &ada, one.clone(), "s".to_owned());
+        }
+        assert_eq!(table.sessions.len(), MAX_SESSIONS);
+        let sum = |session: &Session| session.states.values().map(String::len).sum::<usize>();
+        assert_eq!(table.bytes, table.sessions.values().map(sum).sum::<usize>());
+    }
+}

@@ -1,0 +1,132 @@
+//! Keeps the session state of a server, and returns it with each tool call (proposal 14).
+//!
+//! Applies to: outbound.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use mgp_types::method::ToolsCall;
+use mgp_types::mgp::Extension;
+use mgp_types::proposal::{Member as _, SessionState};
+use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply};
+use mgp_types::sync::Mutex;
+use mgp_types::{Payload, RpcError};
+use tower_service::Service;
+
+use crate::builder::ClientBuilder;
+use crate::extension::ClientExtension;
+
+/// The extension `session_state` of a client: it keeps the state that the server returns, and sends the latest one with
+/// each tool call, byte for byte.
+///
+/// The state belongs to one client of one server, so do not share a jar between clients of different servers. A state
+/// of more than 64 KiB is not kept. A state that the server refuses is dropped: the next call starts a new session.
+///
+/// ```
+/// use mgp_client_sdk::{Client, SessionStateJar};
+///
+/// let jar = SessionStateJar::new();
+/// let client = Client::builder("me", "1.0").extension(jar.clone());
+/// # drop(client);
+/// // Ends the session: the next call carries no state.
+/// jar.clear();
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct SessionStateJar(Arc<Mutex<Option<Payload>>>);
+
+impl SessionStateJar {
+    /// Creates a jar without state.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Drops the state.
+    pub fn clear(&self) {
+        *self.0.lock() = None;
+    }
+
+    /// Returns whether there is a state.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_none()
+    }
+
+    /// Adds the state to a call, unless the caller set one.
+    fn add_to(&self, call: &mut Call) {
+        let Some(state) = self.0.lock().clone() else { return };
+        let meta = &mut call.hop_mut().meta;
+        if !meta.iter().any(|(name, _)| name == SessionState::NAME) {
+            meta.push((Cow::Borrowed(SessionState::NAME), state));
+        }
+    }
+
+    /// Keeps the state of an answer.
+    fn update(&self, answer: &Result<Reply, RpcError>) {
+        match answer {
+            Ok(reply) => {
+                if let Some((text, state)) = state_in(reply) {
+                    *self.0.lock() = (!state.is_too_long()).then_some(text);
+                }
+            }
+            Err(error) if SessionState::is_invalidated(error) => self.clear(),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Returns the state in a result, as text and decoded.
+fn state_in(reply: &Reply) -> Option<(Payload, SessionState)> {
+    let body = reply.as_body()?;
+    // Search the text first: few results have the member.
+    if !body.as_raw().as_str().contains(SessionState::NAME) {
+        return None;
+    }
+    let meta: mgp_types::Object = body.get("_meta")?.get().ok()?;
+    let text = meta.get(SessionState::NAME)?;
+    let state: SessionState = text.get().ok()?;
+    if state.is_too_long() {
+        let bytes = state.0.len();
+        tracing::warn!(bytes, max = SessionState::MAX_BYTES, "session state too long; not kept");
+    }
+    Some((text.clone(), state))
+}
+
+impl ClientExtension for SessionStateJar {
+    fn extension(&self) -> Extension {
+        Extension::SessionState
+    }
+
+    fn install(self, client: ClientBuilder) -> ClientBuilder {
+        client.layer(self)
+    }
+}
+
+mgp_types::layer_service! {
+    /// Service of [`SessionStateJar`].
+    pub SessionStateService for SessionStateJar
+}
+
+impl<S: MgpService> Service<Call> for SessionStateService<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        if !call.is::<ToolsCall>() || !call.cx().callee.has(Extension::SessionState) {
+            return Either::Left { future: self.inner.call(call) };
+        }
+        let jar = self.layer.clone();
+        jar.add_to(&mut call);
+        let answer = self.inner.call(call);
+        Either::Right {
+            future: Box::pin(async move {
+                let answer = answer.await;
+                jar.update(&answer);
+                answer
+            }),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Proposal 1 (`manifest`): a description of a whole server in one document.
+
+use super::ServerRecommendation;
+use crate::mcp::{Meta, Tool};
+use crate::record::{List, Number, RawObject, record};
+
+record! {
+    /// The identity of a server in its manifest.
+    pub struct ManifestServer {
+        /// The name.
+        req name: String,
+        /// The version.
+        req version: String,
+        /// The revision of MCP that the server implements.
+        opt mcp_spec_version: Option<String>,
+        /// A description.
+        opt description: Option<String>,
+    }
+
+    /// A tool in a manifest. Members of other proposals (`cost`, `required_scopes`, `input_types` and so on) are among
+    /// the unknown ones.
+    pub struct ManifestTool {
+        /// The name.
+        req name: String,
+        /// A description.
+        opt description: Option<String>,
+        /// JSON Schema of the arguments.
+        opt input_schema: Option<RawObject>,
+        /// JSON Schema of the structured content.
+        opt output_schema: Option<RawObject>,
+    }
+
+    /// A scope that a server can grant.
+    pub struct ManifestScope {
+        /// The name.
+        req name: String,
+        /// A description.
+        opt description: Option<String>,
+        /// The tools or operations that the scope permits.
+        list grants: List<String>,
+    }
+
+    /// The authentication of a server.
+    pub struct ManifestAuth {
+        /// The supported mechanisms, e.g. `oauth2`.
+        list mechanisms: List<String>,
+        /// The scopes.
+        list scopes: List<ManifestScope>,
+    }
+
+    /// A rate limit.
+    pub struct ManifestRateLimit {
+        /// The tool that is limited; absent if the limit is that of the server.
+        opt tool: Option<String>,
+        /// The number of calls.
+        opt max_requests: Option<Number>,
+        /// The period in seconds.
+        opt window_seconds: Option<Number>,
+    }
+
+    /// The description of a server: result of `mgp/manifest/get`.
+    pub struct ServiceManifest {
+        /// The version of the format.
+        req manifest_version: String,
+        /// The server.
+        req server: ManifestServer,
+        /// The tools.
+        req tools: Vec<ManifestTool>,
+        /// The authentication.
+        opt auth: Option<ManifestAuth>,
+        /// The names of the supported extensions.
+        list supported_extensions: List<String>,
+        /// The rate limits.
+        list rate_limits: List<ManifestRateLimit>,
+        /// The servers that this one recommends.
+        list recommendations: List<ServerRecommendation>,
+        /// The seconds for which the manifest stays valid unless a notification reports a change.
+        opt manifest_ttl: Option<u64>,
+    }
+
+    /// Parameters of `mgp/manifest/get` and of `notifications/mgp.manifest.changed`.
+    pub struct ManifestParams {
+        /// The `_meta` member.
+        opt meta as "_meta": Option<Meta>,
+    }
+}
+
+impl ManifestTool {
+    /// Creates the description of a tool. Members of proposals are copied; those of MCP that a manifest does not know
+    /// are left out.
+    #[must_use]
+    pub fn of(tool: &Tool) -> Self {
+        let mut entry = Self::new(tool.name.as_str());
+        entry.description.clone_from(&tool.description);
+        entry.input_schema = Some(tool.input_schema.clone());
+        entry.output_schema.clone_from(&tool.output_schema);
+        entry.extra = tool.extra.clone();
+        entry
+    }
+
+    /// Converts the entry to a definition, which takes any arguments if the manifest has no schema.
+    #[must_use]
+    pub fn to_tool(&self) -> Tool {
+        let input = self.input_schema.clone().unwrap_or_else(RawObject::empty);
+        let mut tool = Tool::new(self.name.as_str(), input);
+        tool.description.clone_from(&self.description);
+        tool.output_schema.clone_from(&self.output_schema);
+        tool.extra = self.extra.clone();
+        tool
+    }
+}

@@ -1,0 +1,219 @@
+//! Proposal 10 (`multimodal_signatures`): the media types and sizes that a tool accepts and returns.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use crate::mcp::{Tool, key};
+use crate::record::{Extras, List, Object, RawObject, decode, open_enum, record};
+use crate::wire::{ErrorCode, Payload, Recovery, RpcError};
+
+open_enum! {
+    /// A way to send binary data besides base64 in JSON.
+    pub enum BinaryTransport {
+        /// Parts of a multipart body over HTTP.
+        Multipart = "multipart",
+    }
+}
+
+record! {
+    /// The media types of a tool, which are members of its definition.
+    ///
+    /// The types are hints for a search: a tool may accept others.
+    pub struct MediaSignature {
+        /// The media types that the tool accepts, e.g. `image/png` or `image/*`.
+        list input_types: List<String>,
+        /// The media types that the tool returns.
+        list output_types: List<String>,
+        /// The maximum size of the input in bytes.
+        opt max_input_size_bytes: Option<u64>,
+        /// A way to send binary data besides base64 in JSON.
+        opt binary_transport: Option<BinaryTransport>,
+    }
+}
+
+/// The member of `_meta["dev.cloto/mgp"]` that holds a folded signature.
+const FOLDED: &str = "media";
+
+impl MediaSignature {
+    /// The names of the members in a definition.
+    pub const MEMBERS: [&'static str; 4] =
+        ["input_types", "output_types", "max_input_size_bytes", "binary_transport"];
+
+    /// Returns the signature of a tool: its members in the definition or, if there are none, in its `_meta`.
+    /// Malformed members count as absent.
+    #[must_use]
+    pub fn of(tool: &Tool) -> Option<Self> {
+        let in_meta = || tool.meta.as_ref().and_then(|meta| Self::of_members(&meta.0));
+        Self::of_members(&tool.extra).or_else(in_meta).or_else(|| Self::folded(tool))
+    }
+
+    fn of_members(place: &Extras) -> Option<Self> {
+        let named = Self::MEMBERS.iter().filter_map(|name| Some((*name, place.get(name)?)));
+        let mut found = Object::new();
+        for (name, value) in named {
+            found.insert(name, value.clone());
+        }
+        let found = RawObject::of(&found).ok()?;
+        let signature = decode::<Self, serde_json::Error>(found.as_payload()).ok()?;
+        (signature != Self::default()).then_some(signature)
+    }
+
+    /// Returns the signature that a gateway [folded](Self::fold).
+    fn folded(tool: &Tool) -> Option<Self> {
+        let mirror: Object = tool.meta.as_ref()?.get(key::MGP)?.get().ok()?;
+        mirror.get(FOLDED)?.get().ok()
+    }
+
+    /// Moves the signature of a tool to `_meta["dev.cloto/mgp"].media`, where a gateway keeps what its server negotiated
+    /// until it knows whether its caller did too.
+    ///
+    /// # Errors
+    /// Returns −32603 if the signature cannot be written as JSON.
+    pub fn fold(tool: &mut Tool) -> Result<(), RpcError> {
+        let Some(signature) = Self::of_members(&tool.extra) else { return Ok(()) };
+        Self::remove(tool);
+        let mut mirror: Object =
+            tool.meta.as_ref().and_then(|meta| meta.get(key::MGP)?.get().ok()).unwrap_or_default();
+        mirror.encode(FOLDED, &signature)?;
+        tool.meta.get_or_insert_default().encode(key::MGP, &mirror)?;
+        Ok(())
+    }
+
+    /// Takes a folded signature out of a tool's `_meta`, and returns it.
+    pub fn unfold(tool: &mut Tool) -> Option<Self> {
+        let signature = Self::folded(tool)?;
+        let meta = tool.meta.as_mut()?;
+        let mut mirror: Object = meta.get(key::MGP)?.get().ok()?;
+        mirror.remove(FOLDED);
+        if mirror.is_empty() {
+            meta.remove(key::MGP);
+        } else {
+            // It was read from JSON, so it can be written.
+            let _ = meta.encode(key::MGP, &mirror);
+        }
+        if meta.is_empty() {
+            tool.meta = None;
+        }
+        Some(signature)
+    }
+
+    /// Writes the signature into the definition of a tool.
+    pub fn put(&self, tool: &mut Tool) {
+        let members = Payload::of(self).and_then(|text| text.get::<Object>());
+        for (name, value) in members.unwrap_or_default().iter() {
+            tool.extra.insert(name, value.clone());
+        }
+    }
+
+    /// Removes the signature from the definition of a tool.
+    pub fn remove(tool: &mut Tool) {
+        for name in Self::MEMBERS {
+            tool.extra.remove(name);
+        }
+    }
+}
+
+/// Refuses the arguments of a tool that are longer than its [`max_input_size_bytes`].
+///
+/// The size is that of the JSON text, in which the base64 of each argument with `contentEncoding: "base64"` counts with
+/// the bytes that it encodes.
+///
+/// # Errors
+/// Returns 3001 with the size and the limit.
+///
+/// [`max_input_size_bytes`]: MediaSignature::max_input_size_bytes
+pub fn check_input_size(tool: &Tool, arguments: &str, max: u64) -> Result<(), RpcError> {
+    // Decoding makes a text shorter, so most calls need no further look.
+    if arguments.len() as u64 <= max {
+        return Ok(());
+    }
+    let size = (arguments.len() as u64).saturating_sub(saved_by_decoding(tool, arguments));
+    if size <= max {
+        return Ok(());
+    }
+    let name = &tool.name;
+    let message = format!("the input has {size} bytes, and `{name}` takes {max}; send less");
+    let mut recovery = Recovery::default_for(ErrorCode::RESOURCE_EXHAUSTED).unwrap_or_default();
+    recovery.retryable = Some(false);
+    let mut details = Object::new();
+    // Numbers and texts can always be encoded.
+    let _ = details.encode("limit", &max);
+    let _ = details.encode("size", &size);
+    let _ = details.encode("of", "input");
+    let _ = details.encode("started", &false);
+    recovery.details = Some(details);
+    Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message).recovery(recovery))
+}
+
+/// Returns the bytes by which the base64 in the arguments is longer than what it encodes.
+fn saved_by_decoding(tool: &Tool, arguments: &str) -> u64 {
+    #[derive(Deserialize)]
+    struct Schema {
+        #[serde(default)]
+        properties: Object,
+    }
+    #[derive(Deserialize)]
+    struct Property<'a> {
+        #[serde(borrow, rename = "contentEncoding")]
+        encoding: Option<Cow<'a, str>>,
+    }
+    let schema = tool.input_schema.get::<Schema>();
+    let values = serde_json::from_str::<Object>(arguments);
+    let (Ok(schema), Ok(values)) = (schema, values) else { return 0 };
+    let is_base64 = |text: &Payload| {
+        serde_json::from_str::<Property<'_>>(text.as_str())
+            .is_ok_and(|property| property.encoding.as_deref() == Some("base64"))
+    };
+    let encoded = schema.properties.iter().filter(|(_, property)| is_base64(property));
+    let texts = encoded.filter_map(|(name, _)| values.get(name)?.get::<String>().ok());
+    texts.map(|text| (text.len() - text.trim_end_matches('=').len() * 3 / 4) as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_read_from_the_definition_and_from_meta() {
+        for (rest, max) in [
+            (r#","max_input_size_bytes":10,"input_types":["image/png"]"#, Some(10)),
+            (r#","_meta":{"max_input_size_bytes":10}"#, Some(10)),
+            (r#","max_input_size_bytes":"ten""#, None),
+            ("", None),
+        ] {
+            let text = format!(r#"{{"name":"t","inputSchema":{{}}{rest}}}"#);
+            let tool: Tool = serde_json::from_str(&text).unwrap();
+            let found = MediaSignature::of(&tool);
+            assert_eq!(found.and_then(|media| media.max_input_size_bytes), max, "{text}");
+        }
+        let mut media = MediaSignature::new();
+        media.max_input_size_bytes = Some(10);
+        media.input_types = vec!["image/png".to_owned()].into();
+        let mut tool = Tool::new("t", RawObject::empty());
+        let plain = tool.clone();
+        media.put(&mut tool);
+        assert_eq!(MediaSignature::of(&tool), Some(media.clone()));
+        MediaSignature::fold(&mut tool).unwrap();
+        assert!(tool.extra.is_empty());
+        assert_eq!(MediaSignature::of(&tool), Some(media.clone()));
+        assert_eq!(MediaSignature::unfold(&mut tool), Some(media));
+        assert_eq!(tool, plain);
+    }
+
+    #[test]
+    fn base64_counts_with_the_bytes_that_it_encodes() {
+        let text = r#"{"name":"t","inputSchema":{"properties":{
+            "image":{"type":"string","contentEncoding":"base64"},"note":{"type":"string"}}}}"#;
+        let tool: Tool = serde_json::from_str(text).unwrap();
+        // 12 characters encode 8 bytes; `{"image":""}` adds 12.
+        let image = r#"{"image":"AAAAAAAAAAA="}"#;
+        assert!(check_input_size(&tool, image, 20).is_ok());
+        let refused = check_input_size(&tool, image, 19).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::RESOURCE_EXHAUSTED);
+        assert_eq!(refused.message(), "the input has 20 bytes, and `t` takes 19; send less");
+        // Another text counts as it is.
+        assert!(check_input_size(&tool, r#"{"note":"AAAAAAAAAAA="}"#, 20).is_err());
+        assert!(check_input_size(&tool, "[", 0).is_err());
+    }
+}

@@ -1,0 +1,81 @@
+//! Proposal 14 (`session_state`): state that the client keeps for the server and that only the server can read.
+
+use serde::{Deserialize, Serialize};
+
+use super::Member;
+use crate::mgp::Extension;
+use crate::record::Object;
+use crate::wire::{ErrorCode, Recovery, RpcError};
+
+/// The member of an error's details that names an event in the life of a session.
+const LIFECYCLE: &str = "session_event";
+
+const INVALIDATED: &str = "session_invalidated";
+
+/// The opaque state of a session. The client returns the latest one with each call, byte for byte.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SessionState(pub String);
+
+// The state may contain secrets of the server.
+crate::opaque_debug!(SessionState);
+
+/// `true` in a result whose session state differs from the one in the call: the member `state_changed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StateChanged(pub bool);
+
+impl SessionState {
+    /// The maximum size in bytes. A longer state is neither sent nor kept.
+    pub const MAX_BYTES: usize = 64 * 1024;
+
+    /// Returns whether the state is longer than [`MAX_BYTES`](Self::MAX_BYTES).
+    #[must_use]
+    pub fn is_too_long(&self) -> bool {
+        self.0.len() > Self::MAX_BYTES
+    }
+
+    /// Returns error 4000 for a state that the server does not accept, with the reason.
+    #[must_use]
+    pub fn invalidated(reason: &str) -> RpcError {
+        let message = format!("{reason}; start a new session: call again without `session_state`");
+        let mut recovery = Recovery::default_for(ErrorCode::INVALID_TOOL_ARGS).unwrap_or_default();
+        let mut details = Object::new();
+        // A text can always be encoded.
+        let _ = details.encode(LIFECYCLE, INVALIDATED);
+        recovery.details = Some(details);
+        RpcError::new(ErrorCode::INVALID_TOOL_ARGS, message).recovery(recovery)
+    }
+
+    /// Returns whether an error reports that the server does not accept the state.
+    #[must_use]
+    pub fn is_invalidated(error: &RpcError) -> bool {
+        let details = error.as_recovery().and_then(|recovery| recovery.details.as_ref());
+        let event = details.and_then(|details| details.get(LIFECYCLE)?.get::<String>().ok());
+        event.as_deref() == Some(INVALIDATED)
+    }
+}
+
+impl Member for SessionState {
+    const EXTENSION: Extension = Extension::SessionState;
+    const NAME: &'static str = "session_state";
+}
+
+impl Member for StateChanged {
+    const EXTENSION: Extension = Extension::SessionState;
+    const NAME: &'static str = "state_changed";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_state_is_recognised_by_its_error() {
+        let refused = SessionState::invalidated("it has expired");
+        assert!(SessionState::is_invalidated(&refused));
+        assert!(refused.message().contains("start a new session"), "{refused}");
+        assert!(!SessionState::is_invalidated(&RpcError::internal("other")));
+        assert!(SessionState("x".repeat(SessionState::MAX_BYTES + 1)).is_too_long());
+    }
+}
