@@ -169,7 +169,7 @@ impl Transport {
         Ok(OutboundStack::new(
             LivenessPeer::new(self.peer.clone(), self.liveness.clone()),
             &self.cx.scope,
-            config.retry.take(),
+            Repeats::take(config),
             request_meta(config, session)?,
             self.mirror.clone(),
             RequestTimeoutLayer::new(time_limits, config.hooks.progress.clone()),

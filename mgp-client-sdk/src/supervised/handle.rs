@@ -167,9 +167,9 @@ impl SupervisedClient {
         if let Some(server) = &server {
             gate = gate.server(server.clone());
         }
-        let retry = client.retry.clone();
+        let repeats = Repeats { retry: client.retry.clone(), resume: client.resume };
         let persistent =
-            PersistentStack::new(server.clone(), retry, &gate, client.ready_timeout, gates);
+            PersistentStack::new(server.clone(), repeats, &gate, client.ready_timeout, gates);
         let stack = persistent.stack();
         let ungated = persistent.ungated();
         let start_config = StartConfig {

@@ -19,8 +19,8 @@ record! {
         req progress: Number,
         /// A description of the current step.
         opt message: Option<String>,
-        /// The estimated remaining time in seconds.
-        opt estimated_remaining_seconds: Option<Number>,
+        /// The estimated remaining time in seconds, a number.
+        opt estimated_remaining_seconds: Option<Payload>,
     }
 
     /// A piece of the result of an operation.
@@ -37,20 +37,16 @@ record! {
 }
 
 const SECONDS: &str = "estimated_remaining_seconds";
-const MILLIS: &str = "estimated_remaining_ms";
 
 impl From<OperationProgress> for StreamProgressParams {
     fn from(read: OperationProgress) -> Self {
         let mut out = Self::new(to_request(&read.operation_id), read.progress);
         (out.message, out.extra) = (read.message, read.extra);
-        let millis = out.extra.remove(MILLIS).and_then(|millis| millis.get().ok());
-        out.estimated_remaining_ms = millis;
-        if let (None, Some(seconds)) = (millis, read.estimated_remaining_seconds) {
+        if let Some(seconds) = read.estimated_remaining_seconds {
             let millis = to_millis(&seconds);
             out.estimated_remaining_ms = Some(millis);
             if to_seconds(millis) != seconds {
-                // Encoding a number cannot fail.
-                let _ = out.extra.encode(SECONDS, &seconds);
+                out.extra.insert(SECONDS, seconds);
             }
         }
         out.trace_id = out.extra.remove("trace_id").and_then(|trace| trace.get().ok());
@@ -62,15 +58,8 @@ impl From<StreamProgressParams> for OperationProgress {
     fn from(params: StreamProgressParams) -> Self {
         let mut out = Self::new(to_operation(&params.request_id), params.progress);
         (out.message, out.extra) = (params.message, params.extra);
-        let exact = out.extra.remove(SECONDS).and_then(|seconds| seconds.get().ok());
-        out.estimated_remaining_seconds = exact.or_else(|| {
-            let millis = params.estimated_remaining_ms?;
-            let seconds = to_seconds(millis);
-            if to_millis(&seconds) != millis {
-                let _ = out.extra.encode(MILLIS, &millis);
-            }
-            Some(seconds)
-        });
+        let exact = out.extra.remove(SECONDS);
+        out.estimated_remaining_seconds = exact.or(params.estimated_remaining_ms.map(to_seconds));
         if let Some(trace) = params.trace_id {
             let _ = out.extra.encode("trace_id", &trace);
         }
@@ -80,7 +69,8 @@ impl From<StreamProgressParams> for OperationProgress {
 
 impl From<OperationChunk> for ChunkParams {
     fn from(read: OperationChunk) -> Self {
-        let mut out = Self::new(to_request(&read.operation_id), read.sequence, to_content(&read.data));
+        let mut out =
+            Self::new(to_request(&read.operation_id), read.sequence, to_content(&read.data));
         (out.done, out.extra) = (read.is_final, read.extra);
         out.trace_id = out.extra.remove("trace_id").and_then(|trace| trace.get().ok());
         out.gap_unrecoverable =
@@ -150,24 +140,26 @@ fn unquoted(text: &str) -> Option<String> {
 
 // === Times ===
 
-fn to_seconds(millis: u64) -> Number {
-    if millis % 1000 == 0 {
-        return Number::from(millis / 1000);
+/// Writes milliseconds as seconds, exactly.
+fn to_seconds(millis: u64) -> Payload {
+    let (whole, rest) = (millis / 1000, millis % 1000);
+    if rest == 0 {
+        return Payload::from_trusted(whole.to_string());
     }
-    #[expect(clippy::cast_precision_loss, reason = "a value that is not exact is kept beside it")]
-    Number::from(millis as f64 / 1000.0)
+    let text = format!("{whole}.{rest:03}");
+    Payload::from_trusted(text.trim_end_matches('0').to_owned())
 }
 
+/// Reads seconds as milliseconds: exactly up to three decimal places, else rounded.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "the cast saturates, and a value that is not exact is kept beside it"
 )]
-fn to_millis(seconds: &Number) -> u64 {
-    match seconds.to_string().parse::<u64>() {
-        Ok(whole) => whole.saturating_mul(1000),
-        Err(_) => (seconds.to_f64() * 1000.0).round() as u64,
-    }
+fn to_millis(seconds: &Payload) -> u64 {
+    let (whole, decimals) = seconds.as_str().split_once('.').unwrap_or((seconds.as_str(), ""));
+    let exact = format!("{whole}{decimals:0<3}").parse().ok().filter(|_| decimals.len() <= 3);
+    exact.unwrap_or_else(|| (seconds.get::<f64>().unwrap_or_default() * 1000.0).round() as u64)
 }
 
 // === Content ===
@@ -223,7 +215,12 @@ mod tests {
     use super::*;
 
     fn texts() -> impl Strategy<Value = String> {
-        prop_oneof!["-?[0-9]{1,20}", "\"?[a-z0-9\\\\\"]{0,6}\"?", "\"\\\\\"-?[0-9]{1,3}\\\\\"\"", ".{0,8}"]
+        prop_oneof![
+            "-?[0-9]{1,20}",
+            "\"?[a-z0-9\\\\\"]{0,6}\"?",
+            "\"\\\\\"-?[0-9]{1,3}\\\\\"\"",
+            ".{0,8}"
+        ]
     }
 
     fn ids() -> impl Strategy<Value = Id> {
@@ -268,11 +265,15 @@ mod tests {
             operation in texts(),
             progress in numbers(),
             message in proptest::option::of(texts()),
-            seconds in proptest::option::of(numbers()),
+            seconds in proptest::option::of(prop_oneof![
+                numbers().prop_map(|number| number.to_string()),
+                "[1-9][0-9]{0,20}(\\.[0-9]{1,5})?(e[0-9])?",
+            ]),
             token in proptest::option::of(texts()),
         ) {
             let mut sent = OperationProgress::new(operation, progress);
-            (sent.message, sent.estimated_remaining_seconds) = (message, seconds);
+            sent.message = message;
+            sent.estimated_remaining_seconds = seconds.map(Payload::from_trusted);
             if let Some(token) = token {
                 sent.extra.encode("checkpoint_token", &token).unwrap();
             }
@@ -325,8 +326,12 @@ mod tests {
     #[test]
     fn the_words_of_the_proposal_are_those_of_mgp() {
         let text = r#"{"operation_id":"op-42","progress":0.6,"message":"Processing row 6,000 of 10,000","estimated_remaining_seconds":12}"#;
-        let mapped = StreamProgressParams::from(serde_json::from_str::<OperationProgress>(text).unwrap());
-        assert_eq!((mapped.request_id.clone(), mapped.estimated_remaining_ms), (Id::from("op-42"), Some(12_000)));
+        let mapped =
+            StreamProgressParams::from(serde_json::from_str::<OperationProgress>(text).unwrap());
+        assert_eq!(
+            (mapped.request_id.clone(), mapped.estimated_remaining_ms),
+            (Id::from("op-42"), Some(12_000))
+        );
         assert!(mapped.extra.is_empty());
         let text = r#"{"operation_id":"7","sequence":3,"data":"row","is_final":true}"#;
         let mapped = ChunkParams::from(serde_json::from_str::<OperationChunk>(text).unwrap());
