@@ -1,5 +1,6 @@
 //! Extensions beyond MGP that the author of a server chooses, and the members that they add to calls.
 
+use mgp_stream::CheckpointLayer;
 use mgp_types::RpcError;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::Member;
@@ -26,6 +27,16 @@ pub trait ServerExtension {
 impl ServerExtension for Extension {
     fn extension(&self) -> Extension {
         *self
+    }
+}
+
+impl ServerExtension for CheckpointLayer {
+    fn extension(&self) -> Extension {
+        Extension::Checkpoint
+    }
+
+    fn install(self, server: Server) -> Server {
+        server.layer(self)
     }
 }
 

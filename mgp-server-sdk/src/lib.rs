@@ -156,7 +156,8 @@ pub use mgp_security as security;
 pub use mgp_security::auth;
 pub use mgp_security::{GrantState, Grants};
 pub use mgp_stream::{
-    EventDraft, EventHub, EventLimits, EventReader, EventStore, EventSubject, ReadEvent,
+    CheckpointLayer, EventDraft, EventHub, EventLimits, EventReader, EventStore, EventSubject,
+    ReadEvent,
 };
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
@@ -173,7 +174,8 @@ pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
     Args, Cancelled, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState,
-    ResultStream, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
+    ResultStream, Resume, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools,
+    Trace,
 };
 
 /// The crates that macros and examples need besides this one.

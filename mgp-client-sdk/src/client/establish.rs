@@ -31,7 +31,7 @@ use crate::permission::answer_permissions;
 use crate::presence::Presence;
 use crate::wire::{
     EofReader, GatewayStacks, HeaderMirrorLayer, InboundParts, Liveness, LivenessPeer,
-    OutboundStack, ReceivedCallbacks, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound,
+    OutboundStack, ReceivedCallbacks, Repeats, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound,
     spawn_connection,
 };
 

@@ -24,6 +24,7 @@ use super::start::{Resolve, ServerStarter, ServerTarget, StartConfig};
 use crate::builder::ClientBuilder;
 use crate::client::{Client, configure_retry};
 use crate::error::Error;
+use crate::wire::Repeats;
 
 /// The maximum time for running calls to finish when a server is stopped.
 const MAX_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);

@@ -71,6 +71,10 @@ members! {
     "error.data._mgp" in "", "14.4", None;
     "params._meta.intent" in "tools/call", "proposal 2", Some(Extension::IntentHints);
     "result._meta.suggestion" in "tools/call", "proposal 2", Some(Extension::IntentHints);
+    "params._meta.checkpoints" in "tools/call", "proposal 8", Some(Extension::Checkpoint);
+    "params._meta.resume" in "tools/call", "proposal 8", Some(Extension::Checkpoint);
+    "params._meta.data_reference" in "tools/call", "proposal 9", Some(Extension::DataReferences);
+    "result._meta.data_reference" in "tools/call", "proposal 9", Some(Extension::DataReferences);
 }
 
 #[cfg(test)]

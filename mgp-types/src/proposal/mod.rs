@@ -5,16 +5,22 @@
 //! that implements [`Member`]; [`CallMembers`] and [`ResultMembers`] hold them while a call passes the layers.
 //! `docs/an-extension.md` explains how to add a proposal.
 
+mod checkpoint;
+mod data_reference;
 mod intent;
 #[cfg(feature = "service")]
 mod members;
+mod stream_terms;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use checkpoint::{Checkpoint, WantsCheckpoints};
+pub use data_reference::{Checksum, DataReference, ImportFromRef, ImportOutcome, ImportStatus};
 pub use intent::{Intent, Suggestion};
 #[cfg(feature = "service")]
 pub use members::{CallMembers, ResultMembers};
+pub use stream_terms::{OperationChunk, OperationProgress};
 
 use crate::RpcError;
 use crate::mcp::Meta;
