@@ -51,7 +51,9 @@ impl Received {
         (state.count, state.waiting_bytes) = (0, 0);
         state.waiting.clear();
         let delivered = std::mem::take(&mut state.delivered);
-        delivered.to_blocks().iter().for_each(|block| state.before.push(block));
+        for block in delivered.to_blocks() {
+            state.before.push(&block);
+        }
         Some(last)
     }
 
@@ -101,7 +103,9 @@ impl State {
         }
         let ready = std::mem::take(&mut self.waiting);
         if !self.is_broken {
-            ready.iter().for_each(|chunk| self.delivered.push(&chunk.content));
+            for chunk in &ready {
+                self.delivered.push(&chunk.content);
+            }
         }
         ready
     }

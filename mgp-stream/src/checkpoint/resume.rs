@@ -153,7 +153,9 @@ fn complete(reply: Reply, before: JoinedContent) -> Result<Reply, RpcError> {
     }
     let last: Vec<Payload> = result.decode("content")?.unwrap_or_default();
     let mut whole = before;
-    last.iter().for_each(|block| whole.push(block));
+    for block in &last {
+        whole.push(block);
+    }
     result.insert("content", Payload::of(&whole.to_blocks())?);
     Reply::of(&result)
 }

@@ -15,7 +15,7 @@ pub use credentials::{CredentialRefusal, Credentials, RequestCredentials, Reques
 pub use guard::{ForbiddenAddress, GuardedFetch, check_address};
 pub use reference::{
     ReferenceData, ReferenceError, ReferenceReader, ReferenceServer, ReferenceSettings,
-    RemoteReference,
+    RemoteReference, digest_file,
 };
 pub use server::{
     AnswerMode, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService, Listener,

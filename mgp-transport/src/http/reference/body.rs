@@ -10,6 +10,7 @@ use futures_util::stream::{self, Stream, StreamExt as _};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyStream;
 use hyper::body::Incoming;
+use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, SeekFrom};
 
@@ -78,6 +79,23 @@ pub(super) async fn read_file(path: &Path, from: u64) -> io::Result<ByteStream> 
         let read = file.read_buf(&mut piece).await?;
         Ok((read > 0).then(|| (Bytes::from(piece), file)))
     })))
+}
+
+/// Returns the size and the SHA-256 checksum of a file.
+///
+/// # Errors
+/// The file cannot be read.
+///
+/// # Cancel safety
+/// Dropping the future stops the reading.
+pub async fn digest_file(path: &Path) -> io::Result<(u64, [u8; 32])> {
+    let (mut pieces, mut size, mut hasher) = (read_file(path, 0).await?, 0, Sha256::new());
+    while let Some(piece) = pieces.next().await {
+        let piece = piece?;
+        size += piece.len() as u64;
+        hasher.update(&piece);
+    }
+    Ok((size, hasher.finalize().into()))
 }
 
 /// Returns the bytes of a received body.

@@ -10,6 +10,7 @@ mod table;
 
 use http::HeaderName;
 
+pub use body::digest_file;
 pub use reader::{ReferenceError, ReferenceReader};
 pub use server::{ReferenceServer, ReferenceSettings};
 pub use table::{ReferenceData, RemoteReference};

@@ -107,8 +107,8 @@ impl ReferenceServer {
         let address = listener.local_addr()?;
         let base = settings.url.clone().unwrap_or_else(|| format!("http://{address}"));
         let base = base.trim_end_matches('/').to_owned();
-        let mut limits = ConnectionLimits::default();
-        limits.connections = settings.max_readers;
+        let limits =
+            ConnectionLimits { connections: settings.max_readers, ..ConnectionLimits::default() };
         let shared = Arc::new(Shared { sealer, base, settings, table: Mutex::default() });
         let (stop, stopped) = oneshot::channel::<()>();
         let service = ReferenceService(Arc::clone(&shared));
