@@ -106,6 +106,8 @@ mod catalog;
 mod change_notifier;
 mod completers;
 mod completion;
+#[cfg(feature = "http")]
+mod data_references;
 mod drain;
 mod error;
 mod events;
@@ -139,6 +141,8 @@ pub use ask::{
     UserQuestion,
 };
 pub use change_notifier::{ChangeNotifier, ResourceSubscriber, ResourceSubscription};
+#[cfg(feature = "http")]
+pub use data_references::DataReferences;
 pub use error::ServeError;
 pub use extension::{FromCaller, ServerExtension};
 #[cfg(feature = "http")]
