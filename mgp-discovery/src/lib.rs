@@ -27,10 +27,10 @@ pub use config::{
     CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfigKey, ConfirmLevel, DpopUse,
     FindingSeverity, GovernanceConfig, HttpAccessConfig, Isolation, KEYS, KernelConfig, KeyKind,
     LoginScope, OnUngranted, OperatorProof, ParsedConfig, ProxyConfig, RecordedArguments,
-    RegistrationAllowList, RestartConfig, ResultLimits, ResultsConfig, ServerConfig, ServerLimits,
-    SinkHeaders, Surface, TargetConfig, TokenConfig, TokenTenant, ToolBudgetConfig,
-    ToolCreationConfig, WebhookConfig, config_markdown, config_schema, limits, nearest,
-    parse_duration, path_in,
+    ReferencesConfig, RegistrationAllowList, RestartConfig, ResultLimits, ResultsConfig,
+    ServerConfig, ServerLimits, SinkHeaders, Surface, TargetConfig, TokenConfig, TokenTenant,
+    ToolBudgetConfig, ToolCreationConfig, WebhookConfig, config_markdown, config_schema, limits,
+    nearest, parse_duration, path_in,
 };
 pub use error::DiscoveryError;
 pub use expand::{

@@ -39,6 +39,7 @@ use super::login::Logins;
 use super::policy::policy;
 use super::process_info::ProcessInfo;
 use super::questions::ServerQuestions;
+use super::references::References;
 use super::registration::RegisteredServers;
 use super::reload;
 
@@ -270,6 +271,8 @@ impl KernelBuilder {
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
         let webhooks = WebhookContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, webhooks, &config).await?;
+        let references =
+            References::start(&config.kernel).await.map_err(KernelError::References)?;
         let shared = SharedConfig::new(config, broken);
         let context = FleetContext {
             events,
@@ -287,6 +290,7 @@ impl KernelBuilder {
             changed_lists: ChangedLists::default(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
+            references,
             questions: ServerQuestions::default(),
         };
         let fleet = fleet::start(context, load_stored_lists(&store).await?);

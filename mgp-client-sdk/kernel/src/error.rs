@@ -34,6 +34,9 @@ pub enum KernelError {
         /// The reason, with the remedy.
         why: String,
     },
+    /// The address of references cannot be used.
+    #[error("`kernel.references.listen`: {0}; use a free port of this machine")]
+    References(#[source] std::io::Error),
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] mgp_discovery::DiscoveryError),

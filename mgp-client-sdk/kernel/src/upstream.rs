@@ -59,7 +59,7 @@ impl Kernel {
         let own = owners_only(server.system_router(), &context.governance);
         let router = dispatch::router(dispatcher, admin::router(self), own);
         let clients = self.clients().clone();
-        let proposals = context.config.config().kernel.extensions & proposals::SERVED;
+        let proposals = proposals::served(&context.config.config().kernel);
         server
             .instructions(INSTRUCTIONS)
             .offer(|offer| {

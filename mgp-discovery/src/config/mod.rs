@@ -13,6 +13,7 @@ mod model;
 mod nearest;
 mod parse;
 mod reader;
+mod references;
 #[cfg(test)]
 mod tests;
 mod webhook;
@@ -34,6 +35,7 @@ pub use model::{
 pub use nearest::nearest;
 pub use parse::ParsedConfig;
 pub(crate) use parse::valid_id;
+pub use references::ReferencesConfig;
 pub use webhook::WebhookConfig;
 
 /// Returns the path that a key names: below the home with `~/`, else relative to a folder.

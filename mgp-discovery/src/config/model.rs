@@ -16,6 +16,7 @@ use super::audit::AuditLogConfig;
 use super::auth::{AuthConfig, LoginScope};
 use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 use super::http::HttpAccessConfig;
+use super::references::ReferencesConfig;
 use super::webhook::WebhookConfig;
 use crate::source::Origin;
 
@@ -413,6 +414,8 @@ pub struct KernelConfig {
     pub direct_tokens: u64,
     /// The most of a result that reaches a model.
     pub results: ResultsConfig,
+    /// Data that moves from server to server by reference.
+    pub references: ReferencesConfig,
     /// The budget of tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
     /// The address of the figures of the kernel.
@@ -480,6 +483,7 @@ impl Default for KernelConfig {
             surface: Surface::Auto,
             direct_tokens: 2000,
             results: ResultsConfig::default(),
+            references: ReferencesConfig::default(),
             tool_context_budget: ToolBudgetConfig::default(),
             metrics: None,
             audit: AuditLogConfig::default(),

@@ -147,6 +147,8 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.operator.proof" => "'terminal'",
         "kernel.registration" => "{ env = ['x'] }",
         "kernel.extensions" => "['intent_hints']",
+        "kernel.references" => "{ enabled = true }",
+        "kernel.references.listen" => "'127.0.0.1:7000'",
         "kernel.audit.fsync" => "'always'",
         "kernel.audit.arguments" => "'full'",
         _ => match key.kind {

@@ -18,6 +18,7 @@ pub(super) fn fit_result(
     dispatcher: &Dispatcher,
     cx: &Context,
     server: &ManagedServer,
+    tool: &str,
     reply: Reply,
 ) -> Result<Reply, RpcError> {
     let of_server = server.extensions() & WITH_SERVERS;
@@ -29,6 +30,7 @@ pub(super) fn fit_result(
         for name in ResultMembers::names_of(foreign) {
             meta.remove(name);
         }
+        dispatcher.parts().fleet.context().references.receive(cx, server, tool, meta)?;
         name_suggestion(dispatcher, cx, server.id(), meta)
     })
 }

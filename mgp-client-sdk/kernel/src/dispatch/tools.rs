@@ -88,6 +88,11 @@ pub(super) fn call(
         let DispatcherParts { fleet, view, search, results, metrics, .. } = dispatcher.parts();
         let server = fleet.get(tool.server_id()).ok_or_else(|| server_removed(&tool))?;
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
+        let references = &fleet.context().references;
+        if references.apply_to(call.cx()) {
+            // Before the gates, which decide about the arguments that the server gets.
+            Box::pin(references.attach(&mut call, view, &server, &tool)).await?;
+        }
         let (cx, begun) = (call.cx().clone(), metrics.begin());
         results.limit_chunks(&mut call, || server.config().results);
         let published = fleet.context().events.call(&cx, server.id(), tool.name());
@@ -111,8 +116,9 @@ pub(super) fn call(
                 fleet.context().notifications.tools_changed(|other| *other == cx.principal);
             }
         }
-        let answer = result_members::fit_result(&dispatcher, &cx, &server, answer?);
-        results.limit(&cx, || server.config().results, answer?)
+        let answer = result_members::fit_result(&dispatcher, &cx, &server, tool.name(), answer?);
+        let origin = (server.id(), tool.name());
+        results.limit(&cx, origin, || server.config().results, answer?)
     }
 }
 

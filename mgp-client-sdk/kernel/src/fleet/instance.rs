@@ -240,7 +240,8 @@ impl InstanceParts {
         let (wait, ungranted) = policy::permission_flow(config);
         let traceparent = config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let questions = context.questions.clone();
-        let proposals = context.config.config().kernel.extensions & proposals::WITH_SERVERS;
+        let proposals =
+            proposals::served(&context.config.config().kernel) & proposals::WITH_SERVERS;
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
         // Before the limits, which may leave callbacks out.
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);

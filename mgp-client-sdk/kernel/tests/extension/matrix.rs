@@ -9,13 +9,13 @@ use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::Extension;
-use mgp_types::proposal::Intent;
+use mgp_types::proposal::{Intent, WantsCheckpoints};
 use mgp_types::service::{Call, Stack};
 use mgp_types::sync::Mutex;
 use tower_layer::layer_fn;
 
-use crate::intent;
 use crate::world::{build, host, host_of, limit_era, open, wait_for_tools};
+use crate::{checkpoint, intent};
 
 /// An extension with a server that uses it and a call that does.
 struct Row {
@@ -26,11 +26,18 @@ struct Row {
     call: fn(ToolCall) -> ToolCall,
 }
 
-const ROWS: &[Row] = &[Row {
-    extension: Extension::IntentHints,
-    server: || intent::server("recent"),
-    call: |call| call.with(&Intent("the last incident".to_owned())),
-}];
+const ROWS: &[Row] = &[
+    Row {
+        extension: Extension::IntentHints,
+        server: || intent::server("recent"),
+        call: |call| call.with(&Intent("the last incident".to_owned())),
+    },
+    Row {
+        extension: Extension::Checkpoint,
+        server: checkpoint::server,
+        call: |call| call.with(&WantsCheckpoints(true)),
+    },
+];
 
 /// The messages that each side of a call saw.
 #[derive(Debug, PartialEq)]
