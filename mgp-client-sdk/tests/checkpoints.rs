@@ -79,7 +79,7 @@ async fn connect(address: SocketAddr, era: EraChoice) -> Client {
 }
 
 fn whole() -> String {
-    (0..ROWS).map(|row| format!("{row}\n")).collect()
+    (0..ROWS).flat_map(|row| [row.to_string(), "\n".to_owned()]).collect()
 }
 
 /// Reads a stream to its end: the text of its chunks, the checkpoints, and the text of the result.

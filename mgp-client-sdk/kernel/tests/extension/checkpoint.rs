@@ -82,7 +82,7 @@ async fn a_stream_cut_at_sixty_percent_in_front_of_the_kernel_loses_and_doubles_
             .connect_url(format!("http://{proxy}/mcp"))
             .await
             .unwrap();
-        let whole: String = (0..ROWS).map(|row| format!("{row}\n")).collect();
+        let whole: String = (0..ROWS).flat_map(|row| [row.to_string(), "\n".to_owned()]).collect();
         let (mut text, mut result) = (String::new(), String::new());
         let mut stream = client.call("list").stream();
         while let Some(item) = stream.next().await {

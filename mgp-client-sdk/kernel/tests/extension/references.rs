@@ -87,7 +87,7 @@ fn plain() -> Server {
 }
 
 fn long_text() -> String {
-    (0..20_000).map(|row| format!("row {row}\n")).collect()
+    (0..20_000).flat_map(|row| ["row ".to_owned(), row.to_string(), "\n".to_owned()]).collect()
 }
 
 fn builder(config: &str) -> KernelBuilder {
