@@ -194,7 +194,7 @@ fn to_data(content: &ContentBlock) -> Payload {
     Payload::of(content).unwrap_or_else(|_| Payload::empty_object())
 }
 
-/// Returns data that is a content block, unless that block stands for other data.
+/// Returns data that is a content block, unless that block is the form of other data.
 fn as_block(data: &Payload) -> Option<ContentBlock> {
     let block: ContentBlock = data.get().ok().filter(|_| data.as_str().starts_with('{'))?;
     (to_data(&block) == *data).then_some(block)

@@ -85,7 +85,7 @@ pub(super) fn call(
             ResolvedTool::Found(tool) => (tool, false),
             ResolvedTool::Held(server) => return server.send(call, false).await,
         };
-        let DispatcherParts { fleet, view, search, results, metrics, .. } = dispatcher.parts();
+        let DispatcherParts { fleet, view, results, metrics, .. } = dispatcher.parts();
         let server = fleet.get(tool.server_id()).ok_or_else(|| server_removed(&tool))?;
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
         let references = &fleet.context().references;
@@ -108,17 +108,28 @@ pub(super) fn call(
         }
         published.end(&answer, is_answered).await;
         if has_access {
-            let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
-            let recorded = search.record_call(&cx, named.session_handle.as_deref(), &tool, outcome);
-            // This fails only if the session handle has expired during the call.
-            if recorded.unwrap_or_default() {
-                // Clients that support this notification list the tool from now on.
-                fleet.context().notifications.tools_changed(|other| *other == cx.principal);
-            }
+            record_use(&dispatcher, &cx, &named, &tool, is_answered);
         }
         let answer = result_members::fit_result(&dispatcher, &cx, &server, tool.name(), answer?);
-        let origin = (server.id(), tool.name());
-        results.limit(&cx, origin, || server.config().results, answer?)
+        results.limit(&cx, (server.id(), tool.name()), || server.config().results, answer?)
+    }
+}
+
+/// Records that a caller used a tool, for later searches and for its list of tools.
+fn record_use(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    named: &CallMembers,
+    tool: &IndexedTool,
+    is_answered: bool,
+) {
+    let DispatcherParts { fleet, search, .. } = dispatcher.parts();
+    let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
+    let recorded = search.record_call(cx, named.session_handle.as_deref(), tool, outcome);
+    // This fails only if the session handle has expired during the call.
+    if recorded.unwrap_or_default() {
+        // Clients that support this notification list the tool from now on.
+        fleet.context().notifications.tools_changed(|other| *other == cx.principal);
     }
 }
 

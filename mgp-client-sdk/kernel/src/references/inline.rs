@@ -11,7 +11,7 @@ use super::table::KnownReference;
 use super::{Broker, NamedReference, unreadable};
 use crate::caller_view::CallerView;
 
-/// An argument that stands for referenced data.
+/// An argument that is replaced by referenced data.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReferenceArgument {

@@ -20,7 +20,7 @@ pub(super) struct KnownReference {
     pub(super) tool: String,
     /// The reference as the caller has it, without its URL.
     pub(super) reference: DataReference,
-    /// Its id at the kernel's server of references.
+    /// The id at the kernel's server of references.
     pub(super) id: String,
     pub(super) expires_at: Instant,
 }

@@ -24,7 +24,7 @@ const MAX_ATTEMPTS: u32 = 5;
 /// The maximum time between two pieces.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a reference cannot be served or read.
+/// A reason why a reference cannot be served or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
