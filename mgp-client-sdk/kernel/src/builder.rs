@@ -259,8 +259,8 @@ impl KernelBuilder {
         KernelStores { audit, db, sinks }: KernelStores,
     ) -> Result<Kernel, KernelError> {
         hops::check_depth()?;
-        let Self { config, expander, local, sources, interactive, judge, .. } = self;
-        let (registration, logins) = (self.registration, self.logins);
+        let Self { config, expander, local, sources, interactive, judge, registration, logins } =
+            self;
         let sessions = Sessions::with_plan(context_plan(&config), SessionLimits::default());
         set_groups(&governance, &config);
         let (servers, meta_tools) = (config.servers.clone(), MetaToolConfig::new(&config));
@@ -271,8 +271,6 @@ impl KernelBuilder {
         let bounds = CallBounds::load(Arc::clone(&store), &config).await?;
         let webhooks = WebhookContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, webhooks, &config).await?;
-        let references =
-            References::start(&config.kernel).await.map_err(KernelError::References)?;
         let shared = SharedConfig::new(config, broken);
         let context = FleetContext {
             events,
@@ -290,7 +288,7 @@ impl KernelBuilder {
             changed_lists: ChangedLists::default(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
-            references,
+            references: References::start(&shared.config().kernel).await?,
             questions: ServerQuestions::default(),
         };
         let fleet = fleet::start(context, load_stored_lists(&store).await?);

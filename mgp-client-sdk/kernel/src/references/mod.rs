@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use self::table::{KnownReference, KnownReferences};
 use crate::caller_view::CallerView;
+use crate::error::KernelError;
 use crate::fleet::ManagedServer;
 use crate::login;
 
@@ -64,7 +65,11 @@ impl References {
     ///
     /// # Errors
     /// The address cannot be bound.
-    pub(crate) async fn start(config: &KernelConfig) -> io::Result<Self> {
+    pub(crate) async fn start(config: &KernelConfig) -> Result<Self, KernelError> {
+        Self::bind(config).await.map_err(KernelError::References)
+    }
+
+    async fn bind(config: &KernelConfig) -> io::Result<Self> {
         let Some(listen) = config.references.listen else { return Ok(Self::default()) };
         let mut settings = ReferenceSettings::default();
         (settings.listen, settings.url) = (listen, config.references.url.clone());
