@@ -30,7 +30,7 @@ pub(super) fn fit_result(
         for name in ResultMembers::names_of(foreign) {
             meta.remove(name);
         }
-        dispatcher.parts().fleet.context().references.receive(cx, server, tool, meta)?;
+        dispatcher.parts().fleet.context().references.receive(cx, &server.config(), tool, meta)?;
         name_suggestion(dispatcher, cx, server.id(), meta)
     })
 }

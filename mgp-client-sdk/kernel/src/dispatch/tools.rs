@@ -91,7 +91,7 @@ pub(super) fn call(
         let references = &fleet.context().references;
         if references.apply_to(call.cx()) {
             // Before the gates, which decide about the arguments that the server gets.
-            Box::pin(references.attach(&mut call, view, &server, &tool)).await?;
+            Box::pin(references.attach(&mut call, view, server.extensions(), &tool)).await?;
         }
         let (cx, begun) = (call.cx().clone(), metrics.begin());
         results.limit_chunks(&mut call, || server.config().results);

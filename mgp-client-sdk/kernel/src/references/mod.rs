@@ -12,14 +12,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mgp_discovery::{KernelConfig, TargetConfig};
+use mgp_discovery::{KernelConfig, ServerConfig, TargetConfig};
 use mgp_toolindex::IndexedTool;
 use mgp_transport::http::{
     Endpoint, GuardedFetch, ReferenceData, ReferenceError, ReferenceReader, ReferenceServer,
     ReferenceSettings, RemoteReference,
 };
 use mgp_types::mcp::{CallToolResult, ContentBlock, Meta};
-use mgp_types::mgp::Extension;
+use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::{CallMembers, Checksum, DataReference, Member as _};
 use mgp_types::service::{Call, Context, ServerId, Visibility as _};
 use mgp_types::{RpcError, Sha256Hash, Timestamp};
@@ -29,7 +29,6 @@ use tokio::time::Instant;
 use self::table::{KnownReference, KnownReferences};
 use crate::caller_view::CallerView;
 use crate::error::KernelError;
-use crate::fleet::ManagedServer;
 use crate::login;
 
 /// The environment variable that names the kernel's address of references to the programs it starts.
@@ -103,7 +102,7 @@ impl References {
     pub(crate) fn receive(
         &self,
         cx: &Context,
-        server: &ManagedServer,
+        server: &ServerConfig,
         tool: &str,
         meta: &mut Meta,
     ) -> Result<(), RpcError> {
@@ -114,10 +113,10 @@ impl References {
         let read = DataReference::read(Some(meta)).ok().flatten();
         let kept = read.and_then(|mut reference| {
             let url = reference.access_url.take()?;
-            reference.origin_server = server.id().as_str().to_owned();
+            reference.origin_server = server.id.as_str().to_owned();
             let fetch = if is_local(server) { &broker.local } else { &broker.public };
             let data = ReferenceData::Remote(RemoteReference { url, fetch: Arc::clone(fetch) });
-            broker.keep(cx, server.id(), tool, data, reference)
+            broker.keep(cx, &server.id, tool, data, reference)
         });
         if let Some(kept) = kept {
             return meta.encode(DataReference::NAME, &kept);
@@ -170,11 +169,11 @@ impl References {
         &self,
         call: &mut Call,
         view: &CallerView,
-        server: &ManagedServer,
+        extensions: ExtensionSet,
         tool: &IndexedTool,
     ) -> Result<(), RpcError> {
         let Some(broker) = &self.0 else { return Ok(()) };
-        if !server.extensions().contains(Extension::DataReferences) {
+        if !extensions.contains(Extension::DataReferences) {
             return inline::put_into_arguments(broker, call, view, tool).await;
         }
         let Some(named) = named(call)? else { return Ok(()) };
@@ -184,7 +183,7 @@ impl References {
         reference.access_url = Some(broker.server.url(&known.id, known.time_left())?);
         members.set(&reference)?;
         call.cx_mut().extensions.insert(members);
-        tracing::info!(from = %known.origin, to = %server.id(), "data reference passed on");
+        tracing::info!(from = %known.origin, to = tool.server_id(), "data reference passed on");
         Ok(())
     }
 }
@@ -265,8 +264,8 @@ fn named(call: &Call) -> Result<Option<NamedReference>, RpcError> {
 }
 
 /// Returns whether a server runs on this machine.
-fn is_local(server: &ManagedServer) -> bool {
-    match &server.config().target {
+fn is_local(server: &ServerConfig) -> bool {
+    match &server.target {
         TargetConfig::Url { url, .. } => {
             Endpoint::parse(url).is_ok_and(|endpoint| endpoint.is_loopback())
         }
