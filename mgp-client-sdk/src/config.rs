@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mgp_lifecycle::{ClientOffer, ConnectConfig, MonitorConfig, RetryLayer};
+use mgp_stream::ResumeLayer;
 use mgp_transport::Limits;
 use mgp_types::mcp::Implementation;
 use mgp_types::service::{Principal, Router, ServerId};
@@ -36,6 +37,8 @@ pub struct ClientConfig {
     pub max_rounds: u32,
     /// The retry layer, outside all gates; `None` disables retries.
     pub retry: Option<RetryLayer>,
+    /// Resumes streams whose connection was lost; `None` does not.
+    pub resume: Option<ResumeLayer>,
     /// Limits of the connection.
     pub limits: Limits,
     /// The stream of changes of a modern server.
@@ -74,6 +77,7 @@ impl ClientConfig {
             max_pages: 1000,
             max_rounds: 16,
             retry: None,
+            resume: None,
             limits: Limits::default(),
             listen: ListenConfig::default(),
             #[cfg(feature = "http")]

@@ -1,5 +1,6 @@
 //! Extensions beyond MGP that the author of a client chooses.
 
+use mgp_stream::ResumeLayer;
 use mgp_types::mgp::Extension;
 
 use crate::builder::ClientBuilder;
@@ -23,5 +24,18 @@ pub trait ClientExtension {
 impl ClientExtension for Extension {
     fn extension(&self) -> Extension {
         *self
+    }
+}
+
+/// Streams whose connection is lost go on at the last checkpoint, on a connection that is opened again: that of a
+/// [`SupervisedClient`](crate::SupervisedClient), or of a client for a server at a URL.
+impl ClientExtension for ResumeLayer {
+    fn extension(&self) -> Extension {
+        Extension::Checkpoint
+    }
+
+    fn install(self, mut client: ClientBuilder) -> ClientBuilder {
+        client.config.resume = Some(self);
+        client
     }
 }

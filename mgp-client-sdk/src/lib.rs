@@ -97,7 +97,7 @@ pub use mgp_lifecycle::{
 /// Governance and its layers; most programs need only its `prelude`.
 pub use mgp_security as security;
 /// The vocabulary: messages, principals, calls.
-pub use mgp_stream::CallbackAnswer;
+pub use mgp_stream::{CallbackAnswer, ResumeLayer};
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
     Bearer, CredentialRefusal, Credentials, EraCache, GuardedFetch, HttpClientConfig,

@@ -1,6 +1,7 @@
 //! Extensions beyond MGP that the author of a server chooses, and the members that they add to calls.
 
 use mgp_lifecycle::{Idempotency, IdempotencyLayer};
+use mgp_stream::CheckpointLayer;
 use mgp_types::RpcError;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::Member;
@@ -47,6 +48,16 @@ impl ServerExtension for Idempotency {
 
     fn install(self, server: Server) -> Server {
         server.inner_layer(IdempotencyLayer::new(self))
+    }
+}
+
+impl ServerExtension for CheckpointLayer {
+    fn extension(&self) -> Extension {
+        Extension::Checkpoint
+    }
+
+    fn install(self, server: Server) -> Server {
+        server.layer(self)
     }
 }
 

@@ -106,6 +106,8 @@ mod catalog;
 mod change_notifier;
 mod completers;
 mod completion;
+#[cfg(feature = "http")]
+mod data_references;
 mod drain;
 mod error;
 mod events;
@@ -142,6 +144,8 @@ pub use ask::{
     UserQuestion,
 };
 pub use change_notifier::{ChangeNotifier, ResourceSubscriber, ResourceSubscription};
+#[cfg(feature = "http")]
+pub use data_references::DataReferences;
 pub use error::ServeError;
 pub use extension::{FromCaller, ServerExtension};
 #[cfg(feature = "http")]
@@ -160,7 +164,8 @@ pub use mgp_security as security;
 pub use mgp_security::auth;
 pub use mgp_security::{GrantState, Grants};
 pub use mgp_stream::{
-    EventDraft, EventHub, EventLimits, EventReader, EventStore, EventSubject, ReadEvent,
+    CheckpointLayer, EventDraft, EventHub, EventLimits, EventReader, EventStore, EventSubject,
+    ReadEvent,
 };
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
@@ -178,9 +183,7 @@ pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use session_state::{CallerState, SessionStates};
 pub use tool::{
-    Args, Cancelled, Deprecation, FromCall, Handler, IntoToolResult, IntoTools, Json,
-    RequiredState, ResultStream, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest,
-    Tools, Trace,
+    Args, Cancelled, Deprecation, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState, ResultStream, Resume, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
 };
 
 /// The crates that macros and examples need besides this one.

@@ -2,9 +2,11 @@
 //!
 //! - [`CancelLayer`], [`CallbackLayer`] and [`EmitLayer`] belong on the inbound stack of a server.
 //! - [`CollectLayer`] belongs on the outbound stack of a client, [`RouteLayer`] on the inbound stack beside it.
+//! - [`CheckpointLayer`] lets tools of a server seal places in their results, and [`ResumeLayer`] lets a client go on there.
 //! - [`EventHub`] takes the events of a server and answers its subscribers.
 mod callback;
 mod cancel;
+mod checkpoint;
 mod chunk;
 mod collect;
 mod emit;
@@ -19,6 +21,7 @@ pub use callback::{
     CallbackAnswer, CallbackLayer, CallbackService, ask_callback, can_ask_callback,
 };
 pub use cancel::{Cancel, CancelLayer, CancelSignal};
+pub use checkpoint::{CheckpointLayer, CheckpointService, Checkpoints, ResumeLayer, ResumeService};
 pub use collect::{Collect, CollectLayer};
 pub use emit::{Emit, EmitLayer};
 pub use event::{

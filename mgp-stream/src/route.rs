@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use mgp_types::mcp::{ProgressParams, key};
 use mgp_types::method::{Progress, StreamChunk, StreamGap, StreamGapUnrecoverable, StreamProgress};
-use mgp_types::mgp::{GapParams, GapUnrecoverableParams, StreamProgressParams};
+use mgp_types::mgp::{ChunkParams, GapParams, GapUnrecoverableParams, StreamProgressParams};
+use mgp_types::proposal::{OperationChunk, OperationProgress};
 use mgp_types::service::{
     BoxFuture, Call, Chunk, Context, Either, InFlight, MgpService, OutletItem, Params, Peer,
     Progress as Step, QueueRoom, Reply,
@@ -129,7 +130,18 @@ fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcErr
         #[serde(default)]
         gap_unrecoverable: bool,
     }
-    let read: ChunkNotification = call.params().get()?;
+    // Another implementation may use the words of the proposal for streams.
+    let read: ChunkNotification = call.params().get().or_else(|error| {
+        let read: OperationChunk = call.params().get().map_err(|_| error)?;
+        let mapped = ChunkParams::from(read);
+        Ok::<_, RpcError>(ChunkNotification {
+            request_id: mapped.request_id,
+            index: Some(mapped.index),
+            content: Payload::of(&mapped.content)?,
+            done: mapped.done,
+            gap_unrecoverable: mapped.gap_unrecoverable.unwrap_or_default(),
+        })
+    })?;
     let Some(waiting) = find(&call.cx().peer, &read.request_id) else { return Ok(None) };
     let mut chunk = Chunk::new(read.content);
     chunk.done = read.done;
@@ -189,7 +201,10 @@ fn deliver_progress(peer: &Peer, id: &Id, step: Step, source: ProgressSource) {
 }
 
 fn read_stream_progress(params: &Params) -> Result<(Id, Step), RpcError> {
-    let read: StreamProgressParams = params.get()?;
+    let read: StreamProgressParams = params.get().or_else(|error| {
+        let read: Result<OperationProgress, RpcError> = params.get();
+        read.map(StreamProgressParams::from).map_err(|_| error)
+    })?;
     let step = Step {
         progress: read.progress.to_f64(),
         total: Some(1.0),

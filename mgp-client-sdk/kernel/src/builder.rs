@@ -42,6 +42,7 @@ use super::policy::policy;
 use super::process_info::ProcessInfo;
 use super::proposals::ProposalState;
 use super::questions::ServerQuestions;
+use super::references::References;
 use super::registration::RegisteredServers;
 use super::reload;
 use super::transactions::CallProposals;
@@ -318,6 +319,7 @@ impl KernelBuilder {
             changed_lists: ChangedLists::default(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
+            references: References::start(&shared.config().kernel).await?,
             questions: ServerQuestions::default(),
             proposals: ProposalState::load(&shared.config().kernel).await,
         };

@@ -37,6 +37,9 @@ pub enum KernelError {
     /// The collector of telemetry cannot be used.
     #[error("`kernel.telemetry` cannot be used: {0}")]
     Telemetry(String),
+    /// The address of references cannot be used.
+    #[error("`kernel.references.listen`: {0}; use a free port of this machine")]
+    References(#[source] std::io::Error),
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] mgp_discovery::DiscoveryError),

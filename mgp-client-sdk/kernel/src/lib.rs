@@ -16,6 +16,7 @@
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
 //! - `bounds/`: limits of the calls of agents and servers.
 //! - `transactions.rs`: idempotency keys and transactions of calls.
+//! - `references/`: data that moves from server to server by reference.
 //! - `results/`: long results, of which a model receives a part.
 //! - `cli_hints.rs`: remedies of refusals as commands of that program.
 
@@ -42,6 +43,7 @@ mod policy;
 mod process_info;
 mod proposals;
 mod questions;
+mod references;
 mod registration;
 mod reload;
 mod results;

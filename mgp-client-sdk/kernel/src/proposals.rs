@@ -23,7 +23,7 @@ use self::recommend::Recommender;
 use self::session_state::SessionStates;
 
 /// The proposals that the kernel serves; the configuration may leave some out.
-pub(crate) const SERVED: ExtensionSet = ExtensionSet::EMPTY
+const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::IntentHints)
     .with(Extension::Idempotency)
     .with(Extension::Transactions)
@@ -35,7 +35,9 @@ pub(crate) const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Provenance)
     .with(Extension::MultimodalSignatures)
     .with(Extension::ServerRecommendations)
-    .with(Extension::SessionState);
+    .with(Extension::SessionState)
+    .with(Extension::Checkpoint)
+    .with(Extension::DataReferences);
 
 /// The proposals whose members the kernel exchanges with servers.
 pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
@@ -46,7 +48,9 @@ pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Scopes)
     .with(Extension::Provenance)
     .with(Extension::MultimodalSignatures)
-    .with(Extension::SessionState);
+    .with(Extension::SessionState)
+    .with(Extension::Checkpoint)
+    .with(Extension::DataReferences);
 
 /// The proposals by which servers state more about their tools.
 pub(crate) const OF_TOOLS: ExtensionSet = ExtensionSet::EMPTY
@@ -68,6 +72,15 @@ impl ProposalState {
     pub(crate) async fn load(config: &KernelConfig) -> Self {
         let recommender = Recommender::load(config.registry.as_deref()).await;
         Self { session_states: SessionStates::default(), recommender }
+    }
+}
+
+/// Returns the proposals that a kernel with this configuration serves.
+pub(crate) fn served(config: &KernelConfig) -> ExtensionSet {
+    let served = config.extensions & SERVED;
+    match config.references.listen {
+        Some(_) => served,
+        None => served.without(Extension::DataReferences),
     }
 }
 

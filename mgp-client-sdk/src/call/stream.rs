@@ -8,6 +8,7 @@ use futures_util::Stream;
 use mgp_types::Id;
 use mgp_types::mcp::{CallToolResult, ContentBlock};
 use mgp_types::mgp::{CancelParams, CancelResult, Extension, PaceParams};
+use mgp_types::proposal::Checkpoint;
 use mgp_types::service::{
     BoxFuture, CallKey, ConsumerGone, Context, Outlet, OutletItem, OutletItemKind, Progress, Sink,
 };
@@ -29,6 +30,9 @@ pub enum StreamItem {
     Chunk(ContentBlock),
     /// The progress of the call.
     Progress(Progress),
+    /// A place from which the call can go on, if it asked for checkpoints: send it again
+    /// [with](super::ToolCall::with) this member.
+    Checkpoint(Checkpoint),
     /// The complete result; the last item.
     Result(CallToolResult),
 }
@@ -111,6 +115,9 @@ impl ToolStream {
                 Some(OutletItem::Chunk(chunk)) => match chunk.content.get::<ContentBlock>() {
                     // The empty chunk that ends a stream is not part of the result.
                     Ok(block) if chunk.done && block.as_text() == Some("") => {}
+                    Ok(block) if let Some(checkpoint) = Checkpoint::of_chunk(&block) => {
+                        return Poll::Ready(Some(Ok(StreamItem::Checkpoint(checkpoint))));
+                    }
                     Ok(block) => return Poll::Ready(Some(Ok(StreamItem::Chunk(block)))),
                     // The result contains the content as well.
                     Err(error) => tracing::debug!(%error, "dropped an invalid chunk"),

@@ -32,7 +32,7 @@ use crate::permission::answer_permissions;
 use crate::presence::Presence;
 use crate::wire::{
     EofReader, GatewayStacks, HeaderMirrorLayer, InboundParts, Liveness, LivenessPeer,
-    OutboundStack, ReceivedCallbacks, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound,
+    OutboundStack, ReceivedCallbacks, Repeats, RequestTimeoutLayer, TaskGuard, TimeLimits, inbound,
     spawn_connection,
 };
 
@@ -170,7 +170,7 @@ impl Transport {
         Ok(OutboundStack::new(
             LivenessPeer::new(self.peer.clone(), self.liveness.clone()),
             &self.cx.scope,
-            config.retry.take(),
+            Repeats::take(config),
             request_meta(config, session)?,
             self.mirror.clone(),
             RequestTimeoutLayer::new(time_limits, config.hooks.progress.clone()),

@@ -24,6 +24,7 @@ use super::start::{Resolve, ServerStarter, ServerTarget, StartConfig};
 use crate::builder::ClientBuilder;
 use crate::client::{Client, configure_retry};
 use crate::error::Error;
+use crate::wire::Repeats;
 
 /// The maximum time for running calls to finish when a server is stopped.
 const MAX_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -167,9 +168,9 @@ impl SupervisedClient {
         if let Some(server) = &server {
             gate = gate.server(server.clone());
         }
-        let retry = client.retry.clone();
+        let repeats = Repeats { retry: client.retry.clone(), resume: client.resume };
         let persistent =
-            PersistentStack::new(server.clone(), retry, &gate, client.ready_timeout, gates);
+            PersistentStack::new(server.clone(), repeats, &gate, client.ready_timeout, gates);
         let stack = persistent.stack();
         let ungated = persistent.ungated();
         let start_config = StartConfig {

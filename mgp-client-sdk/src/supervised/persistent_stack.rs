@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
-use mgp_lifecycle::{HandshakeState, ReadyLayer, RetryLayer};
+use mgp_lifecycle::{HandshakeState, ReadyLayer};
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
     BoxFuture, Call, Either, Kind, Peer, PeerInfo, Reply, Scope, ScopeId, ScopeKind, ServerId,
@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-use crate::wire::{GatewayStacks, OutboundStack, spanned};
+use crate::wire::{GatewayStacks, OutboundStack, Repeats, spanned};
 
 // === One connection ===
 
@@ -165,7 +165,7 @@ impl CurrentConnection {
 pub(crate) struct PersistentStack {
     current: Arc<CurrentConnection>,
     server: Option<ServerId>,
-    retry: Option<RetryLayer>,
+    repeats: Repeats,
     /// `None` if calls do not wait.
     wait: Option<ReadyLayer>,
     /// Steps 4 and 5.
@@ -181,7 +181,7 @@ impl PersistentStack {
     /// Builds the gates; called once for all connections.
     pub(crate) fn new(
         server: Option<ServerId>,
-        retry: Option<RetryLayer>,
+        repeats: Repeats,
         ready: &ReadyLayer,
         max_wait: Duration,
         gates: impl FnOnce(Stack) -> Stack,
@@ -190,7 +190,7 @@ impl PersistentStack {
         let ungated = Stack::new(ready.layer(SendOnConnection(Arc::clone(&current))));
         let wait = (!max_wait.is_zero()).then(|| ready.clone().wait(max_wait).pass_on_timeout());
         let gated = gates(ungated.clone());
-        Self { current, server, retry, wait, gated, ungated, scope: Arc::default() }
+        Self { current, server, repeats, wait, gated, ungated, scope: Arc::default() }
     }
 
     pub(crate) fn current(&self) -> &Arc<CurrentConnection> {
@@ -213,7 +213,7 @@ impl PersistentStack {
         let waiting = self.waiting(connection());
         GatewayStacks {
             ungated: self.without_gates().addressed(connection()),
-            forwarding: match self.retry.clone() {
+            forwarding: match self.repeats.retry.clone() {
                 Some(retry) => Stack::new(retry.layer(waiting)),
                 None => waiting,
             },
@@ -241,9 +241,9 @@ impl PersistentStack {
 
     fn addressed(&self, connection: Option<Arc<ActiveConnection>>) -> Stack {
         let own = connection.as_ref().map(|connection| connection.scope);
-        let stack = spanned(self.retry.clone(), self.waiting(connection));
+        let stack = spanned(self.repeats.clone(), self.waiting(connection));
         match own {
-            Some(own) if self.retry.is_some() => {
+            Some(own) if self.repeats.is_some() => {
                 Stack::new(ClientScope { own, scope: Arc::clone(&self.scope), inner: stack })
             }
             _ => stack,

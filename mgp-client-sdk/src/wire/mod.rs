@@ -21,5 +21,5 @@ pub(crate) use liveness::{
     EofReader, Liveness, LivenessPeer, TaskGuard, is_answer, spawn_connection,
 };
 pub(crate) use offers::{name_server, offers};
-pub(crate) use outbound::{GatewayStacks, OutboundStack, spanned};
+pub(crate) use outbound::{GatewayStacks, OutboundStack, Repeats, spanned};
 pub(crate) use request_timeout::{OpenQuestion, ProgressHook, RequestTimeoutLayer, TimeLimits};

@@ -4,10 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use mgp_lifecycle::{HandshakeState, RequestMetaLayer, RetryLayer};
 use mgp_security::TraceLayer;
-use mgp_stream::CollectLayer;
+use mgp_stream::{CollectLayer, ResumeLayer};
 use mgp_types::service::{MgpService, Peer, Scope, ScopeId, Stack};
 use tower::ServiceBuilder;
 use tower_layer::Layer as _;
+
+use crate::config::ClientConfig;
 
 use super::{HeaderMirrorLayer, LivenessPeer, RequestTimeoutLayer};
 
@@ -17,8 +19,7 @@ pub(crate) struct OutboundStack {
     pub(crate) session: Arc<HandshakeState>,
     /// The scope of the connection.
     pub(crate) scope: ScopeId,
-    /// The retry layer; `None` disables retries.
-    retry: Option<RetryLayer>,
+    repeats: Repeats,
     stamp: RequestMetaLayer,
     /// If `None`, the transport has no headers.
     mirror: Option<HeaderMirrorLayer>,
@@ -46,7 +47,7 @@ impl OutboundStack {
     pub(crate) fn new(
         peer: LivenessPeer,
         scope: &Scope,
-        retry: Option<RetryLayer>,
+        repeats: Repeats,
         stamp: RequestMetaLayer,
         mirror: Option<HeaderMirrorLayer>,
         time_limit: RequestTimeoutLayer,
@@ -60,7 +61,7 @@ impl OutboundStack {
             .layer(CollectLayer::new())
             // The peer.
             .service(peer);
-        Self { peer: end, session, scope, retry, stamp, mirror, inner: Stack::new(inner) }
+        Self { peer: end, session, scope, repeats, stamp, mirror, inner: Stack::new(inner) }
     }
 
     /// Builds the stack with gates that belong to this connection: audit, access, permission, confirmation, validation.
@@ -70,7 +71,7 @@ impl OutboundStack {
             .layer(self.stamp)
             // Headers are computed inside the gates, because gates may change arguments.
             .service(gates(mirrored(self.mirror, self.inner)));
-        spanned(self.retry, service)
+        spanned(self.repeats, service)
     }
 
     /// Builds the part of the stack below gates that outlive the connection.
@@ -92,13 +93,38 @@ fn mirrored(mirror: Option<HeaderMirrorLayer>, stack: Stack) -> Stack {
     }
 }
 
-/// Adds what surrounds all gates: the trace span, and inside it the retries.
-pub(crate) fn spanned(retry: Option<RetryLayer>, service: impl MgpService) -> Stack {
+/// The layers that send a call more than once.
+#[derive(Clone, Default)]
+pub(crate) struct Repeats {
+    /// If `None`, failed calls are not retried.
+    pub(crate) retry: Option<RetryLayer>,
+    /// If `None`, streams are not resumed.
+    pub(crate) resume: Option<ResumeLayer>,
+}
+
+impl Repeats {
+    /// Takes the layers out of a configuration.
+    pub(crate) fn take(config: &mut ClientConfig) -> Self {
+        Self { retry: config.retry.take(), resume: config.resume }
+    }
+
+    /// Returns whether calls may outlive the connection on which they were made.
+    pub(crate) fn is_some(&self) -> bool {
+        self.retry.is_some() || self.resume.is_some()
+    }
+}
+
+/// Adds what surrounds all gates: the trace span, and inside it the repeats.
+pub(crate) fn spanned(repeats: Repeats, service: impl MgpService) -> Stack {
     // The span and its trace id must exist before anything is logged.
     let span = ServiceBuilder::new().layer(TraceLayer::new());
-    match retry {
+    match (repeats.resume, repeats.retry) {
+        (None, None) => Stack::new(span.service(service)),
         // Each attempt gets new metadata: permissions and the span may have changed.
-        Some(retry) => Stack::new(span.layer(retry).service(service)),
-        None => Stack::new(span.service(service)),
+        (None, Some(retry)) => Stack::new(span.layer(retry).service(service)),
+        // Outside the retries, which do not repeat a call that has delivered chunks.
+        (Some(resume), retry) => {
+            Stack::new(span.layer(resume).option_layer(retry).service(service))
+        }
     }
 }

@@ -122,3 +122,27 @@ async fn chunks_behind_the_last_one_are_dropped_and_counted() {
     assert_eq!((received.text().as_str(), received.result_text().as_str()), ("a", "abc"));
     assert_eq!(received.result()["_mgp"]["dropped"], 2);
 }
+
+#[tokio::test]
+async fn chunks_and_progress_in_the_words_of_the_proposal_are_read() {
+    let streaming = r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#;
+    let (client, mut raw) = Raw::server(streaming).await;
+    let reading = tokio::spawn(Received::all(client.call("t").stream()));
+    let id = raw.read().await["id"].clone();
+    for (sequence, data) in [(0, r#""to ""#), (1, r#"{"type":"text","text":"be"}"#)] {
+        let params = format!(
+            r#"{{"operation_id":"{id}","sequence":{sequence},"data":{data},"is_final":false}}"#
+        );
+        raw.notify("notifications/mgp.stream.chunk", &params).await;
+    }
+    let params =
+        format!(r#"{{"operation_id":"{id}","progress":0.6,"estimated_remaining_seconds":1.5}}"#);
+    raw.notify("notifications/mgp.stream.progress", &params).await;
+    raw.send(&format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"to be"}}]}}}}"#
+    ))
+    .await;
+    let received = reading.await.unwrap();
+    assert_eq!(received.text(), "to be");
+    assert_eq!(received.steps[0].estimated_remaining_ms, Some(1500));
+}

@@ -199,6 +199,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "tools_request" KeyKind::Switch, "false", "Whether `mgp_tools_request` is listed to all callers (§16.6); peers that negotiated `tool_discovery` always see it.";
         "surface" KeyKind::Word(Surface::WORDS), "auto", "The tools that are listed to agents: `direct` all, `search` those that find and call tools with the pinned ones and those in use, `categories` and `find` only those that find and call tools, with or without all categories; `auto` is `direct` while the definitions have at most `direct_tokens` or are shorter than `search`, else `search`.";
         "direct_tokens" KeyKind::Number(0, MANY), "2000", "The tokens of all definitions up to which `surface = \"auto\"` lists all tools.";
+        "references" KeyKind::Table, "", "Data that moves from server to server by reference.";
         "results" KeyKind::Table, "", "The most of a result that reaches a model.";
         "tool_context_budget" KeyKind::Table, "", "The tokens that tool definitions may cost a caller (§16.8).";
         "metrics" KeyKind::Text, "", "An address, e.g. `127.0.0.1:9464`, at which `/metrics` (Prometheus), `/healthz` and `/readyz` are served without authentication.";
@@ -244,6 +245,13 @@ pub const KEYS: &[ConfigKey] = keys! {
         "max_structured" KeyKind::Number(0, MANY), "262144", "The bytes of structured content that reach a model; a longer one is cut after an element of a list.";
         "max_data" KeyKind::Number(0, MANY), "4194304", "The bytes of images, audio and other encoded data that reach a model, as they are sent.";
         "keep" KeyKind::Duration, "1h", "The time for which the rest of a result is kept; at most 16 MiB for each caller.";
+    }
+    "kernel.references": {
+        "enabled" KeyKind::Switch, "false", "Whether data moves from server to server by reference (extension `data_references`). The kernel then listens on one more address, from which servers read.";
+        "listen" KeyKind::Text, "127.0.0.1:0", "The address from which servers read; port 0 is a free one.";
+        "url" KeyKind::Text, "", "The beginning of the URLs, if servers on other machines reach the address by another name, e.g. behind a proxy.";
+        "keep" KeyKind::Duration, "1h", "The time for which a reference can be used, unless its server names an earlier one.";
+        "max_inline" KeyKind::Number(0, MANY), "4194304", "The bytes of a reference that are put into an argument of a server without references.";
     }
     "kernel.webhooks.*": {
         "url" KeyKind::Text, "", "The URL. Each event is sent in a POST request of its own, in order; the answer must be 2xx. Addresses of this machine and of private networks are refused.";

@@ -13,6 +13,7 @@ mod model;
 mod nearest;
 mod parse;
 mod reader;
+mod references;
 mod retry;
 mod search;
 mod telemetry;
@@ -40,6 +41,7 @@ pub(crate) use parse::valid_id;
 pub use retry::RetryCallsConfig;
 pub use search::{LearnFrom, SearchConfig, StoredQueries};
 pub use telemetry::TelemetryConfig;
+pub use references::ReferencesConfig;
 pub use webhook::WebhookConfig;
 
 /// Returns the path that a key names: below the home with `~/`, else relative to a folder.

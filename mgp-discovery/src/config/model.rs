@@ -19,6 +19,7 @@ use super::http::HttpAccessConfig;
 use super::retry::RetryCallsConfig;
 use super::search::SearchConfig;
 use super::telemetry::TelemetryConfig;
+use super::references::ReferencesConfig;
 use super::webhook::WebhookConfig;
 use crate::source::Origin;
 
@@ -422,6 +423,8 @@ pub struct KernelConfig {
     pub direct_tokens: u64,
     /// The most of a result that reaches a model.
     pub results: ResultsConfig,
+    /// Data that moves from server to server by reference.
+    pub references: ReferencesConfig,
     /// The budget of tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
     /// The address of the figures of the kernel.
@@ -495,6 +498,7 @@ impl Default for KernelConfig {
             surface: Surface::Auto,
             direct_tokens: 2000,
             results: ResultsConfig::default(),
+            references: ReferencesConfig::default(),
             tool_context_budget: ToolBudgetConfig::default(),
             metrics: None,
             audit: AuditLogConfig::default(),

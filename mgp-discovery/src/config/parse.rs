@@ -18,6 +18,7 @@ use super::bounds::{self, Surface};
 use super::finding::Report;
 use super::http::http_access;
 use super::reader::Reader;
+use super::references::references;
 use super::{
     AgentConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfirmLevel, GovernanceConfig,
     Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList,
@@ -449,6 +450,9 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     kernel.direct_tokens = reader.number("direct_tokens").unwrap_or(kernel.direct_tokens);
     if let Some(mut below) = reader.below("results", "kernel.results") {
         kernel.results = bounds::results(&mut below);
+    }
+    if let Some(mut below) = reader.below("references", "kernel.references") {
+        kernel.references = references(&mut below);
     }
     if let Some(mut below) = reader.below("tool_context_budget", "kernel.tool_context_budget") {
         let default = ToolBudgetConfig::default();

@@ -153,6 +153,8 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.search.stored_queries" => "'words'",
         "kernel.telemetry" => "{ otlp = 'http://127.0.0.1:4318' }",
         "servers.mgp.retry" => "{ attempts = 2 }",
+        "kernel.references" => "{ enabled = true }",
+        "kernel.references.listen" => "'127.0.0.1:7000'",
         "kernel.audit.fsync" => "'always'",
         "kernel.audit.arguments" => "'full'",
         _ => match key.kind {

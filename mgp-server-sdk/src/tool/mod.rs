@@ -29,7 +29,8 @@ use schemars::JsonSchema;
 use tower_layer::Layer;
 
 pub use extract::{
-    Args, Cancelled, FromCall, RequiredState, ResultStream, SessionInfo, State, ToolRequest, Trace,
+    Args, Cancelled, FromCall, RequiredState, ResultStream, Resume, SessionInfo, State,
+    ToolRequest, Trace,
 };
 pub use handler::Handler;
 use layers::Layers;

@@ -32,6 +32,8 @@ pub(crate) struct ChunkRecorder {
 #[derive(Default)]
 struct Recorded {
     content: JoinedContent,
+    /// The number of chunks, including those that are not part of the result.
+    sent: u64,
     bytes: u64,
     is_too_long: bool,
     held: Option<Chunk>,
@@ -77,6 +79,7 @@ impl ChunkRecorder {
             return Err(ConsumerGone);
         }
         state.content.push(&chunk.content);
+        state.sent += 1;
         if !self.is_blocking && self.is_streamed() {
             state.held = Some(chunk);
             // A chunk of another task: the function itself may not be polled for a long time.
@@ -87,6 +90,20 @@ impl ChunkRecorder {
             }
         }
         Ok(())
+    }
+
+    /// Sends a chunk that is not part of the result.
+    pub(super) async fn send_mark(&self, chunk: Chunk) -> Result<(), ConsumerGone> {
+        let _turn = self.order.lock().await;
+        self.send_held().await?;
+        self.inner.send(OutletItem::Chunk(chunk)).await?;
+        self.state.lock().sent += 1;
+        Ok(())
+    }
+
+    /// Returns the number of chunks so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.state.lock().sent
     }
 
     async fn send_other(&self, item: OutletItem) -> Result<(), ConsumerGone> {

@@ -4,6 +4,7 @@ mod body_buffer;
 mod client;
 mod credentials;
 mod guard;
+mod reference;
 mod server;
 
 pub use client::{
@@ -12,6 +13,10 @@ pub use client::{
 };
 pub use credentials::{CredentialRefusal, Credentials, RequestCredentials, RequestTarget};
 pub use guard::{ForbiddenAddress, GuardedFetch, check_address};
+pub use reference::{
+    ReferenceData, ReferenceError, ReferenceReader, ReferenceServer, ReferenceSettings,
+    RemoteReference, digest_file,
+};
 pub use server::{
     AnswerMode, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService, Listener,
     OpenConnections, listen,

@@ -105,6 +105,10 @@ members! {
     "params._meta.session_state" in "tools/call", "proposal 14", Some(Extension::SessionState);
     "result._meta.session_state" in "tools/call", "proposal 14", Some(Extension::SessionState);
     "result._meta.state_changed" in "tools/call", "proposal 14", Some(Extension::SessionState);
+    "params._meta.checkpoints" in "tools/call", "proposal 8", Some(Extension::Checkpoint);
+    "params._meta.resume" in "tools/call", "proposal 8", Some(Extension::Checkpoint);
+    "params._meta.data_reference" in "tools/call", "proposal 9", Some(Extension::DataReferences);
+    "result._meta.data_reference" in "tools/call", "proposal 9", Some(Extension::DataReferences);
 }
 
 #[cfg(test)]

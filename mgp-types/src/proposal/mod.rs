@@ -5,8 +5,10 @@
 //! that implements [`Member`]; [`CallMembers`] and [`ResultMembers`] hold them while a call passes the layers.
 //! `docs/an-extension.md` explains how to add a proposal.
 
+mod checkpoint;
 mod confirmation;
 mod cost;
+mod data_reference;
 mod idempotency;
 mod intent;
 mod manifest;
@@ -17,6 +19,7 @@ mod provenance;
 mod recommendation;
 mod scope;
 mod session_state;
+mod stream_terms;
 mod structured_error;
 mod tool_members;
 mod transaction;
@@ -24,14 +27,11 @@ mod transaction;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use confirmation::{
-    ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ConfirmationToken,
-    ToolConfirmation, UserConfirmed, fill_message,
-};
+pub use checkpoint::{Checkpoint, WantsCheckpoints};
+pub use confirmation::{ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ConfirmationToken, ToolConfirmation, UserConfirmed, fill_message};
 pub use cost::{ActualCost, CostCategory, CostHints, LatencyClass, ToolCost, ToolQuota};
-pub use idempotency::{
-    IdempotencyHeader, IdempotencyKey, IdempotencyTtl, OriginalTimestamp, WasReplay,
-};
+pub use data_reference::{Checksum, DataReference, ImportFromRef, ImportOutcome, ImportStatus};
+pub use idempotency::{IdempotencyHeader, IdempotencyKey, IdempotencyTtl, OriginalTimestamp, WasReplay};
 pub use intent::{Intent, Suggestion};
 pub use manifest::{
     ManifestAuth, ManifestParams, ManifestRateLimit, ManifestScope, ManifestServer, ManifestTool,
@@ -44,6 +44,7 @@ pub use provenance::{Confidence, Provenance, ProvenanceHop, ProvenanceHops, Sour
 pub use recommendation::{MatchConfidence, MatchLevel, RecommendServersParams, RecommendServersResult, ServerRecommendation};
 pub use scope::{CheckPermissionsParams, CheckPermissionsResult, DeniedScope, NegotiateScopesParams, NegotiateScopesResult, RevokeScopesParams, RevokeScopesResult, ScopeSession, SessionToken, required_scopes, temporary};
 pub use session_state::{SessionState, StateChanged};
+pub use stream_terms::{OperationChunk, OperationProgress};
 pub use structured_error::{ErrorKind, StructuredError};
 use tool_members::ToolMembers;
 pub use tool_members::{copy_tool_members, hide_tool_members};

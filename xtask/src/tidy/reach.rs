@@ -48,6 +48,7 @@ const REACHED: [(&str, &str, &str); 48] = [
     ("ProxyConfig", "kernel.proxy", "a_server_is_reached_over_the_configured_proxy"),
     ("Quota", "Server::quota", "a_call_that_asks_is_charged_once_on_either_side"),
     ("RateLimit", "limits.calls_per_minute", "limits_hold_across_a_reload_a_restart_and_a_kill"),
+    ("ReferencesConfig", "[kernel.references]", "a_reference_of_one_server_is_imported_by_another_in_each_pair_of_eras"),
     ("RegistrationConfig", "KernelBuilder::registration", "pending_registrations_and_their_rate_are_bounded"),
     ("RestartConfig", "servers.mgp.restart_policy", "a_server_is_restarted_as_the_five_keys_configure"),
     ("ResultLimits", "[servers.results]", "a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte"),

@@ -38,6 +38,7 @@ pub(super) fn finish(
     dispatcher: &Dispatcher,
     cx: &Context,
     server: &ManagedServer,
+    tool: &str,
     session: Option<OpenSession>,
     answer: Result<Reply, RpcError>,
 ) -> Result<Reply, RpcError> {
@@ -46,7 +47,7 @@ pub(super) fn finish(
     }
     let reply = answer?;
     provenance::add_hop(cx, server.id(), &reply)?;
-    fit_result(dispatcher, cx, server, reply)
+    fit_result(dispatcher, cx, server, tool, reply)
 }
 
 /// Fits the members that a server added to a result to the caller: removes those of proposals that the caller did not
@@ -58,6 +59,7 @@ fn fit_result(
     dispatcher: &Dispatcher,
     cx: &Context,
     server: &ManagedServer,
+    tool: &str,
     reply: Reply,
 ) -> Result<Reply, RpcError> {
     let of_server = server.extensions() & WITH_SERVERS;
@@ -71,6 +73,7 @@ fn fit_result(
         for name in ResultMembers::names_of(foreign) {
             meta.remove(name);
         }
+        dispatcher.parts().fleet.context().references.receive(cx, &server.config(), tool, meta)?;
         name_suggestion(dispatcher, cx, server.id(), meta)
     })
 }

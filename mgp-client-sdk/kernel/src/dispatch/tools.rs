@@ -91,6 +91,11 @@ pub(crate) fn call(
         let DispatcherParts { fleet, view, results, metrics, .. } = dispatcher.parts();
         let server = fleet.get(tool.server_id()).ok_or_else(|| server_removed(&tool))?;
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
+        let references = &fleet.context().references;
+        if references.apply_to(call.cx()) {
+            // Before the gates, which decide about the arguments that the server gets.
+            Box::pin(references.attach(&mut call, view, server.extensions(), &tool)).await?;
+        }
         let session = result_members::begin(&dispatcher, &mut call, &tool, has_access)?;
         let (begun, cx) = (metrics.begin(&mut call), call.cx().clone());
         results.limit_chunks(&mut call, || server.config().results);
@@ -109,8 +114,9 @@ pub(crate) fn call(
         if has_access {
             record_use(&dispatcher, &cx, &named, &tool, is_answered);
         }
-        let answer = result_members::finish(&dispatcher, &cx, &server, session, answer);
-        results.limit(&cx, || server.config().results, answer?)
+        let answer =
+            result_members::finish(&dispatcher, &cx, &server, tool.name(), session, answer);
+        results.limit(&cx, (server.id(), tool.name()), || server.config().results, answer?)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::login::Logins;
 use crate::proposals::ProposalState;
 use crate::questions::ServerQuestions;
 use crate::transactions::CallProposals;
+use crate::references::References;
 
 /// A function that creates an in-process server; called at each start.
 pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
@@ -58,6 +59,8 @@ pub(crate) struct FleetContext {
     pub(crate) callers: Callers,
     pub(crate) events: KernelEvents,
     pub(crate) subscriptions: ResourceSubscriptions,
+    /// The data that moves from server to server.
+    pub(crate) references: References,
     /// The questions of servers that wait for an operator.
     pub(crate) questions: ServerQuestions,
     pub(crate) proposals: ProposalState,

@@ -12,9 +12,8 @@ use mgp_types::service::{BoxFuture, Principal, SpawnError};
 use super::context::{CreateServer, FleetContext};
 use super::instance::InstanceParts;
 use super::server_log::ServerLog;
-use crate::hops;
-use crate::lock;
 use crate::login::{self, LoginServer};
+use crate::{hops, lock, references};
 
 /// A function that resolves the target for one start of a server.
 pub(super) type Resolve =
@@ -105,6 +104,7 @@ impl Starting {
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .env(hops::VARIABLE, (hops::depth() + 1).to_string())
                     .envs(self.context.lock.iter().flat_map(|_| lock::OFFLINE))
+                    .envs(self.context.references.base_url().map(|url| (references::VARIABLE, url)))
                     .server(id.as_str())
                     .cwd(cwd)
                     .on_stderr(move |line| log.push_line(line));

@@ -15,7 +15,9 @@ use mgp_server_sdk::ChangeNotifier;
 use mgp_types::mcp::{CallToolResult, ContentBlock, Tool};
 use mgp_types::method::{READ_MORE, find_kernel_tool, tool_spelling};
 use mgp_types::mgp::RiskLevel;
-use mgp_types::service::{Authority, Call, Context, OutletItemKind, Principal, Reply, Stack};
+use mgp_types::service::{
+    Authority, Call, Context, OutletItemKind, Principal, Reply, ServerId, Stack,
+};
 use mgp_types::{Payload, RawObject, RpcError};
 use serde::Deserialize;
 use tower_layer::Layer as _;
@@ -26,6 +28,7 @@ use self::store::RestStore;
 use crate::active_config::SharedConfig;
 use crate::fleet::FleetContext;
 use crate::hops;
+use crate::references::References;
 
 /// The limits of results and the rests of long ones; a cheap handle.
 #[derive(Clone)]
@@ -36,6 +39,7 @@ struct ResultsState {
     notifications: ChangeNotifier,
     /// A result of at most this many bytes is within all limits.
     lowest: AtomicUsize,
+    references: References,
     store: RestStore,
 }
 
@@ -58,6 +62,7 @@ impl Results {
             config,
             notifications,
             lowest: AtomicUsize::new(0),
+            references: context.references.clone(),
             store: RestStore::default(),
         };
         let this = Self(Arc::new(state));
@@ -78,6 +83,7 @@ impl Results {
     pub(crate) fn limit(
         &self,
         cx: &Context,
+        origin: (&ServerId, &str),
         server: impl FnOnce() -> ResultLimits,
         reply: Reply,
     ) -> Result<Reply, RpcError> {
@@ -90,10 +96,15 @@ impl Results {
         }
         let limits = self.limits(&cx.principal, &server());
         let Ok(result) = reply.get::<CallToolResult>() else { return Ok(reply) };
-        match self.shorten(&cx.principal, result, &limits)? {
-            Some(shorter) => Reply::of(&shorter),
-            None => Ok(reply),
+        let references = &self.0.references;
+        let whole = references.apply_to(cx).then(|| result.clone());
+        let Some(mut shorter) = self.shorten(&cx.principal, result, &limits)? else {
+            return Ok(reply);
+        };
+        if let Some(whole) = whole {
+            references.keep_whole(cx, origin, &whole, &mut shorter)?;
         }
+        Reply::of(&shorter)
     }
 
     /// Limits the chunks of a call like its result.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod checkpoint;
 mod confirmation;
 mod dialects;
 mod errors;
@@ -12,6 +13,7 @@ mod matrix;
 mod media;
 mod provenance;
 mod recommend;
+mod references;
 mod scopes;
 mod session_state;
 mod transactions;

@@ -9,13 +9,13 @@ use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::Extension;
-use mgp_types::proposal::{IdempotencyKey, Intent};
+use mgp_types::proposal::{IdempotencyKey, Intent, WantsCheckpoints};
 use mgp_types::service::{Call, Stack};
 use mgp_types::sync::Mutex;
 use tower_layer::layer_fn;
 
 use crate::world::{build, host, host_of, limit_era, open, wait_for_tools};
-use crate::{idempotency, intent, manifest, media, provenance, session_state};
+use crate::{checkpoint, idempotency, intent, manifest, media, provenance, session_state};
 
 /// An extension with a server that uses it and a call that does.
 struct Row {
@@ -70,6 +70,12 @@ const ROWS: &[Row] = &[
         server: session_state::counter,
         call: |call| call,
         is_received: false,
+    },
+    Row {
+        extension: Extension::Checkpoint,
+        server: checkpoint::server,
+        call: |call| call.with(&WantsCheckpoints(true)),
+        is_received: true,
     },
 ];
 

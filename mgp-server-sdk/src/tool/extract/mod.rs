@@ -4,6 +4,7 @@ mod args;
 mod cancelled;
 mod grants;
 mod result_stream;
+mod resume;
 mod session;
 mod state;
 
@@ -19,6 +20,7 @@ pub use args::Args;
 pub use cancelled::Cancelled;
 pub(super) use grants::admit;
 pub use result_stream::ResultStream;
+pub use resume::Resume;
 pub use session::{SessionInfo, Trace};
 pub use state::{RequiredState, State};
 

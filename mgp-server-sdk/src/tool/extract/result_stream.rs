@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use mgp_stream::Checkpoints;
 use mgp_types::mcp::ContentBlock;
 use mgp_types::service::{Chunk, ConsumerGone};
 use mgp_types::{Payload, RpcError};
+use serde::Serialize;
 
 use super::super::stream::ChunkRecorder;
 use super::{FromCall, ToolRequest};
@@ -29,7 +31,11 @@ use super::{FromCall, ToolRequest};
 /// # drop(think);
 /// ```
 #[derive(Clone, Debug)]
-pub struct ResultStream(Arc<ChunkRecorder>);
+pub struct ResultStream {
+    recorder: Arc<ChunkRecorder>,
+    /// `None` if the caller did not ask for checkpoints.
+    checkpoints: Option<Arc<Checkpoints>>,
+}
 
 impl ResultStream {
     /// Sends a piece of text; waits while the caller is slow.
@@ -40,7 +46,7 @@ impl ResultStream {
     /// # Cancel safety
     /// If the future is dropped, the text may or may not be part of the result.
     pub async fn send_text(&self, text: impl AsRef<str>) -> Result<(), ConsumerGone> {
-        self.0.send(Chunk::text(text.as_ref())).await
+        self.recorder.send(Chunk::text(text.as_ref())).await
     }
 
     /// Sends a content block, e.g. an image; waits while the caller is slow.
@@ -53,18 +59,60 @@ impl ResultStream {
     pub async fn send(&self, block: &ContentBlock) -> Result<(), ConsumerGone> {
         // Encoding a content block cannot fail.
         let content = Payload::of(block).map_err(|_| ConsumerGone)?;
-        self.0.send(Chunk::new(content)).await
+        self.recorder.send(Chunk::new(content)).await
+    }
+
+    /// Marks a place from which the call can go on if the connection is lost: all that was sent so far lies before it.
+    ///
+    /// `place` is the tool's own description of it, at most 4 KiB of JSON, e.g. the number of the next row; a call that
+    /// goes on there gets it as [`Resume`](crate::Resume). Nothing is sent to a caller that did not ask for
+    /// checkpoints (extension `checkpoint`).
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_server_sdk::{CheckpointLayer, Resume, ResultStream};
+    ///
+    /// # fn run() -> Result<(), RpcError> {
+    /// let rows = Tool::new("rows", "Lists rows", |from: Resume<u64>, stream: ResultStream| async move {
+    ///     for row in from.0.unwrap_or(0)..10_000 {
+    ///         stream.send_text(format!("row {row}\n")).await?;
+    ///         if row % 100 == 99 {
+    ///             stream.checkpoint(&(row + 1)).await?;
+    ///         }
+    ///     }
+    ///     Ok::<_, RpcError>(())
+    /// });
+    /// let server = Server::new("rows", "1.0").tool(rows).extension(CheckpointLayer::new()?);
+    /// # drop(server);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`send_text`](Self::send_text); also if the place is too long.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the place may or may not be marked.
+    pub async fn checkpoint(&self, place: &impl Serialize) -> Result<(), RpcError> {
+        let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| self.is_streamed()) else {
+            return Ok(());
+        };
+        let checkpoint = checkpoints.seal(place, self.recorder.sent())?;
+        let chunk = Chunk::new(Payload::of(&checkpoint.to_chunk())?);
+        Ok(self.recorder.send_mark(chunk).await?)
     }
 
     /// Returns whether the caller receives the pieces while the tool runs.
     #[must_use]
     pub fn is_streamed(&self) -> bool {
-        self.0.is_streamed()
+        self.recorder.is_streamed()
     }
 }
 
 impl FromCall for ResultStream {
     fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
-        Ok(Self(request.recorder()))
+        let checkpoints = request.cx().extensions.get_shared::<Checkpoints>();
+        let checkpoints = checkpoints.filter(|checkpoints| checkpoints.is_wanted());
+        Ok(Self { recorder: request.recorder(), checkpoints })
     }
 }

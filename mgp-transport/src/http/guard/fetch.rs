@@ -13,8 +13,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::HOST;
 use http::uri::Scheme;
-use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioExecutor;
@@ -136,7 +137,23 @@ impl GuardedFetch {
         Ok(Self { rules, time: TIME, bytes: BYTES, client })
     }
 
-    async fn get(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+    /// Sends a request and returns the response with its body unread; every HTTP status is a response.
+    ///
+    /// The limit of time applies to the head of the response; the limit of size does not apply.
+    ///
+    /// # Errors
+    /// [`FetchError`] if a rule forbids the request, or if no response arrives in time.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the request may or may not have been sent.
+    pub async fn open(&self, request: FetchRequest) -> Result<Response<Incoming>, FetchError> {
+        let url = request.url.clone();
+        tokio::time::timeout(self.time, self.send(request)).await.unwrap_or_else(|_| {
+            Err(FetchError::Failed { url, why: format!("it took longer than {:?}", self.time) })
+        })
+    }
+
+    async fn send(&self, request: FetchRequest) -> Result<Response<Incoming>, FetchError> {
         let url = request.url.clone();
         let failed = |why: String| FetchError::Failed { url: shown_url(&url), why };
         let uri = self.rules.judge_url(&url)?;
@@ -158,12 +175,18 @@ impl GuardedFetch {
                 _ => return Err(failed("one of its headers cannot be written".to_owned())),
             }
         }
-        let response = self.client.request(sent).await.map_err(|error| match blocked(&error) {
+        self.client.request(sent).await.map_err(|error| match blocked(&error) {
             Some(blocked) => {
                 FetchError::Forbidden { url: shown_url(&url), why: blocked.to_string() }
             }
             None => failed(causes(&error)),
-        })?;
+        })
+    }
+
+    async fn get(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+        let url = request.url.clone();
+        let failed = |why: String| FetchError::Failed { url: shown_url(&url), why };
+        let response = self.send(request).await?;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, self.bytes).collect().await.map_err(|error| {
             if error.is::<LengthLimitError>() {

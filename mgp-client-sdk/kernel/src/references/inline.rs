@@ -1,0 +1,146 @@
+//! References in the arguments of servers that know nothing of them: the argument becomes the data.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use mgp_toolindex::IndexedTool;
+use mgp_types::service::{Call, Params};
+use mgp_types::{Object, Payload, RpcError};
+use serde::Deserialize;
+
+use super::table::KnownReference;
+use super::{Broker, NamedReference, unreadable};
+use crate::caller_view::CallerView;
+
+/// An argument that is replaced by referenced data.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReferenceArgument {
+    data_reference: NamedReference,
+}
+
+/// The part of a tool's definition that decides how an argument gets the data.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Definition {
+    #[serde(rename = "inputSchema")]
+    input_schema: InputSchema,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct InputSchema {
+    properties: Object,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Property {
+    #[serde(rename = "type")]
+    kind: Option<Payload>,
+    format: Option<String>,
+    #[serde(rename = "contentEncoding")]
+    encoding: Option<String>,
+}
+
+/// The forms in which an argument gets the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A URL from which the tool reads.
+    Url,
+    Base64,
+    /// The text, or Base64 if it is not text.
+    Text,
+    Json,
+}
+
+impl Property {
+    fn form(&self) -> Form {
+        let is_text = self.kind.as_ref().is_some_and(|kind| kind.as_str().contains("\"string\""));
+        match (is_text, self.format.as_deref(), self.encoding.as_deref()) {
+            (true, Some("uri" | "url"), _) => Form::Url,
+            (true, _, Some("base64")) => Form::Base64,
+            (true, ..) => Form::Text,
+            _ => Form::Json,
+        }
+    }
+}
+
+/// Replaces each argument that names a reference by its data.
+pub(super) async fn put_into_arguments(
+    broker: &Broker,
+    call: &mut Call,
+    view: &CallerView,
+    tool: &IndexedTool,
+) -> Result<(), RpcError> {
+    let arguments = call.tool_arguments();
+    if !arguments.as_str().contains("\"data_reference\"") {
+        return Ok(());
+    }
+    let mut arguments: Object = arguments.get()?;
+    let named: Vec<_> = arguments
+        .iter()
+        .filter_map(|(name, value)| {
+            Some((name.to_owned(), value.get::<ReferenceArgument>().ok()?.data_reference))
+        })
+        .collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    let definition: Definition = serde_json::from_str(tool.definition()).unwrap_or_default();
+    let mut left = broker.max_inline;
+    for (name, reference) in named {
+        let known = broker.find(call.cx(), view, &reference)?;
+        let property = definition.input_schema.properties.get(&name);
+        let property = property.and_then(|property| property.get::<Property>().ok());
+        let value = value(broker, &known, property.unwrap_or_default().form(), &mut left).await?;
+        arguments.insert(name, value);
+    }
+    let arguments = Payload::of(&arguments)?;
+    *call.params_mut() = Params::tool(tool.name(), &arguments);
+    Ok(())
+}
+
+async fn value(
+    broker: &Broker,
+    known: &KnownReference,
+    form: Form,
+    left: &mut u64,
+) -> Result<Payload, RpcError> {
+    if form == Form::Url {
+        return Payload::of(&broker.server.url(&known.id, known.time_left())?);
+    }
+    let reader = broker.reader(known)?.max_bytes(*left);
+    let bytes = reader.read_to_end().await.map_err(|error| unreadable(&error))?;
+    *left -= bytes.len() as u64;
+    let text = match form {
+        Form::Base64 => Err(bytes),
+        _ => String::from_utf8(bytes).map_err(std::string::FromUtf8Error::into_bytes),
+    };
+    match (form, text) {
+        (Form::Json, Ok(text)) if known.reference.mime_type.starts_with("application/json") => {
+            Payload::parse(text)
+        }
+        (_, Ok(text)) => Payload::of(&text),
+        (_, Err(bytes)) => Payload::of(&BASE64_STANDARD.encode(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_decides_the_form_of_the_data() {
+        for (schema, expected) in [
+            (r#"{"type":"string"}"#, Form::Text),
+            (r#"{"type":["string","null"]}"#, Form::Text),
+            (r#"{"type":"string","format":"uri"}"#, Form::Url),
+            (r#"{"type":"string","contentEncoding":"base64"}"#, Form::Base64),
+            (r#"{"type":"array"}"#, Form::Json),
+            ("{}", Form::Json),
+        ] {
+            let property: Property = serde_json::from_str(schema).unwrap();
+            assert_eq!(property.form(), expected, "{schema}");
+        }
+    }
+}

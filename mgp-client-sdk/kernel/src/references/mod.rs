@@ -1,0 +1,279 @@
+//! Data references (proposal 9): data that moves from server to server through the kernel, and passes neither a
+//! client nor a model.
+//!
+//! A server exports data and returns a reference. The kernel keeps the URL of the data to itself. If the caller passes
+//! the reference to a tool of another server, that server gets a URL of the kernel, which passes the bytes on while
+//! they are read. A server that knows nothing of references gets the data as an argument.
+
+mod inline;
+mod table;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mgp_discovery::{KernelConfig, ServerConfig, TargetConfig};
+use mgp_toolindex::IndexedTool;
+use mgp_transport::http::{
+    Endpoint, GuardedFetch, ReferenceData, ReferenceError, ReferenceReader, ReferenceServer,
+    ReferenceSettings, RemoteReference,
+};
+use mgp_types::mcp::{CallToolResult, ContentBlock, Meta};
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::proposal::{CallMembers, Checksum, DataReference, Member as _};
+use mgp_types::service::{Call, Context, ServerId, Visibility as _};
+use mgp_types::{RpcError, Sha256Hash, Timestamp};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use self::table::{KnownReference, KnownReferences};
+use crate::caller_view::CallerView;
+use crate::error::KernelError;
+use crate::login;
+
+/// The environment variable that names the kernel's address of references to the programs it starts.
+pub(crate) const VARIABLE: &str = "MGP_REFERENCES";
+
+/// The references of all callers; a cheap handle. Empty unless the configuration enables references.
+#[derive(Clone, Default)]
+pub(crate) struct References(Option<Arc<Broker>>);
+
+struct Broker {
+    server: ReferenceServer,
+    known: KnownReferences,
+    /// Reads from servers on this machine.
+    local: Arc<GuardedFetch>,
+    /// Reads from all other servers.
+    public: Arc<GuardedFetch>,
+    keep: Duration,
+    max_inline: u64,
+}
+
+mgp_types::opaque_debug!(References);
+
+/// A reference that a caller names.
+#[derive(Debug, Deserialize)]
+struct NamedReference {
+    ref_id: String,
+    #[serde(default)]
+    origin_server: Option<String>,
+}
+
+impl References {
+    /// Starts to serve references if the configuration enables them.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub(crate) async fn start(config: &KernelConfig) -> Result<Self, KernelError> {
+        Self::bind(config).await.map_err(KernelError::References)
+    }
+
+    async fn bind(config: &KernelConfig) -> io::Result<Self> {
+        let Some(listen) = config.references.listen else { return Ok(Self::default()) };
+        let mut settings = ReferenceSettings::default();
+        (settings.listen, settings.url) = (listen, config.references.url.clone());
+        let local = GuardedFetch::for_server("http://127.0.0.1/").map_err(io::Error::other)?;
+        let public = GuardedFetch::new().and_then(|fetch| fetch.proxy(login::proxy(config)));
+        let broker = Broker {
+            server: ReferenceServer::start(settings).await?,
+            known: KnownReferences::default(),
+            local: Arc::new(local),
+            public: Arc::new(public.map_err(io::Error::other)?),
+            keep: config.references.keep,
+            max_inline: config.references.max_inline,
+        };
+        Ok(Self(Some(Arc::new(broker))))
+    }
+
+    /// Returns the beginning of the URLs that servers read; `None` if there are no references.
+    pub(crate) fn base_url(&self) -> Option<&str> {
+        self.0.as_ref().map(|broker| broker.server.base_url())
+    }
+
+    /// Returns whether references apply to the calls of a caller.
+    pub(crate) fn apply_to(&self, cx: &Context) -> bool {
+        self.0.is_some() && cx.caller.has(Extension::DataReferences)
+    }
+
+    /// Keeps the reference that a server added to a result; the caller gets it without its URL.
+    ///
+    /// # Errors
+    /// −32603 if the reference cannot be written as JSON.
+    pub(crate) fn receive(
+        &self,
+        cx: &Context,
+        server: &ServerConfig,
+        tool: &str,
+        meta: &mut Meta,
+    ) -> Result<(), RpcError> {
+        let Some(broker) = self.0.as_ref().filter(|_| meta.get(DataReference::NAME).is_some())
+        else {
+            return Ok(());
+        };
+        let read = DataReference::read(Some(meta)).ok().flatten();
+        let kept = read.and_then(|mut reference| {
+            let url = reference.access_url.take()?;
+            reference.origin_server = server.id.as_str().to_owned();
+            let fetch = if is_local(server) { &broker.local } else { &broker.public };
+            let data = ReferenceData::Remote(RemoteReference { url, fetch: Arc::clone(fetch) });
+            broker.keep(cx, &server.id, tool, data, reference)
+        });
+        if let Some(kept) = kept {
+            return meta.encode(DataReference::NAME, &kept);
+        }
+        meta.remove(DataReference::NAME);
+        Ok(())
+    }
+
+    /// Keeps the whole of a result that was cut, and adds its reference to the part that the caller gets.
+    ///
+    /// # Errors
+    /// −32603 if the reference cannot be written as JSON.
+    pub(crate) fn keep_whole(
+        &self,
+        cx: &Context,
+        (server, tool): (&ServerId, &str),
+        whole: &CallToolResult,
+        part: &mut CallToolResult,
+    ) -> Result<(), RpcError> {
+        let Some(broker) = &self.0 else { return Ok(()) };
+        let (mime_type, text) = match &whole.structured_content {
+            Some(structured) => ("application/json", structured.as_str().to_owned()),
+            None => {
+                let texts = whole.content.iter().filter_map(ContentBlock::as_text);
+                ("text/plain; charset=utf-8", texts.collect::<Vec<_>>().join("\n"))
+            }
+        };
+        let id = mgp_types::random_name()?;
+        let mut reference =
+            DataReference::new(id, server.as_str().to_owned(), mime_type.to_owned());
+        reference.size_bytes = Some(text.len() as u64);
+        reference.checksum = Some(Checksum::sha256(Sha256Hash::digest(text.as_bytes()).as_bytes()));
+        let data = ReferenceData::Bytes(text.into());
+        if let Some(kept) = broker.keep(cx, server, tool, data, reference) {
+            let note = format!(
+                "[mgp: another tool gets the whole result if an argument is {{\"data_reference\":{{\"ref_id\":\"{}\"}}}}]",
+                kept.ref_id
+            );
+            part.content.push(ContentBlock::text(note));
+            part.meta.get_or_insert_with(Meta::new).encode(DataReference::NAME, &kept)?;
+        }
+        Ok(())
+    }
+
+    /// Lets a server read the data that a call names, or puts the data into the arguments.
+    ///
+    /// # Errors
+    /// −32602 if the reference is unknown or cannot be used there, or if the data cannot be read.
+    pub(crate) async fn attach(
+        &self,
+        call: &mut Call,
+        view: &CallerView,
+        extensions: ExtensionSet,
+        tool: &IndexedTool,
+    ) -> Result<(), RpcError> {
+        let Some(broker) = &self.0 else { return Ok(()) };
+        if !extensions.contains(Extension::DataReferences) {
+            return inline::put_into_arguments(broker, call, view, tool).await;
+        }
+        let Some(named) = named(call)? else { return Ok(()) };
+        let known = broker.find(call.cx(), view, &named)?;
+        let mut members = call.cx().extensions.get::<CallMembers>().cloned().unwrap_or_default();
+        let mut reference = known.reference.clone();
+        reference.access_url = Some(broker.server.url(&known.id, known.time_left())?);
+        members.set(&reference)?;
+        call.cx_mut().extensions.insert(members);
+        tracing::info!(from = %known.origin, to = tool.server_id(), "data reference passed on");
+        Ok(())
+    }
+}
+
+impl Broker {
+    /// Keeps a reference for a caller, and returns it as the caller gets it; `None` if there are too many.
+    fn keep(
+        &self,
+        cx: &Context,
+        origin: &ServerId,
+        tool: &str,
+        data: ReferenceData,
+        mut reference: DataReference,
+    ) -> Option<DataReference> {
+        let named = reference.expires_at.as_ref().and_then(Timestamp::to_system_time);
+        let left = named.map(|time| time.duration_since(SystemTime::now()).unwrap_or_default());
+        let ttl = left.map_or(self.keep, |left| left.min(self.keep));
+        reference.expires_at = Some(Timestamp::from(SystemTime::now() + ttl));
+        let inserted = self.server.insert(data, &*reference.mime_type, reference.size_bytes, ttl);
+        let id = inserted
+            .inspect_err(
+                |error| tracing::warn!(%error, server = %origin, "data reference not kept"),
+            )
+            .ok()?;
+        let known = KnownReference {
+            owner: cx.principal.clone(),
+            origin: origin.clone(),
+            tool: tool.to_owned(),
+            reference: reference.clone(),
+            id,
+            expires_at: Instant::now() + ttl,
+        };
+        for dropped in self.known.insert(known) {
+            self.server.remove(&dropped);
+        }
+        Some(reference)
+    }
+
+    /// Finds a reference that a caller may use: its own, and only while it has access to the exporting tool.
+    fn find(
+        &self,
+        cx: &Context,
+        view: &CallerView,
+        named: &NamedReference,
+    ) -> Result<KnownReference, RpcError> {
+        let known = self.known.get(&cx.principal, &named.ref_id, named.origin_server.as_deref());
+        let has_grant =
+            |known: &KnownReference| view.sees(cx, Some(&known.origin), &known.tool).is_ok();
+        known.filter(has_grant).ok_or_else(|| {
+            let agent = cx.principal.as_agent().map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(agent, "denied: the data reference is unknown to the caller");
+            RpcError::invalid_params(format!(
+                "the data reference `{}` is unknown: it has expired, or was returned to another agent; export the \
+                 data again",
+                named.ref_id
+            ))
+        })
+    }
+
+    /// Returns a reader of the data, which compares its size and checksum.
+    fn reader(&self, known: &KnownReference) -> Result<ReferenceReader, RpcError> {
+        let url = self.server.url(&known.id, known.time_left())?;
+        let sha256 = known.reference.checksum.as_ref().map(Checksum::to_sha256).transpose()?;
+        Ok(ReferenceReader::new(url, Arc::clone(&self.local))
+            .expect(known.reference.size_bytes, sha256))
+    }
+}
+
+/// Returns the reference that a call names, in `_meta` or in the arguments of a tool that imports references.
+fn named(call: &Call) -> Result<Option<NamedReference>, RpcError> {
+    if let Some(DataReference { ref_id, origin_server, .. }) = call.cx().member()? {
+        return Ok(Some(NamedReference { ref_id, origin_server: Some(origin_server) }));
+    }
+    let arguments = call.tool_arguments();
+    let is_import =
+        ["\"ref_id\"", "\"origin_server\""].iter().all(|name| arguments.as_str().contains(name));
+    Ok(arguments.get().ok().filter(|_| is_import))
+}
+
+/// Returns whether a server runs on this machine.
+fn is_local(server: &ServerConfig) -> bool {
+    match &server.target {
+        TargetConfig::Url { url, .. } => {
+            Endpoint::parse(url).is_ok_and(|endpoint| endpoint.is_loopback())
+        }
+        _ => true,
+    }
+}
+
+/// Returns the error for a caller whose data cannot be read.
+fn unreadable(error: &ReferenceError) -> RpcError {
+    RpcError::invalid_params(error)
+}

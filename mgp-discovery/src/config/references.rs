@@ -1,0 +1,47 @@
+//! `[kernel.references]`: data that moves from server to server by reference.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::reader::Reader;
+
+/// `[kernel.references]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReferencesConfig {
+    /// The address from which servers read; `None` if there are no references.
+    pub listen: Option<SocketAddr>,
+    /// The beginning of the URLs, if it differs from the address.
+    pub url: Option<String>,
+    /// The time for which a reference can be used.
+    pub keep: Duration,
+    /// The bytes of a reference that are put into an argument.
+    pub max_inline: u64,
+}
+
+impl Default for ReferencesConfig {
+    fn default() -> Self {
+        Self { listen: None, url: None, keep: Duration::from_hours(1), max_inline: 4 << 20 }
+    }
+}
+
+const ANY_PORT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// Reads `[kernel.references]`.
+pub(super) fn references(reader: &mut Reader<'_, '_, '_>) -> ReferencesConfig {
+    let default = ReferencesConfig::default();
+    let listen = reader.text("listen").map(|text| text.parse());
+    if let Some(Err(_)) = &listen {
+        let remedy = Some("write HOST:PORT, e.g. 127.0.0.1:0".to_owned());
+        reader.error("listen", "is not an address", remedy);
+    }
+    let listen = listen.and_then(Result::ok).unwrap_or(ANY_PORT);
+    let is_enabled = reader.switch("enabled").unwrap_or_default();
+    ReferencesConfig {
+        listen: is_enabled.then_some(listen),
+        url: reader.text("url").filter(|url| !url.is_empty()),
+        keep: reader.duration("keep").unwrap_or(default.keep),
+        max_inline: reader.number("max_inline").unwrap_or(default.max_inline),
+    }
+}

@@ -1,0 +1,129 @@
+//! The chunks of a call that may be resumed: those behind the last checkpoint wait for the next one.
+
+use std::sync::Arc;
+
+use mgp_types::mcp::ContentBlock;
+use mgp_types::proposal::Checkpoint;
+use mgp_types::service::{
+    BoxFuture, Chunk, ConsumerGone, JoinedContent, Outlet, OutletItem, OutletItemKind, Sink,
+};
+use mgp_types::sync::Mutex;
+
+/// The maximum number of chunks that wait for a checkpoint; beyond it they are delivered.
+const MAX_WAITING: usize = 256;
+/// The maximum size, in bytes, of the chunks that wait for a checkpoint.
+const MAX_WAITING_BYTES: usize = 1 << 20;
+/// The maximum size, in bytes, of the chunks of a call that can be resumed.
+const MAX_BYTES: usize = 16 << 20;
+
+/// The consumer of a call that may be resumed.
+pub(super) struct Received {
+    inner: Outlet,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The place from which a next attempt goes on.
+    last: Option<Checkpoint>,
+    /// The number of chunks of the current attempt.
+    count: u64,
+    /// The content that was delivered in earlier attempts.
+    before: JoinedContent,
+    /// The content that was delivered in the current attempt.
+    delivered: JoinedContent,
+    delivered_bytes: usize,
+    waiting: Vec<Chunk>,
+    waiting_bytes: usize,
+    /// If set, the call cannot be resumed any more: a chunk was lost, or there are too many.
+    is_broken: bool,
+}
+
+impl Received {
+    pub(super) fn new(inner: Outlet) -> Arc<Self> {
+        Arc::new(Self { inner, state: Mutex::default() })
+    }
+
+    /// Begins the next attempt: returns the place from which it goes on, or `None` if there is none.
+    pub(super) fn restart(&self) -> Option<Checkpoint> {
+        let mut state = self.state.lock();
+        let last = state.last.clone().filter(|_| !state.is_broken)?;
+        (state.count, state.waiting_bytes) = (0, 0);
+        state.waiting.clear();
+        let delivered = std::mem::take(&mut state.delivered);
+        for block in delivered.to_blocks() {
+            state.before.push(&block);
+        }
+        Some(last)
+    }
+
+    /// Delivers what waits, and returns the content of earlier attempts.
+    pub(super) async fn finish(&self) -> JoinedContent {
+        let (waiting, before) = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.waiting), std::mem::take(&mut state.before))
+        };
+        for chunk in waiting {
+            // The result contains the chunk in any case.
+            let _ = self.inner.send(OutletItem::Chunk(chunk)).await;
+        }
+        before
+    }
+
+    /// Takes a chunk, and returns the chunks to deliver now.
+    fn take(&self, chunk: Chunk) -> Vec<Chunk> {
+        let mut state = self.state.lock();
+        let content = chunk.content.get::<ContentBlock>().ok();
+        if let Some(checkpoint) = content.and_then(|block| Checkpoint::of_chunk(&block)) {
+            let is_whole = checkpoint.sequence.is_none_or(|sequence| sequence == state.count);
+            state.is_broken |= !is_whole;
+            state.count += 1;
+            state.last = Some(checkpoint);
+            return state.release();
+        }
+        state.count += 1;
+        state.waiting_bytes += chunk.content.as_str().len();
+        state.waiting.push(chunk);
+        let is_full = state.waiting.len() > MAX_WAITING || state.waiting_bytes > MAX_WAITING_BYTES;
+        if state.last.is_none() || state.is_broken || is_full {
+            // These chunks cannot be taken back, so no earlier checkpoint can be resumed from.
+            state.last = None;
+            return state.release();
+        }
+        Vec::new()
+    }
+}
+
+impl State {
+    fn release(&mut self) -> Vec<Chunk> {
+        self.delivered_bytes += std::mem::take(&mut self.waiting_bytes);
+        if self.delivered_bytes > MAX_BYTES {
+            self.is_broken = true;
+            (self.before, self.delivered) = Default::default();
+        }
+        let ready = std::mem::take(&mut self.waiting);
+        if !self.is_broken {
+            for chunk in &ready {
+                self.delivered.push(&chunk.content);
+            }
+        }
+        ready
+    }
+}
+
+impl Sink for Received {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        let OutletItem::Chunk(chunk) = item else { return Box::pin(self.inner.send(item)) };
+        let ready = self.take(chunk);
+        Box::pin(async move {
+            for chunk in ready {
+                self.inner.send(OutletItem::Chunk(chunk)).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        self.inner.wants(kind)
+    }
+}

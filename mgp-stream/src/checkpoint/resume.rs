@@ -1,0 +1,161 @@
+//! The client's side of checkpoints: sends a call whose connection was lost again, from the last checkpoint.
+//!
+//! Applies to: outbound.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::proposal::{CallMembers, Checkpoint, WantsCheckpoints};
+use mgp_types::service::{
+    BoxFuture, Call, Either, HttpFailure, JoinedContent, MgpService, Outlet, OutletItemKind, Reply,
+    Sink,
+};
+use mgp_types::{Backoff, ErrorCode, Object, Payload, RpcError};
+use tokio::time::{Instant, sleep};
+use tower_service::Service;
+
+use super::received::Received;
+
+/// The default time in which the connection must be back.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// The maximum number of times that one call is resumed.
+const MAX_RESUMPTIONS: u32 = 100;
+
+/// Resumes streamed tool calls whose connection was lost, so that the consumer gets each chunk once.
+///
+/// A call is resumed only if its server sent a checkpoint. Chunks behind the last checkpoint are delivered when the
+/// next one or the result arrives; those that were still waiting when the connection was lost are sent again.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct ResumeLayer {
+    max_wait: Duration,
+}
+
+impl Default for ResumeLayer {
+    fn default() -> Self {
+        Self { max_wait: MAX_WAIT }
+    }
+}
+
+mgp_types::layer_service! {
+    /// Service of [`ResumeLayer`].
+    pub ResumeService for ResumeLayer
+}
+
+impl ResumeLayer {
+    /// Creates the layer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the time in which the connection must be back. Default: 30 s.
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.max_wait = wait;
+        self
+    }
+}
+
+impl<S: MgpService> Service<Call> for ResumeService<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let is_own = call.cx().extensions.get::<CallMembers>().is_some_and(asks);
+        let wants = call.tool().is_some() && call.cx().outlet.wants(OutletItemKind::Chunk);
+        if is_own || !wants {
+            return Either::Left { future: self.inner.call(call) };
+        }
+        let received = Received::new(std::mem::take(&mut call.cx_mut().outlet));
+        call.cx_mut().outlet = Outlet::new(Arc::clone(&received) as Arc<dyn Sink>);
+        let (inner, max_wait) = (self.inner.clone(), self.layer.max_wait);
+        Either::Right { future: Box::pin(run(inner, call, received, max_wait)) }
+    }
+}
+
+/// Returns whether the caller takes care of checkpoints by itself.
+fn asks(members: &CallMembers) -> bool {
+    members.for_peer(ExtensionSet::EMPTY.with(Extension::Checkpoint)).next().is_some()
+}
+
+async fn run<S: MgpService>(
+    mut inner: S,
+    call: Call,
+    received: Arc<Received>,
+    max_wait: Duration,
+) -> Result<Reply, RpcError> {
+    let mut from: Option<Checkpoint> = None;
+    let mut resumptions = 0;
+    let (mut delays, mut deadline) = (delays(), None);
+    loop {
+        let outcome = inner.call(attempt(&call, from.as_ref())?).await;
+        let error = match outcome {
+            Err(error) if is_lost(&error) => error,
+            outcome => {
+                let before = received.finish().await;
+                return if from.is_some() { complete(outcome?, before) } else { outcome };
+            }
+        };
+        let Some(next) = received.restart().filter(|_| resumptions < MAX_RESUMPTIONS) else {
+            return Err(error);
+        };
+        if from.as_ref() != Some(&next) {
+            // The last attempt got further.
+            (delays, deadline, resumptions) = (self::delays(), None, resumptions + 1);
+        }
+        from = Some(next);
+        let until = *deadline.get_or_insert_with(|| Instant::now() + max_wait);
+        let delay = delays.next_delay();
+        if Instant::now() + delay > until {
+            return Err(error);
+        }
+        tracing::debug!(%error, "resuming a stream from its last checkpoint");
+        sleep(delay).await;
+    }
+}
+
+fn delays() -> Backoff {
+    Backoff::new(Duration::from_millis(50), Duration::from_secs(2))
+}
+
+/// Returns the call of an attempt.
+fn attempt(call: &Call, from: Option<&Checkpoint>) -> Result<Call, RpcError> {
+    let mut call = call.clone();
+    let mut members = call.cx().extensions.get::<CallMembers>().cloned().unwrap_or_default();
+    members.set(&WantsCheckpoints(true))?;
+    if let Some(from) = from {
+        members.set(from)?;
+    }
+    call.cx_mut().extensions.insert(members);
+    Ok(call)
+}
+
+/// Returns whether the connection was lost, or is not back yet.
+fn is_lost(error: &RpcError) -> bool {
+    let code = error.code();
+    code == ErrorCode::SERVER_NOT_READY
+        || code == ErrorCode::UPSTREAM_UNAVAILABLE
+        || matches!(
+            HttpFailure::from_error(error),
+            Some(HttpFailure::Unreachable | HttpFailure::ConnectionLost)
+        )
+}
+
+/// Puts the content of earlier attempts before that of the last one.
+fn complete(reply: Reply, before: JoinedContent) -> Result<Reply, RpcError> {
+    let mut result: Object = reply.get()?;
+    if result.get("isError").is_some_and(|failed| failed.as_str() == "true") {
+        return Ok(reply);
+    }
+    let last: Vec<Payload> = result.decode("content")?.unwrap_or_default();
+    let mut whole = before;
+    for block in &last {
+        whole.push(block);
+    }
+    result.insert("content", Payload::of(&whole.to_blocks())?);
+    Reply::of(&result)
+}

@@ -1,0 +1,111 @@
+//! The body of a response with the bytes of a reference.
+
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::stream::{self, Stream, StreamExt as _};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyStream;
+use hyper::body::Incoming;
+use sha2::{Digest as _, Sha256};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, SeekFrom};
+
+/// The number of bytes that are read from a file at a time.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The bytes of a reference, piece by piece.
+pub(super) type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
+/// Body with a part of a reference. It fails if there are fewer bytes than were promised.
+pub(super) struct ReferenceBody {
+    pieces: ByteStream,
+    /// The number of bytes that are still to be sent; `None` until the end of the stream.
+    left: Option<u64>,
+}
+
+impl ReferenceBody {
+    pub(super) fn new(pieces: ByteStream, length: Option<u64>) -> Self {
+        Self { pieces, left: length }
+    }
+
+    /// Creates the body of a response without content.
+    pub(super) fn empty() -> Self {
+        Self::new(Box::pin(stream::empty()), Some(0))
+    }
+}
+
+impl Body for ReferenceBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.left == Some(0) {
+            return Poll::Ready(None);
+        }
+        let Some(piece) = ready!(self.pieces.poll_next_unpin(task)) else {
+            let is_short = self.left.is_some();
+            return Poll::Ready(is_short.then(|| Err(io::ErrorKind::UnexpectedEof.into())));
+        };
+        let mut piece = piece?;
+        if let Some(left) = &mut self.left {
+            piece.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+            *left -= piece.len() as u64;
+        }
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// Reads a file from a position on.
+pub(super) async fn read_file(path: &Path, from: u64) -> io::Result<ByteStream> {
+    let mut file = File::open(path).await?;
+    file.seek(SeekFrom::Start(from)).await?;
+    Ok(Box::pin(stream::try_unfold(file, |mut file| async move {
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        let read = file.read_buf(&mut piece).await?;
+        Ok((read > 0).then(|| (Bytes::from(piece), file)))
+    })))
+}
+
+/// Returns the size and the SHA-256 checksum of a file.
+///
+/// # Errors
+/// The file cannot be read.
+///
+/// # Cancel safety
+/// Dropping the future stops the reading.
+pub async fn digest_file(path: &Path) -> io::Result<(u64, [u8; 32])> {
+    let (mut pieces, mut size, mut hasher) = (read_file(path, 0).await?, 0, Sha256::new());
+    while let Some(piece) = pieces.next().await {
+        let piece = piece?;
+        size += piece.len() as u64;
+        hasher.update(&piece);
+    }
+    Ok((size, hasher.finalize().into()))
+}
+
+/// Returns the bytes of a received body.
+pub(super) fn received(body: Incoming) -> ByteStream {
+    Box::pin(BodyStream::new(body).filter_map(|frame| async {
+        match frame {
+            Ok(frame) => frame.into_data().ok().map(Ok),
+            Err(error) => Some(Err(io::Error::other(error))),
+        }
+    }))
+}
+
+mgp_types::opaque_debug!(ReferenceBody { left });

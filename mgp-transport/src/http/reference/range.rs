@@ -1,0 +1,67 @@
+//! The header `Range` with one range of bytes.
+
+use http::HeaderMap;
+use http::header::{CONTENT_RANGE, RANGE};
+
+/// The part of a reference that a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ByteRange {
+    pub(super) from: u64,
+    /// The last byte, if the request names one.
+    pub(super) last: Option<u64>,
+}
+
+impl ByteRange {
+    /// Reads the header of a request. Several ranges, and ranges counted from the end, read as the whole.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let text = headers.get(RANGE)?.to_str().ok()?.trim().strip_prefix("bytes=")?;
+        let (from, last) = text.split_once('-')?;
+        let from = from.parse().ok()?;
+        let last = if last.is_empty() { None } else { Some(last.parse().ok()?) };
+        last.is_none_or(|last| last >= from).then_some(Self { from, last })
+    }
+
+    /// Returns the number of bytes of the part, if the size of the whole is known.
+    pub(super) fn length(self, size: Option<u64>) -> Option<u64> {
+        let asked = self.last.map(|last| last - self.from + 1);
+        let rest = size.map(|size| size.saturating_sub(self.from));
+        match (asked, rest) {
+            (Some(asked), Some(rest)) => Some(asked.min(rest)),
+            (asked, rest) => asked.or(rest),
+        }
+    }
+}
+
+/// Returns the first byte and the size of the whole that a response names in `Content-Range`.
+pub(super) fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
+    let text = headers.get(CONTENT_RANGE)?.to_str().ok()?.trim().strip_prefix("bytes ")?;
+    let (range, size) = text.split_once('/')?;
+    let (from, _) = range.split_once('-')?;
+    Some((from.parse().ok()?, size.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &'static str, size: u64, expected: Option<(u64, u64)>) {
+        let headers = HeaderMap::from_iter([(RANGE, text.parse().unwrap())]);
+        let range = ByteRange::of(&headers);
+        let part = range.map(|range| (range.from, range.length(Some(size)).unwrap()));
+        assert_eq!(part, expected, "{text}");
+    }
+
+    #[test]
+    fn one_range_is_read_and_everything_else_is_the_whole() {
+        check("bytes=0-", 10, Some((0, 10)));
+        check("bytes=4-", 10, Some((4, 6)));
+        check("bytes=4-5", 10, Some((4, 2)));
+        check("bytes=4-99", 10, Some((4, 6)));
+        check("bytes=12-", 10, Some((12, 0)));
+        check("bytes=18446744073709551615-18446744073709551615", 10, Some((u64::MAX, 0)));
+        for other in ["bytes=-5", "bytes=5-4", "bytes=0-1,3-4", "rows=0-1", "bytes=a-b", ""] {
+            check(other, 10, None);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Reading a reference: resumed after a broken connection, and checked at its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http::StatusCode;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use mgp_types::RpcError;
+use mgp_types::service::{FetchError, FetchRequest, is_loopback_host};
+use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
+
+use super::PROOF;
+use super::body::{ByteStream, received};
+use super::range::content_range;
+use super::table::RemoteReference;
+use crate::http::GuardedFetch;
+
+/// The maximum number of times that a read is resumed without any progress.
+const MAX_ATTEMPTS: u32 = 5;
+
+/// The maximum time between two pieces.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A reason why a reference cannot be served or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReferenceError {
+    /// There are too many references, or too many bytes in memory.
+    #[error("too many data references are open; read some, or wait until they expire")]
+    Full,
+    /// The address must not be reached, or was not reached.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// The server refused the URL: it has expired, was changed, or is not one of a reference.
+    #[error("the data reference cannot be read: the server answered {0}; export the data again")]
+    Refused(u16),
+    /// The response on this machine does not come from a server of references.
+    #[error("the URL of the data reference does not lead to a server of data references")]
+    Foreign,
+    /// The connection broke too often.
+    #[error("reading the data reference was interrupted {MAX_ATTEMPTS} times: {0}")]
+    Interrupted(String),
+    /// There are more bytes than allowed.
+    #[error("the data has more than {0} bytes")]
+    TooLarge(u64),
+    /// The size differs from that of the reference.
+    #[error("the data has {found} bytes, and the data reference names {expected}")]
+    Size {
+        /// The number of bytes that were read.
+        found: u64,
+        /// The number in the reference.
+        expected: u64,
+    },
+    /// The checksum differs from that of the reference.
+    #[error("the checksum of the data differs from that of the data reference")]
+    Checksum,
+    /// The system has no randomness.
+    #[error(transparent)]
+    System(#[from] RpcError),
+}
+
+/// Reads the bytes of a reference piece by piece.
+///
+/// A read that breaks goes on where it stopped. After the last piece the size and the checksum are compared, so use
+/// the data only once [`next`](Self::next) has returned `None`.
+#[derive(Debug)]
+pub struct ReferenceReader {
+    remote: RemoteReference,
+    size: Option<u64>,
+    sha256: Option<Vec<u8>>,
+    max_bytes: u64,
+    hasher: Sha256,
+    read: u64,
+    attempts: u32,
+    pieces: Pieces,
+}
+
+/// The open response, if any.
+struct Pieces(Option<ByteStream>);
+
+mgp_types::opaque_debug!(Pieces);
+
+impl ReferenceReader {
+    /// Creates a reader; nothing is sent before the first piece is read.
+    #[must_use]
+    pub fn new(url: impl Into<String>, fetch: Arc<GuardedFetch>) -> Self {
+        Self {
+            remote: RemoteReference { url: url.into(), fetch },
+            size: None,
+            sha256: None,
+            max_bytes: u64::MAX,
+            hasher: Sha256::new(),
+            read: 0,
+            attempts: 0,
+            pieces: Pieces(None),
+        }
+    }
+
+    /// Sets the size and the SHA-256 checksum that the reference names.
+    #[must_use]
+    pub fn expect(mut self, size: Option<u64>, sha256: Option<Vec<u8>>) -> Self {
+        (self.size, self.sha256) = (size, sha256);
+        self
+    }
+
+    /// Sets the maximum number of bytes.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
+    /// Returns the next piece, or `None` after the last one, when the size and the checksum are right.
+    ///
+    /// # Errors
+    /// [`ReferenceError`]; the reader must not be used again.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, no byte is lost.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ReferenceError> {
+        if self.size.is_some_and(|size| size > self.max_bytes) {
+            return Err(ReferenceError::TooLarge(self.max_bytes));
+        }
+        loop {
+            let Some(pieces) = &mut self.pieces.0 else {
+                let opened = open_remote(&self.remote, self.read).await?;
+                self.size = self.size.or(opened.size);
+                self.pieces = Pieces(Some(opened.pieces));
+                continue;
+            };
+            let broken = match timeout(STALL_TIMEOUT, pieces.next()).await {
+                Ok(Some(Ok(piece))) => return self.take(piece).map(Some),
+                Ok(None) if self.size.is_none_or(|size| self.read >= size) => {
+                    return self.check_whole().map(|()| None);
+                }
+                Ok(None) => "the response ended early".to_owned(),
+                Ok(Some(Err(error))) => error.to_string(),
+                Err(_) => format!("no data arrived for {STALL_TIMEOUT:?}"),
+            };
+            self.pieces = Pieces(None);
+            self.attempts += 1;
+            if self.attempts >= MAX_ATTEMPTS {
+                return Err(ReferenceError::Interrupted(broken));
+            }
+            tracing::debug!(read = self.read, broken, "resuming a data reference");
+        }
+    }
+
+    /// Returns the whole content.
+    ///
+    /// # Errors
+    /// [`ReferenceError`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, what was read is lost.
+    pub async fn read_to_end(mut self) -> Result<Vec<u8>, ReferenceError> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.next().await? {
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole)
+    }
+
+    fn take(&mut self, piece: Bytes) -> Result<Bytes, ReferenceError> {
+        self.read += piece.len() as u64;
+        self.attempts = 0;
+        if self.read > self.max_bytes {
+            return Err(ReferenceError::TooLarge(self.max_bytes));
+        }
+        if let Some(expected) = self.size.filter(|size| self.read > *size) {
+            return Err(ReferenceError::Size { found: self.read, expected });
+        }
+        self.hasher.update(&piece);
+        Ok(piece)
+    }
+
+    fn check_whole(&mut self) -> Result<(), ReferenceError> {
+        let found = std::mem::take(&mut self.hasher).finalize();
+        match &self.sha256 {
+            Some(expected) if found[..] != expected[..] => Err(ReferenceError::Checksum),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A response with the content of another server's reference.
+pub(super) struct Opened {
+    pub(super) pieces: ByteStream,
+    /// The size of the whole, if the response names it.
+    pub(super) size: Option<u64>,
+}
+
+/// Requests another server's reference from a position on.
+pub(super) async fn open_remote(
+    remote: &RemoteReference,
+    from: u64,
+) -> Result<Opened, ReferenceError> {
+    let mut request = FetchRequest::get(&*remote.url);
+    if from > 0 {
+        request = request.header("range", format!("bytes={from}-"));
+    }
+    let response = remote.fetch.open(request).await?;
+    let headers = response.headers();
+    let is_here = remote.url.parse::<http::Uri>().ok();
+    let is_here = is_here.is_some_and(|url| url.host().is_some_and(is_loopback_host));
+    if is_here && !headers.contains_key(PROOF) && response.status().is_success() {
+        return Err(ReferenceError::Foreign);
+    }
+    let is_encoded = headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity");
+    let size = match (response.status(), content_range(headers)) {
+        _ if is_encoded => return Err(ReferenceError::Foreign),
+        (StatusCode::OK, _) if from == 0 => {
+            let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+            length.and_then(|length| length.parse().ok())
+        }
+        (StatusCode::PARTIAL_CONTENT, Some((start, size))) if start == from => size,
+        (StatusCode::OK | StatusCode::PARTIAL_CONTENT, _) => {
+            return Err(ReferenceError::Interrupted("the server cannot resume".to_owned()));
+        }
+        (status, _) => return Err(ReferenceError::Refused(status.as_u16())),
+    };
+    Ok(Opened { pieces: received(response.into_body()), size })
+}

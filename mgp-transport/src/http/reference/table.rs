@@ -1,0 +1,104 @@
+//! The references that are served, until they expire.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::reader::ReferenceError;
+use crate::http::GuardedFetch;
+
+/// The content of a reference.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum ReferenceData {
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// A file; it must not change while it is referenced.
+    File(PathBuf),
+    /// The content of another server's reference, which is passed on while it is read.
+    Remote(RemoteReference),
+}
+
+/// Another server's reference.
+#[derive(Clone, Debug)]
+pub struct RemoteReference {
+    /// The URL.
+    pub url: String,
+    /// The client that decides which addresses may be reached.
+    pub fetch: Arc<GuardedFetch>,
+}
+
+/// Hides the bytes and the URL, which is a credential.
+impl fmt::Debug for ReferenceData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Remote(_) => f.write_str("a remote reference"),
+        }
+    }
+}
+
+/// A reference that is served.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) data: ReferenceData,
+    pub(super) mime_type: String,
+    pub(super) size: Option<u64>,
+    expires_at: Instant,
+}
+
+/// The references that are served, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct ReferenceTable(HashMap<String, Entry>);
+
+impl Entry {
+    pub(super) fn new(
+        data: ReferenceData,
+        mime_type: String,
+        size: Option<u64>,
+        ttl: Duration,
+    ) -> Self {
+        Self { data, mime_type, size, expires_at: Instant::now() + ttl }
+    }
+
+    fn bytes_in_memory(&self) -> usize {
+        match &self.data {
+            ReferenceData::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+}
+
+impl ReferenceTable {
+    /// Adds an entry within the limits.
+    pub(super) fn insert(
+        &mut self,
+        id: String,
+        entry: Entry,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<(), ReferenceError> {
+        let now = Instant::now();
+        self.0.retain(|_, entry| entry.expires_at > now);
+        let bytes: usize = self.0.values().map(Entry::bytes_in_memory).sum();
+        if self.0.len() >= max_entries || bytes + entry.bytes_in_memory() > max_bytes {
+            return Err(ReferenceError::Full);
+        }
+        self.0.insert(id, entry);
+        Ok(())
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<Entry> {
+        self.0.get(id).filter(|entry| entry.expires_at > Instant::now()).cloned()
+    }
+
+    pub(super) fn remove(&mut self, id: &str) {
+        self.0.remove(id);
+    }
+}
