@@ -27,14 +27,15 @@ static FLOOR: Words = Words::new(
 pub(super) static MODULES: Words = Words::new(
     "\
     os sys subprocess builtins importlib socket shutil ctypes posix nt pickle marshal inspect \
-    types io runpy pty __builtin__",
+    types io runpy pty __builtin__ multiprocessing code codeop",
 );
 /// Modules that only serve to execute something.
 static IMPORTS: Words = Words::new(
     "\
     subprocess _posixsubprocess ctypes _ctypes imp _imp runpy zipimport posix nt commands popen2 \
     pty code codeop bdb pdb doctest dill cloudpickle jsonpickle marshal __builtin__ builtins \
-    _frozen_importlib _frozen_importlib_external _pickle cPickle shelve rlcompleter",
+    _frozen_importlib _frozen_importlib_external _pickle cPickle shelve rlcompleter \
+    _xxsubinterpreters _interpreters _testcapi _testinternalcapi _winapi",
 );
 /// Functions of modules that execute, load code, or reach frames.
 static PATHS: Words = Words::new(
@@ -54,7 +55,10 @@ static PATHS: Words = Words::new(
     @pkgutil.get_loader @pkgutil.find_loader @pkgutil.resolve_name @pkgutil.get_importer \
     @pkgutil.ImpImporter @logging.config.listen @distutils.spawn @distutils.util.execute \
     @platform.popen @site.execsitecustomize @multiprocessing.util.spawnv_passfds @codecs.builtins \
-    @linecache.os",
+    @linecache.os @multiprocessing.popen_* @tkinter.Tcl @tkinter.Tk.eval @site.main \
+    @site.addsitedir @typing.ForwardRef._evaluate @webbrowser.register @webbrowser.GenericBrowser \
+    @webbrowser.BackgroundBrowser @numpy.ctypeslib @numpy.f2py @asyncio.subprocess \
+    @test.support @unittest.mock._importer @unittest.mock._get_target",
 );
 /// Attributes that lead from any object to all classes, frames or builtins.
 static ATTRIBUTES: Words = Words::new(
@@ -83,6 +87,16 @@ const INDIRECT: &[&str] = &[
 /// Modules that may not be passed on, since what is done with them is then unknown.
 const ROOTS: &[&str] =
     &["@os", "@sys", "@importlib", "@builtins", "@subprocess", "@asyncio.subprocess"];
+
+/// Functions that execute something, whatever object has them.
+static DANGEROUS: Words = Words::new(
+    "\
+    system popen popen2 popen3 popen4 Popen execv execve execvp execvpe execl execle execlp execlpe \
+    spawnl spawnle spawnlp spawnlpe spawnv spawnve spawnvp spawnvpe posix_spawn posix_spawnp fork \
+    forkpty startfile check_output check_call getoutput getstatusoutput import_module run_module \
+    run_path CDLL WinDLL PyDLL dlopen _getframe settrace setprofile killpg rmtree \
+    run_cell_magic run_cell",
+);
 
 /// Checks a node.
 pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
@@ -181,6 +195,13 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
                 found.import(module);
             }
         }
+        if let Some(name) = private(policy, path) {
+            found.pattern(&name);
+        }
+        // A name that this code does not bind may be a module that an earlier call of the session bound.
+        if DANGEROUS.has(last(path)) && (scope.is_unbound(path) || is_of_module(path)) {
+            found.pattern(&pattern_of(path.trim_end_matches("()")));
+        }
         if path.contains('.') && ATTRIBUTES.has(last(path)) {
             found.pattern(last(path));
         }
@@ -196,6 +217,29 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
             found.pattern(&pattern_of(path));
         }
     }
+}
+
+/// Returns whether a path ends with a member of a module that is kept in something else, e.g. `?.os.system`.
+fn is_of_module(path: &str) -> bool {
+    let above = path.trim_end_matches("()").rsplit('.').nth(1).unwrap_or_default();
+    matches!(
+        above.trim_start_matches('_'),
+        "os" | "posix" | "subprocess" | "importlib" | "pty" | "runpy"
+    )
+}
+
+/// Returns the private name of a module in a path, e.g. `random._os`, which may be another module.
+fn private(policy: &CodePolicy, path: &str) -> Option<String> {
+    let whole = path.strip_prefix('@')?.split('(').next()?;
+    let mut end = whole.split('.').next()?.len();
+    for part in whole.get(end + 1..)?.split('.') {
+        end += part.len() + 1;
+        let name = part.strip_prefix('_').filter(|name| !name.starts_with('_'));
+        if name.is_some_and(|name| policy.is_strict() || MODULES.has(name)) {
+            return Some(whole[..end].to_owned());
+        }
+    }
+    None
 }
 
 fn pattern_of(name: &str) -> String {
