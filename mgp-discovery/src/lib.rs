@@ -34,7 +34,7 @@ pub use config::{
 };
 pub use error::DiscoveryError;
 pub use expand::{
-    ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, SecretFile,
+    ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, ProcessRights, SecretFile,
     SecretFileError, Template, TemplateError, clear_secrets, describe_target,
 };
 pub use registration::{

@@ -41,6 +41,7 @@ use super::process_info::ProcessInfo;
 use super::questions::ServerQuestions;
 use super::registration::RegisteredServers;
 use super::reload;
+use super::script_judge::StrictJudge;
 
 /// The maximum number of servers that may be starting at the same time.
 const MAX_STARTS: usize = 8;
@@ -56,7 +57,7 @@ pub struct KernelBuilder {
     local: HashMap<ServerId, CreateServer>,
     sources: Option<Sources>,
     interactive: InteractiveAgents,
-    judge: Option<Arc<dyn CodeJudge>>,
+    judge: Arc<dyn CodeJudge>,
     registration: RegistrationConfig,
     logins: Logins,
 }
@@ -76,7 +77,7 @@ impl Default for KernelBuilder {
             local: HashMap::new(),
             sources: None,
             interactive: InteractiveAgents::default(),
-            judge: None,
+            judge: Arc::new(StrictJudge),
             registration: RegistrationConfig::default(),
             logins: Logins::default(),
         }
@@ -119,10 +120,10 @@ impl KernelBuilder {
         self
     }
 
-    /// Sets the judge of code. It checks the code of sandboxed servers that agents register; without a judge such
-    /// code is refused.
+    /// Sets the judge of the code of sandboxed servers that agents register. Default: the level `strict` of
+    /// [`StandardValidators::check_script`].
     pub fn judge(mut self, judge: Arc<dyn CodeJudge>) -> Self {
-        self.judge = Some(judge);
+        self.judge = judge;
         self
     }
 

@@ -41,6 +41,7 @@ mod questions;
 mod registration;
 mod reload;
 mod results;
+mod script_judge;
 mod upstream;
 
 #[cfg(doctest)]

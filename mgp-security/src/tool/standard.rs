@@ -66,7 +66,7 @@ impl Validate for StandardValidators {
 }
 
 /// Imports that code may not have if its tool declares no lists.
-const BLOCKED_IMPORTS: [&str; 8] = [
+pub(super) const BLOCKED_IMPORTS: [&str; 8] = [
     "subprocess",
     "shutil",
     "socket",
@@ -78,7 +78,7 @@ const BLOCKED_IMPORTS: [&str; 8] = [
 ];
 
 /// Patterns that code may not have if its tool declares no lists.
-const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
+pub(super) const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
 
 /// Returns the rules for the code of a tool: what its server declares, but at least `standard`; without a declaration
 /// the lists above.
