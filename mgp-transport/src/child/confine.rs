@@ -37,10 +37,16 @@ impl Confinement {
         Self::default()
     }
 
-    /// Returns whether children of this process can be confined.
+    /// Returns whether the system can confine processes.
+    #[must_use]
+    pub fn is_supported() -> bool {
+        imp::is_available()
+    }
+
+    /// Returns whether children of this process can be confined: a [`Keeper`] is installed, and the system supports it.
     #[must_use]
     pub fn is_available() -> bool {
-        Keeper::is_installed() && imp::is_available()
+        Keeper::is_installed() && Self::is_supported()
     }
 
     /// Returns the arguments that a program gets before those of the confined one.
