@@ -34,8 +34,8 @@ pub use config::{
 };
 pub use error::DiscoveryError;
 pub use expand::{
-    ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, ProcessRights, SecretFile,
-    SecretFileError, Template, TemplateError, clear_secrets, describe_target,
+    ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, ProcessRights,
+    SecretFile, SecretFileError, Template, TemplateError, clear_secrets, describe_target,
 };
 pub use registration::{
     ApprovedRegistration, CodeJudge, CodeVerdict, IdHolder, JudgedScript, PendingRegistration,

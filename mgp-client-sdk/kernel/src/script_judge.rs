@@ -12,8 +12,7 @@ pub(super) struct StrictJudge;
 #[async_trait]
 impl CodeJudge for StrictJudge {
     async fn judge(&self, script: JudgedScript) -> Result<CodeVerdict, RpcError> {
-        let check =
-            move || StandardValidators::check_script(&script.language, &script.text);
+        let check = move || StandardValidators::check_script(&script.language, &script.text);
         let checked = spawn_blocking(check).await;
         match checked.map_err(|error| RpcError::internal("the judge failed").because(error))? {
             Ok(()) => Ok(CodeVerdict::Accepted),

@@ -51,7 +51,8 @@ impl RegistrationState {
         let looked = state.blocking(server, move |config| {
             let folder = config.scripts.as_deref();
             let now = compare_files(&program)?;
-            let (script, own) = (source::put(folder, &program)?, source::own_folder(folder, &program)?);
+            let (script, own) =
+                (source::put(folder, &program)?, source::own_folder(folder, &program)?);
             let rights = rights(&program, &granted, script.as_deref(), own.as_deref());
             Ok((now, script, own, rights))
         });

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mgp_types::Object;
-use mgp_types::mgp::CodeRejection;
 use mgp_types::method::{DiscoveryList, Request as _};
+use mgp_types::mgp::CodeRejection;
 use mgp_types::service::{Rule, ServerId};
 
 /// The reason why a request about registrations was refused; `error.rs` maps it to a code.

@@ -120,5 +120,5 @@ pub enum CodeVerdict {
     /// The script may be registered.
     Accepted,
     /// The script may not be registered; the broken rules, and those that it must follow (§7.4).
-    Rejected(CodeRejection),
+    Rejected(Box<CodeRejection>),
 }

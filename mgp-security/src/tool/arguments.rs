@@ -268,7 +268,8 @@ mod tests {
         assert_eq!(check(schema, r#"{"n":1,"to":null}"#), None);
         assert_eq!(check(schema, r#"{"n":1,"to":{"cc":null}}"#), None);
         assert!(check(schema, r#"{"n":null}"#).unwrap().contains("`/n`: \"n\" is a required"));
-        let nullable = r#"{"type":"object","properties":{"n":{"type":["integer","null"]}},"required":["n"]}"#;
+        let nullable =
+            r#"{"type":"object","properties":{"n":{"type":["integer","null"]}},"required":["n"]}"#;
         assert_eq!(check(nullable, r#"{"n":null}"#), None);
     }
 

@@ -10,17 +10,72 @@ const MAX_SCRIPT: u64 = 64 * 1024;
 
 /// Modules of Python that compute, and those that a server over stdio needs.
 const PYTHON: &[&str] = &[
-    "__future__", "abc", "array", "base64", "binascii", "bisect", "calendar", "cmath", "collections",
-    "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "enum", "fractions",
-    "functools", "graphlib", "hashlib", "heapq", "hmac", "html", "io", "itertools", "json", "math",
-    "numbers", "operator", "pprint", "random", "re", "secrets", "statistics", "string", "struct", "sys",
-    "textwrap", "time", "traceback", "typing", "unicodedata", "urllib.parse", "uuid", "zlib", "zoneinfo",
+    "__future__",
+    "abc",
+    "array",
+    "base64",
+    "binascii",
+    "bisect",
+    "calendar",
+    "cmath",
+    "collections",
+    "contextlib",
+    "copy",
+    "csv",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "difflib",
+    "enum",
+    "fractions",
+    "functools",
+    "graphlib",
+    "hashlib",
+    "heapq",
+    "hmac",
+    "html",
+    "io",
+    "itertools",
+    "json",
+    "math",
+    "numbers",
+    "operator",
+    "pprint",
+    "random",
+    "re",
+    "secrets",
+    "statistics",
+    "string",
+    "struct",
+    "sys",
+    "textwrap",
+    "time",
+    "traceback",
+    "typing",
+    "unicodedata",
+    "urllib.parse",
+    "uuid",
+    "zlib",
+    "zoneinfo",
 ];
 
 /// Modules of JavaScript that compute, and those that a server over stdio needs.
 const JAVASCRIPT: &[&str] = &[
-    "assert", "buffer", "crypto", "events", "path", "perf_hooks", "punycode", "querystring", "readline",
-    "stream", "string_decoder", "timers", "url", "util", "zlib",
+    "assert",
+    "buffer",
+    "crypto",
+    "events",
+    "path",
+    "perf_hooks",
+    "punycode",
+    "querystring",
+    "readline",
+    "stream",
+    "string_decoder",
+    "timers",
+    "url",
+    "util",
+    "zlib",
 ];
 
 impl StandardValidators {
@@ -29,7 +84,7 @@ impl StandardValidators {
     ///
     /// # Errors
     /// The body of the rejection (§7.4), with the rules that the script must follow.
-    pub fn check_script(interpreter: &str, text: &str) -> Result<(), CodeRejection> {
+    pub fn check_script(interpreter: &str, text: &str) -> Result<(), Box<CodeRejection>> {
         let texts =
             |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>().into();
         let is_javascript = matches!(interpreter, "node" | "nodejs" | "bun" | "deno");
@@ -39,7 +94,7 @@ impl StandardValidators {
         rules.blocked_imports = texts(&BLOCKED_IMPORTS);
         rules.blocked_patterns = texts(&BLOCKED_PATTERNS);
         rules.allowed_imports = texts(if is_javascript { JAVASCRIPT } else { PYTHON });
-        CodePolicy::new(&rules).check(text).map_err(|rejection| rejection.body())
+        CodePolicy::new(&rules).check(text).map_err(|rejection| Box::new(rejection.body()))
     }
 }
 
@@ -56,7 +111,8 @@ mod tests {
         for (interpreter, script) in [
             ("python", "import os"),
             ("python", "import requests"),
-            ("python", "import random\nrandom._os.system('id')"),
+            ("python", "import random\nx = random._os"),
+            ("python", "from random import _os"),
             ("python", "x = ("),
             ("node", "require('fs')"),
             ("bash", "echo $(id)"),

@@ -74,9 +74,11 @@ impl Validate for StandardValidators {
 fn places(definition: Option<&mcp::Tool>) -> (Vec<String>, Vec<String>) {
     let schema = definition.map(|tool| tool.input_schema.as_payload().as_str()).unwrap_or_default();
     // Most schemas declare neither, and reading one costs more than the check.
-    let declares = ["\"format\"", "http", "url", "URL", "ostname"].iter().any(|mark| schema.contains(mark));
+    let declares =
+        ["\"format\"", "http", "url", "URL", "ostname"].iter().any(|mark| schema.contains(mark));
     let (mut urls, mut hosts) = (Vec::new(), Vec::new());
-    let Some(schema) = declares.then(|| serde_json::from_str::<Value>(schema).ok()).flatten() else {
+    let Some(schema) = declares.then(|| serde_json::from_str::<Value>(schema).ok()).flatten()
+    else {
         return (urls, hosts);
     };
     let properties = schema.get("properties").and_then(Value::as_object);

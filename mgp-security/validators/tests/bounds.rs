@@ -74,7 +74,9 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
             assert!(!allowed || language == "bash" && close.is_empty(), "{language}: {open}");
         }
         // The longest input of a call, of each kind of nesting.
-        for open in ["(", "[", "{", "f(", "-", "!", "x=>", "if x:\n ", "[x for x in ", "{a:", "<a>", "`${"] {
+        for open in
+            ["(", "[", "{", "f(", "-", "!", "x=>", "if x:\n ", "[x for x in ", "{a:", "<a>", "`${"]
+        {
             code(language, &open.repeat(64 * 1024 / open.len()));
         }
         code(language, &"if x:\n ".repeat(10_000));
@@ -136,13 +138,54 @@ fn long_names_and_chains_of_aliases_stay_quick() {
 
 /// Texts from which inputs of a parser are made.
 const SEEDS: [(&str, &[&str]); 7] = [
-    ("command", &["git log --oneline -n 5 'a b'", "env A=b timeout 5 ls -la \"x y\"", "sed -n '1,20p' f", "awk -F, '{print $1}' x", "curl https://user@example.com:8080/x?y=z"]),
+    (
+        "command",
+        &[
+            "git log --oneline -n 5 'a b'",
+            "env A=b timeout 5 ls -la \"x y\"",
+            "sed -n '1,20p' f",
+            "awk -F, '{print $1}' x",
+            "curl https://user@example.com:8080/x?y=z",
+        ],
+    ),
     ("script", &["ls a && cat b | sort > c\ncp x y\n", "for_x=1; echo \"$HOME\" 2>&1\n"]),
-    ("python", &["import os.path as p\nfrom re import *\nx = [i for i in f'{y!r}' if i]\n", "async def f(a, *b, c=1, **d):\n    return getattr(x, 'y')(lambda z: z)\n"]),
-    ("javascript", &["const {a, b: [c]} = await import(`x${1}`); for (const x of y) { x?.z ?? w }", "class A extends B { #x = 1; get y() { return /a[b]/g.test(this.#x) } }"]),
-    ("typescript", &["type A<T> = T extends string ? keyof B : never; let x!: A<'a'> = y as any;", "enum E { A = 1 } abstract class C<T> implements D { constructor(private x: T) {} }"]),
-    ("url", &["http://user:pw@[::ffff:127.0.0.1]:8080/a/../b?c=d#e", "https://0x7f.1/", "//example.com\\@x"]),
-    ("sql", &["select a, b from t where c = 'd' -- e\n", "with x as (delete from t returning *) select 1; /* y */", "query A { b(c: 1) { d } }"]),
+    (
+        "python",
+        &[
+            "import os.path as p\nfrom re import *\nx = [i for i in f'{y!r}' if i]\n",
+            "async def f(a, *b, c=1, **d):\n    return getattr(x, 'y')(lambda z: z)\n",
+        ],
+    ),
+    (
+        "javascript",
+        &[
+            "const {a, b: [c]} = await import(`x${1}`); for (const x of y) { x?.z ?? w }",
+            "class A extends B { #x = 1; get y() { return /a[b]/g.test(this.#x) } }",
+        ],
+    ),
+    (
+        "typescript",
+        &[
+            "type A<T> = T extends string ? keyof B : never; let x!: A<'a'> = y as any;",
+            "enum E { A = 1 } abstract class C<T> implements D { constructor(private x: T) {} }",
+        ],
+    ),
+    (
+        "url",
+        &[
+            "http://user:pw@[::ffff:127.0.0.1]:8080/a/../b?c=d#e",
+            "https://0x7f.1/",
+            "//example.com\\@x",
+        ],
+    ),
+    (
+        "sql",
+        &[
+            "select a, b from t where c = 'd' -- e\n",
+            "with x as (delete from t returning *) select 1; /* y */",
+            "query A { b(c: 1) { d } }",
+        ],
+    ),
 ];
 
 #[test]
@@ -161,7 +204,9 @@ fn no_fuzzed_input_panics_or_takes_long() {
             assert!(took < MAX_DURATION, "{parser}: {took:?} for {input:?}");
             longest = longest.max(took);
         }
-        println!("fuzzed: {parser}: {given} bytes in {inputs} inputs, the longest took {longest:?}");
+        println!(
+            "fuzzed: {parser}: {given} bytes in {inputs} inputs, the longest took {longest:?}"
+        );
     }
 }
 
@@ -169,9 +214,15 @@ fn judge(parser: &str, input: &str) {
     let set = ValidatorSet::new();
     let arguments = |name: &str| json!({ name: input });
     match parser {
-        "command" => drop(set.check(&Validator::Sandbox, &GuardedCall::new("run", &arguments("command")))),
-        "url" => drop(set.check(&Validator::NetworkRestricted, &GuardedCall::new("get", &arguments("url")))),
-        "sql" => drop(set.check(&Validator::Readonly, &GuardedCall::new("query", &arguments("query")))),
+        "command" => {
+            drop(set.check(&Validator::Sandbox, &GuardedCall::new("run", &arguments("command"))))
+        }
+        "url" => drop(
+            set.check(&Validator::NetworkRestricted, &GuardedCall::new("get", &arguments("url"))),
+        ),
+        "sql" => {
+            drop(set.check(&Validator::Readonly, &GuardedCall::new("query", &arguments("query"))))
+        }
         language => {
             let mut rules = CodeSafety::new(CodeSafetyLevel::Standard);
             rules.language = Some(if language == "script" { "bash" } else { language }.to_owned());

@@ -63,12 +63,12 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let (Some(rights), Some(program)) = (rights, arguments.next()) else {
         return ExitCode::from(2);
     };
-    imp::run(&rights, program, arguments)
+    imp::run(&rights, &program, arguments)
 }
 
 #[cfg(target_os = "linux")]
 mod imp {
-    use std::ffi::OsString;
+    use std::ffi::{OsStr, OsString};
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, ExitCode};
 
@@ -98,7 +98,7 @@ mod imp {
 
     pub(super) fn run(
         rights: &Confinement,
-        program: OsString,
+        program: &OsStr,
         arguments: impl Iterator<Item = OsString>,
     ) -> ExitCode {
         for (resource, most) in LIMITS {
@@ -108,7 +108,7 @@ mod imp {
             report(&format!("the program cannot be confined: {error}"));
             return ExitCode::from(126);
         }
-        let error = Command::new(&program).args(arguments).exec();
+        let error = Command::new(program).args(arguments).exec();
         report(&format!("`{}` cannot be started: {error}", program.to_string_lossy()));
         ExitCode::from(127)
     }
@@ -151,7 +151,7 @@ mod imp {
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
-    use std::ffi::OsString;
+    use std::ffi::{OsStr, OsString};
     use std::process::ExitCode;
 
     use super::Confinement;
@@ -160,11 +160,7 @@ mod imp {
         false
     }
 
-    pub(super) fn run(
-        _: &Confinement,
-        _: OsString,
-        _: impl Iterator<Item = OsString>,
-    ) -> ExitCode {
+    pub(super) fn run(_: &Confinement, _: &OsStr, _: impl Iterator<Item = OsString>) -> ExitCode {
         ExitCode::from(2)
     }
 }

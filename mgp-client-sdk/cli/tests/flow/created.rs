@@ -77,24 +77,28 @@ async fn request(client: &Client) -> Value {
     answer.structured_content.unwrap().get().unwrap()
 }
 
-/// Registers a script; returns the answer, or the body of the refusal.
+/// Registers a script; returns the answer, or the code and the details of the refusal.
 async fn register(client: &Client, id: &str, source: &str) -> Value {
     let asks = json!({
         "id": id, "command": python(), "source": source, "justification": "coffee",
         "mgp": {"trust_level": "trusted"},
     });
-    let answer = client.call("mgp_discovery_register").args(asks).await.unwrap();
-    match answer.structured_content {
-        Some(content) => content.get().unwrap(),
-        None => serde_json::to_value(&answer).unwrap(),
+    match client.call("mgp_discovery_register").args(asks).await {
+        Ok(answer) => answer.structured_content.unwrap().get().unwrap(),
+        Err(error) => {
+            let details = error.recovery().and_then(|recovery| recovery.details.clone());
+            json!({"code": error.code().0, "details": details})
+        }
     }
 }
 
 /// Returns the answer of the created tool, with the error of a call that was refused.
 async fn brew(client: &Client, path: &str, mode: &str) -> String {
     let arguments = json!({"name": "made.brew", "arguments": {"path": path, "mode": mode}});
-    let answer = client.call("mgp_tools_call").args(arguments).await.unwrap();
-    serde_json::to_string(&answer).unwrap()
+    match client.call("mgp_tools_call").args(arguments).await {
+        Ok(answer) => serde_json::to_string(&answer).unwrap(),
+        Err(error) => format!("refused: {error}"),
+    }
 }
 
 fn ids(world: &World) -> Vec<String> {
@@ -157,13 +161,13 @@ async fn each_guardrail_of_created_tools_holds() {
     // Without a grant.
     let answer = request(&ada).await;
     assert_eq!(answer["status"], "unavailable", "{answer}");
-    assert!(register(&ada, "made", SCRIPT).await.to_string().contains("1000"));
+    assert_eq!(register(&ada, "made", SCRIPT).await["code"], 1000);
     world.quietly(&["access", "grant", "ada", "mgp", "mgp.discovery.register"]);
     assert_eq!(request(&ada).await["status"], "creating");
     // Code that the level `strict` refuses: no operator is asked.
     for line in ["import os", "import subprocess", "import requests", "eval('1')", "x = ("] {
         let refused = register(&ada, "made", &format!("{line}\n{SCRIPT}")).await;
-        assert_eq!(refused["_mgp"]["code"].as_i64().or(refused["code"].as_i64()), Some(1011), "{refused}");
+        assert_eq!(refused["code"], 1011, "{line}: {refused}");
     }
     assert_eq!(world.json(&["approvals", "ls"]), json!([]));
     // Automatic approval of permissions approves no tool, and the trust that the agent names does not count.
@@ -171,7 +175,7 @@ async fn each_guardrail_of_created_tools_holds() {
     assert_eq!(reply["status"], "pending_approval", "{reply}");
     assert_eq!(world.json(&["approvals", "ls"]).as_array().unwrap().len(), 1);
     assert!(world.json(&["approvals", "ls"]).to_string().contains("sandboxed"));
-    assert!(brew(&ada, "x", "r").await.contains("isError"), "it does not run yet");
+    assert!(brew(&ada, "x", "r").await.contains("refused"), "it does not run yet");
     // An operator who denies it is not asked the same again.
     world.quietly(&["approvals", "deny", reply["approval_id"].as_str().unwrap()]);
     assert_eq!(register(&ada, "made", SCRIPT).await["status"], "rejected");
@@ -237,7 +241,8 @@ async fn an_agent_corrects_its_script_by_the_body_of_the_rejection_alone() {
         let (host, id) = (&hosts[at % hosts.len()], format!("made{at}"));
         let script = format!("import json\n{case}\nprint(json.dumps(1))\n");
         let body = register(host, &id, &script).await;
-        let body = if body.get("violations").is_some() { &body } else { &body["_mgp"]["details"] };
+        assert_eq!(body["code"], 1011, "{case:.40}");
+        let body = &body["details"];
         let answer = register(host, &id, &corrected(&script, body)).await;
         assert_eq!(answer["status"], "pending_approval", "{case:.40}: {answer}, {body}");
     }

@@ -44,10 +44,8 @@ impl Dispatcher {
     ) -> Self {
         let index = fleet.context().index.clone();
         let (versions, notifications) = (view.clone(), fleet.context().notifications.clone());
-        let creation = Creation {
-            meta_tools: meta_tools.clone(),
-            registrations: registrations.clone(),
-        };
+        let creation =
+            Creation { meta_tools: meta_tools.clone(), registrations: registrations.clone() };
         let search = Endpoints::new(index, sessions.clone())
             .visibility(view.clone())
             .version(move || versions.version())

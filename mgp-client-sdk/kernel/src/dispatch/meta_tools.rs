@@ -50,4 +50,3 @@ impl MetaToolConfig {
         if self.lists_request(cx) { all } else { all.without(MetaTool::Request) }
     }
 }
-

@@ -7,17 +7,41 @@ use mgp_transport::Confinement;
 
 /// What programs read to run at all; secrets of the system are not below it.
 const SYSTEM: &[&str] = &[
-    "/bin", "/lib", "/lib32", "/lib64", "/sbin", "/usr", "/nix/store", "/proc", "/dev/null", "/dev/zero",
-    "/dev/random", "/dev/urandom", "/etc/alternatives", "/etc/group", "/etc/hosts", "/etc/ld.so.cache",
-    "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/locale.alias", "/etc/localtime", "/etc/mime.types",
-    "/etc/nsswitch.conf", "/etc/passwd", "/etc/pki", "/etc/resolv.conf", "/etc/ssl", "/etc/timezone",
+    "/bin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/sbin",
+    "/usr",
+    "/nix/store",
+    "/proc",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/random",
+    "/dev/urandom",
+    "/etc/alternatives",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/locale.alias",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki",
+    "/etc/resolv.conf",
+    "/etc/ssl",
+    "/etc/timezone",
 ];
 
 /// Folders beside the folder of an interpreter that belong to it.
 const BESIDE: &[&str] = &["bin", "lib", "lib64", "libexec", "include", "share/zoneinfo"];
 
 /// Folders of version managers, in which every file belongs to an interpreter.
-const MANAGERS: &[&str] = &[".pyenv", ".nvm", ".asdf", ".rbenv", ".nodenv", ".volta", ".fnm", "mise"];
+const MANAGERS: &[&str] =
+    &[".pyenv", ".nvm", ".asdf", ".rbenv", ".nodenv", ".volta", ".fnm", "mise"];
 
 /// Returns the confinement of a program with these rights.
 pub(super) fn confinement(rights: ProcessRights) -> Confinement {

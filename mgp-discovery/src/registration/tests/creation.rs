@@ -67,9 +67,8 @@ async fn a_created_server_does_not_outlive_the_process_and_others_do() {
 #[tokio::test]
 async fn only_an_agent_with_the_grant_a_session_and_a_judge_creates_a_server() {
     let world = world();
-    let refused = |client: &mock::Client| {
-        world.registrations.expect_creation(&client.cx, &[]).unwrap_err()
-    };
+    let refused =
+        |client: &mock::Client| world.registrations.expect_creation(&client.cx, &[]).unwrap_err();
     assert!(refused(&world.client(operator())).contains("directly"));
     let stranger = Principal::local().agent("stranger");
     assert!(refused(&world.client(stranger)).contains("an operator granted"));

@@ -177,7 +177,7 @@ impl CodeJudge for Kind {
         let verdict = if is_evil {
             let mut body = CodeRejection::new(RejectionStatus::Rejected, "evil");
             body.violations = vec!["line 1: evil".to_owned()].into();
-            CodeVerdict::Rejected(body)
+            CodeVerdict::Rejected(Box::new(body))
         } else {
             CodeVerdict::Accepted
         };

@@ -104,7 +104,11 @@ pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, foun
         "import_statement" | "import_from_statement" => imports(policy, scope, node, found),
         "exec_statement" => found.pattern("exec("),
         "identifier" if Scope::is_use(node) => reference(policy, scope, node, found),
-        "attribute" | "subscript" => reference(policy, scope, node, found),
+        "attribute" => {
+            reference(policy, scope, node, found);
+            private(policy, scope, node, found);
+        }
+        "subscript" => reference(policy, scope, node, found),
         "call" => {
             reference(policy, scope, node, found);
             call(scope, node, found);
@@ -141,6 +145,9 @@ fn imports(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut F
             found.import(if relative || bare.is_empty() { module } else { bare });
         }
         if let Some(part) = part {
+            if is_private(policy, part) {
+                found.pattern(&format!("{module}.{part}"));
+            }
             let path = format!("@{module}.{part}");
             let all = part == "*"
                 && PATHS.iter().any(|listed| listed.starts_with(&format!("@{module}.")));
@@ -195,9 +202,6 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
                 found.import(module);
             }
         }
-        if let Some(name) = private(policy, path) {
-            found.pattern(&name);
-        }
         // A name that this code does not bind may be a module that an earlier call of the session bound.
         if DANGEROUS.has(last(path)) && (scope.is_unbound(path) || is_of_module(path)) {
             found.pattern(&pattern_of(path.trim_end_matches("()")));
@@ -228,18 +232,26 @@ fn is_of_module(path: &str) -> bool {
     )
 }
 
-/// Returns the private name of a module in a path, e.g. `random._os`, which may be another module.
-fn private(policy: &CodePolicy, path: &str) -> Option<String> {
-    let whole = path.strip_prefix('@')?.split('(').next()?;
-    let mut end = whole.split('.').next()?.len();
-    for part in whole.get(end + 1..)?.split('.') {
-        end += part.len() + 1;
-        let name = part.strip_prefix('_').filter(|name| !name.starts_with('_'));
-        if name.is_some_and(|name| policy.is_strict() || MODULES.has(name)) {
-            return Some(whole[..end].to_owned());
+/// Returns whether a name of a module is private and may be another module, e.g. `_os` of `random`.
+fn is_private(policy: &CodePolicy, name: &str) -> bool {
+    let name = name.strip_prefix('_').filter(|name| !name.starts_with('_'));
+    name.is_some_and(|name| policy.is_strict() || MODULES.has(name))
+}
+
+/// Checks a private name of a module.
+fn private(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
+    let (Some(object), Some(name)) = (field(node, "object"), field(node, "attribute")) else {
+        return;
+    };
+    let name = scope.text(name);
+    if !is_private(policy, &name) {
+        return;
+    }
+    for path in paths(&scope.eval(object, 0)).filter(|path| !path.contains('(')) {
+        if let Some(module) = path.strip_prefix('@') {
+            found.pattern(&format!("{module}.{name}"));
         }
     }
-    None
 }
 
 fn pattern_of(name: &str) -> String {
