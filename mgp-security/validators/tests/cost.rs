@@ -1,6 +1,10 @@
 //! The time of a judgement: `valid.cost` runs this in a release build.
 
-#![expect(clippy::disallowed_methods, reason = "measures real time without a runtime")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "measures real time without a runtime, and prints figures"
+)]
 
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, Validator};
 use mgp_validators::{CodePolicy, GuardedCall, ValidatorSet};
