@@ -5,11 +5,11 @@ use super::{
     environment, files,
     frame::Frame,
     interpreters::is_interpreter,
-    lex::{Word, is_name},
+    lex::{Grammar, Word, is_name, read},
     paths::is_system,
     programs, runners, stdin, tables, targets,
 };
-use crate::hidden::imitates_ascii;
+use crate::hidden::{hidden, imitates_ascii};
 use crate::words::has;
 
 /// Checks an argument vector.
@@ -164,4 +164,20 @@ pub(super) fn plain_name(base: &str) -> String {
     }
     let short = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
     if short.is_empty() { name.to_owned() } else { short.to_owned() }
+}
+
+/// Checks each command of a script; redirections may write files of the project.
+pub(crate) fn script(text: &str) -> Result<(), String> {
+    if let Some(c) = hidden(text, true) {
+        return Err(format!("the control character U+{:04X}", u32::from(c)));
+    }
+    for simple in read(&text.replace("\r\n", "\n"), Grammar::Script)? {
+        if let Some(target) =
+            simple.writes.iter().find(|word| word.expands || is_system(&word.text))
+        {
+            return Err(format!("a redirection to `{}`", target.text));
+        }
+        judge(&simple.words, Frame::default())?;
+    }
+    Ok(())
 }

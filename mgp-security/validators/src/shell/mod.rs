@@ -20,6 +20,7 @@ use crate::{
     hidden::hidden,
 };
 use frame::{Frame, Stdin};
+pub(crate) use judge::script;
 use lex::{Grammar, MAX_COMMAND, Word, read};
 use serde_json::{Map, Value};
 
@@ -219,20 +220,4 @@ fn framed(text: &str, frame: Frame<'_>) -> Result<(), String> {
         return Err("the command is empty".to_owned());
     }
     judge::judge(&words, frame)
-}
-
-/// Checks each command of a script; redirections may write files of the project.
-pub(crate) fn script(text: &str) -> Result<(), String> {
-    if let Some(c) = hidden(text, true) {
-        return Err(format!("the control character U+{:04X}", u32::from(c)));
-    }
-    for simple in read(&text.replace("\r\n", "\n"), Grammar::Script)? {
-        if let Some(target) =
-            simple.writes.iter().find(|word| word.expands || paths::is_system(&word.text))
-        {
-            return Err(format!("a redirection to `{}`", target.text));
-        }
-        judge::judge(&simple.words, Frame::default())?;
-    }
-    Ok(())
 }

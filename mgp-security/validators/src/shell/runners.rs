@@ -245,26 +245,28 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         return Err(format!("an option of `{name}` runs a text"));
     }
     let rest = args.after_options(runner.valued);
-    // Tools of projects have other subcommands beside the one that runs something.
     if runner.names.contains(&"poetry") {
-        let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
-        return match rest.first() {
-            "run" | "exec" | "enter"
-                if !matches!(name, "yarn" | "pnpm") || rest.first() == "exec" =>
-            {
-                let command = rest.skip(1).after_options(&[
-                    "-n", "-p", "--name", "--with", "--from", "--python", "-e", "--env",
-                ]);
-                let command = command.skip(usize::from(PLACED.contains(&name)));
-                inner(command.after_options(&[]), frame)
-            }
-            "dlx" => Err(format!("`{name} dlx` downloads and runs a package")),
-            _ => Ok(()),
-        };
+        return project(name, rest, frame);
     }
     let rest = rest.skip(runner.operands);
     let end = rest.texts().position(|arg| arg.starts_with(":::")).unwrap_or(rest.0.len());
     inner(Args(&rest.0[..end]), frame)
+}
+
+/// Checks a tool of projects, which has other subcommands beside the one that runs something.
+fn project(name: &str, rest: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
+    match rest.first() {
+        "run" | "exec" | "enter" if !matches!(name, "yarn" | "pnpm") || rest.first() == "exec" => {
+            let command = rest.skip(1).after_options(&[
+                "-n", "-p", "--name", "--with", "--from", "--python", "-e", "--env",
+            ]);
+            let command = command.skip(usize::from(PLACED.contains(&name)));
+            inner(command.after_options(&[]), frame)
+        }
+        "dlx" => Err(format!("`{name} dlx` downloads and runs a package")),
+        _ => Ok(()),
+    }
 }
 
 fn inner(rest: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {

@@ -4,10 +4,9 @@ use super::{
     argv::{Args, Refusal},
     frame::{Frame, Stdin},
     interpreters::{awk_program, is_interpreter, sed_script},
-    judge::{judge, plain_name},
+    judge::{judge, plain_name, script},
     lex::Word,
     programs::database_text,
-    script,
 };
 
 /// The maximum number of words of input that become arguments.
