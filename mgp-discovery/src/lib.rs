@@ -32,8 +32,8 @@ pub use config::{
 };
 pub use error::DiscoveryError;
 pub use expand::{
-    ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, SecretFile,
-    SecretFileError, Template, TemplateError, clear_secrets, describe_target,
+    ClearSecret, ExpandError, Expanded, ExpandedServer, ExpandedTarget, Expander, ProcessRights,
+    SecretFile, SecretFileError, Template, TemplateError, clear_secrets, describe_target,
 };
 pub use manifest::{ManifestError, RegistryServer, read_manifest, read_registry};
 pub use registration::{

@@ -18,7 +18,8 @@ mod stdio;
 mod readme {}
 
 pub use child::{
-    Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, Keeper, StderrLimits,
+    Child, ChildCommand, ChildError, ChildReader, ChildWriter, Confinement, ExitReport, Keeper,
+    StderrLimits,
 };
 pub use connection::{CloseHandle, CloseReason, Connection, ConnectionMonitor, Limits};
 pub use duplex::{DuplexEnd, duplex};

@@ -48,6 +48,7 @@ use super::reload;
 use super::transactions::CallProposals;
 use super::url_sink::UrlSink;
 use super::{search, telemetry};
+use super::script_judge::StrictJudge;
 
 /// The maximum number of servers that may be starting at the same time.
 const MAX_STARTS: usize = 8;
@@ -63,7 +64,7 @@ pub struct KernelBuilder {
     local: HashMap<ServerId, CreateServer>,
     sources: Option<Sources>,
     interactive: InteractiveAgents,
-    judge: Option<Arc<dyn CodeJudge>>,
+    judge: Arc<dyn CodeJudge>,
     registration: RegistrationConfig,
     logins: Logins,
     /// The configuration in force, once the kernel is built.
@@ -89,7 +90,7 @@ impl Default for KernelBuilder {
             local: HashMap::new(),
             sources: None,
             interactive: InteractiveAgents::default(),
-            judge: None,
+            judge: Arc::new(StrictJudge),
             registration: RegistrationConfig::default(),
             logins: Logins::default(),
             shared: SharedConfig::default(),
@@ -134,10 +135,10 @@ impl KernelBuilder {
         self
     }
 
-    /// Sets the judge of code. It checks the code of sandboxed servers that agents register; without a judge such
-    /// code is refused.
+    /// Sets the judge of the code of sandboxed servers that agents register. Default: the level `strict` of
+    /// [`StandardValidators::check_script`].
     pub fn judge(mut self, judge: Arc<dyn CodeJudge>) -> Self {
-        self.judge = Some(judge);
+        self.judge = judge;
         self
     }
 

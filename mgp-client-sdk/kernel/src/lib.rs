@@ -47,6 +47,7 @@ mod references;
 mod registration;
 mod reload;
 mod results;
+mod script_judge;
 mod search;
 mod telemetry;
 mod transactions;

@@ -34,7 +34,7 @@ pub(super) struct RegisteredServers {
 pub(super) fn registrations(
     servers: RegisteredServers,
     view: &CallerView,
-    judge: Option<Arc<dyn CodeJudge>>,
+    judge: Arc<dyn CodeJudge>,
     config: RegistrationConfig,
 ) -> Registrations {
     let governance = servers.fleet.context().governance.clone();
@@ -57,10 +57,7 @@ pub(super) fn registrations(
         .audit(audit)
         .authorized_by(Arc::new(may))
         .config(config);
-    match judge {
-        Some(judge) => builder.judge(judge).build(),
-        None => builder.build(),
-    }
+    builder.judge(judge).build()
 }
 
 impl Kernel {

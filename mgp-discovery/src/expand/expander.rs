@@ -50,6 +50,22 @@ pub struct ExpandedServer {
     pub id: ServerId,
     /// The program or URL.
     pub target: ExpandedTarget,
+    /// The rights of its process; `None` if it is not confined.
+    pub rights: Option<ProcessRights>,
+}
+
+/// The rights of a confined process, beyond those that every program needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProcessRights {
+    /// The files and folders that it reads.
+    pub read: Vec<PathBuf>,
+    /// The folders that it writes.
+    pub write: Vec<PathBuf>,
+    /// If set, it connects to other programs.
+    pub connects: bool,
+    /// If set, it accepts connections.
+    pub listens: bool,
 }
 
 /// The program or URL of a server, expanded.
@@ -194,7 +210,8 @@ impl Expander {
             TargetConfig::InProcess => ExpandedTarget::InProcess,
         };
         if filling.reasons.is_empty() {
-            return Ok(ExpandedServer { id: server.id.clone(), target: reach });
+            let id = server.id.clone();
+            return Ok(ExpandedServer { id, target: reach, rights: None });
         }
         let reasons = filling.reasons;
         Err(Box::new(ExpandError { server: server.id.clone(), reasons }))

@@ -9,7 +9,7 @@ mod template;
 mod tests;
 mod value;
 
-pub use expander::{ExpandError, ExpandedServer, ExpandedTarget, Expander};
+pub use expander::{ExpandError, ExpandedServer, ExpandedTarget, Expander, ProcessRights};
 pub use secret_file::{SecretFile, SecretFileError};
 pub(crate) use secrets::looks_secret;
 pub use secrets::{ClearSecret, clear_secrets, describe_target};

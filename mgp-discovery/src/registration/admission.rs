@@ -37,7 +37,7 @@ impl RegistrationState {
         Ok(self.rate.take(&cx.principal, self.config.per_minute)?)
     }
 
-    fn may(&self, cx: &Context, method: &'static str) -> Result<(), Refused> {
+    pub(super) fn may(&self, cx: &Context, method: &'static str) -> Result<(), Refused> {
         let pass = cx.extensions.get::<CredentialGrant>();
         if pass.is_some_and(|pass| !pass.is_valid()) {
             return Err(Refused::CredentialsExpired);

@@ -24,6 +24,18 @@ impl Event {
             .words("justification", record.justification.as_deref())
     }
 
+    /// Creates the event of the approval of a server that an agent created.
+    pub(super) fn tool_created(by: &Principal, record: &Record) -> Self {
+        let event_type = EventType::Other("TOOL_CREATED_DYNAMIC".into());
+        let server = record.program.server();
+        let wanted = record.created.iter().flat_map(|created| &created.wanted);
+        Self::new(event_type, by.into(), Some(server), AuditResult::Success)
+            .tenant(by)
+            .program(&record.program)
+            .words("created_by", Some(&format!("{:?}", record.by.to_principal())))
+            .detail("capabilities", &wanted.collect::<Vec<_>>())
+    }
+
     /// Creates the event of a registration that expired undecided, or did not start.
     pub(super) fn ended(record: &Record, result: AuditResult, cause: &str) -> Self {
         Self::own("server_registered", Actor::kernel(), record.program.server(), result)

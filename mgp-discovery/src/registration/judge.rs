@@ -45,9 +45,7 @@ impl RegistrationState {
         let script = JudgedScript { server: server.clone(), language, text };
         match timeout(JUDGE_TIMEOUT, judge.judge(script)).await {
             Ok(Ok(CodeVerdict::Accepted)) => Ok(()),
-            Ok(Ok(CodeVerdict::Rejected(violations))) => {
-                Err(Refused::Rejected { server, violations }.into())
-            }
+            Ok(Ok(CodeVerdict::Rejected(body))) => Err(Refused::Rejected { server, body }.into()),
             Ok(Err(error)) => {
                 tracing::error!(%server, %error, "the code of a server could not be judged");
                 Err(unavailable("its code could not be judged".to_owned()).into())

@@ -8,6 +8,7 @@ use std::time::Duration;
 use mgp_types::mgp::{DefaultPolicy, RestartPolicy, ServerMgpConfig};
 use mgp_types::service::ServerId;
 
+use super::confinement::rights;
 use super::program::{FileCheck, compare_files};
 use super::record::{Proposal, Stage};
 use super::refusal::RegistrationError as Refused;
@@ -19,7 +20,7 @@ use crate::config::{
     TargetConfig,
 };
 use crate::error::DiscoveryError;
-use crate::expand::{Expanded, ExpandedServer, ExpandedTarget};
+use crate::expand::{Expanded, ExpandedServer, ExpandedTarget, ProcessRights};
 use crate::source::Origin;
 
 impl RegistrationState {
@@ -46,14 +47,20 @@ impl RegistrationState {
         }
         let stored = state.stored(server).ok_or_else(not_approved)?;
         let Stage::Approved { .. } = stored.record.stage else { return Err(not_approved()) };
-        let program = stored.record.program.clone();
+        let (program, granted) = (stored.record.program.clone(), stored.record.granted().to_vec());
         let looked = state.blocking(server, move |config| {
             let folder = config.scripts.as_deref();
-            compare_files(&program).and_then(|now| Ok((now, source::put(folder, &program)?)))
+            let now = compare_files(&program)?;
+            let (script, own) =
+                (source::put(folder, &program)?, source::own_folder(folder, &program)?);
+            let rights = rights(&program, &granted, script.as_deref(), own.as_deref());
+            Ok((now, script, own, rights))
         });
         match looked.await? {
-            Ok((FileCheck::Same, script)) => expanded(&stored.record.program, script),
-            Ok((FileCheck::Changed(now), _)) => {
+            Ok((FileCheck::Same, script, own, rights)) => {
+                expanded(&stored.record.program, script, own, rights)
+            }
+            Ok((FileCheck::Changed(now), ..)) => {
                 tracing::warn!(%server, "approved files changed; requesting approval again");
                 state.ask_again(stored, *now).await?;
                 Err(Refused::Changed(server.clone()).into())
@@ -64,7 +71,12 @@ impl RegistrationState {
 }
 
 /// Returns the program in the form of a configured server.
-fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServer, DiscoveryError> {
+fn expanded(
+    program: &Proposal,
+    script: Option<PathBuf>,
+    own: Option<PathBuf>,
+    rights: Option<ProcessRights>,
+) -> Result<ExpandedServer, DiscoveryError> {
     let plain = |text: &str| {
         let mut expanded = Expanded::new();
         expanded.push(text);
@@ -85,9 +97,10 @@ fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServe
         target: ExpandedTarget::Program {
             command: plain(&program.command),
             args: script.iter().chain(&program.args).map(|arg| plain(arg)).collect(),
-            cwd: Path::new(&program.cwd).to_owned(),
+            cwd: own.unwrap_or_else(|| Path::new(&program.cwd).to_owned()),
             env,
         },
+        rights,
     })
 }
 

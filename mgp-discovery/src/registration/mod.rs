@@ -6,6 +6,8 @@
 
 mod admission;
 mod config;
+mod confinement;
+mod creation;
 mod deregister;
 mod event;
 mod judge;

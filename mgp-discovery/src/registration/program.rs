@@ -323,6 +323,16 @@ pub(super) fn code(proposal: &Proposal, config: &RegistrationConfig) -> Result<C
     })
 }
 
+/// Returns whether a proposal runs one script, which a judge can see.
+pub(super) fn is_single_script(proposal: &Proposal) -> bool {
+    let (command, cwd) = (Path::new(&proposal.command), Path::new(&proposal.cwd));
+    match kind(command, Path::new(&proposal.real)) {
+        Ok(Kind::Script) => true,
+        Ok(Kind::Interpreter) => proposal.source.is_some() || is_script(proposal.args.first(), cwd),
+        _ => false,
+    }
+}
+
 /// Returns whether the first argument of an interpreter is its script.
 fn is_script(first: Option<&String>, cwd: &Path) -> bool {
     first.is_some_and(|first| !first.starts_with('-') && cwd.join(first).is_file())

@@ -41,8 +41,18 @@ pub(super) struct Record {
     /// server.
     #[serde(default)]
     pub(super) changed: bool,
+    /// Set if an agent created the server in a session, with which it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) created: Option<Created>,
     /// The state.
     pub(super) stage: Stage,
+}
+
+/// The reason for which an agent created a tool in its session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Created {
+    /// The capabilities that no tool had.
+    pub(super) wanted: Vec<String>,
 }
 
 /// The state of a registration.
@@ -120,14 +130,18 @@ impl Record {
         matches!(self.stage, Stage::Approved { .. })
     }
 
+    /// Returns the permissions that an operator granted with the approval.
+    pub(super) fn granted(&self) -> &[Permission] {
+        match &self.stage {
+            Stage::Approved { granted, .. } => granted,
+            _ => &[],
+        }
+    }
+
     /// Returns the permissions that the server does not get.
     pub(super) fn denied(&self) -> Vec<Permission> {
-        let granted = match &self.stage {
-            Stage::Approved { granted, .. } => granted.as_slice(),
-            _ => &[],
-        };
         let mut denied = denied_by_default(&self.program.trust);
-        denied.retain(|permission| !granted.contains(permission));
+        denied.retain(|permission| !self.granted().contains(permission));
         denied
     }
 }

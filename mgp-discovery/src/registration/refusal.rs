@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mgp_types::Object;
 use mgp_types::method::{DiscoveryList, Request as _};
+use mgp_types::mgp::CodeRejection;
 use mgp_types::service::{Rule, ServerId};
 
 /// The reason why a request about registrations was refused; `error.rs` maps it to a code.
@@ -69,12 +70,12 @@ pub enum RegistrationError {
     #[error("too fast: too many registrations; try again in {}s", .0.as_secs().max(1))]
     RateLimited(Duration),
     /// The code of a sandboxed server is not safe.
-    #[error("the script of `{server}` was rejected: {}", .violations.join(", "))]
+    #[error("the script of `{server}` was rejected: {}", .body.violations.join(", "))]
     Rejected {
         /// The server.
         server: ServerId,
-        /// The rules that the code breaks.
-        violations: Vec<String>,
+        /// The rules that the code breaks, and those that it must follow.
+        body: Box<CodeRejection>,
     },
     /// The files differ from the approved ones; an operator is asked.
     #[error(
@@ -150,9 +151,11 @@ impl RegistrationError {
                 put("remedy", "ask an operator to remove it from `mgp.toml`");
             }
             Self::Unknown(server) | Self::NotWaiting(server) => put("server_id", server.as_str()),
-            Self::Rejected { server, violations } => {
+            Self::Rejected { server, body } => {
                 put("server_id", server.as_str());
-                details.encode("violations", violations).ok()?;
+                put("status", "rejected");
+                details.encode("violations", &body.violations).ok()?;
+                details.encode("hints", &body.hints).ok()?;
             }
             _ => return None,
         }

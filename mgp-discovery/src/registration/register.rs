@@ -84,9 +84,10 @@ impl Registrations {
             at: Timestamp::now(),
             granted: Permission::canonical(granted),
         };
-        let event = Event::registered(by, &record, AuditResult::Success);
+        let mut events = vec![Event::registered(by, &record, AuditResult::Success).build()];
+        events.extend(record.created.as_ref().map(|_| Event::tool_created(by, &record).build()));
         let turn = state.turn().await;
-        let live = state.decide(turn, Some(stored), record, vec![event.build()]).await?;
+        let live = state.decide(turn, Some(stored), record, events).await?;
         state.started(server, live).await
     }
 
@@ -151,7 +152,11 @@ impl RegistrationState {
         let question = Event::approval_requested(Actor::of(by), &record, Some(&until));
         let events = vec![event.build(), question.during(trace).build()];
         let reply = waits(&record.program, Some(&until));
+        let is_created = record.created.is_some();
         self.decide(turn, before, record, events).await?;
+        if is_created {
+            self.bind_to_session(cx, &server);
+        }
         Ok(reply)
     }
 
@@ -179,6 +184,7 @@ impl RegistrationState {
         let (claimed_by, justification) =
             (request.claimed_by.clone(), request.justification.clone());
         let program = self.blocking(&server, move |config| find(request, config)).await??;
+        let created = program.source.as_ref().and_then(|_| Self::creation(cx));
         if let Err(error) = self.judged(&program).await {
             if let DiscoveryError::Registration(Refused::Rejected { .. }) = error {
                 let event = Event::code_rejected(by, server).during(cx.trace.as_deref());
@@ -193,6 +199,7 @@ impl RegistrationState {
             justification,
             asked_at: Timestamp::now(),
             changed: false,
+            created,
             stage: Stage::Waiting { until: Some(until) },
         })
     }

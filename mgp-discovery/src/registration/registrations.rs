@@ -222,6 +222,10 @@ impl Registrations {
     pub async fn open(&self) -> Result<(), DiscoveryError> {
         let state = &self.0;
         let turn = state.turn().await;
+        state.refresh(&turn).await?;
+        drop(turn);
+        self.end_earlier_creations().await;
+        let turn = state.turn().await;
         state.opened.store(true, Ordering::Release);
         state.refresh(&turn).await?;
         let records = state.records();

@@ -9,6 +9,7 @@ use mgp_types::{Sha256Hash, Timestamp};
 
 use crate::expand::looks_secret;
 
+use super::confinement::rights;
 use super::record::{Record, Stage, denied_by_default};
 
 /// A waiting registration; approving it approves exactly this.
@@ -72,12 +73,32 @@ impl PendingRegistration {
             created_by: record.by.to_principal(),
             claimed_by: record.claimed_by.clone(),
             justification: record.justification.clone(),
-            notes: program.notes.clone(),
+            notes: notes(record),
             changed: record.changed,
             since: record.asked_at.clone(),
             until: until.clone(),
         })
     }
+}
+
+/// Returns the notes about a registration, with those that follow from the record.
+fn notes(record: &Record) -> Vec<String> {
+    let mut notes = record.program.notes.clone();
+    if let Some(created) = &record.created {
+        notes.push(format!(
+            "the agent creates it because no tool matched: {}; it is removed when the session of the agent ends",
+            created.wanted.join(", ")
+        ));
+    }
+    if let Some(rights) = rights(&record.program, &[], None, None) {
+        let may = |may: bool| if may { "may" } else { "may not" };
+        notes.push(format!(
+            "where the system can confine it, it {} read files of the user, and {} open TCP connections",
+            may(rights.read.iter().any(|path| path.parent().is_none())),
+            may(rights.connects)
+        ));
+    }
+    notes
 }
 
 impl fmt::Display for PendingRegistration {

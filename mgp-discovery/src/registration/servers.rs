@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mgp_types::RpcError;
-use mgp_types::mgp::Permission;
+use mgp_types::mgp::{CodeRejection, Permission};
 use mgp_types::service::{BoxFuture, Principal, ServerId};
 
 use super::registrations::RegistrationState;
@@ -114,11 +114,11 @@ pub struct JudgedScript {
 }
 
 /// The verdict of a judge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CodeVerdict {
     /// The script may be registered.
     Accepted,
-    /// The script may not be registered; each broken rule.
-    Rejected(Vec<String>),
+    /// The script may not be registered; the broken rules, and those that it must follow (§7.4).
+    Rejected(Box<CodeRejection>),
 }

@@ -30,11 +30,28 @@ pub(super) fn put(folder: Option<&Path>, program: &Proposal) -> Result<Option<Pa
     Ok(Some(file.path().to_owned()))
 }
 
-/// Removes the script of a proposal; a file that cannot be removed is never run.
+/// Creates the folder that the script of a proposal may write, in which it runs. Blocks.
+pub(super) fn own_folder(
+    folder: Option<&Path>,
+    program: &Proposal,
+) -> Result<Option<PathBuf>, String> {
+    let (Some(folder), Some(_)) = (folder, &program.source) else { return Ok(None) };
+    let own = own_folder_in(folder, program);
+    make(&own).map_err(|error| format!("`{}` cannot be created: {error}", own.display()))?;
+    Ok(Some(own))
+}
+
+fn own_folder_in(folder: &Path, program: &Proposal) -> PathBuf {
+    folder.join(format!("{}.files", program.id))
+}
+
+/// Removes the script of a proposal and its files; a file that cannot be removed is never run.
 pub(super) async fn forget(folder: Option<PathBuf>, program: &Proposal) {
     let (Some(folder), Some(_)) = (folder, &program.source) else { return };
     let path = file(&folder, program).path().to_owned();
+    let own = own_folder_in(&folder, program);
     let _ = spawn_blocking(move || {
+        let _ = fs::remove_dir_all(own);
         let mut lock = path.clone().into_os_string();
         lock.push(".lock");
         let _ = fs::remove_file(path);

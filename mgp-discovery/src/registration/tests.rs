@@ -1,6 +1,7 @@
 //! Tests of registrations: the common test world; the tests are in the modules beside this file.
 
 mod bounds;
+mod creation;
 mod decisions;
 mod persistence;
 mod program;

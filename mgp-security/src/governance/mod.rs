@@ -378,7 +378,8 @@ impl Governance {
     ) -> CallVerdict {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
         let arguments = arguments.unwrap_or(&none);
-        let progress = Progress { any_arguments, ..Progress::default() };
+        // A call records the operator's risk by itself, before anything else is decided.
+        let progress = Progress { any_arguments, recorded: true, ..Progress::default() };
         let verdict = self.preview(principal, server, tool, arguments, &progress);
         let definitions = &self.0.definitions;
         let is_unlisted = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Listing))

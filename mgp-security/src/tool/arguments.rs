@@ -241,11 +241,33 @@ fn violations(schema: &Validator, text: &str) -> Vec<SchemaViolation> {
     if schema.is_valid(&value) {
         return Vec::new();
     }
-    let read = |error: jsonschema::ValidationError<'_>| SchemaViolation {
-        path: error.instance_path().to_string(),
-        message: mgp_types::clip(&error.to_string(), MAX_TEXT),
-    };
-    schema.iter_errors(&value).take(MAX_VIOLATIONS).map(read).collect()
+    let mut value = value;
+    remove_nulls(&mut value);
+    schema.iter_errors(&value).take(MAX_VIOLATIONS).map(|error| read(&error)).collect()
+}
+
+/// Removes members that are `null`: models send it for an optional member that they leave out.
+///
+/// The arguments are forwarded as they came, since what was approved must be what is sent.
+fn remove_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(remove_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_nulls),
+        _ => {}
+    }
+}
+
+/// Returns a violation with the path of its member; the path of a missing member has its name.
+fn read(error: &jsonschema::ValidationError<'_>) -> SchemaViolation {
+    let mut path = error.instance_path().to_string();
+    if let ValidationErrorKind::Required { property: Value::String(name) } = error.kind() {
+        path.push('/');
+        path.push_str(&name.replace('~', "~0").replace('/', "~1"));
+    }
+    SchemaViolation { path, message: mgp_types::clip(&error.to_string(), MAX_TEXT) }
 }
 
 #[cfg(test)]
@@ -268,8 +290,8 @@ mod tests {
         assert_eq!(check(schema, r#"{"n":1}"#), None);
         let said = |arguments: &str| check(schema, arguments).unwrap();
         assert!(said(r#"{"n":"x"}"#).contains("`/n`: \"x\" is not of type \"integer\""));
-        assert!(said("{}").contains("\"n\" is a required property"));
-        assert!(said(r#"{"n":1,"to":{}}"#).contains("`/to`: \"mail\" is a required property"));
+        assert!(said("{}").contains("`/n`: \"n\" is a required property"));
+        assert!(said(r#"{"n":1,"to":{}}"#).contains("`/to/mail`: \"mail\" is a required property"));
         assert!(said(r#"{"n":1,"m":2}"#).contains("'m' was unexpected"));
         assert!(ToolSchemas::default().check_arguments(&tool(schema), None).is_err());
     }
@@ -285,6 +307,17 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, [("m", "required"), ("n", "maximum"), ("to.mail", "required")]);
         assert!(argument_errors(&tool, r#"{"m":1}"#).unwrap().is_empty());
+    }
+
+    #[test]
+    fn null_counts_as_an_absent_member_unless_the_schema_allows_it() {
+        let schema = r#"{"type":"object","properties":{"n":{"type":"integer"},"to":{"type":"object","properties":{"cc":{"type":"string"}}}},"required":["n"]}"#;
+        assert_eq!(check(schema, r#"{"n":1,"to":null}"#), None);
+        assert_eq!(check(schema, r#"{"n":1,"to":{"cc":null}}"#), None);
+        assert!(check(schema, r#"{"n":null}"#).unwrap().contains("`/n`: \"n\" is a required"));
+        let nullable =
+            r#"{"type":"object","properties":{"n":{"type":["integer","null"]}},"required":["n"]}"#;
+        assert_eq!(check(nullable, r#"{"n":null}"#), None);
     }
 
     #[test]

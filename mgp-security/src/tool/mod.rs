@@ -8,6 +8,7 @@ mod assessment;
 mod confirm;
 mod risk_signals;
 #[cfg(feature = "validators")]
+mod script;
 mod standard;
 mod validate;
 mod version;

@@ -29,6 +29,8 @@ struct Arguments {
     formats: Vec<String>,
     /// `true` if all arguments are numbers.
     numbers: bool,
+    /// `true` if the schema of an argument shows that it is a URL or a host, whatever its name.
+    targets: bool,
 }
 
 impl RiskSignals {
@@ -86,6 +88,29 @@ impl RiskSignals {
             (false, false) => RiskLevel::Safe,
         }
     }
+}
+
+/// The kind of place that an argument leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlaceKind {
+    Url,
+    Host,
+}
+
+/// Returns the kind of place that the schema of an argument declares by its format, or by an example of a URL.
+pub(super) fn target_of(property: &Value) -> Option<PlaceKind> {
+    let text = |member: &str| property.get(member).and_then(Value::as_str);
+    match text("format").unwrap_or_default().to_ascii_lowercase().as_str() {
+        "uri" | "url" | "iri" => return Some(PlaceKind::Url),
+        "hostname" | "idn-hostname" | "ipv4" | "ipv6" => return Some(PlaceKind::Host),
+        _ => {}
+    }
+    let is_url = |text: &str| text.starts_with("http://") || text.starts_with("https://");
+    let example = ["const", "default", "example"].into_iter().find_map(text);
+    let examples = property.get("examples").and_then(|all| all.get(0)).and_then(Value::as_str);
+    let described = text("description").map(words).unwrap_or_default();
+    let named = described.iter().take(4).any(|word| matches!(word.as_str(), "url" | "hostname"));
+    (example.or(examples).is_some_and(is_url) || named).then_some(PlaceKind::Url)
 }
 
 /// Returns whether the name of a tool suggests that it runs something.
@@ -148,7 +173,7 @@ impl Arguments {
         let chosen = [
             (Validator::Sandbox, ends_in(&|word| words::COMMAND.contains(&word))),
             (Validator::CodeSafety, runs_code && self.code()),
-            (Validator::NetworkRestricted, ends_in(&is_target)),
+            (Validator::NetworkRestricted, ends_in(&is_target) || self.targets),
         ];
         chosen.into_iter().filter(|(_, fits)| *fits).map(|(validator, _)| validator).collect()
     }
@@ -172,7 +197,11 @@ impl Arguments {
     }
 
     fn add(&mut self, name: &str, property: &Value) {
-        self.names.push(words(name));
+        let words = words(name);
+        // A URI may be a local identifier, e.g. `file:///x`.
+        let is_identifier = words.last().is_some_and(|word| word.starts_with("uri"));
+        self.targets |= !is_identifier && target_of(property).is_some();
+        self.names.push(words);
         let text = |member| property.get(member).and_then(Value::as_str);
         self.formats.extend(text("format").map(str::to_ascii_lowercase));
         self.numbers &= matches!(text("type"), Some("number" | "integer"));

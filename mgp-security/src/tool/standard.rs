@@ -5,6 +5,7 @@ use mgp_types::{Lenient, mcp};
 use mgp_validators::{CodePolicy, GuardedCall, ValidatorSet};
 use serde_json::Value;
 
+use super::risk_signals::{PlaceKind, target_of};
 use super::validate::{CheckedCall, Validate, Violation};
 use super::words::words;
 
@@ -53,6 +54,10 @@ impl Validate for StandardValidators {
         let mut subject = GuardedCall::new(call.name, &arguments)
             .definition(&definition)
             .trust(checked.trust.clone());
+        if *checked.validator == Validator::NetworkRestricted {
+            let (urls, hosts) = places(checked.definition);
+            subject = subject.targets(urls, hosts);
+        }
         if *checked.validator == Validator::CodeSafety {
             subject = subject.code(code_policy(call.name, checked.definition, &arguments));
         }
@@ -65,8 +70,30 @@ impl Validate for StandardValidators {
     }
 }
 
+/// Returns the names of the arguments that a definition declares as URLs, and as hosts.
+fn places(definition: Option<&mcp::Tool>) -> (Vec<String>, Vec<String>) {
+    let schema = definition.map(|tool| tool.input_schema.as_payload().as_str()).unwrap_or_default();
+    // Most schemas declare neither, and reading one costs more than the check.
+    let declares =
+        ["\"format\"", "http", "url", "URL", "ostname"].iter().any(|mark| schema.contains(mark));
+    let (mut urls, mut hosts) = (Vec::new(), Vec::new());
+    let Some(schema) = declares.then(|| serde_json::from_str::<Value>(schema).ok()).flatten()
+    else {
+        return (urls, hosts);
+    };
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        match target_of(property) {
+            Some(PlaceKind::Url) if property.get("format").is_some() => urls.push(name.clone()),
+            Some(PlaceKind::Host) => hosts.push(name.clone()),
+            _ => {}
+        }
+    }
+    (urls, hosts)
+}
+
 /// Imports that code may not have if its tool declares no lists.
-const BLOCKED_IMPORTS: [&str; 8] = [
+pub(super) const BLOCKED_IMPORTS: [&str; 8] = [
     "subprocess",
     "shutil",
     "socket",
@@ -78,7 +105,7 @@ const BLOCKED_IMPORTS: [&str; 8] = [
 ];
 
 /// Patterns that code may not have if its tool declares no lists.
-const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
+pub(super) const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
 
 /// Returns the rules for the code of a tool: what its server declares, but at least `standard`; without a declaration
 /// the lists above.
@@ -142,6 +169,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_format_of_an_argument_makes_it_a_target_whatever_its_name() {
+        let schema = r#"{"name":"t","inputSchema":{"properties":{"source":{"format":"uri"},"body":{"format":"ipv4"},"x":{"description":"URL of a page"},"y":{}}}}"#;
+        let tool: mcp::Tool = serde_json::from_str(schema).unwrap();
+        assert_eq!(places(Some(&tool)), (vec!["source".to_owned()], vec!["body".to_owned()]));
+        let (urls, hosts) = places(Some(&tool));
+        for (arguments, allowed) in [
+            (json!({"source": "http://10.0.0.1/"}), false),
+            (json!({"body": "127.0.0.1"}), false),
+            (json!({"source": "https://example.com/", "body": "8.8.8.8"}), true),
+        ] {
+            let call = GuardedCall::new("t", &arguments).targets(urls.clone(), hosts.clone());
+            let checked = ValidatorSet::new().check(&Validator::NetworkRestricted, &call);
+            assert_eq!(checked.is_ok(), allowed, "{arguments}");
+        }
+    }
 
     #[test]
     fn a_declared_file_name_decides_the_language_and_no_other_text_does() {

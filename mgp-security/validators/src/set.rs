@@ -2,7 +2,7 @@
 
 use crate::{
     code::{self, CodePolicy},
-    network::{self, Resolver},
+    network::{self, NetworkRules, Resolver},
     readonly,
     rejection::Rejection,
     shell,
@@ -21,13 +21,23 @@ pub struct GuardedCall<'a> {
     definition: &'a Value,
     trust: TrustLevel,
     code: Option<CodePolicy>,
+    urls: Vec<String>,
+    hosts: Vec<String>,
 }
 
 impl<'a> GuardedCall<'a> {
     /// Creates a call of a tool of an untrusted server that declares nothing.
     #[must_use]
     pub fn new(tool: &'a str, arguments: &'a Value) -> Self {
-        Self { tool, arguments, definition: &NOTHING, trust: TrustLevel::Sandboxed, code: None }
+        Self {
+            tool,
+            arguments,
+            definition: &NOTHING,
+            trust: TrustLevel::Sandboxed,
+            code: None,
+            urls: Vec::new(),
+            hosts: Vec::new(),
+        }
     }
 
     /// Sets the definition of the tool as it was listed, with its `annotations` and `security`.
@@ -41,6 +51,13 @@ impl<'a> GuardedCall<'a> {
     #[must_use]
     pub fn trust(mut self, trust: TrustLevel) -> Self {
         self.trust = trust;
+        self
+    }
+
+    /// Sets the names of arguments that the definition declares as URLs and as hosts, whatever they are called.
+    #[must_use]
+    pub fn targets(mut self, urls: Vec<String>, hosts: Vec<String>) -> Self {
+        (self.urls, self.hosts) = (urls, hosts);
         self
     }
 
@@ -97,7 +114,11 @@ impl ValidatorSet {
                     .map_err(reject)
             }
             Validator::NetworkRestricted => {
-                network::check(call.arguments, self.resolver.as_deref()).map_err(reject)
+                let rules = match &self.resolver {
+                    Some(resolver) => NetworkRules::new().resolver(&**resolver),
+                    None => NetworkRules::new(),
+                };
+                network::check(call.arguments, (&call.urls, &call.hosts), rules).map_err(reject)
             }
             Validator::CodeSafety => match &call.code {
                 Some(policy) => code::check_arguments(policy, call.arguments),

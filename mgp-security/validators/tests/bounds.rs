@@ -3,7 +3,8 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::format_collect,
-    reason = "measures real time without a runtime, and builds texts once"
+    clippy::print_stdout,
+    reason = "measures real time without a runtime, builds texts once, and prints figures"
 )]
 
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, Validator};
@@ -12,8 +13,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The bound of a judgement in an unoptimised build; the bound of a release is 50 ms.
-const MAX_DURATION: Duration = Duration::from_secs(2);
+/// The bound of a judgement; an unoptimised build, beside other tests, has more time.
+const MAX_DURATION: Duration =
+    if cfg!(debug_assertions) { Duration::from_secs(3) } else { Duration::from_millis(50) };
+
+/// The number of bytes that each parser is given, unless `MGP_FUZZ_BYTES` is set.
+const FUZZED_BYTES: usize = 100_000;
 
 const LANGUAGES: [&str; 4] = ["python", "javascript", "typescript", "bash"];
 
@@ -68,6 +73,12 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
             // For a shell, words without an end are the arguments of a command.
             let allowed = code(language, &text);
             assert!(!allowed || language == "bash" && close.is_empty(), "{language}: {open}");
+        }
+        // The longest input of a call, of each kind of nesting.
+        for open in
+            ["(", "[", "{", "f(", "-", "!", "x=>", "if x:\n ", "[x for x in ", "{a:", "<a>", "`${"]
+        {
+            code(language, &open.repeat(64 * 1024 / open.len()));
         }
         code(language, &"if x:\n ".repeat(10_000));
         for chain in ["x.a", "x[0]", "x()", "1+1", "x=x", "a,a", "a;a", "x?.a"] {
@@ -124,6 +135,118 @@ fn long_names_and_chains_of_aliases_stay_quick() {
     let choices: String = (0..200).map(|at| format!("x = 'a{at}' + x\n")).collect();
     code("python", &format!("x = ''\n{choices}"));
     code("javascript", &format!("let x = ''\n{}", choices.replace('\'', "`")));
+}
+
+/// Texts from which inputs of a parser are made.
+const SEEDS: [(&str, &[&str]); 7] = [
+    (
+        "command",
+        &[
+            "git log --oneline -n 5 'a b'",
+            "env A=b timeout 5 ls -la \"x y\"",
+            "sed -n '1,20p' f",
+            "awk -F, '{print $1}' x",
+            "curl https://user@example.com:8080/x?y=z",
+        ],
+    ),
+    ("script", &["ls a && cat b | sort > c\ncp x y\n", "for_x=1; echo \"$HOME\" 2>&1\n"]),
+    (
+        "python",
+        &[
+            "import os.path as p\nfrom re import *\nx = [i for i in f'{y!r}' if i]\n",
+            "async def f(a, *b, c=1, **d):\n    return getattr(x, 'y')(lambda z: z)\n",
+        ],
+    ),
+    (
+        "javascript",
+        &[
+            "const {a, b: [c]} = await import(`x${1}`); for (const x of y) { x?.z ?? w }",
+            "class A extends B { #x = 1; get y() { return /a[b]/g.test(this.#x) } }",
+        ],
+    ),
+    (
+        "typescript",
+        &[
+            "type A<T> = T extends string ? keyof B : never; let x!: A<'a'> = y as any;",
+            "enum E { A = 1 } abstract class C<T> implements D { constructor(private x: T) {} }",
+        ],
+    ),
+    (
+        "url",
+        &[
+            "http://user:pw@[::ffff:127.0.0.1]:8080/a/../b?c=d#e",
+            "https://0x7f.1/",
+            "//example.com\\@x",
+        ],
+    ),
+    (
+        "sql",
+        &[
+            "select a, b from t where c = 'd' -- e\n",
+            "with x as (delete from t returning *) select 1; /* y */",
+            "query A { b(c: 1) { d } }",
+        ],
+    ),
+];
+
+#[test]
+fn no_fuzzed_input_panics_or_takes_long() {
+    let bytes = std::env::var("MGP_FUZZ_BYTES").ok().and_then(|bytes| bytes.parse().ok());
+    let bytes = bytes.unwrap_or(FUZZED_BYTES);
+    for (parser, seeds) in SEEDS {
+        let (mut random, mut given, mut inputs, mut longest) = (7_u64, 0, 0_u32, Duration::ZERO);
+        while given < bytes {
+            let input = mutated(seeds, &mut random);
+            given += input.len();
+            inputs += 1;
+            let start = Instant::now();
+            judge(parser, &input);
+            let took = start.elapsed();
+            assert!(took < MAX_DURATION, "{parser}: {took:?} for {input:?}");
+            longest = longest.max(took);
+        }
+        println!(
+            "fuzzed: {parser}: {given} bytes in {inputs} inputs, the longest took {longest:?}"
+        );
+    }
+}
+
+fn judge(parser: &str, input: &str) {
+    let (validator, name) = match parser {
+        "command" => (Validator::Sandbox, "command"),
+        "url" => (Validator::NetworkRestricted, "url"),
+        "sql" => (Validator::Readonly, "query"),
+        language => {
+            let mut rules = CodeSafety::new(CodeSafetyLevel::Standard);
+            rules.language = Some(if language == "script" { "bash" } else { language }.to_owned());
+            let _ = CodePolicy::new(&rules).check(input);
+            return;
+        }
+    };
+    let arguments = json!({ name: input });
+    let _ = ValidatorSet::new().check(&validator, &GuardedCall::new("query", &arguments));
+}
+
+/// Returns parts of the seeds, cut, repeated and damaged.
+fn mutated(seeds: &[&str], random: &mut u64) -> String {
+    let mut below = |bound: usize| {
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        usize::try_from(*random % bound.max(1) as u64).unwrap_or_default()
+    };
+    let mut text = String::new();
+    for _ in 0..=below(6) {
+        let seed = seeds[below(seeds.len())];
+        let (from, to) = (below(seed.len() + 1), below(seed.len() + 1));
+        let part = seed.get(from.min(to)..from.max(to)).unwrap_or(seed);
+        text.push_str(&part.repeat(if below(20) == 0 { 1 + below(40) } else { 1 }));
+        for _ in 0..below(4) {
+            let marks = "(){}[]<>'\"`$\\;|&#@:=,.!?*/- \n\t\u{0}\u{202e}é漢\u{1f600}";
+            text.extend(marks.chars().nth(below(marks.chars().count())));
+        }
+    }
+    text
 }
 
 proptest! {

@@ -49,6 +49,55 @@ fn a_command_is_found_in_every_shape_of_arguments() {
 }
 
 #[test]
+fn code_in_standard_input_is_judged_in_the_language_of_the_program() {
+    for arguments in [
+        json!({"command": "sed -f - notes.txt", "stdin": "1e id"}),
+        json!({"command": "sed -nf - notes.txt", "stdin": "w /etc/x"}),
+        json!({"command": "awk -f - data.csv", "input": "{ system($1) }"}),
+        json!({"command": "nice awk -f /dev/stdin x", "stdin": "BEGIN { print > \"/etc/x\" }"}),
+        json!({"command": "sqlite3 app.db", "stdin": "select 1;\n.shell id"}),
+        json!({"program": "sqlite3", "args": ["app.db"], "stdin": ".import '|id' t"}),
+        json!({"command": "psql -h db app", "stdin": "\\! id"}),
+        json!({"command": "psql -f - app", "stdin": "copy t to program 'id'"}),
+        json!({"command": "mysql app", "stdin": "system id"}),
+        json!({"command": "redis-cli", "stdin": "CONFIG SET dir /x"}),
+        json!({"command": "xargs rm", "stdin": "-rf build"}),
+        json!({"command": "xargs -I{} env {} x", "stdin": "sudo"}),
+        json!({"command": "xargs", "args": ["git"], "standard_input": "-c core.pager=id log"}),
+        json!({"command": "ssh build", "stdin": "rm -rf work"}),
+        json!({"command": "docker exec -i web sh", "stdin": "sudo id"}),
+        json!({"command": "docker exec -i web python3", "stdin": "print(1)"}),
+        json!({"command": "m4", "stdin": "syscmd(id)"}),
+        json!({"command": "python3 -", "stdin": "print(1)"}),
+        json!({"command": "bash -s", "stdin": "ls"}),
+        json!({"command": "node -", "stdin": "1"}),
+        json!({"command": "perl", "stdin": "print 1"}),
+        json!({"command": "sqlite3 app.db", "stdin": ["select 1"]}),
+        json!({"command": "sed -f - notes.txt"}),
+    ] {
+        assert!(sandbox(&arguments).is_err(), "{arguments}");
+    }
+    for arguments in [
+        json!({"command": "sed -f - notes.txt", "stdin": "s/a/b/g"}),
+        json!({"command": "sed 's/a/b/'", "stdin": "1e id"}),
+        json!({"command": "awk -f - data.csv", "stdin": "{ print $1 }"}),
+        json!({"command": "sqlite3 app.db", "stdin": "select count(*) from t;\n.tables"}),
+        json!({"command": "sqlite3 app.db 'select 1'", "stdin": ".shell id"}),
+        json!({"command": "psql app", "stdin": "select 1"}),
+        json!({"command": "xargs wc -l", "stdin": "a.txt\nb.txt"}),
+        json!({"command": "ssh build", "stdin": "uptime\nls -la"}),
+        json!({"command": "docker exec -i web sh", "stdin": "ls /app"}),
+        json!({"command": "kubectl apply -f -", "stdin": "kind: Pod\nmetadata: {name: $(x)}"}),
+        json!({"command": "python3 tool.py", "stdin": "rm -rf /"}),
+        json!({"command": "cat", "input": "rm -rf / | sh"}),
+        json!({"command": "sort", "stdin": null}),
+        json!({"command": "grep x", "stdin": true}),
+    ] {
+        assert_eq!(sandbox(&arguments), Ok(()), "{arguments}");
+    }
+}
+
+#[test]
 fn what_cannot_be_judged_is_blocked() {
     for arguments in [
         json!({}),

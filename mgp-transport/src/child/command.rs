@@ -15,7 +15,7 @@ use tracing::instrument::WithSubscriber;
 
 use super::handle::ShutdownTimeouts;
 use super::stderr::{StderrCallback, drain};
-use super::{Child, ChildError, StderrLimits, environment, imp};
+use super::{Child, ChildError, Confinement, Keeper, StderrLimits, environment, imp};
 
 /// Description of a child process; each [`spawn`](Self::spawn) starts one.
 ///
@@ -52,6 +52,7 @@ pub struct ChildCommand {
     inherit: Vec<OsString>,
     cwd: Option<PathBuf>,
     server: Option<String>,
+    confinement: Option<Confinement>,
     stderr: StderrLimits,
     on_stderr: Option<StderrCallback>,
     timeouts: ShutdownTimeouts,
@@ -70,6 +71,7 @@ impl ChildCommand {
             inherit: Vec::new(),
             cwd: None,
             server: None,
+            confinement: None,
             stderr: StderrLimits::default(),
             on_stderr: None,
             timeouts: ShutdownTimeouts::default(),
@@ -112,6 +114,12 @@ impl ChildCommand {
     /// Sets the child's working directory. Default: that of this process.
     pub fn cwd(mut self, directory: impl Into<PathBuf>) -> Self {
         self.cwd = Some(directory.into());
+        self
+    }
+
+    /// Limits the child to these rights, if [`Confinement::is_available`]; use an absolute path for the program.
+    pub fn confined(mut self, rights: Confinement) -> Self {
+        self.confinement = Some(rights);
         self
     }
 
@@ -196,7 +204,16 @@ impl ChildCommand {
     }
 
     fn build(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let confined = self.confinement.as_ref().filter(|_| Confinement::is_available());
+        let confined = confined.and_then(|rights| rights.arguments(Keeper::installed()?));
+        let mut command = match confined {
+            Some((launcher, arguments)) => {
+                let mut command = Command::new(launcher);
+                command.args(arguments).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
         command
             .args(&self.args)
             .env_clear()

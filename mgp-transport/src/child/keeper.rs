@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+use super::confine;
+
 /// The installed keeper.
 static KEEPER: OnceLock<Keeper> = OnceLock::new();
 
@@ -56,14 +58,18 @@ impl Keeper {
         cfg!(target_os = "linux") && KEEPER.get().is_some()
     }
 
-    /// Runs as a keeper, if this process was started as one, until all processes it keeps have ended.
+    /// Runs as a keeper, if this process was started as one, until all processes it keeps have ended; or confines this
+    /// process and becomes the program of a [confined](super::Confinement) child.
     ///
     /// Returns `None` if this process was not started as a keeper.
     #[must_use]
     pub fn run(marker: &str) -> Option<ExitCode> {
-        let mut arguments = std::env::args_os().skip(1);
+        let mut arguments = std::env::args_os().skip(1).peekable();
         if arguments.next()? != marker {
             return None;
+        }
+        if arguments.next_if(|next| next == confine::MARKER).is_some() {
+            return Some(confine::run(arguments));
         }
         #[cfg(target_os = "linux")]
         return Some(super::imp::run(arguments));
@@ -71,12 +77,10 @@ impl Keeper {
         return Some(ExitCode::from(2));
     }
 
-    #[cfg(unix)]
     pub(super) fn installed() -> Option<&'static Self> {
         if cfg!(target_os = "linux") { KEEPER.get() } else { None }
     }
 
-    #[cfg(unix)]
     pub(super) fn program(&self) -> (&PathBuf, &OsString) {
         (&self.program, &self.marker)
     }

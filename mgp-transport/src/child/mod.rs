@@ -36,12 +36,14 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;
 
 pub use self::command::ChildCommand;
+pub use self::confine::Confinement;
 pub use self::handle::Child;
 pub use self::keeper::Keeper;
 pub use self::pipes::{ChildReader, ChildWriter};
 pub use self::stderr::StderrLimits;
 
 mod command;
+mod confine;
 mod environment;
 mod handle;
 mod keeper;

@@ -249,6 +249,35 @@ pub(super) const CHECKS: &[Check] = &[
         &[TestStep(&[Tests::of(VALIDATORS, "cases")]), Program(|_| gov::corpora())],
     ),
     check(
+        "valid.cost",
+        "commands, URLs and code are judged within their bounds",
+        &[TestStep(&[Tests::of(VALIDATORS, "cost")
+            .prints(&["cost:"])
+            .bound("p99 200 µs for 1 KiB of a command, 2 ms for 10 KB of code")
+            .release()])],
+    ),
+    check(
+        "valid.hostile",
+        "deep nesting, garbage, and 50 million fuzzed bytes for each parser",
+        &[TestStep(&[Tests::of(VALIDATORS, "bounds")
+            .env(&[("MGP_FUZZ_BYTES", "50000000")])
+            .prints(&["fuzzed:"])
+            .bound("50 ms for each input")
+            .release()])],
+    ),
+    check(
+        "valid.create",
+        "a tool is created from a request to a call, and each guardrail is broken once",
+        &[TestStep(&[Tests::of(MGP, "flow")
+            .any(&["a_missing_tool_is_created", "each_guardrail"])
+            .needs(&["python3"])])],
+    ),
+    check(
+        "valid.correct-itself",
+        "a scripted agent corrects its code by the body of the rejection alone",
+        &[TestStep(&[Tests::of(MGP, "flow").any(&["corrects_its_script"]).needs(&["python3"])])],
+    ),
+    check(
         "valid.review",
         "the review of definitions: our own sets of attacks and harmless ones, and real tools",
         &[TestStep(&[Tests::of(SECURITY, "review")]), Program(|_| gov::review())],

@@ -33,10 +33,10 @@ async fn no_tool_is_created_and_the_answer_has_the_reason() {
             !on["notes"][0].as_str().unwrap().contains("not enabled")
         })
         .await;
-        // The status is never `creating`, because the kernel creates no tools.
+        // A grant of the registration is needed besides the switch.
         assert_eq!(on["status"], "unavailable");
         let why = on["notes"][0].as_str().unwrap();
-        assert!(why.contains("there is no code safety to judge it yet"), "{why}");
+        assert!(why.contains("callers an operator granted it to"), "{why}");
 
         world.configure(DESK);
         until("it is not enabled", async || {
@@ -58,7 +58,7 @@ async fn automatic_approval_of_permissions_creates_no_tool() {
     world.knows(5).await;
     let answer = request(&host, MISSING).await;
     assert_eq!(answer["status"], "unavailable");
-    assert!(answer["notes"][0].as_str().unwrap().contains("no code safety"), "{answer}");
+    assert!(answer["notes"][0].as_str().unwrap().contains("an operator granted"), "{answer}");
     host.close().await;
 }
 

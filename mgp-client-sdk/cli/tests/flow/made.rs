@@ -56,7 +56,7 @@ async fn a_tool_that_an_agent_adds_waits_for_an_operator_and_is_in_its_session_a
     let reply = ada.host.call("mgp_discovery_register").args(&asks).await.unwrap();
     let reply: Value = reply.structured_content.unwrap().get().unwrap();
     assert_eq!(reply["status"], "pending_approval", "{reply}");
-    assert_eq!(request(&mut ada).await["status"], "unavailable", "not before it is approved");
+    assert_eq!(request(&mut ada).await["status"], "creating", "not before it is approved");
     assert_eq!(world.json(&["tools", "ls"]).as_array().unwrap().len(), 4);
 
     let waiting = world.json(&["approvals", "ls"]);
@@ -68,7 +68,7 @@ async fn a_tool_that_an_agent_adds_waits_for_an_operator_and_is_in_its_session_a
     assert_eq!(servers[0]["trust_level"], "sandboxed", "{servers}");
 
     // After its approval, the server still needs an access grant for the agent.
-    assert_eq!(request(&mut ada).await["status"], "unavailable");
+    assert_eq!(request(&mut ada).await["status"], "creating");
     let before = ada.changes.load(Ordering::Relaxed);
     world.quietly(&["access", "grant", "ada", "made", "analyze_csv", "--no-confirm"]);
     let reply = |ada: &Model| ada.changes.load(Ordering::Relaxed) > before;
@@ -95,7 +95,7 @@ async fn a_tool_that_an_agent_adds_waits_for_an_operator_and_is_in_its_session_a
     ada.host.call("mgp_discovery_deregister").arg("id", "made").await.unwrap();
     until("the server is removed", async || !ada.look().await.contains(&"analyze_csv".to_owned()))
         .await;
-    assert_eq!(request(&mut ada).await["status"], "unavailable");
+    assert_eq!(request(&mut ada).await["status"], "creating");
     ada.host.close().await;
     bob.close().await;
 }

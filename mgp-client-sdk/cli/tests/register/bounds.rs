@@ -62,19 +62,19 @@ impl CodeJudge for Lenient {
 }
 
 #[tokio::test]
-async fn a_sandboxed_script_is_refused_without_a_judge() {
+async fn the_judge_decides_whether_an_operator_is_asked_about_a_sandboxed_script() {
     let world = World::new("").await;
     let ada = world.registrar().await;
     let script = |world: &World| {
-        std::fs::write(world.folder.join("made.sh"), "exit 0\n").unwrap();
+        std::fs::write(world.folder.join("made.sh"), "rm -rf work\n").unwrap();
         let mut asks = world.asks("made");
         asks.command = Some("/bin/sh".to_owned());
         asks.args = vec![world.folder.join("made.sh").display().to_string()].into();
         asks
     };
     let refused = register(&ada, &script(&world)).await.unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::DISCOVERY_UNAVAILABLE);
-    assert!(refused.to_string().contains("cannot judge"), "{refused}");
+    assert_eq!(refused.code(), ErrorCode::CODE_SAFETY_VIOLATION);
+    assert!(refused.to_string().contains("`recursive` of `rm`"), "{refused}");
     assert!(waiting(&world.operator().await).await.is_empty());
     world.end().await;
 

@@ -10,6 +10,7 @@ use mgp_types::method::RootsListChanged;
 use mgp_types::mgp::ServerState;
 use mgp_types::service::{Call, Context};
 
+use super::creation::Creation;
 use super::meta_tools::MetaToolConfig;
 use crate::caller_view::CallerView;
 use crate::coalesced::Coalesced;
@@ -43,11 +44,13 @@ impl Dispatcher {
     ) -> Self {
         let index = fleet.context().index.clone();
         let (versions, notifications) = (view.clone(), fleet.context().notifications.clone());
+        let creation =
+            Creation { meta_tools: meta_tools.clone(), registrations: registrations.clone() };
         let search = Endpoints::new(index, sessions.clone())
             .visibility(view.clone())
             .version(move || versions.version())
             .availability(view.clone())
-            .create(meta_tools.clone())
+            .create(creation)
             // Clients that support this notification list the requested tools from now on.
             .on_change(move |cx| notifications.tools_changed(|other| *other == cx.principal));
         let results = Results::new(fleet.context());

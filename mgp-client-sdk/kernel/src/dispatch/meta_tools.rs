@@ -1,12 +1,10 @@
-//! The tools that the kernel offers besides search and call: the request of tools and the creation of tools
-//! (MGP §16.6).
+//! The configuration of the tools that the kernel offers besides search and call (MGP §16.6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use async_trait::async_trait;
 use mgp_discovery::Config;
-use mgp_toolindex::{CreationOutcome, CreationRequest, MetaTool, MetaTools, ToolCreator};
+use mgp_toolindex::{MetaTool, MetaTools};
 use mgp_types::mgp::Extension;
 use mgp_types::service::Context;
 
@@ -41,22 +39,14 @@ impl MetaToolConfig {
         self.0.lists_request.load(Ordering::Relaxed) || cx.caller.has(Extension::ToolDiscovery)
     }
 
+    /// Returns whether agents may create tools that no server has.
+    pub(super) fn allows_creation(&self) -> bool {
+        self.0.allows_creation.load(Ordering::Relaxed)
+    }
+
     /// Returns the meta tools that are listed to a caller.
     pub(crate) fn listed(&self, cx: &Context) -> MetaTools {
         let all = MetaTools::new();
         if self.lists_request(cx) { all } else { all.without(MetaTool::Request) }
-    }
-}
-
-#[async_trait]
-impl ToolCreator for MetaToolConfig {
-    async fn create(&self, _: Context, _: CreationRequest) -> CreationOutcome {
-        // A created tool would be registered as `sandboxed`, but there is no judge that can read its code yet.
-        let reason = if self.0.allows_creation.load(Ordering::Relaxed) {
-            "there is no code safety to judge it yet; ask an operator to register a server that has it"
-        } else {
-            "`tool_creation` is not enabled"
-        };
-        CreationOutcome::Refused(reason.to_owned())
     }
 }

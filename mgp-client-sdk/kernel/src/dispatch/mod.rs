@@ -1,5 +1,6 @@
 //! Dispatches each call of a client to the server that it is meant for.
 
+mod creation;
 mod delegation;
 mod dispatcher;
 mod header_params;

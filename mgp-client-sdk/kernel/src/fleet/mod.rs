@@ -5,6 +5,7 @@
 
 mod announcements;
 mod changed_lists;
+mod confinement;
 mod context;
 mod control;
 mod describe;

@@ -9,6 +9,7 @@ use mgp_transport::{ChildCommand, duplex};
 use mgp_types::mgp::Transport;
 use mgp_types::service::{BoxFuture, Principal, SpawnError};
 
+use super::confinement::confinement;
 use super::context::{CreateServer, FleetContext};
 use super::instance::InstanceParts;
 use super::server_log::ServerLog;
@@ -94,7 +95,7 @@ impl Starting {
         server: ExpandedServer,
         pass_env: &[String],
     ) -> Result<ServerTarget, SpawnError> {
-        let ExpandedServer { id, target, .. } = server;
+        let ExpandedServer { id, target, rights, .. } = server;
         let log = Arc::clone(&self.log);
         match target {
             ExpandedTarget::Program { command, args, cwd, env } => {
@@ -108,6 +109,10 @@ impl Starting {
                     .server(id.as_str())
                     .cwd(cwd)
                     .on_stderr(move |line| log.push_line(line));
+                let program = match rights {
+                    Some(rights) => program.confined(confinement(rights)),
+                    None => program,
+                };
                 Ok(ServerTarget::Child(Box::new(program)))
             }
             ExpandedTarget::Url { url, headers, auth, transport } => {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use mgp_types::Sha256Hash;
-use mgp_types::mgp::Permission;
+use mgp_types::mgp::{CodeRejection, Permission, RejectionStatus};
 
 use super::*;
 
@@ -175,7 +175,9 @@ impl CodeJudge for Kind {
         let is_evil = script.text.contains("evil");
         assert_eq!(script.language, "python");
         let verdict = if is_evil {
-            CodeVerdict::Rejected(vec!["line 1: evil".to_owned()])
+            let mut body = CodeRejection::new(RejectionStatus::Rejected, "evil");
+            body.violations = vec!["line 1: evil".to_owned()].into();
+            CodeVerdict::Rejected(Box::new(body))
         } else {
             CodeVerdict::Accepted
         };

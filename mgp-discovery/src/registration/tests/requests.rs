@@ -273,6 +273,7 @@ proptest! {
             justification: Some(words),
             asked_at: Timestamp::now(),
             changed: false,
+            created: None,
             stage: Stage::Waiting { until: None },
         };
         let waiting = PendingRegistration::of(&record).unwrap();

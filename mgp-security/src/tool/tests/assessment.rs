@@ -306,6 +306,25 @@ fn the_validators_that_fit_the_arguments_apply_if_the_policy_wants_them() {
 }
 
 #[test]
+fn an_argument_whose_schema_shows_a_place_is_checked_whatever_its_name() {
+    let policy = ServerPolicy::default().default_validators(true);
+    for (property, is_place) in [
+        (r#""page":{"type":"string","format":"uri"}"#, true),
+        (r#""node":{"type":"string","format":"hostname"}"#, true),
+        (r#""page":{"type":"string","default":"https://example.com"}"#, true),
+        (r#""page":{"type":"string","description":"The URL to read"}"#, true),
+        (r#""uri":{"type":"string","format":"uri"}"#, false),
+        (r#""day":{"type":"string","format":"date"}"#, false),
+        (r#""text":{"type":"string","description":"A text, perhaps with a URL"}"#, false),
+    ] {
+        let text = format!(r#"{{"name":"look","inputSchema":{{"properties":{{{property}}}}}}}"#);
+        let tool: Tool = serde_json::from_str(&text).unwrap();
+        let chosen = Assessment::of(&tool, &policy).validators;
+        assert_eq!(chosen.contains(&Validator::NetworkRestricted), is_place, "{property}");
+    }
+}
+
+#[test]
 fn an_operator_replaces_the_validators_and_a_server_adds_to_them() {
     let policy = ServerPolicy::default().default_validators(true);
     let security = r#","security":{"risk_level":"safe","validator":"readonly"}"#;

@@ -294,6 +294,15 @@ impl Scope<'_> {
         }
     }
 
+    /// Returns whether a path is a member of a name that this code does not bind.
+    pub(super) fn is_unbound(&self, path: &str) -> bool {
+        let name = path.split(['.', '(', '@', '?']).next().unwrap_or_default();
+        !name.is_empty()
+            && path[name.len()..].starts_with('.')
+            && self.names.get(name).is_none()
+            && name != "this"
+    }
+
     fn call(&self, node: Node<'_>, depth: usize) -> Values {
         let unknown = || one(Value::Unknown);
         let Some(function) = field(node, "function").or_else(|| field(node, "constructor")) else {

@@ -36,6 +36,14 @@ static IMPORTS: Words = Words::new(
     node-pty ffi-napi bun:ffi",
 );
 
+/// Functions that execute something, whatever object has them.
+static DANGEROUS: Words = Words::new(
+    "\
+    execSync spawnSync execFile execFileSync spawn runInThisContext runInNewContext runInContext \
+    compileFunction createRequire getBuiltinModule mainModule _linkedBinding _load dlopen execvp \
+    setUncaughtExceptionCaptureCallback",
+);
+
 /// Checks a node.
 pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     match node.kind() {
@@ -143,6 +151,10 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
             && matches!(path, "this.eval" | "this.Function" | "this.require" | "this.process")
         {
             found.pattern(last(path));
+        }
+        // A name that this code does not bind may be a module that an earlier call of the session bound.
+        if scope.is_unbound(path) && DANGEROUS.has(last(path)) {
+            found.pattern(path);
         }
         if path.ends_with(".constructor.constructor") {
             found.pattern("constructor");

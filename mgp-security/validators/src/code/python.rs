@@ -299,6 +299,15 @@ impl<'s> Scope<'s> {
         values
     }
 
+    /// Returns whether a path is a member of a name that neither this code nor Python binds.
+    pub(super) fn is_unbound(&self, path: &str) -> bool {
+        let name = path.split(['.', '(', '@', '?']).next().unwrap_or_default();
+        !name.is_empty()
+            && path[name.len()..].starts_with('.')
+            && self.names.get(name).is_none()
+            && !matches!(name, "self" | "cls" | "super")
+    }
+
     fn subscript(&self, node: Node<'_>, depth: usize) -> Values {
         let (Some(value), Some(index)) = (field(node, "value"), field(node, "subscript")) else {
             return one(Value::Unknown);
@@ -503,12 +512,16 @@ fn canonical(path: String) -> String {
     let mut at = 0;
     let mut start = 0;
     for part in whole.split('.') {
-        if at > 0 && MODULES.has(part) && !(part == "path" || whole[..at].ends_with("importlib.")) {
+        let name = part.trim_start_matches('_');
+        if at > 0
+            && (MODULES.has(part) || MODULES.has(name))
+            && !(part == "path" || whole[..at].ends_with("importlib."))
+        {
             start = at;
         }
         at += part.len() + 1;
     }
-    let path = format!("@{}", &rest[start..]);
+    let path = format!("@{}", rest[start..].trim_start_matches(if start > 0 { "_" } else { "" }));
     match path.strip_prefix("@builtins.").or(path.strip_prefix("@__builtin__.")) {
         Some(name) => name.to_owned(),
         None => path,

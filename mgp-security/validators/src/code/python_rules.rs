@@ -27,14 +27,15 @@ static FLOOR: Words = Words::new(
 pub(super) static MODULES: Words = Words::new(
     "\
     os sys subprocess builtins importlib socket shutil ctypes posix nt pickle marshal inspect \
-    types io runpy pty __builtin__",
+    types io runpy pty __builtin__ multiprocessing code codeop",
 );
 /// Modules that only serve to execute something.
 static IMPORTS: Words = Words::new(
     "\
     subprocess _posixsubprocess ctypes _ctypes imp _imp runpy zipimport posix nt commands popen2 \
     pty code codeop bdb pdb doctest dill cloudpickle jsonpickle marshal __builtin__ builtins \
-    _frozen_importlib _frozen_importlib_external _pickle cPickle shelve rlcompleter",
+    _frozen_importlib _frozen_importlib_external _pickle cPickle shelve rlcompleter \
+    _xxsubinterpreters _interpreters _testcapi _testinternalcapi _winapi",
 );
 /// Functions of modules that execute, load code, or reach frames.
 static PATHS: Words = Words::new(
@@ -54,7 +55,10 @@ static PATHS: Words = Words::new(
     @pkgutil.get_loader @pkgutil.find_loader @pkgutil.resolve_name @pkgutil.get_importer \
     @pkgutil.ImpImporter @logging.config.listen @distutils.spawn @distutils.util.execute \
     @platform.popen @site.execsitecustomize @multiprocessing.util.spawnv_passfds @codecs.builtins \
-    @linecache.os",
+    @linecache.os @multiprocessing.popen_* @tkinter.Tcl @tkinter.Tk.eval @site.main \
+    @site.addsitedir @typing.ForwardRef._evaluate @webbrowser.register @webbrowser.GenericBrowser \
+    @webbrowser.BackgroundBrowser @numpy.ctypeslib @numpy.f2py @asyncio.subprocess \
+    @test.support @unittest.mock._importer @unittest.mock._get_target",
 );
 /// Attributes that lead from any object to all classes, frames or builtins.
 static ATTRIBUTES: Words = Words::new(
@@ -84,13 +88,27 @@ const INDIRECT: &[&str] = &[
 const ROOTS: &[&str] =
     &["@os", "@sys", "@importlib", "@builtins", "@subprocess", "@asyncio.subprocess"];
 
+/// Functions that execute something, whatever object has them.
+static DANGEROUS: Words = Words::new(
+    "\
+    system popen popen2 popen3 popen4 Popen execv execve execvp execvpe execl execle execlp execlpe \
+    spawnl spawnle spawnlp spawnlpe spawnv spawnve spawnvp spawnvpe posix_spawn posix_spawnp fork \
+    forkpty startfile check_output check_call getoutput getstatusoutput import_module run_module \
+    run_path CDLL WinDLL PyDLL dlopen _getframe settrace setprofile killpg rmtree \
+    run_cell_magic run_cell",
+);
+
 /// Checks a node.
 pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     match node.kind() {
         "import_statement" | "import_from_statement" => imports(policy, scope, node, found),
         "exec_statement" => found.pattern("exec("),
         "identifier" if Scope::is_use(node) => reference(policy, scope, node, found),
-        "attribute" | "subscript" => reference(policy, scope, node, found),
+        "attribute" => {
+            reference(policy, scope, node, found);
+            private(policy, scope, node, found);
+        }
+        "subscript" => reference(policy, scope, node, found),
         "call" => {
             reference(policy, scope, node, found);
             call(scope, node, found);
@@ -127,6 +145,9 @@ fn imports(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut F
             found.import(if relative || bare.is_empty() { module } else { bare });
         }
         if let Some(part) = part {
+            if is_private(policy, part) {
+                found.pattern(&format!("{module}.{part}"));
+            }
             let path = format!("@{module}.{part}");
             let all = part == "*"
                 && PATHS.iter().any(|listed| listed.starts_with(&format!("@{module}.")));
@@ -181,6 +202,10 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
                 found.import(module);
             }
         }
+        // A name that this code does not bind may be a module that an earlier call of the session bound.
+        if DANGEROUS.has(last(path)) && (scope.is_unbound(path) || is_of_module(path)) {
+            found.pattern(&pattern_of(path.trim_end_matches("()")));
+        }
         if path.contains('.') && ATTRIBUTES.has(last(path)) {
             found.pattern(last(path));
         }
@@ -194,6 +219,37 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
             && node.kind() == "identifier"
         {
             found.pattern(&pattern_of(path));
+        }
+    }
+}
+
+/// Returns whether a path ends with a member of a module that is kept in something else, e.g. `?.os.system`.
+fn is_of_module(path: &str) -> bool {
+    let above = path.trim_end_matches("()").rsplit('.').nth(1).unwrap_or_default();
+    matches!(
+        above.trim_start_matches('_'),
+        "os" | "posix" | "subprocess" | "importlib" | "pty" | "runpy"
+    )
+}
+
+/// Returns whether a name of a module is private and may be another module, e.g. `_os` of `random`.
+fn is_private(policy: &CodePolicy, name: &str) -> bool {
+    let name = name.strip_prefix('_').filter(|name| !name.starts_with('_'));
+    name.is_some_and(|name| policy.is_strict() || MODULES.has(name))
+}
+
+/// Checks a private name of a module.
+fn private(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
+    let (Some(object), Some(name)) = (field(node, "object"), field(node, "attribute")) else {
+        return;
+    };
+    let name = scope.text(name);
+    if !is_private(policy, &name) {
+        return;
+    }
+    for path in paths(&scope.eval(object, 0)).filter(|path| !path.contains('(')) {
+        if let Some(module) = path.strip_prefix('@') {
+            found.pattern(&format!("{module}.{name}"));
         }
     }
 }

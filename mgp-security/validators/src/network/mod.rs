@@ -92,12 +92,23 @@ static TEXTS: Words = Words::new(
 );
 
 /// Checks every network target in the arguments of a call.
-pub(crate) fn check(arguments: &Value, resolver: Option<&dyn Resolver>) -> Result<(), String> {
-    let rules = NetworkRules { resolver };
+///
+/// The definition declares the arguments `urls` and `hosts`, whatever their names mean.
+pub(crate) fn check(
+    arguments: &Value,
+    (urls, hosts): (&[String], &[String]),
+    rules: NetworkRules<'_>,
+) -> Result<(), String> {
     for leaf in leaves(arguments)? {
         let named = |why: String| format!("`{}`: {why}", leaf.path);
+        let is_one = |names: &[String]| names.iter().any(|name| leaf.keys.contains(&name.as_str()));
+        let declared = match () {
+            () if is_one(urls) => Some(Kind::Url),
+            () if is_one(hosts) => Some(Kind::Host),
+            () => None,
+        };
         match leaf.value {
-            Value::String(text) => check_text(&leaf, text, rules).map_err(named)?,
+            Value::String(text) => check_text(&leaf, text, declared, rules).map_err(named)?,
             // A number can be an address where a host is expected.
             Value::Number(number) if kind(leaf.key()) == Kind::Host => {
                 rules.check_host(&number.to_string()).map_err(named)?;
@@ -136,16 +147,16 @@ fn kind(key: &str) -> Kind {
     }
 }
 
-fn check_text(leaf: &Leaf<'_>, text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
+fn check_text(
+    leaf: &Leaf<'_>,
+    text: &str,
+    declared: Option<Kind>,
+    rules: NetworkRules<'_>,
+) -> Result<(), String> {
     let trimmed = text.trim_matches(|c: char| c <= ' ');
     // A nested key decides where it is known; else the keys above it do.
-    let kind = leaf
-        .keys
-        .iter()
-        .rev()
-        .map(|key| kind(key))
-        .find(|kind| *kind != Kind::Other)
-        .unwrap_or(Kind::Other);
+    let named = || leaf.keys.iter().rev().map(|key| kind(key)).find(|kind| *kind != Kind::Other);
+    let kind = declared.or_else(named).unwrap_or(Kind::Other);
     match kind {
         Kind::Text => Ok(()),
         Kind::Command => embedded(trimmed, rules),

@@ -110,7 +110,7 @@ const NEVER: &[&str] = &[
 ];
 
 /// Checks the arguments of git.
-pub(super) fn check(args: Args<'_>, _depth: usize) -> Result<(), Refusal> {
+pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
     const VALUED: &[&str] =
         &["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"];
     let rest = args.after_options(VALUED);

@@ -195,9 +195,12 @@ fn awk(args: Args<'_>) -> Result<(), Refusal> {
     let from_file = args.short("f", "Fv") || args.any(&["--file"]);
     let rest = args.after_options(&["-F", "-v", "--field-separator", "--assign"]);
     let program = rest.first();
-    if from_file || program.is_empty() {
-        return Ok(());
-    }
+    if from_file || program.is_empty() { Ok(()) } else { awk_program(program) }
+}
+
+/// Checks an awk program: what executes, loads or writes is refused.
+pub(super) fn awk_program(program: &str) -> Result<(), Refusal> {
+    let refuse = |what: &str| Err(format!("{what} in an awk program"));
     let (mut chars, mut word, mut printing, mut depth) =
         (program.chars().peekable(), String::new(), false, 0usize);
     let mut before = '\n';
@@ -274,7 +277,7 @@ fn sed(args: Args<'_>) -> Result<(), Refusal> {
 }
 
 /// Checks the commands of a sed script: those that execute or write are refused, and so are unknown ones.
-fn sed_script(script: &str) -> Result<(), Refusal> {
+pub(super) fn sed_script(script: &str) -> Result<(), Refusal> {
     let refuse =
         |c: char| Err(format!("the command `{c}` of sed executes or writes, or is unknown"));
     let mut chars = script.chars().peekable();

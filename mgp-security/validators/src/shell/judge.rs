@@ -3,25 +3,20 @@
 use super::{
     argv::{Args, Refusal, long_name},
     environment, files,
+    frame::Frame,
     interpreters::is_interpreter,
-    lex::{Word, is_name},
+    lex::{Grammar, Word, is_name, read},
     paths::is_system,
-    programs, runners, tables,
+    programs, runners, stdin, tables, targets,
 };
-use crate::hidden::imitates_ascii;
+use crate::hidden::{hidden, imitates_ascii};
 use crate::words::has;
-
-/// The maximum number of commands that run one another.
-const MAX_DEPTH: usize = 8;
 
 /// Checks an argument vector.
 ///
 /// # Errors
 /// The reason why it is refused.
-pub(super) fn judge(words: &[Word], depth: usize) -> Result<(), Refusal> {
-    if depth > MAX_DEPTH {
-        return Err(format!("more than {MAX_DEPTH} commands run one another"));
-    }
+pub(super) fn judge(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
     let mut words = words;
     while let Some((word, rest)) = words.split_first() {
         match assignment(word) {
@@ -45,10 +40,10 @@ pub(super) fn judge(words: &[Word], depth: usize) -> Result<(), Refusal> {
     if matches!(args.0, [only] if matches!(only.text.as_str(), "--version" | "--help")) {
         return Ok(());
     }
-    named(&name, args, depth)
+    named(&name, args, frame)
 }
 
-fn named(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
+fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     for (why, names) in tables::NEVER {
         if has(names, name) {
             return Err(format!("`{name}` {why}"));
@@ -89,9 +84,11 @@ fn named(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
             ));
         }
     }
-    runners::check(name, args, depth)?;
+    runners::check(name, args, frame)?;
     files::check(name, args)?;
-    programs::check(name, args, depth)
+    programs::check(name, args, frame)?;
+    targets::check(name, args)?;
+    stdin::check(name, args, frame)
 }
 
 /// Returns whether an argument is a long option, written with one dash, or abbreviated with two.
@@ -158,9 +155,29 @@ pub(super) fn plain_name(base: &str) -> String {
             | "resize2fs"
             | "killall5"
             | "perl6"
+            | "m4"
     ) {
         return name.to_owned();
     }
+    if name.contains(".so") && (name.starts_with("ld-linux") || name.starts_with("ld-musl")) {
+        return "ld.so".to_owned();
+    }
     let short = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
     if short.is_empty() { name.to_owned() } else { short.to_owned() }
+}
+
+/// Checks each command of a script; redirections may write files of the project.
+pub(crate) fn script(text: &str) -> Result<(), String> {
+    if let Some(c) = hidden(text, true) {
+        return Err(format!("the control character U+{:04X}", u32::from(c)));
+    }
+    for simple in read(&text.replace("\r\n", "\n"), Grammar::Script)? {
+        if let Some(target) =
+            simple.writes.iter().find(|word| word.expands || is_system(&word.text))
+        {
+            return Err(format!("a redirection to `{}`", target.text));
+        }
+        judge(&simple.words, Frame::default())?;
+    }
+    Ok(())
 }

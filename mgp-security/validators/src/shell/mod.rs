@@ -3,6 +3,7 @@
 mod argv;
 mod environment;
 mod files;
+mod frame;
 mod git;
 mod interpreters;
 mod judge;
@@ -10,14 +11,18 @@ mod lex;
 mod paths;
 mod programs;
 mod runners;
+mod stdin;
 mod tables;
+mod targets;
 
 use crate::{
     arguments::{Leaf, key_words, leaves},
     hidden::hidden,
 };
+use frame::{Frame, Stdin};
+pub(crate) use judge::script;
 use lex::{Grammar, MAX_COMMAND, Word, read};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Keys whose text a shell reads.
 const COMMANDS: &[&str] = &[
@@ -91,6 +96,7 @@ fn objects(tool: &str, value: &Value) -> Result<usize, String> {
                     vector.extend(words(key, value)?);
                 }
             }
+            let frame = Frame::new(input(members));
             let mut named = false;
             for (key, value) in members {
                 let word = key_words(key).concat();
@@ -100,17 +106,17 @@ fn objects(tool: &str, value: &Value) -> Result<usize, String> {
                     PROGRAMS.contains(&word.as_str()) && !vector.is_empty() && value.is_string();
                 if COMMANDS.contains(&word.as_str()) || shell || program {
                     named = true;
-                    judged += texts(key, value, &vector)?;
+                    judged += texts(key, value, &vector, frame)?;
                 } else if !VECTORS.contains(&word.as_str()) || value.is_object() {
                     judged += objects(tool, value)?;
                 }
             }
             if !named && !vector.is_empty() {
-                judge::judge(&vector, 0)?;
+                judge::judge(&vector, frame)?;
                 // A tool may be named after the program that gets the vector.
                 let mut own = vec![Word::literal(tool)];
                 own.extend(vector);
-                judge::judge(&own, 0)?;
+                judge::judge(&own, frame)?;
                 judged += 1;
             }
             Ok(judged)
@@ -119,14 +125,25 @@ fn objects(tool: &str, value: &Value) -> Result<usize, String> {
     }
 }
 
+/// Returns the standard input that is beside a command.
+fn input(members: &Map<String, Value>) -> Stdin<'_> {
+    let is_input = |key: &str| stdin::KEYS.contains(&key_words(key).concat().as_str());
+    let given = members.iter().filter(|(key, value)| is_input(key) && !value.is_null());
+    given.fold(Stdin::Unnamed, |before, (_, value)| match (before, value) {
+        (Stdin::Unnamed, Value::String(text)) => Stdin::Text(text),
+        (before, Value::Bool(_)) => before,
+        _ => Stdin::Unreadable,
+    })
+}
+
 /// Judges the value of a key that holds commands.
-fn texts(key: &str, value: &Value, vector: &[Word]) -> Result<usize, String> {
+fn texts(key: &str, value: &Value, vector: &[Word], frame: Frame<'_>) -> Result<usize, String> {
     match value {
-        Value::String(text) if vector.is_empty() => command(text).map(|()| 1),
+        Value::String(text) if vector.is_empty() => framed(text, frame).map(|()| 1),
         Value::String(text) => {
             let mut all = simple(text)?;
             all.extend_from_slice(vector);
-            judge::judge(&all, 0).map(|()| 1)
+            judge::judge(&all, frame).map(|()| 1)
         }
         Value::Array(items) if items.is_empty() => Err(format!("`{key}` is empty")),
         // A list of commands, each with blanks, or of lists.
@@ -138,19 +155,19 @@ fn texts(key: &str, value: &Value, vector: &[Word]) -> Result<usize, String> {
             for item in items {
                 match item {
                     Value::Object(_) => drop(objects("", item)?),
-                    _ => drop(texts(key, item, vector)?),
+                    _ => drop(texts(key, item, vector, frame)?),
                 }
             }
             // The same list may also be one argument vector.
             if items.iter().all(Value::is_string) {
-                judge::judge(&words(key, value)?, 0)?;
+                judge::judge(&words(key, value)?, frame)?;
             }
             Ok(1)
         }
         Value::Array(_) => {
             let mut all = words(key, value)?;
             all.extend_from_slice(vector);
-            judge::judge(&all, 0).map(|()| 1)
+            judge::judge(&all, frame).map(|()| 1)
         }
         Value::Object(_) => match objects("", value)? {
             0 => Err(format!("`{key}` has no command")),
@@ -194,25 +211,13 @@ fn simple(text: &str) -> Result<Vec<Word>, String> {
 
 /// Checks one command as a shell reads it.
 pub(crate) fn command(text: &str) -> Result<(), String> {
+    framed(text, Frame::default())
+}
+
+fn framed(text: &str, frame: Frame<'_>) -> Result<(), String> {
     let words = simple(text)?;
     if words.is_empty() {
         return Err("the command is empty".to_owned());
     }
-    judge::judge(&words, 0)
-}
-
-/// Checks each command of a script; redirections may write files of the project.
-pub(crate) fn script(text: &str) -> Result<(), String> {
-    if let Some(c) = hidden(text, true) {
-        return Err(format!("the control character U+{:04X}", u32::from(c)));
-    }
-    for simple in read(&text.replace("\r\n", "\n"), Grammar::Script)? {
-        if let Some(target) =
-            simple.writes.iter().find(|word| word.expands || paths::is_system(&word.text))
-        {
-            return Err(format!("a redirection to `{}`", target.text));
-        }
-        judge::judge(&simple.words, 0)?;
-    }
-    Ok(())
+    judge::judge(&words, frame)
 }

@@ -2,6 +2,7 @@
 
 use super::{
     argv::{Args, Refusal},
+    frame::Frame,
     git, interpreters,
     paths::is_system,
     runners::{remote, text},
@@ -9,16 +10,16 @@ use super::{
 use crate::words::Words;
 
 /// Checks a program by its own rules.
-pub(super) fn check(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
+pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     interpreters::check(name, args)?;
     match name {
-        "git" => git::check(args, depth),
-        "ssh" | "sftp" | "scp" | "autossh" | "mosh" => ssh(name, args, depth),
+        "git" => git::check(args),
+        "ssh" | "sftp" | "scp" | "autossh" | "mosh" => ssh(name, args, frame),
         "curl" | "wget" | "aria2c" | "http" | "https" | "axel" => fetch(name, args),
         "sqlite3" | "sqlite" | "psql" | "mysql" | "mariadb" | "redis-cli" | "duckdb"
         | "mongosh" => database(name, args),
         "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "crictl" => {
-            container(name, args, depth)
+            container(name, args, frame)
         }
         "make" | "gmake" | "bmake" | "remake" | "cmake" | "cargo" | "rustc" | "rustdoc" | "gcc"
         | "clang" | "cc" | "go" | "java" => build(name, args),
@@ -39,15 +40,14 @@ pub(super) fn check(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refu
                 Ok(())
             }
         }
-        "ip" | "ifconfig" | "route" | "nmcli" | "sysctl" | "service" | "dbus-send" => {
-            network(name, args)
-        }
+        "ip" | "tc" | "bridge" | "ifconfig" | "route" | "nmcli" | "sysctl" | "service"
+        | "dbus-send" => network(name, args),
         "ninja" if args.texts().any(|arg| arg == "clean") => Ok(()),
         _ => Ok(()),
     }
 }
 
-fn ssh(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
+fn ssh(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     let options = args.values(&["-o"]).map(str::to_ascii_lowercase);
     if options.into_iter().any(|option| {
         ["command", "pkcs11", "include", "xauthlocation", "securitykeyprovider", "match"]
@@ -71,7 +71,7 @@ fn ssh(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
     if operands.is_empty() {
         Ok(())
     } else {
-        text(&operands.join(" "), depth).or_else(|why| remote(&operands, depth).and(Err(why)))
+        text(&operands.join(" "), frame).or_else(|why| remote(&operands, frame).and(Err(why)))
     }
 }
 
@@ -129,54 +129,57 @@ const FUNCTIONS: &[&str] = &[
 ];
 
 fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
-    for arg in args.texts() {
-        let lower = arg.to_ascii_lowercase();
-        let dot = lower.split(['\n', ';']).any(|line| {
-            let first = line.split_whitespace().next().unwrap_or_default();
-            first.len() > 2
-                && first.starts_with('.')
-                && DOT.iter().any(|word| word.starts_with(first))
-        });
-        let program = lower.contains("program") && lower.contains("copy");
-        let escapes = lower.contains("\\!")
-            || lower.contains("\\o") && name == "psql"
-            || lower.contains("\\copy")
-            || lower.contains("\\i ")
-            || lower.contains("\\g |");
-        let client = lower.trim_start().starts_with("system ")
-            || lower.trim_start().starts_with("source ")
-            || lower.starts_with("\\. ");
-        let words: Vec<&str> = lower.split_whitespace().collect();
-        let redis = name == "redis-cli"
-            && ([
-                "eval",
-                "evalsha",
-                "config",
-                "module",
-                "debug",
-                "script",
-                "slaveof",
-                "replicaof",
-                "shutdown",
-                "flushall",
-                "flushdb",
-            ]
-            .iter()
-            .any(|word| words.contains(word)));
-        if name.starts_with("sqlite") && dot
-            || FUNCTIONS.iter().any(|call| lower.contains(call))
-            || program
-            || escapes
-            || client
-            || redis
-        {
-            return Err(format!("`{arg}` lets `{name}` execute, or write files"));
-        }
-    }
+    args.texts().try_for_each(|arg| database_text(name, arg))?;
     if args.any(&["-cmd", "-init", "--init", "-f", "--file"]) && name.starts_with("sqlite")
         || name == "psql" && args.short("oL", "cdfhpUvPFRT")
     {
         return Err(format!("an option of `{name}` executes commands or writes files"));
+    }
+    Ok(())
+}
+
+/// Checks statements and commands for a client of a database.
+pub(super) fn database_text(name: &str, arg: &str) -> Result<(), Refusal> {
+    let lower = arg.to_ascii_lowercase();
+    let dot = lower.split(['\n', ';']).any(|line| {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        first.len() > 2 && first.starts_with('.') && DOT.iter().any(|word| word.starts_with(first))
+    });
+    let program = lower.contains("program") && lower.contains("copy");
+    let escapes = lower.contains("\\!")
+        || lower.contains("\\o") && name == "psql"
+        || lower.contains("\\copy")
+        || lower.contains("\\i ")
+        || lower.contains("\\g |");
+    let client = lower.trim_start().starts_with("system ")
+        || lower.trim_start().starts_with("source ")
+        || lower.starts_with("\\. ");
+    let words: Vec<&str> = lower.split_whitespace().collect();
+    let redis = name == "redis-cli"
+        && ([
+            "eval",
+            "evalsha",
+            "config",
+            "module",
+            "debug",
+            "script",
+            "slaveof",
+            "replicaof",
+            "shutdown",
+            "flushall",
+            "flushdb",
+        ]
+        .iter()
+        .any(|word| words.contains(word)));
+    if name.starts_with("sqlite") && dot
+        || FUNCTIONS.iter().any(|call| lower.contains(call))
+        || program
+        || escapes
+        || client
+        || redis
+    {
+        let arg = mgp_types::clip(arg, 200);
+        return Err(format!("`{arg}` lets `{name}` execute, or write files"));
     }
     Ok(())
 }
@@ -187,7 +190,7 @@ static VALUED: Words = Words::new(
     --mount -m --memory --cpus --env-file -l --label --platform --pull -f --file --image --restart --hostname -h --add-host --pid --ipc --userns --gpus",
 );
 
-fn container(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
+fn container(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     shares(name, args)?;
     let valued: Vec<&str> = VALUED.iter().collect();
     let rest = args.after_options(&valued);
@@ -205,7 +208,7 @@ fn container(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
                 Some(at) => command[at + 1..].to_vec(),
                 None => command,
             };
-            remote(&entry, depth)?;
+            remote(&entry, frame)?;
             if command.len() == 1
                 && matches!(
                     command[0],
@@ -214,7 +217,7 @@ fn container(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
             {
                 return Ok(());
             }
-            remote(&command, depth)
+            remote(&command, frame)
         }
         "system" | "volume" | "image" | "builder" | "network" if after.first() == "prune" => {
             Err(format!("`{name} prune` deletes everything unused"))
@@ -452,7 +455,7 @@ fn cloud(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 fn network(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let words: Vec<&str> = args.operands().collect();
     let changes = match name {
-        "ip" => words.iter().any(|word| {
+        "ip" | "tc" | "bridge" => words.iter().any(|word| {
             matches!(
                 *word,
                 "add"

@@ -3,6 +3,7 @@
 use super::{
     argv::{Args, Refusal},
     environment,
+    frame::Frame,
     judge::{assignment, judge},
     lex::{Grammar, Word, read},
 };
@@ -51,8 +52,38 @@ const RUNNERS: &[Runner] = &[
             "setarch",
             "linux",
             "x86_",
+            "torify",
+            "systemd-cat",
+            "chronic",
+            "ifne",
+            "ccache",
+            "sccache",
+            "icecc",
+            "distcc",
+            "bear",
+            "scan-build",
+            "intercept-build",
+            "dumb-init",
+            "tini",
+            "grc",
+            "colour",
+            "multitime",
+            "cross-env",
+            "catatonit",
+            "ld.so",
+            "unclutter",
+            "socksify",
+            "genie",
+            "numad",
+            "gtime",
+            "winpty",
+            "wine",
+            "qemu-x86_",
+            "qemu-aarch",
+            "box",
+            "fex",
         ],
-        &["-s", "-n", "-w", "-t"],
+        &["-s", "-n", "-w", "-t", "-c"],
         0,
         &[],
     ),
@@ -80,6 +111,17 @@ const RUNNERS: &[Runner] = &[
         &[],
     ),
     runner(&["valgrind"], &[], 0, &[]),
+    runner(&["sshpass"], &["-p", "-f", "-d", "-P"], 0, &[]),
+    runner(&["aa-exec"], &["-p", "-n", "--profile", "--namespace"], 0, &[]),
+    runner(&["openvt", "open"], &["-c"], 0, &[]),
+    runner(&["logsave", "setlock", "dtach", "abduco", "lockf", "firejoin"], &["-t", "-e"], 1, &[]),
+    runner(
+        &["mpirun", "mpiexec", "orterun", "prun", "srun"],
+        &["-n", "-np", "-c", "-N", "-H", "--host", "--hostfile", "-x", "-w", "-p", "-t"],
+        0,
+        &[],
+    ),
+    runner(&["rr"], &[], 1, &[]),
     runner(
         &["xargs", "gxargs"],
         &[
@@ -133,6 +175,25 @@ const RUNNERS: &[Runner] = &[
             "micromamba",
             "yarn",
             "pnpm",
+            "rustup",
+            "cabal",
+            "dotenvx",
+            "apptainer",
+            "singularity",
+            "lxc",
+            "distrobox",
+            "toolbox",
+            "buildah",
+            "heroku",
+            "fly",
+            "flyctl",
+            "guix",
+            "devbox",
+            "fnm",
+            "volta",
+            "infisical",
+            "teller",
+            "sops",
         ],
         &["-n", "--name", "-p", "--prefix", "--directory", "--project", "-C"],
         0,
@@ -140,16 +201,19 @@ const RUNNERS: &[Runner] = &[
     ),
 ];
 
+/// Programs that name a container, an image or a version before the command.
+const PLACED: &[&str] = &["rustup", "apptainer", "singularity", "lxc", "distrobox", "buildah"];
+
 /// Checks the command that a command runs.
-pub(super) fn check(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refusal> {
+pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     match name {
-        "env" | "genv" => return env(args, depth),
+        "env" | "genv" => return env(args, frame),
         "command" => {
             let rest = args.after_options(&[]);
             let looks_up = args.short("vV", "");
-            return if looks_up { Ok(()) } else { inner(rest, depth) };
+            return if looks_up { Ok(()) } else { inner(rest, frame) };
         }
-        "watch" | "hyperfine" => {
+        "watch" | "hyperfine" | "concurrently" => {
             let rest = args.after_options(&[
                 "-n",
                 "--interval",
@@ -162,14 +226,14 @@ pub(super) fn check(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refu
             ]);
             let joined = rest.texts().collect::<Vec<_>>();
             return match name {
-                "watch" => text(&joined.join(" "), depth),
-                _ => joined.into_iter().try_for_each(|command| text(command, depth)),
+                "watch" => text(&joined.join(" "), frame),
+                _ => joined.into_iter().try_for_each(|command| text(command, frame)),
             };
         }
         "perf" if matches!(args.first(), "stat" | "record" | "trace" | "mem" | "c2c") => {
             return inner(
                 args.skip(1).after_options(&["-e", "-o", "-F", "-c", "-r", "-p", "-t", "-g"]),
-                depth,
+                frame,
             );
         }
         _ => {}
@@ -181,30 +245,35 @@ pub(super) fn check(name: &str, args: Args<'_>, depth: usize) -> Result<(), Refu
         return Err(format!("an option of `{name}` runs a text"));
     }
     let rest = args.after_options(runner.valued);
-    // Tools of projects have other subcommands beside the one that runs something.
     if runner.names.contains(&"poetry") {
-        let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
-        return match rest.first() {
-            "run" | "exec" if !matches!(name, "yarn" | "pnpm") || rest.first() == "exec" => inner(
-                rest.skip(1).after_options(&[
-                    "-n", "-p", "--name", "--with", "--from", "--python", "-e", "--env",
-                ]),
-                depth,
-            ),
-            "dlx" => Err(format!("`{name} dlx` downloads and runs a package")),
-            _ => Ok(()),
-        };
+        return project(name, rest, frame);
     }
     let rest = rest.skip(runner.operands);
     let end = rest.texts().position(|arg| arg.starts_with(":::")).unwrap_or(rest.0.len());
-    inner(Args(&rest.0[..end]), depth)
+    inner(Args(&rest.0[..end]), frame)
 }
 
-fn inner(rest: Args<'_>, depth: usize) -> Result<(), Refusal> {
-    judge(rest.0, depth + 1)
+/// Checks a tool of projects, which has other subcommands beside the one that runs something.
+fn project(name: &str, rest: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
+    match rest.first() {
+        "run" | "exec" | "enter" if !matches!(name, "yarn" | "pnpm") || rest.first() == "exec" => {
+            let command = rest.skip(1).after_options(&[
+                "-n", "-p", "--name", "--with", "--from", "--python", "-e", "--env",
+            ]);
+            let command = command.skip(usize::from(PLACED.contains(&name)));
+            inner(command.after_options(&[]), frame)
+        }
+        "dlx" => Err(format!("`{name} dlx` downloads and runs a package")),
+        _ => Ok(()),
+    }
 }
 
-fn env(args: Args<'_>, depth: usize) -> Result<(), Refusal> {
+fn inner(rest: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    judge(rest.0, frame.inner()?)
+}
+
+fn env(args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     if args.short("S", "uC") || args.long("split-string", 1) {
         return Err("an option of `env` runs a text".to_owned());
     }
@@ -213,25 +282,25 @@ fn env(args: Args<'_>, depth: usize) -> Result<(), Refusal> {
         environment::check(name, value)?;
         rest = rest.skip(1);
     }
-    inner(rest, depth)
+    inner(rest, frame)
 }
 
 /// Checks a text that a shell is going to read.
-pub(super) fn text(command: &str, depth: usize) -> Result<(), Refusal> {
+pub(super) fn text(command: &str, frame: Frame<'_>) -> Result<(), Refusal> {
     for simple in read(command, Grammar::Command)? {
-        judge(&simple.words, depth + 1)?;
+        judge(&simple.words, frame.inner()?)?;
     }
     Ok(())
 }
 
 /// Checks operands that another machine or container runs.
-pub(super) fn remote(operands: &[&str], depth: usize) -> Result<(), Refusal> {
+pub(super) fn remote(operands: &[&str], frame: Frame<'_>) -> Result<(), Refusal> {
     match operands {
         [] => Ok(()),
-        [one] if one.contains(' ') => text(one, depth),
+        [one] if one.contains(' ') => text(one, frame),
         several => {
             let words: Vec<Word> = several.iter().map(|part| Word::literal(part)).collect();
-            judge(&words, depth + 1)
+            judge(&words, frame.inner()?)
         }
     }
 }

@@ -7,13 +7,14 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         "\
         sudo su doas pkexec runuser sudoedit visudo setpriv capsh newgrp sg gksu gksudo kdesu kdesudo \
         machinectl chroot unshare nsenter systemd-run run0 setcap dzdo pfexec su-exec gosu sesu super \
-        calife newuidmap newgidmap pam_exec polkit-agent-helper-1 fakechroot please runas gsudo",
+        calife newuidmap newgidmap pam_exec polkit-agent-helper-1 fakechroot please runas gsudo ksu \
+        sudo-rs doasedit start-as systemd-nspawn s6-setuidgid setuidgid dpkg-statoverride suexec",
     ),
     (
         "changes the power state",
         "\
         reboot shutdown halt poweroff telinit init kexec pm-suspend pm-hibernate systemctl-poweroff \
-        rtcwake",
+        rtcwake upsdrvctl ipmitool racadm acpitool gnome-session-quit xfce4-session-logout",
     ),
     (
         "changes disks or file systems",
@@ -22,19 +23,28 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate vgcreate pvcreate lvresize \
         lvreduce vgreduce badblocks tune2fs resize2fs debugfs dmsetup mdadm flashrom fwupdmgr \
         efibootmgr grub-install grub2-install fsck e2fsck xfs_repair umount fusermount partprobe partx \
-        diskutil dd_rescue ddrescue diskpart fstrim trash-empty pivot_root switch_root",
+        diskutil dd_rescue ddrescue diskpart fstrim trash-empty pivot_root switch_root lvextend \
+        vgextend pvmove lvconvert sg_format hdiutil asr gpart gnop multipath veracrypt bcache make-bcache \
+        zerofree sfill nwipe dban growpart xfs_growfs btrfstune jfs_tune reiserfstune \
+        rimraf del-cli",
     ),
     (
         "changes users",
         "\
         useradd userdel usermod adduser deluser addgroup delgroup groupadd groupdel groupmod passwd \
-        chpasswd chgpasswd chsh chfn gpasswd vipw vigr newusers pwconv faillock chage",
+        chpasswd chgpasswd chsh chfn gpasswd vipw vigr newusers pwconv faillock chage groupmems lchsh \
+        luseradd lusermod lpasswd luserdel homectl dscl sysadminctl pw smbpasswd pdbedit authconfig \
+        authselect pam-auth-update grpconv pwunconv kadmin samba-tool",
     ),
     (
         "changes the running kernel or its services",
         "\
         modprobe insmod rmmod killall5 setenforce aa-disable aa-complain auditctl bpftool \
-        start-stop-daemon update-rc.d chkconfig sulogin agetty ldconfig kmod",
+        start-stop-daemon update-rc.d chkconfig sulogin agetty ldconfig kmod depmod dkms kldload \
+        kldunload kextload kextunload kmutil kpatch initctl rc-service rc-update invoke-rc.d sv s6-svc \
+        supervisorctl setsebool semanage semodule apparmor_parser ipset ebtables arptables brctl ovs-vsctl \
+        iwconfig hwclock ntpdate adjtimex nssm update-grub grub-mkconfig grub-set-default \
+        dracut mkinitcpio update-initramfs bootctl mokutil csrutil nvram bless",
     ),
     (
         "executes text or other commands",
@@ -42,7 +52,9 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         eval source . alias trap enable bind let fc coproc at batch run-parts script daemonize anacron \
         ex ed red rvim osascript wish expect jrunscript iex ghci irb pry jshell gdb lldb dc runscript \
         cpulimit dbus-run-session mshta wscript cscript rundll32 regsvr32 certutil bitsadmin wmic \
-        msiexec schtasks del rd erase sc reg",
+        msiexec schtasks del rd erase sc reg bpftrace stap dtrace ansible knife salt salt-call pdsh \
+        pssh clush parallel-ssh dsh capistrano run-mailcap see xdg-open gtester jjs bsh lftp msfconsole \
+        byebug ghci-ng scriptreplay gcore uftrace certbot pexec zsoelim iexpress installutil msbuild cmstp",
     ),
 ];
 
@@ -103,6 +115,19 @@ pub(super) const ONLY: &[(&str, &str)] = &[
         () init plan validate fmt show output version providers graph state workspace get",
     ),
     ("tofu", "init plan validate fmt show output version providers graph get"),
+    ("apt-key", "list adv"),
+    ("snap", "list info find version changes"),
+    ("flatpak", "list info search --version remotes"),
+    ("virsh", "list info dominfo domstate version nodeinfo"),
+    ("vboxmanage", "list showvminfo --version"),
+    ("multipass", "list info version"),
+    ("lxc", "list info config-show version"),
+    ("vagrant", "status version box global-status validate"),
+    ("hostname", "() -f -s -i -I -d --fqdn --short"),
+    ("chronyc", "tracking sources sourcestats activity"),
+    ("domainname", "()"),
+    ("smartctl", "-a -i -H -A -l -x --all --info --health --scan"),
+    ("btrfs", "filesystem --version version"),
     ("update-alternatives", "--list --display --query --get-selections"),
 ];
 
@@ -326,5 +351,73 @@ pub(super) const RISKY: &[Risky] = &[
         "privileged cap-add device security-opt group-add volumes-from",
         "cap-drop",
     ),
+    risky("gnuplot", "e", "", "", ""),
+    risky("gimp gimp-console", "b", "", "batch batch-interpreter", ""),
+    risky("puppet", "e", "", "execute", ""),
+    risky("sqlmap", "", "", "eval os-cmd os-shell os-pwn alert", ""),
+    risky("pidstat scrot", "e", "", "exec", ""),
+    risky("ethtool", "sKGACLXNUEfp", "", "change set-eee set-channels set-ring", ""),
+    risky("restic", "", "", "password-command", ""),
+    risky("borg", "", "", "rsh remote-path", ""),
+    risky(
+        "openvpn",
+        "",
+        "",
+        "\
+        up down script-security route-up route-pre-down tls-verify auth-user-pass-verify plugin \
+        client-connect client-disconnect learn-address ipchange config",
+        "",
+    ),
+    risky("smbclient", "c", "UIpWNm", "command", ""),
+    risky("mail mailx s-nail mutt", "eS", "sucbar", "exec", ""),
+    risky("pandoc", "FL", "otfsVM", "filter lua-filter pdf-engine", "from-format"),
+    risky("pygmentize", "x", "lfoOP", "", ""),
+    risky("tshark wireshark dumpcap", "X", "irwfYcTeE", "", ""),
+    risky("troff groff nroff eqn tbl soelim", "UC", "mTFdoWw", "", ""),
+    risky("exiftool", "", "", "config if if2 if3 execute", ""),
+    risky("nginx httpd apache", "gCc", "p", "", ""),
+    risky("fzf sk", "", "", "preview bind with-shell", "preview-window bind-"),
+    risky("helm", "", "", "post-renderer", ""),
+    risky("kustomize", "", "", "enable-exec enable-alpha-plugins network", ""),
+    risky("mlr", "", "", "prepipe prepipex", ""),
+    risky(
+        "mpv vlc mplayer",
+        "",
+        "",
+        "script scripts lua-file input-conf input-ipc-server extraintf config-dir",
+        "",
+    ),
+    risky("cpan cpanm", "", "", "configure-args", ""),
+    risky("gem", "e", "", "editor", ""),
+    risky("clojure clj bb lein", "eM", "", "eval", ""),
+    risky(
+        "qjs mujs d8 jsc gforth janet fennel pike chez scheme mit-scheme gsi",
+        "ec",
+        "",
+        "eval",
+        "",
+    ),
+    risky("swipl gprolog yap", "gtc", "fs", "goal query-goal entry-goal consult", ""),
+    risky("tsx ts-node babel-node esno zx jiti", "epr", "", "eval print require import loader", ""),
+    risky("mix", "e", "", "eval rpc", ""),
+    risky("v zig nim dart", "", "", "eval", ""),
+    risky("dotnet", "", "", "additionalprobingpath", ""),
+    risky("mpirun mpiexec orterun prun", "", "", "rsh-agent launch-agent", ""),
+    risky("yq", "", "", "exec", "exit-status"),
+    risky("ctags", "", "", "options options-maybe", ""),
+    risky("unzip", "K", "dxPO", "", ""),
+    risky("nano pico", "s", "Tor", "speller rcfile", ""),
+    risky("ispell aspell enchant", "", "", "conf per-conf", ""),
+    risky("redis-cli", "", "", "eval functions-rdb pipe", ""),
+    risky("logstash flume fluentd", "e", "", "config.string", ""),
+    risky(
+        "chromium chrome google-chrome firefox",
+        "",
+        "",
+        "renderer-cmd-prefix utility-cmd-prefix gpu-launcher load-extension remote-debugging-port",
+        "",
+    ),
+    risky("terraform tofu packer pulumi", "", "", "exec", ""),
+    risky("bat batcat delta", "", "", "pager", ""),
     risky("strace ltrace", "", "", "", ""),
 ];

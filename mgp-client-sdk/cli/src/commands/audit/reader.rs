@@ -89,7 +89,9 @@ impl Filters {
 /// Returns the name of an event type given in any case, and with `-` instead of `_`.
 fn event_type(word: &str) -> CliResult<String> {
     let upper = word.to_ascii_uppercase().replace('-', "_");
-    let known: Vec<&str> = EventType::KNOWN.iter().map(EventType::as_str).collect();
+    // The name of later revisions for the approval of a tool that an agent created.
+    let known = EventType::KNOWN.iter().map(EventType::as_str).chain(["TOOL_CREATED_DYNAMIC"]);
+    let known: Vec<&str> = known.collect();
     if known.contains(&&*upper) {
         return Ok(upper);
     }

@@ -1,0 +1,34 @@
+//! The start of the creation of a tool, when a request for tools found none (MGP §16.6).
+
+use async_trait::async_trait;
+use mgp_discovery::Registrations;
+use mgp_toolindex::{CreationOutcome, CreationRequest, ToolCreator};
+use mgp_types::service::Context;
+
+use super::meta_tools::MetaToolConfig;
+
+/// What an agent does next; its calls need no method of MGP.
+const NEXT: &str = "\
+    write an MCP server over stdio as one script, and register it with `mgp_discovery_register`: `id`, `command` \
+    (`python3` or `node`), `source` (the script) and `justification`. Its code is checked at the level `strict`: a \
+    rejection names the imports that are allowed. An operator must approve it and grant access to it; it is removed \
+    when this session ends";
+
+/// Starts creations of tools if `[tool_creation]` allows it.
+pub(super) struct Creation {
+    pub(super) meta_tools: MetaToolConfig,
+    pub(super) registrations: Registrations,
+}
+
+#[async_trait]
+impl ToolCreator for Creation {
+    async fn create(&self, cx: Context, wanted: CreationRequest) -> CreationOutcome {
+        if !self.meta_tools.allows_creation() {
+            return CreationOutcome::Refused("`tool_creation` is not enabled".to_owned());
+        }
+        match self.registrations.expect_creation(&cx, &wanted.capabilities) {
+            Ok(()) => CreationOutcome::Started(NEXT.to_owned()),
+            Err(why) => CreationOutcome::Refused(why),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The confinement of programs that agents registered (MGP §15.4).
+
+use std::path::{Path, PathBuf};
+
+use mgp_discovery::ProcessRights;
+use mgp_transport::Confinement;
+
+/// What programs read to run at all; secrets of the system are not below it.
+const SYSTEM: &[&str] = &[
+    "/bin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/sbin",
+    "/usr",
+    "/nix/store",
+    "/proc",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/random",
+    "/dev/urandom",
+    "/etc/alternatives",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/locale.alias",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki",
+    "/etc/resolv.conf",
+    "/etc/ssl",
+    "/etc/timezone",
+];
+
+/// Folders beside the folder of an interpreter that belong to it.
+const BESIDE: &[&str] = &["bin", "lib", "lib64", "libexec", "include", "share/zoneinfo"];
+
+/// Folders of version managers, in which every file belongs to an interpreter.
+const MANAGERS: &[&str] =
+    &[".pyenv", ".nvm", ".asdf", ".rbenv", ".nodenv", ".volta", ".fnm", "mise"];
+
+/// Returns the confinement of a program with these rights.
+pub(super) fn confinement(rights: ProcessRights) -> Confinement {
+    let mut all = Confinement::new();
+    all.read = SYSTEM.iter().map(PathBuf::from).collect();
+    for path in &rights.read {
+        all.read.extend(installation(path));
+    }
+    all.read.extend(rights.read);
+    all.write = rights.write;
+    all.write.push(PathBuf::from("/dev/null"));
+    (all.connects, all.listens) = (rights.connects, rights.listens);
+    all
+}
+
+/// Returns the folders of an interpreter that is outside of the folders of the system.
+fn installation(program: &Path) -> Vec<PathBuf> {
+    let is_manager = |folder: &&Path| {
+        folder.file_name().is_some_and(|name| MANAGERS.iter().any(|known| name == *known))
+    };
+    if let Some(manager) = program.ancestors().find(is_manager) {
+        return vec![manager.to_owned()];
+    }
+    let Some(folder) = program.parent() else { return Vec::new() };
+    match folder.parent().filter(|_| folder.file_name().is_some_and(|name| name == "bin")) {
+        Some(prefix) => BESIDE.iter().map(|name| prefix.join(name)).collect(),
+        None => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interpreter_reads_its_own_folders_and_not_those_of_the_user() {
+        let of = |path: &str| installation(Path::new(path));
+        assert_eq!(of("/home/u/.pyenv/shims/python3"), [PathBuf::from("/home/u/.pyenv")]);
+        assert!(of("/opt/py/bin/python3").contains(&PathBuf::from("/opt/py/lib")));
+        assert!(!of("/home/u/bin/python3").contains(&PathBuf::from("/home/u")));
+        assert_eq!(of("/home/u/scripts/made.py"), Vec::<PathBuf>::new());
+    }
+}

@@ -1,0 +1,42 @@
+//! The rights of the process of a sandboxed script (MGP §15.4).
+
+use std::path::{Path, PathBuf};
+
+use mgp_types::mgp::Permission;
+
+use super::program::is_single_script;
+use super::record::{Proposal, is_sandboxed};
+use crate::expand::ProcessRights;
+
+/// Returns the rights of a program with these permissions granted; `None` if it is not a sandboxed script.
+///
+/// Blocks.
+pub(super) fn rights(
+    program: &Proposal,
+    granted: &[Permission],
+    script: Option<&Path>,
+    own: Option<&Path>,
+) -> Option<ProcessRights> {
+    if !is_sandboxed(&program.trust) || !is_single_script(program) {
+        return None;
+    }
+    let declares = |permission| program.mgp.permissions_required.contains(&permission);
+    let cwd = Path::new(&program.cwd);
+    let named = [&program.command, &program.real].map(PathBuf::from);
+    let files = program.files.iter().map(|file| file.path.clone());
+    let mut read: Vec<PathBuf> = named.into_iter().chain(files).collect();
+    read.extend(script.map(Path::to_owned));
+    if declares(Permission::FilesystemRead) {
+        read.push(PathBuf::from("/"));
+    }
+    let mut write: Vec<PathBuf> = own.map(Path::to_owned).into_iter().collect();
+    if granted.contains(&Permission::FilesystemWrite) {
+        write.push(cwd.to_owned());
+    }
+    Some(ProcessRights {
+        read,
+        write,
+        connects: declares(Permission::NetworkOutbound),
+        listens: granted.contains(&Permission::NetworkListen),
+    })
+}

@@ -1,0 +1,87 @@
+//! Tests of servers that agents create in a session.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mgp_testkit::until;
+
+use super::*;
+
+/// Accepts every script.
+struct Lenient;
+
+#[async_trait]
+impl CodeJudge for Lenient {
+    async fn judge(&self, _: JudgedScript) -> Result<CodeVerdict, RpcError> {
+        Ok(CodeVerdict::Accepted)
+    }
+}
+
+fn world() -> World {
+    World::with(|_| {}, |builder| builder.judge(Arc::new(Lenient)))
+}
+
+fn source() -> String {
+    json!({ "id": "made", "command": "python3.11", "source": "print(1)" }).to_string()
+}
+
+/// Requests a creation in the session of a client, and registers it there.
+async fn create(world: &World, client: &mut mock::Client) {
+    world.registrations.expect_creation(&client.cx, &["coffee".to_owned()]).unwrap();
+    let reply = client.request(DiscoveryRegister::METHOD, &source()).await.unwrap();
+    assert!(reply.as_str().contains("pending_approval"), "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_created_server_ends_with_its_session_waiting_or_running() {
+    let world = world();
+    world.registrations.open().await.unwrap();
+    let mut client = world.client(maker());
+    create(&world, &mut client).await;
+    client.cx.scope.end();
+    until("the request is withdrawn", async || world.stored().await == 0).await;
+
+    let mut client = world.client(maker());
+    create(&world, &mut client).await;
+    assert!(world.waiting().await[0].notes.iter().any(|note| note.contains("coffee")));
+    assert_eq!(world.approve().await.unwrap()["status"], "connected");
+    assert!(world.new_events().contains(&"TOOL_CREATED_DYNAMIC SUCCESS by ada".to_owned()));
+    client.cx.scope.end();
+    until("the server is removed", async || world.stored().await == 0).await;
+    assert!(world.fake.running().is_empty());
+}
+
+#[tokio::test]
+async fn a_created_server_does_not_outlive_the_process_and_others_do() {
+    let mut world = world();
+    let mut client = world.client(maker());
+    create(&world, &mut client).await;
+    world.approve().await.unwrap();
+    world.register(operator(), count("kept")).await.unwrap();
+    world.killed();
+    world.registrations.open().await.unwrap();
+    until("it is removed", async || world.stored().await == 1).await;
+    assert_eq!(world.registrations.approved(), [ServerId::from("kept")]);
+}
+
+#[tokio::test]
+async fn only_an_agent_with_the_grant_a_session_and_a_judge_creates_a_server() {
+    let world = world();
+    let refused =
+        |client: &mock::Client| world.registrations.expect_creation(&client.cx, &[]).unwrap_err();
+    assert!(refused(&world.client(operator())).contains("directly"));
+    let stranger = Principal::local().agent("stranger");
+    assert!(refused(&world.client(stranger)).contains("an operator granted"));
+    let mut client = world.client(maker());
+    client.cx.scope = mgp_types::service::Scope::new(mgp_types::service::ScopeKind::Request);
+    assert!(refused(&client).contains("session"));
+    let unjudged = World::new();
+    let client = unjudged.client(maker());
+    assert!(unjudged.registrations.expect_creation(&client.cx, &[]).is_err());
+    // Without a request for tools, a registration is not bound to its session.
+    let mut client = world.client(maker());
+    client.request(DiscoveryRegister::METHOD, &source()).await.unwrap();
+    client.cx.scope.end();
+    settle().await;
+    assert_eq!(world.stored().await, 1);
+}
