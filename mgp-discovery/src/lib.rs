@@ -28,7 +28,12 @@ pub use config::{
     AgentConfig, AuditFsync, AuditLogConfig, AuditSinkConfig, AuthConfig, AuthGrant, CallLimits,
     CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfigKey, ConfirmLevel, DpopUse,
     FindingSeverity, GovernanceConfig, HttpAccessConfig, Isolation, KEYS, KernelConfig, KeyKind,
-    LearnFrom, LoginScope, OnUngranted, OperatorProof, ParsedConfig, ProxyConfig, RecordedArguments, ReferencesConfig, RegistrationAllowList, RestartConfig, ResultLimits, ResultsConfig, RetryCallsConfig, SearchConfig, ServerConfig, ServerLimits, SinkHeaders, StoredQueries, Surface, TargetConfig, TelemetryConfig, TokenConfig, TokenTenant, ToolBudgetConfig, ToolCreationConfig, WebhookConfig, config_markdown, config_schema, limits, nearest, parse_duration, path_in,
+    LearnFrom, LoginScope, OnUngranted, OperatorProof, ParsedConfig, ProxyConfig,
+    RecordedArguments, ReferencesConfig, RegistrationAllowList, RestartConfig, ResultLimits,
+    ResultsConfig, RetryCallsConfig, SearchConfig, ServerConfig, ServerLimits, SinkHeaders,
+    StoredQueries, Surface, TargetConfig, TelemetryConfig, TokenConfig, TokenTenant,
+    ToolBudgetConfig, ToolCreationConfig, WebhookConfig, config_markdown, config_schema, limits,
+    nearest, parse_duration, path_in,
 };
 pub use error::DiscoveryError;
 pub use expand::{

@@ -183,7 +183,9 @@ pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use session_state::{CallerState, SessionStates};
 pub use tool::{
-    Args, Cancelled, Deprecation, FromCall, Handler, IntoToolResult, IntoTools, Json, RequiredState, ResultStream, Resume, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
+    Args, Cancelled, Deprecation, FromCall, Handler, IntoToolResult, IntoTools, Json,
+    RequiredState, ResultStream, Resume, SchemaStyle, SessionInfo, State, Tool, ToolError,
+    ToolRequest, Tools, Trace,
 };
 
 /// The crates that macros and examples need besides this one.

@@ -45,10 +45,10 @@ use super::questions::ServerQuestions;
 use super::references::References;
 use super::registration::RegisteredServers;
 use super::reload;
+use super::script_judge::StrictJudge;
 use super::transactions::CallProposals;
 use super::url_sink::UrlSink;
 use super::{search, telemetry};
-use super::script_judge::StrictJudge;
 
 /// The maximum number of servers that may be starting at the same time.
 const MAX_STARTS: usize = 8;

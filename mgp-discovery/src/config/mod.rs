@@ -38,10 +38,10 @@ pub use model::{
 pub use nearest::nearest;
 pub use parse::ParsedConfig;
 pub(crate) use parse::valid_id;
+pub use references::ReferencesConfig;
 pub use retry::RetryCallsConfig;
 pub use search::{LearnFrom, SearchConfig, StoredQueries};
 pub use telemetry::TelemetryConfig;
-pub use references::ReferencesConfig;
 pub use webhook::WebhookConfig;
 
 /// Returns the path that a key names: below the home with `~/`, else relative to a folder.

@@ -16,10 +16,10 @@ use super::audit::AuditLogConfig;
 use super::auth::{AuthConfig, LoginScope};
 use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 use super::http::HttpAccessConfig;
+use super::references::ReferencesConfig;
 use super::retry::RetryCallsConfig;
 use super::search::SearchConfig;
 use super::telemetry::TelemetryConfig;
-use super::references::ReferencesConfig;
 use super::webhook::WebhookConfig;
 use crate::source::Origin;
 

@@ -28,10 +28,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use checkpoint::{Checkpoint, WantsCheckpoints};
-pub use confirmation::{ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ConfirmationToken, ToolConfirmation, UserConfirmed, fill_message};
+pub use confirmation::{
+    ConfirmationRequired, ConfirmationRisk, ConfirmationStatus, ConfirmationToken,
+    ToolConfirmation, UserConfirmed, fill_message,
+};
 pub use cost::{ActualCost, CostCategory, CostHints, LatencyClass, ToolCost, ToolQuota};
 pub use data_reference::{Checksum, DataReference, ImportFromRef, ImportOutcome, ImportStatus};
-pub use idempotency::{IdempotencyHeader, IdempotencyKey, IdempotencyTtl, OriginalTimestamp, WasReplay};
+pub use idempotency::{
+    IdempotencyHeader, IdempotencyKey, IdempotencyTtl, OriginalTimestamp, WasReplay,
+};
 pub use intent::{Intent, Suggestion};
 pub use manifest::{
     ManifestAuth, ManifestParams, ManifestRateLimit, ManifestScope, ManifestServer, ManifestTool,
@@ -40,15 +45,29 @@ pub use manifest::{
 pub use media::{BinaryTransport, MediaSignature, check_input_size};
 #[cfg(feature = "service")]
 pub use members::{CallMembers, ResultMembers};
-pub use provenance::{Confidence, Provenance, ProvenanceHop, ProvenanceHops, SourceLocation, Sources};
-pub use recommendation::{MatchConfidence, MatchLevel, RecommendServersParams, RecommendServersResult, ServerRecommendation};
-pub use scope::{CheckPermissionsParams, CheckPermissionsResult, DeniedScope, NegotiateScopesParams, NegotiateScopesResult, RevokeScopesParams, RevokeScopesResult, ScopeSession, SessionToken, required_scopes, temporary};
+pub use provenance::{
+    Confidence, Provenance, ProvenanceHop, ProvenanceHops, SourceLocation, Sources,
+};
+pub use recommendation::{
+    MatchConfidence, MatchLevel, RecommendServersParams, RecommendServersResult,
+    ServerRecommendation,
+};
+pub use scope::{
+    CheckPermissionsParams, CheckPermissionsResult, DeniedScope, NegotiateScopesParams,
+    NegotiateScopesResult, RevokeScopesParams, RevokeScopesResult, ScopeSession, SessionToken,
+    required_scopes, temporary,
+};
 pub use session_state::{SessionState, StateChanged};
 pub use stream_terms::{OperationChunk, OperationProgress};
 pub use structured_error::{ErrorKind, StructuredError};
 use tool_members::ToolMembers;
 pub use tool_members::{copy_tool_members, hide_tool_members};
-pub use transaction::{BeginTransactionParams, BeginTransactionResult, Compensation, EndTransactionParams, EndTransactionResult, ListTransactionsParams, ListTransactionsResult, SettleTransactionParams, StepId, StepRecord, StepResult, StepStatus, TransactionId, TransactionRecord, TransactionStatus};
+pub use transaction::{
+    BeginTransactionParams, BeginTransactionResult, Compensation, EndTransactionParams,
+    EndTransactionResult, ListTransactionsParams, ListTransactionsResult, SettleTransactionParams,
+    StepId, StepRecord, StepResult, StepStatus, TransactionId, TransactionRecord,
+    TransactionStatus,
+};
 
 use crate::RpcError;
 use crate::mcp::Meta;

@@ -24,7 +24,9 @@ use mgp_discovery::list_router;
 use mgp_lifecycle::Transactions;
 use mgp_security::KernelToolsLayer;
 use mgp_types::RpcError;
-use mgp_types::method::{Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest, ToolsValidate};
+use mgp_types::method::{
+    Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest, ToolsValidate,
+};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{BoxFuture, Call, Reply, Router, Stack};
 use tower_layer::Layer as _;

@@ -11,8 +11,8 @@ use mgp_types::{Object, Payload, RpcError};
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::page::bad_cursor;
 use super::tools::CallMembers;
-use crate::{hops, proposals};
 use crate::proposals::media;
+use crate::{hops, proposals};
 
 /// Returns the list for a caller, once the tools of new servers are known.
 pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {

@@ -86,6 +86,5 @@ fn is_reserved(channel: &str) -> bool {
     let begins = |family: &&str| {
         channel.get(..family.len()).is_some_and(|start| start.eq_ignore_ascii_case(family))
     };
-    RESERVED.iter().any(begins)
-        || CHANNELS.iter().any(|(own, _)| own.eq_ignore_ascii_case(channel))
+    RESERVED.iter().any(begins) || CHANNELS.iter().any(|(own, _)| own.eq_ignore_ascii_case(channel))
 }

@@ -23,8 +23,8 @@ use crate::events::KernelEvents;
 use crate::login::Logins;
 use crate::proposals::ProposalState;
 use crate::questions::ServerQuestions;
-use crate::transactions::CallProposals;
 use crate::references::References;
+use crate::transactions::CallProposals;
 
 /// A function that creates an in-process server; called at each start.
 pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
