@@ -56,7 +56,7 @@ impl World {
 
     async fn ask(&mut self, method: &str, params: Value) -> Result<Value, RpcError> {
         let params = params.to_string();
-        Ok(self.client.request(method, &params).await?.get()?)
+        self.client.request(method, &params).await?.get()
     }
 
     async fn hello(&mut self) {

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 fn local() -> Arc<GuardedFetch> {
     Arc::new(GuardedFetch::for_server("http://127.0.0.1/").unwrap())

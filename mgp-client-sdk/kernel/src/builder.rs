@@ -200,7 +200,8 @@ impl KernelBuilder {
         governance.open().await?;
         let loaded = self.load(&governance).await?;
         let stores = KernelStores { audit: Some(Arc::new(audit)), ..KernelStores::default() };
-        self.assemble(governance, ToolIndex::new(), loaded, stores).await
+        // Boxed, so that the futures of callers remain small.
+        Box::pin(self.assemble(governance, ToolIndex::new(), loaded, stores)).await
     }
 
     /// Builds a kernel whose state is in a folder that only its owner may use.
@@ -237,7 +238,7 @@ impl KernelBuilder {
         let loaded = self.load(&governance).await?;
         let audit = governance.log().cloned().map(|log| Arc::new(log) as Arc<dyn EventSource>);
         let stores = KernelStores { audit, db: Some(db), sinks, encoder_failure };
-        self.assemble(governance, index, loaded, stores).await
+        Box::pin(self.assemble(governance, index, loaded, stores)).await
     }
 
     /// Reads the configuration files; the stored approvals decide which project files are used.

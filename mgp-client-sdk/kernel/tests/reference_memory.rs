@@ -134,6 +134,5 @@ async fn large_data_passes_the_kernel_without_its_memory_growing_and_the_client_
     assert!(grown < 8 << 20, "the kernel and both servers grew by {grown} bytes");
     let bytes = received.load(Ordering::Relaxed) - bytes;
     assert!(bytes < 4096, "the client received {bytes} bytes");
-    println!("{} bytes moved; grown by {grown}, client {bytes}", size());
     kernel.stop().await;
 }

@@ -68,12 +68,12 @@ pub(crate) async fn connect(
     if transport == Transport::Stream {
         let (here, there) = duplex();
         tokio::spawn(server.serve(there.reader, there.writer));
-        return builder.connect(here.reader, here.writer).await.unwrap();
+        return Box::pin(builder.connect(here.reader, here.writer)).await.unwrap();
     }
     let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
     let url = format!("http://{}/mcp", bound.local_addr());
     tokio::spawn(bound.run());
-    builder.http(|http| http.eras = EraCache::new()).connect_url(url).await.unwrap()
+    Box::pin(builder.http(|http| http.eras = EraCache::new()).connect_url(url)).await.unwrap()
 }
 
 /// The questions that a client received.

@@ -73,6 +73,7 @@ fn tokens(keys: &str) -> String {
 }
 
 /// Returns a file in which only this key differs from the default.
+#[expect(clippy::too_many_lines, reason = "one line a key")]
 fn sample(key: &ConfigKey) -> String {
     let value = match key.path().as_str() {
         "servers" => return "[[servers]]\nid = 'b'\ncommand = 'b'\n".into(),

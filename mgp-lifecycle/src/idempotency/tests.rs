@@ -27,7 +27,7 @@ impl Runs {
 
     fn client(
         &self,
-        layer: IdempotencyLayer,
+        layer: &IdempotencyLayer,
         run: impl Fn() -> BoxFuture<'static, Answer> + Send + Sync + 'static,
     ) -> mock::Client {
         let runs = Arc::clone(&self.0);
@@ -77,7 +77,7 @@ fn was_replay(result: &Payload) -> bool {
 #[tokio::test]
 async fn a_key_runs_once_and_its_repetitions_are_replays() {
     let runs = Runs::default();
-    let mut client = runs.client(layer(), ok);
+    let mut client = runs.client(&layer(), ok);
     assert!(!was_replay(&call(&mut client, "k").await.unwrap()));
     // The same arguments in another order are the same call.
     let again = params("k", "pay", r#"{ "b":2, "a":1 }"#);
@@ -94,7 +94,7 @@ async fn equal_calls_at_the_same_time_run_once() {
     let gate = Arc::new(Semaphore::new(0));
     let runs = Runs::default();
     let held = Arc::clone(&gate);
-    let mut client = runs.client(layer(), move || {
+    let mut client = runs.client(&layer(), move || {
         let held = Arc::clone(&held);
         Box::pin(async move {
             held.acquire().await.unwrap().forget();
@@ -114,7 +114,7 @@ async fn equal_calls_at_the_same_time_run_once() {
 #[tokio::test]
 async fn a_key_with_other_arguments_is_a_conflict() {
     let runs = Runs::default();
-    let mut client = runs.client(layer(), ok);
+    let mut client = runs.client(&layer(), ok);
     call(&mut client, "k").await.unwrap();
     let other = client.request("tools/call", &params("k", "pay", r#"{"a":2}"#)).await;
     let conflict = other.unwrap_err();
@@ -127,7 +127,7 @@ async fn a_key_with_other_arguments_is_a_conflict() {
 #[tokio::test]
 async fn a_key_belongs_to_its_caller_and_tool() {
     let runs = Runs::default();
-    let mut client = runs.client(layer(), ok);
+    let mut client = runs.client(&layer(), ok);
     call(&mut client, "k").await.unwrap();
     client.request("tools/call", &params("k", "refund", r#"{"a":1,"b":2}"#)).await.unwrap();
     client.cx.principal = Principal::local().agent("bob");
@@ -142,7 +142,7 @@ async fn a_key_belongs_to_its_caller_and_tool() {
 #[tokio::test]
 async fn an_expired_key_runs_again() {
     let runs = Runs::default();
-    let mut client = runs.client(layer(), ok);
+    let mut client = runs.client(&layer(), ok);
     let brief = r#"{"name":"pay","_meta":{"idempotency_key":"k","idempotency_ttl_seconds":0}}"#;
     for _ in 0..3 {
         assert!(!was_replay(&client.request("tools/call", brief).await.unwrap()));
@@ -153,7 +153,7 @@ async fn an_expired_key_runs_again() {
 #[tokio::test]
 async fn a_malformed_key_is_refused() {
     let runs = Runs::default();
-    let mut client = runs.client(layer(), ok);
+    let mut client = runs.client(&layer(), ok);
     for key in ["", "a b", "ä", &"k".repeat(129)] {
         assert_eq!(call(&mut client, key).await.unwrap_err().code(), ErrorCode::INVALID_PARAMS);
     }
@@ -165,7 +165,7 @@ async fn keys_and_results_are_bounded() {
     let mut limits = IdempotencyLimits::default();
     (limits.caller_keys, limits.caller_results, limits.result) = (3, 30, 20);
     let runs = Runs::default();
-    let mut client = runs.client(limited(limits).await, ok);
+    let mut client = runs.client(&limited(limits).await, ok);
     for key in ["a", "b", "c"] {
         call(&mut client, key).await.unwrap();
     }
@@ -179,7 +179,7 @@ async fn keys_and_results_are_bounded() {
     call(&mut client, "a").await.unwrap();
 
     limits.result = 10;
-    let mut client = runs.client(limited(limits).await, ok);
+    let mut client = runs.client(&limited(limits).await, ok);
     call(&mut client, "a").await.unwrap();
     assert!(call(&mut client, "a").await.is_err(), "longer than a result may be");
     assert_eq!(runs.count(), 5);
@@ -190,8 +190,8 @@ async fn keys_survive_a_restart() {
     let store = Arc::new(MemoryStore::new());
     let runs = Runs::default();
     let open = || async { IdempotencyLayer::new(Idempotency::open(store.clone()).await.unwrap()) };
-    call(&mut runs.client(open().await, ok), "k").await.unwrap();
-    assert!(was_replay(&call(&mut runs.client(open().await, ok), "k").await.unwrap()));
+    call(&mut runs.client(&open().await, ok), "k").await.unwrap();
+    assert!(was_replay(&call(&mut runs.client(&open().await, ok), "k").await.unwrap()));
     assert_eq!(runs.count(), 1);
 }
 
@@ -200,19 +200,19 @@ async fn a_run_that_a_kill_interrupted_is_not_repeated_unless_its_tool_may_be() 
     let store = Arc::new(MemoryStore::new());
     let runs = Runs::default();
     let keys = Idempotency::open(store.clone()).await.unwrap();
-    let mut client = runs.client(IdempotencyLayer::new(keys), || Box::pin(std::future::pending()));
+    let mut client = runs.client(&IdempotencyLayer::new(keys), || Box::pin(std::future::pending()));
     let call_once = tokio::spawn(client.call("tools/call", &params("k", "pay", "{}")));
     while runs.count() == 0 {
         tokio::task::yield_now().await;
     }
     // The next process finds what was stored before the run.
     let open = || async { IdempotencyLayer::new(Idempotency::open(store.clone()).await.unwrap()) };
-    let mut client = runs.client(open().await, ok);
+    let mut client = runs.client(&open().await, ok);
     let refused = client.request("tools/call", &params("k", "pay", "{}")).await.unwrap_err();
     assert!(refused.message().contains("may have had effects"), "{refused}");
     assert!(!refused.as_recovery().unwrap().is_retryable());
     assert_eq!(runs.count(), 1);
-    let mut client = runs.client(open().await.may_repeat(|_| true), ok);
+    let mut client = runs.client(&open().await.may_repeat(|_| true), ok);
     assert!(!was_replay(&client.request("tools/call", &params("k", "pay", "{}")).await.unwrap()));
     assert_eq!(runs.count(), 2);
     call_once.abort();
@@ -223,7 +223,7 @@ async fn a_call_runs_on_after_its_caller_left() {
     let gate = Arc::new(Semaphore::new(0));
     let runs = Runs::default();
     let held = Arc::clone(&gate);
-    let mut client = runs.client(layer(), move || {
+    let mut client = runs.client(&layer(), move || {
         let held = Arc::clone(&held);
         Box::pin(async move {
             held.acquire().await.unwrap().forget();
@@ -253,7 +253,7 @@ async fn only_a_call_that_did_not_run_frees_its_key() {
         (RpcError::internal("broken"), false, "broken"),
     ] {
         let runs = Runs::default();
-        let mut client = runs.client(layer(), fail(error.clone()));
+        let mut client = runs.client(&layer(), fail(error.clone()));
         assert_eq!(call(&mut client, "k").await.unwrap_err().code(), error.code());
         let second = call(&mut client, "k").await.unwrap_err();
         assert!(second.message().contains(again), "{error}: {second}");
@@ -266,9 +266,9 @@ async fn an_unreadable_key_is_never_run() {
     let store = Arc::new(MemoryStore::new());
     let runs = Runs::default();
     let open = || async { IdempotencyLayer::new(Idempotency::open(store.clone()).await.unwrap()) };
-    call(&mut runs.client(open().await, ok), "k").await.unwrap();
+    call(&mut runs.client(&open().await, ok), "k").await.unwrap();
     let id = store.load(SPACE).await.unwrap().records[0].key.clone();
     store.commit(Change::new().put(SPACE, id, Payload::from_trusted("7"))).await.unwrap();
-    call(&mut runs.client(open().await, ok), "k").await.unwrap_err();
+    call(&mut runs.client(&open().await, ok), "k").await.unwrap_err();
     assert_eq!(runs.count(), 1);
 }

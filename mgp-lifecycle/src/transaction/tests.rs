@@ -195,8 +195,8 @@ async fn what_is_not_undone_waits_for_a_person() {
     let result = world.roll_back().await;
     assert_eq!(result.status, TransactionStatus::PartiallyRolledBack);
     let ended: Vec<_> = result.steps_compensated.iter().map(|step| &step.status).collect();
-    use StepStatus::{Compensated, CompensationFailed};
-    assert_eq!(ended, [&CompensationFailed, &CompensationFailed, &Compensated]);
+    let failed = &StepStatus::CompensationFailed;
+    assert_eq!(ended, [failed, failed, &StepStatus::Compensated]);
     assert_eq!(*world.tools.reported.lock(), ["tx"]);
     let stuck = &world.transactions.list("local", false)[0];
     let errors: Vec<_> = stuck.steps.iter().map(|step| step.error.as_deref()).collect();

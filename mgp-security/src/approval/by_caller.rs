@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mgp_types::mgp::{Extension, GrantDecision, Permission, RiskLevel};
@@ -18,6 +18,7 @@ use mgp_types::service::{
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{RpcError, Sealer, Sha256Hash, random_name};
+use tokio::time::Instant;
 use tower_service::Service;
 
 use super::describe::describe;

@@ -31,7 +31,7 @@ impl HeldScopes {
             Self::Some(held) => {
                 Ok(required.iter().filter(|scope| !covers(held, scope)).cloned().collect())
             }
-            Self::Ended(ended) => Err(ended.clone()),
+            Self::Ended(ended) => Err(*ended),
         }
     }
 }

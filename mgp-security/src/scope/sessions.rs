@@ -334,7 +334,7 @@ impl Session {
 
 /// Returns the hash under which a principal's sessions are kept.
 fn owner(principal: &Principal) -> String {
-    let agent = principal.as_agent().map(|agent| agent.as_str());
+    let agent = principal.as_agent().map(mgp_types::service::AgentId::as_str);
     let parts = (principal.tenant().as_str(), principal.subject().as_str(), agent);
     // The debug format escapes quotes, so different principals have different texts.
     hash(&format!("{parts:?}"))

@@ -22,21 +22,21 @@ impl Tool {
     ///
     /// let mut cost = ToolCost::new();
     /// (cost.category, cost.estimated_units) = (Some(CostCategory::Metered), Some(5_u64.into()));
-    /// let export = Tool::new("export", "Exports all", || async { "done" }).cost(cost).latency(LatencyClass::Minutes);
+    /// let export = Tool::new("export", "Exports all", || async { "done" }).cost(&cost).latency(&LatencyClass::Minutes);
     /// # drop(Server::new("shop", "1.0").extension(Extension::CostHints).tool(export));
     /// ```
-    pub fn cost(self, cost: ToolCost) -> Self {
-        self.propose(Extension::CostHints, "cost", &cost)
+    pub fn cost(self, cost: &ToolCost) -> Self {
+        self.propose(Extension::CostHints, "cost", cost)
     }
 
     /// States the expected duration of a call.
-    pub fn latency(self, latency: LatencyClass) -> Self {
-        self.propose(Extension::CostHints, "latency", &latency)
+    pub fn latency(self, latency: &LatencyClass) -> Self {
+        self.propose(Extension::CostHints, "latency", latency)
     }
 
     /// States the quota that is left.
-    pub fn quota(self, quota: ToolQuota) -> Self {
-        self.propose(Extension::CostHints, "quota", &quota)
+    pub fn quota(self, quota: &ToolQuota) -> Self {
+        self.propose(Extension::CostHints, "quota", quota)
     }
 
     /// States the scopes that a call requires, for callers that negotiated `scopes`.

@@ -63,6 +63,7 @@ mgp_types::opaque_debug!(DefinitionObserver);
 
 /// The tools at one moment. A change replaces the snapshot, so that calls and lists never wait for a lock.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts about all tools, read for each call")]
 struct Snapshot {
     order: Vec<Arc<Entry>>,
     /// Hashed without a random seed, because the author, not a caller, chooses the names.

@@ -158,16 +158,10 @@ pub fn fill_message(template: &str, arguments: &str) -> String {
         filled.push_str(&rest[..start]);
         rest = &rest[start..];
         let name = rest[1..].find('}').map(|end| &rest[1..=end]);
-        match name.and_then(|name| Some((name.len() + 2, shown(arguments.get(name)?)))) {
-            Some((length, value)) => {
-                filled.push_str(&value);
-                rest = &rest[length..];
-            }
-            None => {
-                filled.push('{');
-                rest = &rest[1..];
-            }
-        }
+        let value = name.and_then(|name| Some((name.len() + 2, shown(arguments.get(name)?))));
+        let (length, value) = value.unwrap_or_else(|| (1, "{".to_owned()));
+        filled.push_str(&value);
+        rest = &rest[length..];
     }
     filled.push_str(rest);
     clip(&filled, MAX_MESSAGE)

@@ -254,7 +254,7 @@ mod tests {
             (ExtensionSet::EMPTY, "{}"),
             (ExtensionSet::PROPOSALS, r#"{"_meta":{"suggestion":{"recommended_tool":"b"}}}"#),
         ] {
-            let mut cx = mock::client(crate::service::Router::new().into_stack()).cx;
+            let mut cx = mock::client(Stack::new(crate::service::Router::new())).cx;
             let results = ResultMembers::collect(&mut cx, active);
             cx.add_to_result(&Suggestion::new("b")).unwrap();
             let mut body = Body::new(Payload::empty_object());

@@ -133,7 +133,7 @@ impl StructuredError {
     /// Adds this error to `error.data` of an error.
     #[must_use]
     pub fn attach(self, error: RpcError) -> RpcError {
-        let data = error.as_data().map(|data| data.get::<Object>());
+        let data = error.as_data().map(Payload::get::<Object>);
         let mut data = match data {
             None => Object::new(),
             Some(Ok(data)) => data,
@@ -290,12 +290,15 @@ fn clean_member(name: &str, value: &mut Value) -> bool {
             }
             None => false,
         },
+        // Each is cleaned, so the count must not end at the first one that was.
         Value::Array(items) => {
-            items.iter_mut().fold(false, |found, item| clean_member("", item) || found)
+            items.iter_mut().filter_map(|item| clean_member("", item).then_some(())).count() > 0
         }
-        Value::Object(members) => members
-            .iter_mut()
-            .fold(false, |found, (name, value)| clean_member(name, value) || found),
+        Value::Object(members) => {
+            let cleaned =
+                |(name, value): (&String, &mut Value)| clean_member(name, value).then_some(());
+            members.iter_mut().filter_map(cleaned).count() > 0
+        }
         _ => false,
     }
 }
@@ -334,10 +337,12 @@ mod tests {
             let delay = [None, Some(0), Some(1), Some(999), Some(1000), Some(1001), Some(u64::MAX)]
                 [index % 7];
             for retryable in [false, true] {
-                let mut hints = Recovery::default();
-                hints.retryable = Some(retryable);
-                hints.retry_after_ms = delay.filter(|_| retryable);
-                hints.retry_strategy = Some(RetryStrategy::FixedDelay);
+                let hints = Recovery {
+                    retryable: Some(retryable),
+                    retry_after_ms: delay.filter(|_| retryable),
+                    retry_strategy: Some(RetryStrategy::FixedDelay),
+                    ..Recovery::default()
+                };
                 let mut details = Object::new();
                 details.encode("index", &index).unwrap();
                 let error = RpcError::new(code, format!("error {index}"));

@@ -46,7 +46,7 @@ mod tests {
         #[serde(default)]
         list: Vec<u32>,
         #[serde(default)]
-        inner: Option<Box<Sample>>,
+        inner: Option<Box<Self>>,
     }
 
     #[test]

@@ -137,7 +137,7 @@ async fn the_last_events_of_a_burst_survive_a_kill_right_behind_the_answer() {
         let publisher = connect(&serving).await;
         let publishing = publisher.call("bench.publish");
         let arguments = json!({"channel": "bench.n", "data": {"call": call}, "count": BURST});
-        let result = publishing.args(arguments).timeout(Duration::from_secs(60)).await.unwrap();
+        let result = publishing.args(arguments).timeout(Duration::from_mins(1)).await.unwrap();
         assert_ne!(result.is_error, Some(true), "{result:?}");
         kill("-KILL", serving.kernel.id());
         drop(serving);
@@ -329,9 +329,9 @@ async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
     let configure = |hooks: &[(&str, &str)]| {
         let mut text = world.server("bench", &script) + "risk = { publish = \"safe\" }\n";
         for (name, url) in hooks {
-            text += &format!(
-                "[kernel.webhooks.{name}]\nurl = \"{url}\"\nchannels = [\"bench.*\"]\nallow_loopback = true\n"
-            );
+            let hook = format!("[kernel.webhooks.{name}]\nurl = \"{url}\"\n");
+            text += &hook;
+            text += "channels = [\"bench.*\"]\nallow_loopback = true\n";
         }
         world.config(&text);
     };

@@ -39,7 +39,9 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError>
     let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
     tools.extend(parts.results.listed(&cx.principal));
     let active = cx.caller.mgp.unwrap_or_default();
-    tools.iter_mut().for_each(|tool| fit_proposals(parts, &caller, tool, active));
+    for tool in &mut tools {
+        fit_proposals(parts, &caller, tool, active);
+    }
     let is_shown = cx.caller.has(Extension::ToolSecurity);
     for tool in &mut tools {
         media::fit(cx, tool);

@@ -181,7 +181,7 @@ mod tests {
         assert_eq!((table.state("t", &ada, &one).unwrap(), table.bytes), (None, 0));
 
         let long = "s".repeat(SessionState::MAX_BYTES);
-        for number in 0..MAX_BYTES / SessionState::MAX_BYTES + 1 {
+        for number in 0..=MAX_BYTES / SessionState::MAX_BYTES {
             table.keep(&number.to_string(), &ada, one.clone(), long.clone());
         }
         assert!(table.bytes <= MAX_BYTES);

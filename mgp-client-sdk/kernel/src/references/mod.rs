@@ -113,7 +113,7 @@ impl References {
         let read = DataReference::read(Some(meta)).ok().flatten();
         let kept = read.and_then(|mut reference| {
             let url = reference.access_url.take()?;
-            reference.origin_server = server.id.as_str().to_owned();
+            server.id.as_str().clone_into(&mut reference.origin_server);
             let fetch = if is_local(server) { &broker.local } else { &broker.public };
             let data = ReferenceData::Remote(RemoteReference { url, fetch: Arc::clone(fetch) });
             broker.keep(cx, &server.id, tool, data, reference)
@@ -137,12 +137,11 @@ impl References {
         part: &mut CallToolResult,
     ) -> Result<(), RpcError> {
         let Some(broker) = &self.0 else { return Ok(()) };
-        let (mime_type, text) = match &whole.structured_content {
-            Some(structured) => ("application/json", structured.as_str().to_owned()),
-            None => {
-                let texts = whole.content.iter().filter_map(ContentBlock::as_text);
-                ("text/plain; charset=utf-8", texts.collect::<Vec<_>>().join("\n"))
-            }
+        let (mime_type, text) = if let Some(structured) = &whole.structured_content {
+            ("application/json", structured.as_str().to_owned())
+        } else {
+            let texts = whole.content.iter().filter_map(ContentBlock::as_text);
+            ("text/plain; charset=utf-8", texts.collect::<Vec<_>>().join("\n"))
         };
         let id = mgp_types::random_name()?;
         let mut reference =

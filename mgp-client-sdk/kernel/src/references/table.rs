@@ -89,7 +89,7 @@ mod tests {
             tool: "export".to_owned(),
             reference,
             id: format!("{agent} {origin} {ref_id}"),
-            expires_at: Instant::now() + Duration::from_secs(60),
+            expires_at: Instant::now() + Duration::from_mins(1),
         }
     }
 
@@ -103,7 +103,7 @@ mod tests {
         all.insert(known("ada", "b", "r"));
         assert!(all.get(&ada, "r", None).is_none(), "two servers use the id");
         assert_eq!(all.get(&ada, "r", Some("b")).unwrap().id, "ada b r");
-        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::advance(Duration::from_mins(1)).await;
         assert!(all.get(&ada, "r", Some("b")).is_none());
     }
 

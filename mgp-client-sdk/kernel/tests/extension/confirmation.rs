@@ -43,7 +43,7 @@ async fn kernel(below: Era) -> (Kernel, Arc<AtomicUsize>) {
 }
 
 fn delete(client: &Client, name: &str) -> ToolCall {
-    client.call("delete").args(&json!({"name": name}))
+    client.call("delete").args(json!({"name": name}))
 }
 
 fn answer(call: ToolCall, token: &str, confirmed: bool) -> ToolCall {

@@ -29,7 +29,7 @@ fn shop(below: Era) -> Server {
         cx.add_to_result(&ActualCost::new(6_u64))?;
         Ok::<_, RpcError>("exported")
     });
-    let server = Server::new("shop", "1").tool(busy).tool(fail).tool(export.cost(cost));
+    let server = Server::new("shop", "1").tool(busy).tool(fail).tool(export.cost(&cost));
     limit_era(server.extension(StructuredErrors).extension(Extension::CostHints), below)
 }
 

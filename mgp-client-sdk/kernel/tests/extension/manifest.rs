@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mgp_client_sdk::{Client, ServerChange, TestClient, ToolResult};
 use mgp_discovery::{Config, read_manifest};
@@ -14,6 +14,7 @@ use mgp_types::mcp::Era;
 use mgp_types::mgp::{DiscoverToolsParams, Extension};
 use mgp_types::proposal::ServiceManifest;
 use mgp_types::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
@@ -86,7 +87,7 @@ async fn a_kernel_describes_all_tools_that_its_caller_may_use_in_each_pair_of_er
     for (above, below) in PAIRS {
         let builder = Kernel::builder()
             .local_with("issues", open(&["list", "recent"]), move || limit_era(server(), below))
-            .local("hidden", || server());
+            .local("hidden", server);
         let kernel = build(builder).await;
         wait_for_tools(&kernel, "issues", 2).await;
         wait_for_tools(&kernel, "hidden", 2).await;
@@ -147,11 +148,11 @@ async fn tools_of_a_manifest_file_are_listed_and_found_before_their_server_is_st
             continue;
         }
         check_file(&path);
-        config += &format!(
-            "[[servers]]\nid = '{id}'\ncommand = '/nowhere/{id}'\nmanifest = '{}'\n\
-             mgp = {{ default_policy = 'opt-out' }}\n",
-            path.display()
-        );
+        let server =
+            format!("id = '{id}'\ncommand = '/nowhere/{id}'\nmanifest = '{}'", path.display());
+        config += "[[servers]]\n";
+        config += &server;
+        config += "\nmgp = { default_policy = 'opt-out' }\n";
     }
     let config = Config::parse("mgp.toml", &config).unwrap().config;
     assert_eq!(config.servers.len(), 5);

@@ -31,7 +31,7 @@ fn counting(runs: &Arc<AtomicUsize>) -> Server {
         runs.fetch_add(1, Ordering::SeqCst);
         async { "a cat" }
     });
-    let list = list.input_schema(serde_json::from_str::<RawObject>(schema).unwrap()).media(media(
+    let list = list.input_schema(serde_json::from_str::<RawObject>(schema).unwrap()).media(&media(
         "image/png",
         "application/x-caption",
         1_000,

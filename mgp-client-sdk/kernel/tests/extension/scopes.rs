@@ -103,7 +103,7 @@ async fn the_tool_of_the_proposal_answers_too() {
     let kernel = kernel(Era::Legacy).await;
     let client = host(&kernel, "bob", host_of(Era::Legacy).extension(Extension::Scopes)).await;
     let told =
-        client.call("check_permissions").args(&serde_json::json!({"tool": "drop"})).await.unwrap();
+        client.call("check_permissions").args(serde_json::json!({"tool": "drop"})).await.unwrap();
     assert!(told.to_text().contains(r#""missing_scopes":["delete"]"#), "{}", told.to_text());
     kernel.stop().await;
 }

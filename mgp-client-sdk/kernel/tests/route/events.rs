@@ -25,7 +25,7 @@ fn models(era: Era, hubs: &Hubs) -> impl Fn() -> Server + Send + Sync + 'static 
         let server = Server::new("models", "1").channel("model.loaded", "A model was loaded");
         hubs.lock().unwrap().push(server.events());
         let ask = Tool::new("ask", "Asks", || async { "42" });
-        let hang = Tool::new("hang", "Does not end", || std::future::pending::<String>());
+        let hang = Tool::new("hang", "Does not end", std::future::pending::<String>);
         let fail = Tool::new("fail", "Fails", || async {
             Err::<(), _>(mgp_server_sdk::ToolError("no".to_owned()))
         });
