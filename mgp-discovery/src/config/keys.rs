@@ -307,7 +307,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "surface" KeyKind::Word(Surface::WORDS), "", "The tools that are listed to the agent, in place of `kernel.surface`.";
         "limits" KeyKind::Table, "", "The limits of the agent's tool calls; each key replaces that of `limits`.";
         "results" KeyKind::Table, "", "The most of a result that reaches the agent.";
-        "scopes" KeyKind::Texts, "[]", "The scopes that the agent may obtain; one that ends with `*` stands for all that begin like it. Without this key its calls need no scopes.";
+        "scopes" KeyKind::Texts, "[]", "The scopes that the agent may obtain; one that ends with `*` matches all that begin like it. Without this key its calls need no scopes.";
         "interactive" KeyKind::Switch, "false", "Whether a person uses the agent and can confirm its calls.";
     }
     "agents.*.limits": {

@@ -24,13 +24,13 @@ pub(super) struct KeyedCall {
     pub(super) ttl_ms: Option<u64>,
     /// The id that the rounds and attempts of one call share.
     pub(super) logical: Option<ByteString>,
-    /// Whether a second run does no harm.
+    /// `true` if a second run does no harm.
     pub(super) may_repeat: bool,
 }
 
-/// What happens to a call with a key.
+/// The treatment of a call with a key.
 pub(super) enum Claim {
-    /// It runs. The sender is dropped when the run ends.
+    /// The call runs. The sender is dropped when the run ends.
     Run(StoredKey, watch::Sender<()>),
     /// An equal call runs; its sender is dropped when it ends.
     Wait(watch::Receiver<()>),
@@ -47,7 +47,7 @@ struct Entry {
     place: Option<u64>,
 }
 
-/// What a caller keeps.
+/// The keys and results of a caller.
 #[derive(Default)]
 struct Usage {
     keys: usize,

@@ -17,7 +17,7 @@ pub(super) struct StoredKey {
     pub(super) owner: String,
     /// The hash of the arguments.
     pub(super) arguments: String,
-    /// When its call began, in milliseconds since 1970.
+    /// The time at which its call began, in milliseconds since 1970.
     pub(super) began_ms: u64,
     pub(super) expires_ms: u64,
     /// `None` until the call has ended.
@@ -45,7 +45,7 @@ pub(super) struct StoredError {
 }
 
 impl StoredKey {
-    /// Returns the key in place of one that cannot be read: nobody's, and never run again.
+    /// Returns the key in place of one that cannot be read; it has no owner, and never runs again.
     pub(super) fn unreadable(ttl: Duration) -> Self {
         let began_ms = now_ms();
         let expires_ms = began_ms.saturating_add(mgp_types::millis(ttl));
@@ -83,7 +83,7 @@ impl StoredEnd {
     }
 }
 
-/// What the outcome of a run means for its key.
+/// The effect of the outcome of a run on its key.
 pub(super) enum RunEnd {
     /// The call did not run, so the key is free again.
     NotRun,

@@ -1,3 +1,5 @@
+//! Tests of calls with idempotency keys.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -30,7 +30,7 @@ pub struct CompensationCall {
     pub server: ServerId,
     /// The tool.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments of the tool.
     pub arguments: RawObject,
     /// The members of the call: its idempotency key.
     pub members: CallMembers,

@@ -225,7 +225,7 @@ fn is_failed(answer: &Result<Reply, RpcError>) -> bool {
     reply.as_body().is_some_and(crate::retry::is_tool_error)
 }
 
-/// Returns whether a step that failed had no effect: the call did not run, or its tool says that it failed.
+/// Returns whether a step that failed had no effect: the call did not run, or its tool reported a failure.
 fn had_no_effect(answer: &Result<Reply, RpcError>) -> bool {
     match answer {
         Ok(_) => true,

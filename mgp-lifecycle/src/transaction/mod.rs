@@ -39,7 +39,7 @@ const MAX_ID_BYTES: usize = 128;
 /// The maximum length of a description or reason.
 const MAX_TEXT_BYTES: usize = 500;
 
-/// What a coordinator of transactions needs to know of tools, and how it calls them.
+/// The view that a coordinator of transactions has of tools, and its way to call them.
 pub trait TransactionTools: Send + Sync + 'static {
     /// Refuses a compensation whose tool the caller cannot call.
     ///
@@ -86,7 +86,7 @@ impl Transactions {
         Ok(Self(Arc::new(Coordinator { log, tools: OnceLock::new() })))
     }
 
-    /// Continues interrupted rollbacks, and rolls back transactions that nobody uses. Only the first call has an
+    /// Continues interrupted rollbacks, and rolls back unused transactions. Only the first call has an
     /// effect.
     pub fn start(&self, tools: Arc<dyn TransactionTools>) {
         if self.0.tools.set(tools).is_ok() {

@@ -58,7 +58,7 @@ pub(super) struct Saga {
     pub(super) reason: Option<String>,
     pub(super) note: Option<String>,
     pub(super) began_ms: u64,
-    /// When a step began or ended, or the transaction ended.
+    /// The time at which a step began or ended, or the transaction ended.
     pub(super) active_ms: u64,
     pub(super) timeout_ms: u64,
     pub(super) steps: Vec<Step>,

@@ -1,3 +1,5 @@
+//! Tests of transactions: steps, rollbacks, and what a kill leaves.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -415,7 +415,7 @@ impl Governance {
         arguments: Option<&Payload>,
     ) -> CallVerdict {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
-        // What the kernel does by itself before a call is no obstacle for the caller.
+        // The caller does not wait for what the kernel does by itself before a call.
         let (listed, recorded) = (true, true);
         let progress = Progress { listed, recorded, any_arguments, ..Progress::default() };
         self.preview_in(cx.clone(), server, tool, arguments.unwrap_or(&none), &progress)

@@ -7,7 +7,7 @@ use super::refused::SessionEnded;
 /// The scopes that a call holds; an extension of its context. A call without it needs no scopes.
 #[derive(Clone, Debug)]
 pub(crate) enum HeldScopes {
-    /// These scopes; one that ends with `*` stands for all that begin like it.
+    /// These scopes; one that ends with `*` matches all that begin like it.
     Some(Arc<[String]>),
     /// The session ended, so the call holds nothing.
     Ended(SessionEnded),

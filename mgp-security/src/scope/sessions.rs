@@ -88,7 +88,7 @@ struct Session {
     revoked: bool,
 }
 
-/// Which of the requested scopes are granted, and for how long.
+/// The granted ones of the requested scopes, and their duration.
 struct Granted {
     scopes: Vec<String>,
     denied: Vec<DeniedScope>,
@@ -97,7 +97,7 @@ struct Granted {
 
 impl Scopes {
     /// Creates sessions in a store; `allowed` returns the scopes that a caller may obtain, where one that ends with `*`
-    /// stands for all that begin like it, or `None` if calls of this caller need no scopes.
+    /// matches all that begin like it, or `None` if calls of this caller need no scopes.
     pub fn new(
         store: Arc<dyn Store>,
         audit: Arc<dyn AuditSink>,

@@ -45,7 +45,7 @@ impl Tool {
         self.propose(Extension::Scopes, "required_scopes", &scopes)
     }
 
-    /// Demands that a person confirms each call; `{parameter}` in the message stands for an argument.
+    /// Demands that a person confirms each call; `{parameter}` in the message is replaced by the argument.
     ///
     /// Every governed caller is asked; one that negotiated `human_in_the_loop` also
     /// sees the message in the list of tools.

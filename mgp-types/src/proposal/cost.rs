@@ -74,7 +74,7 @@ impl Member for ActualCost {
     const NAME: &'static str = "cost";
 }
 
-/// What a server states about the cost of a tool.
+/// The statements of a server about the cost of a tool.
 ///
 /// ```
 /// use mgp_types::mcp::Tool;

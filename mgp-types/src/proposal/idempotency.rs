@@ -52,7 +52,7 @@ impl Member for IdempotencyTtl {
     const NAME: &'static str = "idempotency_ttl_seconds";
 }
 
-/// Whether a result is the stored one of an earlier call with the same key.
+/// The mark of a result that is the stored one of an earlier call with the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WasReplay(pub bool);

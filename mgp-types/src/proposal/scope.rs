@@ -29,7 +29,7 @@ record! {
         list missing_scopes: List<String>,
         /// A page on which the user can grant the missing scopes.
         opt elevation_url: Option<String>,
-        /// Why the call would not run.
+        /// The reason why the call would not run.
         opt reason: Option<String>,
         /// The code of the error that the call would get (of this implementation).
         opt code: Option<i32>,

@@ -32,11 +32,11 @@ record! {
     pub struct Compensation {
         /// The tool to call.
         req tool: String,
-        /// Its arguments.
+        /// The arguments of the tool.
         opt arguments: Option<RawObject>,
         /// Another name of `arguments`, which is read and never sent.
         opt parameters: Option<RawObject>,
-        /// What the call does, for a person.
+        /// A description of the call, for a person.
         opt description: Option<String>,
         /// The server of the tool; by default, the server of the step.
         opt server_id: Option<String>,
@@ -55,7 +55,7 @@ open_enum! {
         Begun = "begun",
         /// Ended; its steps stay.
         Committed = "committed",
-        /// Its steps are being undone.
+        /// The steps are being undone.
         RollingBack = "rolling_back",
         /// All steps were undone.
         RolledBack = "rolled_back",
@@ -69,15 +69,15 @@ open_enum! {
 open_enum! {
     /// The state of a step.
     pub enum StepStatus {
-        /// Its call runs, or was interrupted.
+        /// The call runs, or was interrupted.
         Started = "started",
-        /// Its call succeeded.
+        /// The call succeeded.
         Done = "done",
-        /// Its call had no effect.
+        /// The call had no effect.
         Failed = "failed",
-        /// It was undone.
+        /// The step was undone.
         Compensated = "compensated",
-        /// It was not undone.
+        /// The step was not undone.
         CompensationFailed = "compensation_failed",
     }
 }
@@ -89,7 +89,7 @@ record! {
         opt transaction_id: Option<String>,
         /// The seconds after which an inactive transaction is rolled back. Default: 300.
         opt timeout_seconds: Option<u64>,
-        /// What the transaction does, for a person.
+        /// A description of the transaction, for a person.
         opt description: Option<String>,
     }
 
@@ -105,7 +105,7 @@ record! {
     pub struct EndTransactionParams {
         /// The id.
         req transaction_id: String,
-        /// Why, for the record.
+        /// The reason, for the record.
         opt reason: Option<String>,
     }
 
@@ -125,7 +125,7 @@ record! {
         req step_id: String,
         /// The state.
         req status: StepStatus,
-        /// Why it was not undone.
+        /// The reason why it was not undone.
         opt error: Option<String>,
     }
 
@@ -137,15 +137,15 @@ record! {
         req agent: String,
         /// The state.
         req status: TransactionStatus,
-        /// What it does, in the words of the agent.
+        /// A description in the words of the agent.
         opt description: Option<String>,
-        /// Why it was rolled back.
+        /// The reason for the rollback.
         opt reason: Option<String>,
-        /// When it began.
+        /// The time at which it began.
         req began_at: Timestamp,
         /// The steps, in their order.
         list steps: List<StepRecord>,
-        /// What an operator wrote when resolving it.
+        /// The note of the operator who resolved it.
         opt note: Option<String>,
     }
 
@@ -161,7 +161,7 @@ record! {
         req status: StepStatus,
         /// The call that undoes the step, if one is known.
         opt compensation: Option<Compensation>,
-        /// Why the step was not undone.
+        /// The reason why the step was not undone.
         opt error: Option<String>,
     }
 
@@ -185,7 +185,7 @@ record! {
         req transaction_id: String,
         /// The agent that began it; needed only if agents chose the same id.
         opt agent: Option<String>,
-        /// What was done about it, for the record.
+        /// A note for the record about what was done.
         opt note: Option<String>,
     }
 }

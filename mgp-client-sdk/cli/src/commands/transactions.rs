@@ -43,7 +43,7 @@ pub(crate) enum Transactions {
     Resolve {
         /// Id of the transaction
         id: String,
-        /// What was done, for the record
+        /// Note for the record about what was done
         #[arg(long)]
         note: Option<String>,
         /// Agent that began it, if several agents chose the same id

@@ -7,7 +7,7 @@ use mgp_types::service::Context;
 
 use super::meta_tools::MetaToolConfig;
 
-/// What an agent does next; its calls need no method of MGP.
+/// The next step of the agent; its calls need no method of MGP.
 const NEXT: &str = "\
     write an MCP server over stdio as one script, and register it with `mgp_discovery_register`: `id`, `command` \
     (`python3` or `node`), `source` (the script) and `justification`. Its code is checked at the level `strict`: a \

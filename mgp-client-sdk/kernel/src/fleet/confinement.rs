@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use mgp_discovery::ProcessRights;
 use mgp_transport::Confinement;
 
-/// What programs read to run at all; secrets of the system are not below it.
+/// The folders that programs must read to run at all; secrets of the system are not below it.
 const SYSTEM: &[&str] = &[
     "/bin",
     "/lib",

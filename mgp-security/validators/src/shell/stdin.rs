@@ -138,7 +138,7 @@ fn appended(name: &str, args: Args<'_>, text: &str, frame: Frame<'_>) -> Result<
     if input.len() > MAX_WORDS || input.len() * words.len() > MAX_JUDGED {
         return Err(format!("more than {MAX_WORDS} words become arguments"));
     }
-    // One at a time stands for every grouping and every place at which a word may be inserted.
+    // One at a time represents every grouping and every place at which a word may be inserted.
     let inner = frame.inner()?.without_input();
     for word in &input {
         let word = word.trim_matches(['"', '\'']);

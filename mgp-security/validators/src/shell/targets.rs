@@ -8,9 +8,9 @@ use url::{Host, Url};
 /// A program that connects to what its arguments name.
 struct Client {
     names: &'static str,
-    /// Short options whose value is no target.
+    /// Short options whose value does not name a target.
     valued: &'static str,
-    /// Long options whose value is no target.
+    /// Long options whose value does not name a target.
     long: &'static str,
     /// The form of the operands.
     operands: Operands,
@@ -191,7 +191,7 @@ fn named(value: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Checks the host of a URL of any scheme; a word that is no URL is no target.
+/// Checks the host of a URL of any scheme; a word that is no URL is not checked.
 fn with_scheme(word: &str) -> Result<(), Refusal> {
     let Ok(url) = Url::parse(word) else {
         // Patterns of curl, e.g. `http://10.0.0.[1-9]/`.
