@@ -11,7 +11,7 @@ pub(crate) mod session_state;
 
 use mgp_discovery::KernelConfig;
 use mgp_lifecycle::ProposalLayer;
-use mgp_security::CallerConfirmLayer;
+use mgp_security::{CallerConfirmLayer, Scopes};
 use mgp_types::Extras;
 use mgp_types::mcp::Meta;
 use mgp_types::mgp::{Extension, ExtensionSet};
@@ -85,10 +85,12 @@ pub(crate) fn served(config: &KernelConfig) -> ExtensionSet {
 }
 
 /// Adds the layers of the proposals: one per line, outermost first, each with its reason.
-pub(crate) fn layers(inner: impl MgpService) -> Stack {
+pub(crate) fn layers(inner: impl MgpService, scopes: &Scopes) -> Stack {
     let service = ServiceBuilder::new()
         // All others use the members of the call.
         .layer(ProposalLayer::new())
+        // The decision about a call reads the scopes of its session.
+        .layer(scopes.layer())
         // Answers an unconfirmed call with a question, below which the gates decide.
         .layer(CallerConfirmLayer)
         // Before tools are looked up by name.
@@ -97,9 +99,11 @@ pub(crate) fn layers(inner: impl MgpService) -> Stack {
     Stack::new(service)
 }
 
-/// Returns whether layers of proposals apply to a call.
-pub(crate) fn apply_to(call: &Call) -> bool {
-    call.cx().caller.mgp.is_some_and(|active| !(active & ExtensionSet::PROPOSALS).is_empty())
+/// Returns whether layers of proposals apply to a call: its caller negotiated one, or is limited to scopes.
+pub(crate) fn apply_to(call: &Call, scopes: &Scopes) -> bool {
+    let cx = call.cx();
+    cx.caller.mgp.is_some_and(|active| !(active & ExtensionSet::PROPOSALS).is_empty())
+        || scopes.is_limited(&cx.principal)
 }
 
 /// Returns the `_meta` of a result, if it has one.

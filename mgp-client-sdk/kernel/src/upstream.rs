@@ -94,8 +94,6 @@ impl Kernel {
                 AdmissionLayer { dispatcher: dispatcher.clone() },
                 // On the way out, turns the remedies of refusals into commands of the program `mgp`.
                 CliHintLayer,
-                // The decision about a call reads the scopes of its session.
-                context.scopes.layer(),
             ))
             .health(|health| health_of_all(health, visible, clients))
             .endpoints(router)
@@ -155,7 +153,8 @@ impl<S: MgpService> Layer<S> for AdmissionLayer {
     type Service = Admission<S>;
 
     fn layer(&self, inner: S) -> Admission<S> {
-        let with_proposals = proposals::layers(inner.clone());
+        let scopes = &self.dispatcher.parts().fleet.context().scopes;
+        let with_proposals = proposals::layers(inner.clone(), scopes);
         Admission { inner, with_proposals, dispatcher: self.dispatcher.clone() }
     }
 }
@@ -172,7 +171,7 @@ impl<S: MgpService> Service<Call> for Admission<S> {
         }
         // Clients are known from their first call on, also if that call is refused further in.
         note_caller(&self.dispatcher, &call);
-        if proposals::apply_to(&call) {
+        if proposals::apply_to(&call, &self.dispatcher.parts().fleet.context().scopes) {
             return Either::Right { future: self.with_proposals.send(call) };
         }
         Either::Left { future: self.inner.call(call) }

@@ -118,6 +118,12 @@ impl Scopes {
         Ok(())
     }
 
+    /// Returns whether the calls of a caller are limited to scopes.
+    #[must_use]
+    pub fn is_limited(&self, principal: &Principal) -> bool {
+        (self.0.allowed)(principal).is_some()
+    }
+
     /// Returns the layer that adds the scopes of the caller's session to each request.
     #[must_use]
     pub fn layer(&self) -> ScopeLayer {
