@@ -52,7 +52,7 @@ pub use retry::{
 };
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, StateHandle, Transition};
-pub use structured_errors::{StructuredErrors, StructuredErrorsLayer};
+pub use structured_errors::{StructuredErrorsLayer, StructuredErrorsService};
 pub use supervise::{
     ClientOf, LiveServer, RestState, RestartLimitExceeded, StateReport, SuperviseConfig,
     Supervised, Supervisor, SupervisorAction, SupervisorEvent, supervise,

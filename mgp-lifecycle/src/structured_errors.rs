@@ -43,10 +43,10 @@ pub struct StructuredErrorsLayer;
 
 mgp_types::layer_service! {
     /// Service of [`StructuredErrorsLayer`].
-    pub StructuredErrors for StructuredErrorsLayer
+    pub StructuredErrorsService for StructuredErrorsLayer
 }
 
-impl<S: MgpService> Service<Call> for StructuredErrors<S> {
+impl<S: MgpService> Service<Call> for StructuredErrorsService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;

@@ -25,6 +25,7 @@ use super::active_config::{
 };
 use super::audit_sinks::AuditSinks;
 use super::bounds::CallBounds;
+use super::call_proposals::CallProposals;
 use super::caller_view::CallerView;
 use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
@@ -46,7 +47,6 @@ use super::references::References;
 use super::registration::RegisteredServers;
 use super::reload;
 use super::script_judge::StrictJudge;
-use super::transactions::CallProposals;
 use super::url_sink::UrlSink;
 use super::{search, telemetry};
 

@@ -25,6 +25,7 @@ mod admin;
 mod audit_sinks;
 mod bounds;
 mod builder;
+mod call_proposals;
 mod caller_view;
 mod callers;
 mod cli_hints;

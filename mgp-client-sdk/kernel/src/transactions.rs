@@ -2,92 +2,19 @@
 
 use std::sync::{Arc, Weak};
 
-use mgp_client_sdk::ClientBuilder;
-use mgp_discovery::Config;
-use mgp_lifecycle::{
-    CompensationCall, Idempotency, IdempotencyLayer, RepeatPolicy, ToolRetryInfo, TransactionLayer,
-    TransactionTools, Transactions,
-};
-use mgp_security::Governance;
+use mgp_lifecycle::{CompensationCall, TransactionTools, Transactions};
 use mgp_toolindex::IndexedTool;
 use mgp_types::method::{Request as _, ToolsCall};
-use mgp_types::mgp::{Extension, RiskLevel};
+use mgp_types::mgp::RiskLevel;
 use mgp_types::proposal::TransactionRecord;
 use mgp_types::service::{
     BoxFuture, Call, Context, Method, Params, Peer, Reply, Scope, ScopeKind, ServerId,
     Visibility as _,
 };
-use mgp_types::store::{Store, StoreError};
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 
 use crate::dispatch;
 use crate::handle::{Kernel, KernelParts};
-
-/// The keys and transactions of a kernel; a cheap handle.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CallProposals {
-    keys: Option<Idempotency>,
-    pub(crate) transactions: Option<Transactions>,
-}
-
-impl CallProposals {
-    /// Reads what the store keeps of those that the configuration offers.
-    pub(crate) async fn open(store: &Arc<dyn Store>, config: &Config) -> Result<Self, StoreError> {
-        let offered = config.kernel.extensions;
-        let mut opened = Self::default();
-        if offered.contains(Extension::Transactions) {
-            opened.transactions = Some(Transactions::open(Arc::clone(store)).await?);
-        }
-        // Compensations have keys, too.
-        if offered.contains(Extension::Idempotency) || opened.transactions.is_some() {
-            opened.keys = Some(Idempotency::open(Arc::clone(store)).await?);
-        }
-        Ok(opened)
-    }
-
-    /// Adds the layers to the stack of calls to a server; call it before the gates are added, which are then outside.
-    pub(crate) fn layers(
-        &self,
-        mut builder: ClientBuilder,
-        governance: &Governance,
-        server: &ServerId,
-    ) -> ClientBuilder {
-        if let Some(keys) = &self.keys {
-            let layer = IdempotencyLayer::new(keys.clone())
-                .may_repeat(may_repeat(governance, server))
-                .recheck(governance.layer(server.clone()).recheck());
-            builder = builder.layer(layer);
-        }
-        if let Some(transactions) = &self.transactions {
-            // Outside the keys: a step that is sent again is found by its key.
-            builder = builder.layer(TransactionLayer::new(transactions.clone()));
-        }
-        builder
-    }
-}
-
-/// Returns the function that decides whether a call may run again if the end of its first run is unknown.
-fn may_repeat(
-    governance: &Governance,
-    server: &ServerId,
-) -> impl Fn(&Call) -> bool + Send + Sync + use<> {
-    let (definitions, policies) = (governance.definitions().clone(), governance.policies().clone());
-    let server = server.clone();
-    move |call| {
-        // The server itself runs the key once.
-        if call.cx().callee.mgp.unwrap_or_default().contains(Extension::Idempotency) {
-            return true;
-        }
-        let Some(tool) = call.tool() else { return false };
-        let Some(definition) = definitions.definition(Some(&server), tool.name) else {
-            return false;
-        };
-        let risk = definitions.assessment(Some(&server), tool.name).effective_risk.clone();
-        // An untrusted server's claims do not count.
-        policies.get(Some(&server)).trust.rank() > 0
-            && ToolRetryInfo::of(&definition, risk).repeat == RepeatPolicy::Always
-    }
-}
 
 /// The tools of the servers of a kernel. It does not keep the kernel open.
 struct KernelTools(Weak<KernelParts>);

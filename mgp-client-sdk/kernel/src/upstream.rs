@@ -169,6 +169,7 @@ impl<S: MgpService> Service<Call> for Admission<S> {
         if let Err(refused) = hops::check(&mut call) {
             return Either::Right { future: Box::pin(ready(Err(refused))) };
         }
+        dispatch::unwrap_kernel_tool(&mut call);
         // Clients are known from their first call on, also if that call is refused further in.
         note_caller(&self.dispatcher, &call);
         if proposals::apply_to(&call, &self.dispatcher.parts().fleet.context().scopes) {

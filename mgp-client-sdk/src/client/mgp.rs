@@ -7,10 +7,12 @@ use mgp_types::method::{
     AccessGrant, AccessQuery, AccessRevoke, CallbackRespond, DiscoveryDeregister, DiscoveryList,
     DiscoveryRegister, EventsSubscribe, EventsUnsubscribe, HealthPing, HealthStatusGet,
     LifecycleShutdown, ManifestGet, PermissionAwait, PermissionGrant, PermissionRequest,
-    PermissionResponse, ServersRecommend, StreamCancel, StreamGap, StreamPace, ToolsDiscover,
-    ToolsRequest, ToolsSession, ToolsSessionEvict,
+    PermissionResponse, PermissionsCheck, ScopesNegotiate, ScopesRevoke, ServersRecommend,
+    StreamCancel, StreamGap, StreamPace, ToolsDiscover, ToolsRequest, ToolsSession,
+    ToolsSessionEvict, TransactionBegin, TransactionCommit, TransactionRollback,
 };
 use mgp_types::mgp as types;
+use mgp_types::proposal as proposals;
 use mgp_types::proposal::{
     ManifestParams, RecommendServersParams, ServerRecommendation, ServiceManifest,
 };
@@ -77,7 +79,7 @@ impl Client {
 
 /// Defines a typed method for each MGP method.
 macro_rules! calls {
-    ($( $doc:literal $name:ident = $method:ident($params:ident) -> $result:ident; )+) => {
+    ($types:ident: $( $doc:literal $name:ident = $method:ident($params:ident) -> $result:ident; )+) => {
         impl Mgp<'_> {$(
             #[doc = $doc]
             ///
@@ -86,14 +88,14 @@ macro_rules! calls {
             ///
             /// # Cancel safety
             /// Dropping the future cancels the request at the server.
-            pub async fn $name(&self, params: &types::$params) -> Result<types::$result, Error> {
+            pub async fn $name(&self, params: &$types::$params) -> Result<$types::$result, Error> {
                 self.0.request::<$method>(params).await
             }
         )+}
     };
 }
 
-calls! {
+calls! { types:
     "Announces that permissions are being decided, or asks for them (§3.5)."
     permission_request = PermissionRequest(PermissionRequestParams) -> PermissionRequestResult;
     "Delivers the decision about permissions (§3.6)."
@@ -223,4 +225,19 @@ impl Mgp<'_> {
     pub async fn stream_gap(&self, params: &types::GapParams) -> Result<(), Error> {
         self.0.notify::<StreamGap>(params).await
     }
+}
+
+calls! { proposals:
+    "Asks what a call would be answered, without making it (extension `scopes`)."
+    check_permissions = PermissionsCheck(CheckPermissionsParams) -> CheckPermissionsResult;
+    "Requests a session with scopes, or a new token for one (extension `scopes`)."
+    negotiate_scopes = ScopesNegotiate(NegotiateScopesParams) -> NegotiateScopesResult;
+    "Ends a session with scopes (extension `scopes`)."
+    revoke_scopes = ScopesRevoke(RevokeScopesParams) -> RevokeScopesResult;
+    "Begins a transaction (extension `transactions`)."
+    begin_transaction = TransactionBegin(BeginTransactionParams) -> BeginTransactionResult;
+    "Ends a transaction and keeps its steps (extension `transactions`)."
+    commit_transaction = TransactionCommit(EndTransactionParams) -> EndTransactionResult;
+    "Ends a transaction and undoes its steps in reverse order (extension `transactions`)."
+    roll_back_transaction = TransactionRollback(EndTransactionParams) -> EndTransactionResult;
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::json::{Wrong, shown, text};
 use crate::link::{Link, Sent, of_this_process};
 use crate::report::{Report, RuleResult, Status, Subject};
-use crate::rule::{Level, RuleInfo, Tier};
+use crate::rule::{RuleInfo, RuleLevel, Tier};
 use crate::session::{LEGACY, LEGACY_REVISIONS, Options, Session, Setup};
 
 /// A rule about clients: it looks at all messages of a client after the connection ended.
@@ -24,7 +24,7 @@ macro_rules! client_rules {
             info: RuleInfo {
                 id: $id,
                 section: $section,
-                level: Level::$level,
+                level: RuleLevel::$level,
                 tier: Tier::$tier,
                 text: $text,
             },

@@ -33,6 +33,6 @@ mod readme {}
 pub use client::judge_client;
 pub use link::Target;
 pub use report::{Report, RuleResult, Status, Subject, Summary, TierSummary};
-pub use rule::{Level, RuleInfo, Tier, rules};
+pub use rule::{RuleInfo, RuleLevel, Tier, rules};
 pub use server::judge_server;
 pub use session::Options;

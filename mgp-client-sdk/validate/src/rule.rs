@@ -9,7 +9,7 @@ use crate::session::{Session, Setup};
 /// The level of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum RuleLevel {
     /// A peer that breaks the rule fails.
     Must,
     /// A peer that breaks the rule is reported and passes.
@@ -101,7 +101,7 @@ pub struct RuleInfo {
     /// The section of the specification, e.g. `MGP §11.3`.
     pub section: &'static str,
     /// The level.
-    pub level: Level,
+    pub level: RuleLevel,
     /// The group.
     pub tier: Tier,
     /// The rule as a sentence.
@@ -119,7 +119,7 @@ macro_rules! server_rules {
                 info: $crate::rule::RuleInfo {
                     id: $id,
                     section: $section,
-                    level: $crate::rule::Level::$level,
+                    level: $crate::rule::RuleLevel::$level,
                     tier: $crate::rule::Tier::$tier,
                     text: $text,
                 },

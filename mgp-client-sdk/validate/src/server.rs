@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::json::Wrong;
 use crate::link::Target;
 use crate::report::{Report, RuleResult, Status, Subject};
-use crate::rule::{Level, Outcome, Rule, RuleInfo, Tier};
+use crate::rule::{Outcome, Rule, RuleInfo, RuleLevel, Tier};
 use crate::rules;
 use crate::session::{Options, Session, Setup};
 
@@ -16,7 +16,7 @@ use crate::session::{Options, Session, Setup};
 const CONNECTS: RuleInfo = RuleInfo {
     id: "mcp.connect",
     section: "MCP lifecycle",
-    level: Level::Must,
+    level: RuleLevel::Must,
     tier: Tier::Mcp,
     text: "the server answers `initialize` or `server/discover`",
 };

@@ -181,6 +181,9 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.webhooks.*" if key.name != "url" => {
             format!("[kernel.webhooks.ada]\nurl = 'https://x'\n{} = {value}\n", key.name)
         }
+        "kernel.references" if key.name != "enabled" => {
+            format!("[kernel.references]\nenabled = true\n{} = {value}\n", key.name)
+        }
         table => format!("[{}]\n{} = {value}\n", table.replace('*', "ada"), key.name),
     };
     above.to_owned() + &line
@@ -195,6 +198,10 @@ fn every_key_has_an_effect() {
             Some("servers") if text.contains("url") => "[[servers]]\nid = 'a'\nurl = 'https://a'\n",
             Some("servers") => "[[servers]]\nid = 'a'\ncommand = 'a'\n",
             Some("agents") => "[agents.ada]\n",
+            // The other keys of references have an effect only if references are enabled.
+            Some("kernel") if text.contains("enabled = true\n") => {
+                "[kernel.references]\nenabled = true\n"
+            }
             _ => "",
         };
         let read = Config::parse("mgp.toml", &text).unwrap_or_else(|e| panic!("{text}: {e}"));

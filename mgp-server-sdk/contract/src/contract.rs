@@ -20,7 +20,7 @@ pub struct Contract {
 /// The declared effect of repeated calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Idempotency {
+pub enum ToolIdempotency {
     /// A repeated call has no further effect.
     Yes,
     /// A repeated call has a further effect.
@@ -87,16 +87,16 @@ impl Contract {
 
     /// Returns the declared effect of repeated calls: `_meta.idempotency`, else the hints.
     #[must_use]
-    pub fn idempotency(&self) -> Idempotency {
+    pub fn idempotency(&self) -> ToolIdempotency {
         let declared = self.meta("idempotency").and_then(Value::as_str);
         let hints = self.definition.get("annotations");
         let given = |hint| hints.and_then(|hints| hints.get(hint)).and_then(Value::as_bool);
         match (declared, given("idempotentHint"), given("readOnlyHint")) {
-            (Some("no"), ..) => Idempotency::No,
-            (Some("partial"), ..) => Idempotency::Partial,
-            (Some("yes"), ..) | (_, Some(true), _) | (_, None, Some(true)) => Idempotency::Yes,
-            (_, Some(false), _) => Idempotency::No,
-            _ => Idempotency::Unknown,
+            (Some("no"), ..) => ToolIdempotency::No,
+            (Some("partial"), ..) => ToolIdempotency::Partial,
+            (Some("yes"), ..) | (_, Some(true), _) | (_, None, Some(true)) => ToolIdempotency::Yes,
+            (_, Some(false), _) => ToolIdempotency::No,
+            _ => ToolIdempotency::Unknown,
         }
     }
 

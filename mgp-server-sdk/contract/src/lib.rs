@@ -19,11 +19,11 @@ mod read;
 mod spec;
 mod version;
 
-pub use contract::{Contract, Idempotency};
+pub use contract::{Contract, ToolIdempotency};
 pub use diff::{Bump, Change, ToolDifference, compare, compare_all};
 pub use example::{NoExample, examples};
 pub use export::{catalog, tool_export};
-pub use lint::{Level, Lint, lint};
+pub use lint::{Lint, LintLevel, lint};
 pub use lock::{LockDrift, LockFile, LockedPackage, LockedServer};
 pub use openapi::openapi;
 pub use read::{ReadError, read_contracts};

@@ -18,7 +18,7 @@ const MAX_LINTS: usize = 100;
 /// The weight of a flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum LintLevel {
     /// The contract lacks a part that it should have.
     Warning,
     /// The contract is wrong, or a required part is missing.
@@ -29,7 +29,7 @@ pub enum Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lint {
     /// The weight.
-    pub level: Level,
+    pub level: LintLevel,
     /// The line of the document, from 1; `None` for a definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
@@ -40,7 +40,7 @@ pub struct Lint {
 }
 
 impl Lint {
-    pub(crate) fn new(level: Level, tool: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(level: LintLevel, tool: &str, message: impl Into<String>) -> Self {
         Self { level, line: None, tool: tool.to_owned(), message: message.into() }
     }
 
@@ -52,7 +52,7 @@ impl Lint {
 
 impl fmt::Display for Lint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let level = if self.level == Level::Error { "error" } else { "warning" };
+        let level = if self.level == LintLevel::Error { "error" } else { "warning" };
         write!(f, "{level}: ")?;
         if let Some(line) = self.line {
             write!(f, "line {line}: ")?;
@@ -75,30 +75,35 @@ pub fn lint(contract: &Contract) -> Vec<Lint> {
     };
     if !is_tool_name(&contract.name) {
         let message = "the name must have 1 to 128 letters, digits, `_`, `-` or `.`";
-        add(Level::Error, message.to_owned());
+        add(LintLevel::Error, message.to_owned());
     }
     if contract.description().trim().is_empty() {
-        add(Level::Error, "the description is missing; say what the tool does".to_owned());
+        add(LintLevel::Error, "the description is missing; say what the tool does".to_owned());
     }
     let version = contract.meta("version");
     if version.is_some() && contract.version().is_none() {
-        add(Level::Error, "`_meta.version` is not a semantic version, e.g. 1.2.0".to_owned());
+        add(LintLevel::Error, "`_meta.version` is not a semantic version, e.g. 1.2.0".to_owned());
     } else if version.is_none() {
-        add(Level::Warning, "it has no version; set `_meta.version`".to_owned());
+        add(LintLevel::Warning, "it has no version; set `_meta.version`".to_owned());
     }
     if contract.input.get("type").and_then(Value::as_str) != Some("object") {
-        add(Level::Error, "the input schema must have the type `object`".to_owned());
+        add(LintLevel::Error, "the input schema must have the type `object`".to_owned());
     }
     for (what, schema) in [("input", Some(&contract.input)), ("output", contract.output.as_ref())] {
         let Some(schema) = schema else {
-            add(Level::Warning, "it has no output schema; results cannot be checked".to_owned());
+            add(
+                LintLevel::Warning,
+                "it has no output schema; results cannot be checked".to_owned(),
+            );
             continue;
         };
         match checker::compile(schema) {
-            Err(reason) => add(Level::Error, format!("the {what} schema is not usable: {reason}")),
+            Err(reason) => {
+                add(LintLevel::Error, format!("the {what} schema is not usable: {reason}"))
+            }
             Ok(_) => {
                 if let Err(error) = examples(schema) {
-                    add(Level::Warning, format!("the {what} schema: {error}"));
+                    add(LintLevel::Warning, format!("the {what} schema: {error}"));
                 }
             }
         }
@@ -113,17 +118,17 @@ fn is_tool_name(name: &str) -> bool {
     (1..=128).contains(&name.len()) && name.bytes().all(permits)
 }
 
-fn lint_schema(schema: &Value, place: &str, depth: usize, add: &mut impl FnMut(Level, String)) {
+fn lint_schema(schema: &Value, place: &str, depth: usize, add: &mut impl FnMut(LintLevel, String)) {
     let Some(members) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else { return };
     let properties = members.get("properties").and_then(Value::as_object);
     for (name, property) in properties.into_iter().flatten() {
         let has = |keyword: &str| property.get(keyword).is_some();
         if !has("description") && !has("$ref") {
-            add(Level::Warning, format!("{place}: `{name}` has no description"));
+            add(LintLevel::Warning, format!("{place}: `{name}` has no description"));
         }
         let is_typed = ["type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not"];
         if property.is_object() && !is_typed.into_iter().any(has) {
-            add(Level::Warning, format!("{place}: `{name}` has no type"));
+            add(LintLevel::Warning, format!("{place}: `{name}` has no type"));
         }
         lint_schema(property, &format!("{place}, `{name}`"), depth + 1, add);
     }
@@ -131,12 +136,12 @@ fn lint_schema(schema: &Value, place: &str, depth: usize, add: &mut impl FnMut(L
     for name in required.filter_map(Value::as_str) {
         if properties.is_some_and(|properties| !properties.contains_key(name)) {
             let message = format!("{place}: `{name}` is required, but not under `properties`");
-            add(Level::Error, message);
+            add(LintLevel::Error, message);
         }
     }
     let is_array = members.get("type").and_then(Value::as_str) == Some("array");
     if is_array && !members.contains_key("items") && !members.contains_key("prefixItems") {
-        add(Level::Warning, format!("{place}: the array has no `items`"));
+        add(LintLevel::Warning, format!("{place}: the array has no `items`"));
     }
     if let Some(items) = members.get("items") {
         lint_schema(items, &format!("{place}, items"), depth + 1, add);

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use mgp_contract::{Contract, Level, compare, examples, read_spec, write_spec};
+use mgp_contract::{Contract, LintLevel, compare, examples, read_spec, write_spec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn a_generated_specification_is_whole_and_reads_back() {
     ];
     let text = write_spec("Tools", &tools);
     let read = read_spec(&text);
-    let errors: Vec<_> = read.lints.iter().filter(|lint| lint.level == Level::Error).collect();
+    let errors: Vec<_> = read.lints.iter().filter(|lint| lint.level == LintLevel::Error).collect();
     assert!(errors.is_empty(), "{errors:#?}\n{text}");
     assert_eq!(read.lints.len(), 1, "only the missing output schema: {:#?}", read.lints);
     assert_eq!(read.contracts.len(), 2);

@@ -203,7 +203,9 @@ fn as_block(data: &Payload) -> Option<ContentBlock> {
 fn wrapped(data: &Payload) -> ContentBlock {
     let mut meta = Meta::new();
     meta.insert(DATA, data.clone());
-    let mut text = TextContent::new(data.as_str().to_owned());
+    let plain = data.get::<ContentBlock>().ok();
+    let shown = plain.as_ref().and_then(ContentBlock::as_text).unwrap_or(data.as_str());
+    let mut text = TextContent::new(shown.to_owned());
     text.meta = Some(meta);
     text.into()
 }

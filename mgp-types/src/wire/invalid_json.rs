@@ -1,7 +1,9 @@
 //! The reason why JSON cannot be decoded, in the terms of JSON.
 
 /// The names that decoders use, and those of JSON.
-const NAMES: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 11] = [
+    ("map", "an object"),
+    ("sequence", "an array"),
     ("a sequence", "an array"),
     ("a map", "an object"),
     ("struct ", "an object"),

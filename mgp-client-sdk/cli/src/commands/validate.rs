@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use mgp_validate::{Level, Options, Report, Target, judge_client, judge_server};
+use mgp_validate::{Options, Report, RuleLevel, Target, judge_client, judge_server};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -81,7 +81,7 @@ struct Rules {
 impl Render for Rules {
     fn render(&self, out: &mut Output) {
         let rows = self.rules.iter().map(|rule| {
-            let level = if rule.level == Level::Must { "must" } else { "should" };
+            let level = if rule.level == RuleLevel::Must { "must" } else { "should" };
             [rule.id, level, rule.section, rule.text].map(Cell::from)
         });
         out.table(["RULE", "LEVEL", "SECTION", "TEXT"], rows);

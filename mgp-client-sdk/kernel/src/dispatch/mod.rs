@@ -36,7 +36,7 @@ pub(super) use dispatcher::Dispatcher;
 pub(super) use meta_tools::MetaToolConfig;
 pub(super) use tasks::support as task_support;
 pub(super) use tool_list::context_level;
-pub(super) use tools::call as call_tool;
+pub(super) use tools::{call as call_tool, unwrap_kernel_tool};
 
 /// Returns the router of all methods of the kernel.
 ///
@@ -67,19 +67,17 @@ pub(super) fn router(
         None => methods,
     };
     let more = parts.results.reader(governance);
-    let calls = tools::UnwrapLayer
-        // A kernel method that is called as a tool is subject to the same access rules as the method itself.
-        .layer(KernelToolsLayer::new(methods.clone().merge(system)).layer(Stack::from_fn(
-            move |call| {
-                if let Some(answer) = transaction_tool(transactions.as_ref(), &call) {
-                    return Either::Left(answer);
-                }
-                if is_read_more(&call) {
-                    return Either::Left(more.send(call));
-                }
-                Either::Right(tools::call(calls.clone(), call))
-            },
-        )));
+    // A kernel method that is called as a tool is subject to the same access rules as the method itself.
+    let calls =
+        KernelToolsLayer::new(methods.clone().merge(system)).layer(Stack::from_fn(move |call| {
+            if let Some(answer) = transaction_tool(transactions.as_ref(), &call) {
+                return Either::Left(answer);
+            }
+            if is_read_more(&call) {
+                return Either::Left(more.send(call));
+            }
+            Either::Right(tools::call(calls.clone(), call))
+        }));
     methods
         .route(ToolsCall::METHOD, Stack::new(calls))
         .route(ToolsList::METHOD, Stack::from_fn(move |call| tool_list::list(lists.clone(), call)))

@@ -12,12 +12,9 @@ use mgp_toolindex::{
 use mgp_types::mcp::{self, CallToolParams, TaskSupport};
 use mgp_types::method::{READ_MORE, find_kernel_tool};
 use mgp_types::mgp::CallExtension;
-use mgp_types::service::{
-    Call, Context, MgpService, Params, Reply, ServerId, Target, Visibility as _,
-};
+use mgp_types::service::{Call, Context, Params, Reply, ServerId, Target, Visibility as _};
 use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
 use serde::Deserialize;
-use tower_service::Service;
 
 use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
@@ -28,31 +25,15 @@ use crate::caller_view::CallerView;
 use crate::fleet::{Fleet, ManagedServer};
 
 /// Turns a call of `mgp_tools_call` that names a kernel method into a call of the tool for that method.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct UnwrapLayer;
-
-mgp_types::layer_service! {
-    /// Service of [`UnwrapLayer`].
-    pub(super) Unwrap for UnwrapLayer
-}
-
-impl<S: MgpService> Service<Call> for Unwrap<S> {
-    type Response = Reply;
-    type Error = RpcError;
-    type Future = S::Future;
-    mgp_types::always_ready!();
-
-    fn call(&mut self, mut call: Call) -> S::Future {
-        if call.tool().and_then(|tool| MetaTool::of(tool.name)) == Some(MetaTool::Call)
-            && let Ok(named) = call.tool_arguments().get::<CallToolParams>()
-            // Unwrapping once is enough: `mgp_tools_call` is not a method, so it cannot name itself.
-            && find_kernel_tool(&named.name)
-                .is_some_and(|tool| tool.method.is_some() || tool.name == READ_MORE)
-        {
-            let arguments = named.arguments.unwrap_or_default().into();
-            *call.params_mut() = Params::tool(&named.name, &arguments);
-        }
-        self.inner.call(call)
+pub(crate) fn unwrap_kernel_tool(call: &mut Call) {
+    if call.tool().and_then(|tool| MetaTool::of(tool.name)) == Some(MetaTool::Call)
+        && let Ok(named) = call.tool_arguments().get::<CallToolParams>()
+        // Unwrapping once is enough: `mgp_tools_call` is not a method, so it cannot name itself.
+        && find_kernel_tool(&named.name)
+            .is_some_and(|tool| tool.method.is_some() || tool.name == READ_MORE)
+    {
+        let arguments = named.arguments.unwrap_or_default().into();
+        *call.params_mut() = Params::tool(&named.name, &arguments);
     }
 }
 

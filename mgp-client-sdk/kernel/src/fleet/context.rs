@@ -18,13 +18,13 @@ use super::refresh_queue::StaleLists;
 use super::subscriptions::ResourceSubscriptions;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
+use crate::call_proposals::CallProposals;
 use crate::callers::Callers;
 use crate::events::KernelEvents;
 use crate::login::Logins;
 use crate::proposals::ProposalState;
 use crate::questions::ServerQuestions;
 use crate::references::References;
-use crate::transactions::CallProposals;
 
 /// A function that creates an in-process server; called at each start.
 pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;

@@ -80,6 +80,8 @@ impl Peer {
             "callbacks",
             "manifest",
             "server_recommendations",
+            "scopes",
+            "transactions",
         ];
         let offer = json!({ "version": "0.3.0", "extensions": words });
         match (self.dialect, self.era) {

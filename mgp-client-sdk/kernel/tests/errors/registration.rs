@@ -112,7 +112,7 @@ async fn code_4100_discovery_unavailable() {
     let script = json!({ "id": "made", "command": "sh", "args": ["-c", "exec mcp-files"] });
     let expected = ExpectedError::new(ErrorCode::DISCOVERY_UNAVAILABLE)
         .message([
-            "`made` is not registered: its code cannot be judged",
+            "`made` is not registered: this kernel cannot judge the code",
             "ask an operator to register it",
         ])
         .details(["server_id", "remedy"]);

@@ -5,7 +5,7 @@ mod text;
 
 use serde::Serialize;
 
-use crate::rule::{Level, RuleInfo, Tier};
+use crate::rule::{RuleInfo, RuleLevel, Tier};
 use crate::session::Session;
 
 /// The outcome of a rule.
@@ -128,8 +128,8 @@ impl Summary {
             match (result.status, result.rule.level) {
                 (Status::Passed, _) => sum.passed += 1,
                 (Status::Skipped, _) => sum.skipped += 1,
-                (Status::Failed, Level::Must) => sum.failed += 1,
-                (Status::Failed, Level::Should) => sum.warned += 1,
+                (Status::Failed, RuleLevel::Must) => sum.failed += 1,
+                (Status::Failed, RuleLevel::Should) => sum.warned += 1,
             }
             sum
         })

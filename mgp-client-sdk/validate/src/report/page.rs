@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Report, Status};
-use crate::rule::{Level, Tier};
+use crate::rule::{RuleLevel, Tier};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;\
 color-scheme:light dark}table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;\
@@ -58,7 +58,7 @@ pub(super) fn write(report: &Report) -> String {
 fn write_tier(out: &mut String, report: &Report, tier: Tier) {
     let _ = write!(out, "<h2>{}</h2><table><tbody>", tier.title());
     for result in report.results.iter().filter(|result| result.rule.tier == tier) {
-        let is_warning = result.status == Status::Failed && result.rule.level == Level::Should;
+        let is_warning = result.status == Status::Failed && result.rule.level == RuleLevel::Should;
         let class = if is_warning { "warned" } else { result.status.as_str() };
         let rule = &result.rule;
         let _ = write!(

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Report, Status};
-use crate::rule::Level;
+use crate::rule::RuleLevel;
 
 /// Writes the broken rules, then the numbers of each tier.
 pub(super) fn write(report: &Report) -> String {
@@ -19,7 +19,7 @@ pub(super) fn write(report: &Report) -> String {
         None => out.push_str("no MGP\n"),
     }
     for result in report.results.iter().filter(|result| result.status == Status::Failed) {
-        let word = if result.rule.level == Level::Must { "FAILED" } else { "warning" };
+        let word = if result.rule.level == RuleLevel::Must { "FAILED" } else { "warning" };
         let rule = &result.rule;
         let _ = writeln!(out, "\n{word}  {} ({})", rule.id, rule.section);
         let _ = writeln!(out, "  rule      {}", rule.text);

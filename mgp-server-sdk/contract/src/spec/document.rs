@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::parts::Part;
 use crate::checker::first_violation;
 use crate::contract::Contract;
-use crate::lint::{Level, Lint, lint};
+use crate::lint::{Lint, LintLevel, lint};
 
 /// The maximum number of tools in a document.
 const MAX_TOOLS: usize = 10_000;
@@ -54,7 +54,7 @@ pub fn read_spec(text: &str) -> SpecDocument {
     let sections = sections(text, &mut document.lints);
     if sections.is_empty() {
         let message = "the document describes no tool; begin each one with a heading `Tool: NAME`";
-        document.lints.push(Lint::new(Level::Error, "", message).at(1));
+        document.lints.push(Lint::new(LintLevel::Error, "", message).at(1));
     }
     for section in sections {
         section.judge(&mut document);
@@ -104,7 +104,7 @@ fn sections(text: &str, lints: &mut Vec<Lint>) -> Vec<Section> {
     }
     if let Some((line, _)) = block {
         let message = "the fenced block is not closed";
-        lints.push(Lint::new(Level::Warning, "", message).at(line));
+        lints.push(Lint::new(LintLevel::Warning, "", message).at(line));
     }
     sections
 }
@@ -195,29 +195,31 @@ impl Section {
             match self.part(part) {
                 None => {
                     let message = format!("part {}, `{heading}`, is missing", part.index() + 1);
-                    add(Level::Error, self.line, message);
+                    add(LintLevel::Error, self.line, message);
                 }
                 Some(body) if body.text.trim().is_empty() && body.blocks.is_empty() => {
-                    add(Level::Error, body.line, format!("`{heading}` is empty"));
+                    add(LintLevel::Error, body.line, format!("`{heading}` is empty"));
                 }
                 Some(_) => {}
             }
         }
         match &name {
-            None => add(Level::Error, self.line, "it has no invocation name in backquotes".into()),
+            None => {
+                add(LintLevel::Error, self.line, "it has no invocation name in backquotes".into())
+            }
             Some(name) if !is_dotted(name) => {
                 let message = "the name is not of the form `module.tool` in lower case";
-                add(Level::Warning, self.line, message.into());
+                add(LintLevel::Warning, self.line, message.into());
             }
             Some(_) => {}
         }
         match self.version.as_deref().map(Version::parse) {
-            None => add(Level::Warning, self.line, "it has no `**Version**: X.Y.Z`".into()),
-            Some(Err(error)) => add(Level::Warning, self.line, format!("the version: {error}")),
+            None => add(LintLevel::Warning, self.line, "it has no `**Version**: X.Y.Z`".into()),
+            Some(Err(error)) => add(LintLevel::Warning, self.line, format!("the version: {error}")),
             Some(Ok(_)) => {}
         }
-        let input = self.schema(Part::Input, Level::Error, &mut add);
-        let output = self.schema(Part::Output, Level::Warning, &mut add);
+        let input = self.schema(Part::Input, LintLevel::Error, &mut add);
+        let output = self.schema(Part::Output, LintLevel::Warning, &mut add);
         if let Some(input) = &input {
             self.judge_examples(name.as_deref(), input, &mut add);
         }
@@ -249,8 +251,8 @@ impl Section {
     fn schema(
         &self,
         part: Part,
-        missing: Level,
-        add: &mut impl FnMut(Level, usize, String),
+        missing: LintLevel,
+        add: &mut impl FnMut(LintLevel, usize, String),
     ) -> Option<Value> {
         let body = self.part(part)?;
         let mut broken = None;
@@ -268,7 +270,7 @@ impl Section {
             }
         }
         if let Some((line, error)) = broken {
-            add(Level::Error, line, format!("the block is not JSON: {error}"));
+            add(LintLevel::Error, line, format!("the block is not JSON: {error}"));
         } else {
             let message = format!("`{}` has no JSON Schema in a fenced block", part.heading());
             add(missing, body.line, message);
@@ -280,27 +282,27 @@ impl Section {
         &self,
         name: Option<&str>,
         input: &Value,
-        add: &mut impl FnMut(Level, usize, String),
+        add: &mut impl FnMut(LintLevel, usize, String),
     ) {
         let Some(body) = self.part(Part::Examples) else { return };
         let mut calls = 0;
         for (line, block) in &body.blocks {
             let Ok(example) = serde_json::from_str::<Value>(block) else {
-                add(Level::Warning, *line, "the example is not JSON".into());
+                add(LintLevel::Warning, *line, "the example is not JSON".into());
                 continue;
             };
             let Some(arguments) = example.get("arguments") else { continue };
             calls += 1;
             let called = example.get("tool_name").or_else(|| example.get("name"));
             if called.and_then(Value::as_str).is_some_and(|called| Some(called) != name) {
-                add(Level::Warning, *line, "the example calls another tool".into());
+                add(LintLevel::Warning, *line, "the example calls another tool".into());
             }
             if let Some(violation) = first_violation(input, arguments) {
-                add(Level::Error, *line, format!("the example does not fit: {violation}"));
+                add(LintLevel::Error, *line, format!("the example does not fit: {violation}"));
             }
         }
         if calls == 0 {
-            add(Level::Warning, body.line, "there is no example of a call in JSON".into());
+            add(LintLevel::Warning, body.line, "there is no example of a call in JSON".into());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::parts::Part;
-use crate::contract::{Contract, Idempotency};
+use crate::contract::{Contract, ToolIdempotency};
 use crate::example::examples;
 
 /// Returns the specification of tools, with eight parts each.
@@ -114,12 +114,12 @@ fn errors(tool: &Contract, out: &mut String) {
 
 fn idempotency(tool: &Contract) -> &'static str {
     match tool.idempotency() {
-        Idempotency::Yes => "**Idempotent**: yes. A repeated call has no further effect.\n",
-        Idempotency::No => "**Idempotent**: no. A repeated call has a further effect.\n",
-        Idempotency::Partial => {
+        ToolIdempotency::Yes => "**Idempotent**: yes. A repeated call has no further effect.\n",
+        ToolIdempotency::No => "**Idempotent**: no. A repeated call has a further effect.\n",
+        ToolIdempotency::Partial => {
             "**Idempotent**: partial. Some repeated calls have a further effect.\n"
         }
-        Idempotency::Unknown => {
+        ToolIdempotency::Unknown => {
             "**Idempotent**: not declared. Do not repeat a call without a check.\n"
         }
     }

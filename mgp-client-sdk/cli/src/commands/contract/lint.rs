@@ -1,6 +1,6 @@
 //! `mgp contract lint`.
 
-use mgp_contract::{Level, Lint, lint, read_spec};
+use mgp_contract::{Lint, LintLevel, lint, read_spec};
 use serde::Serialize;
 
 use super::{SourceArgs, source};
@@ -66,7 +66,7 @@ pub(super) async fn run(global: &Global, args: &SourceArgs, strict: bool) -> Cli
         };
         flaws.extend(found.into_iter().map(|lint| Flaw {
             source: name.clone(),
-            level: if lint.level == Level::Error { "error" } else { "warning" },
+            level: if lint.level == LintLevel::Error { "error" } else { "warning" },
             line: lint.line,
             tool: lint.tool,
             message: lint.message,
