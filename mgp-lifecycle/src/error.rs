@@ -164,52 +164,52 @@ pub enum LifecycleError {
     TaskWithoutResult,
 }
 
+impl LifecycleError {
+    /// Returns the code that the caller receives.
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::NotReady { state: ServerState::Draining, .. } | Self::Draining(_) => {
+                ErrorCode::SERVER_DRAINING
+            }
+            Self::NotReady { state: ServerState::Restarting, .. } => ErrorCode::SERVER_RESTARTING,
+            Self::NotReady { .. } => ErrorCode::SERVER_NOT_READY,
+            Self::Saturated
+            | Self::TooLarge(_)
+            | Self::TooManyPermissionRequests(_)
+            | Self::TooManyTasks
+            | Self::TooManyKeys
+            | Self::TooManyTransactions
+            | Self::TooManySteps(_)
+            | Self::ResultNotKept(_)
+            | Self::TooManyRounds(_)
+            | Self::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
+            Self::TimedOut(_) | Self::NotStarted(_) | Self::DrainTimedOut => ErrorCode::TIMEOUT,
+            Self::RateLimited(_) => ErrorCode::RATE_LIMITED,
+            Self::QuotaExceeded(_) => ErrorCode::QUOTA_EXCEEDED,
+            Self::NotOwner => ErrorCode::PERMISSION_DENIED,
+            Self::NotInitialized | Self::AlreadyInitialized | Self::TaskCancelled => {
+                ErrorCode::INVALID_REQUEST
+            }
+            Self::CircuitOpen { .. } => ErrorCode::UPSTREAM_UNAVAILABLE,
+            Self::UnknownTask
+            | Self::TaskEnded(_)
+            | Self::UnknownTransaction
+            | Self::TransactionExists
+            | Self::TransactionEnded(_)
+            | Self::StepExists(_)
+            | Self::StepNotEnded(_)
+            | Self::IdempotencyConflict => ErrorCode::INVALID_PARAMS,
+            Self::UnknownOutcome(_) => ErrorCode::UPSTREAM_ERROR,
+            Self::TasksNotOffered => ErrorCode::MISSING_CLIENT_CAPABILITY,
+            Self::TaskRequired(_) | Self::TaskForbidden(_) => ErrorCode::METHOD_NOT_FOUND,
+            Self::TaskAborted | Self::TaskWithoutResult => ErrorCode::INTERNAL_ERROR,
+        }
+    }
+}
+
 impl From<LifecycleError> for RpcError {
     fn from(refusal: LifecycleError) -> Self {
-        let code = match &refusal {
-            LifecycleError::NotReady { state: ServerState::Draining, .. }
-            | LifecycleError::Draining(_) => ErrorCode::SERVER_DRAINING,
-            LifecycleError::NotReady { state: ServerState::Restarting, .. } => {
-                ErrorCode::SERVER_RESTARTING
-            }
-            LifecycleError::NotReady { .. } => ErrorCode::SERVER_NOT_READY,
-            LifecycleError::Saturated
-            | LifecycleError::TooLarge(_)
-            | LifecycleError::TooManyPermissionRequests(_)
-            | LifecycleError::TooManyTasks
-            | LifecycleError::TooManyKeys
-            | LifecycleError::TooManyTransactions
-            | LifecycleError::TooManySteps(_)
-            | LifecycleError::ResultNotKept(_)
-            | LifecycleError::TooManyRounds(_)
-            | LifecycleError::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
-            LifecycleError::TimedOut(_)
-            | LifecycleError::NotStarted(_)
-            | LifecycleError::DrainTimedOut => ErrorCode::TIMEOUT,
-            LifecycleError::RateLimited(_) => ErrorCode::RATE_LIMITED,
-            LifecycleError::QuotaExceeded(_) => ErrorCode::QUOTA_EXCEEDED,
-            LifecycleError::NotOwner => ErrorCode::PERMISSION_DENIED,
-            LifecycleError::NotInitialized
-            | LifecycleError::AlreadyInitialized
-            | LifecycleError::TaskCancelled => ErrorCode::INVALID_REQUEST,
-            LifecycleError::CircuitOpen { .. } => ErrorCode::UPSTREAM_UNAVAILABLE,
-            LifecycleError::UnknownTask
-            | LifecycleError::TaskEnded(_)
-            | LifecycleError::UnknownTransaction
-            | LifecycleError::TransactionExists
-            | LifecycleError::TransactionEnded(_)
-            | LifecycleError::StepExists(_)
-            | LifecycleError::StepNotEnded(_)
-            | LifecycleError::IdempotencyConflict => ErrorCode::INVALID_PARAMS,
-            LifecycleError::UnknownOutcome(_) => ErrorCode::UPSTREAM_ERROR,
-            LifecycleError::TasksNotOffered => ErrorCode::MISSING_CLIENT_CAPABILITY,
-            LifecycleError::TaskRequired(_) | LifecycleError::TaskForbidden(_) => {
-                ErrorCode::METHOD_NOT_FOUND
-            }
-            LifecycleError::TaskAborted | LifecycleError::TaskWithoutResult => {
-                ErrorCode::INTERNAL_ERROR
-            }
-        };
+        let code = refusal.code();
         let error = Self::new(code, refusal.to_string());
         match refusal {
             // Keeps the refusal as the source, so that outer layers can name the setting of the limit.

@@ -108,6 +108,16 @@ const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Lifecycle)
     .with(Extension::Callbacks);
 
+/// Returns the layer of tasks: the given function, or else the tools of this server decide which calls may become tasks.
+fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools) -> TasksLayer {
+    match support {
+        None => TasksLayer::new(config, move |tool| tools.task_support(tool)),
+        Some(TaskSupportFn(support)) => {
+            TasksLayer::new(config, move |tool| support(tool)).only_if_requested()
+        }
+    }
+}
+
 impl Server {
     /// Creates a server without tools that offers every MGP extension this crate serves.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
@@ -379,13 +389,7 @@ impl Server {
         let bounds_calls =
             !routes_tools || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
         let (emit, bounds) = self.bounds.gates(move |name| routes_tools || named.has(name));
-        let tasks = match self.task_support {
-            None => TasksLayer::new(self.tasks, move |tool| known.task_support(tool)),
-            Some(TaskSupportFn(support)) => {
-                TasksLayer::new(self.tasks, move |tool| support(tool)).only_if_requested()
-            }
-        };
-        let tasks = tasks.drain(drain.clone());
+        let tasks = tasks_layer(self.tasks, self.task_support, known).drain(drain.clone());
         let stack = inbound(StackParts {
             offer: self.offer,
             tools: self.tools,

@@ -16,7 +16,7 @@ use mgp_security::{
 use mgp_server_sdk::{ChangeNotifier, Server};
 use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
 use mgp_types::service::{MemoryAudit, Principal, ServerId};
-use mgp_types::store::{Db, MemoryStore};
+use mgp_types::store::{Db, MemoryStore, Store};
 use tokio::sync::Semaphore;
 
 use super::active_config::{
@@ -295,8 +295,7 @@ impl KernelBuilder {
         set_groups(&governance, &config);
         let (servers, meta_tools) = (config.servers.clone(), MetaToolConfig::new(&config));
         let (view, store) = (CallerView::new(&governance), Arc::clone(governance.store()));
-        let trust = Trust::new(Arc::clone(&store));
-        let origin = sources.map(|sources| ConfigOrigin { sources, trust });
+        let origin = sources.map(|sources| origin(sources, &store));
         let bounds = CallBounds::load(&governance, &config).await?;
         let calls = CallProposals::open(&store, &config).await?;
         let webhooks = WebhookContext::new(&store, &expander, &logins);
@@ -326,10 +325,7 @@ impl KernelBuilder {
             proposals: ProposalState::load(&shared.config().kernel).await,
         };
         let fleet = fleet::start(context, load_stored_lists(&store).await?);
-        for server in servers {
-            let id = server.id.as_str().to_owned();
-            fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
-        }
+        add_servers(&fleet, servers)?;
         let servers = RegisteredServers::new(fleet.clone(), shared.clone(), sessions.clone());
         let registrations = crate::registration::registrations(servers, &view, judge, registration);
         registrations.open().await?;
@@ -338,15 +334,38 @@ impl KernelBuilder {
         let config = ActiveConfig::new(shared, interactive, origin.clone(), encoder_failure);
         let process = ProcessInfo::default();
         let parts = KernelParts { fleet, dispatcher, process, config, audit, sinks };
-        let kernel = Kernel(Arc::new(parts));
-        tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
-        telemetry::start(&kernel, collector);
-        kernel.start_transactions();
+        let kernel = start_tasks(parts, collector);
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
             reload::follow_files(&kernel, origin, &loaded);
         }
         Ok(kernel)
     }
+}
+
+/// Returns the origin of the configuration, with the approvals of project files in the store.
+fn origin(sources: Sources, store: &Arc<dyn Store>) -> ConfigOrigin {
+    ConfigOrigin { sources, trust: Trust::new(Arc::clone(store)) }
+}
+
+/// Adds the configured servers.
+fn add_servers(
+    fleet: &fleet::Fleet,
+    servers: Vec<mgp_discovery::ServerConfig>,
+) -> Result<(), KernelError> {
+    for server in servers {
+        let id = server.id.as_str().to_owned();
+        fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
+    }
+    Ok(())
+}
+
+/// Starts the tasks that accompany a kernel.
+fn start_tasks(parts: KernelParts, collector: Option<UrlSink>) -> Kernel {
+    let kernel = Kernel(Arc::new(parts));
+    tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
+    telemetry::start(&kernel, collector);
+    kernel.start_transactions();
+    kernel
 }
 
 /// Returns the collector of telemetry, if there is one.

@@ -75,6 +75,11 @@ impl ProposalState {
     }
 }
 
+/// Returns the proposals whose members a kernel with this configuration exchanges with servers.
+pub(crate) fn with_servers(config: &KernelConfig) -> ExtensionSet {
+    served(config) & WITH_SERVERS
+}
+
 /// Returns the proposals that a kernel with this configuration serves.
 pub(crate) fn served(config: &KernelConfig) -> ExtensionSet {
     let served = config.extensions & SERVED;

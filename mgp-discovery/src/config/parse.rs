@@ -472,6 +472,12 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     if let Some(mut below) = reader.below("http", "kernel.http") {
         kernel.http = http_access(&mut below);
     }
+    more_kernel_tables(&mut reader, &mut kernel);
+    kernel
+}
+
+/// Reads the tables of the kernel about operators, registration, search and telemetry.
+fn more_kernel_tables(reader: &mut Reader<'_, '_, '_>, kernel: &mut KernelConfig) {
     if let Some(mut below) = reader.below("operator", "kernel.operator") {
         kernel.operator_proof = match below.text("proof").as_deref() {
             Some("terminal") => OperatorProof::Terminal,
@@ -491,7 +497,6 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     if let Some(mut below) = reader.below("telemetry", "kernel.telemetry") {
         kernel.telemetry = telemetry::telemetry(&mut below);
     }
-    kernel
 }
 
 /// Reads the path of a file, relative to the folder of the configuration.

@@ -116,8 +116,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
         {
             return Either::Right { future: ready(inactive(&call, extension)) };
         }
-        // Notifications of MCP need no `_meta`. Those of an extension do: without the offer in it the server ignores
-        // them.
+        // Notifications of MCP need no `_meta`; those of an extension are ignored without the offer in it.
         let needs_meta = call.kind() == Kind::Request || extension.is_some();
         if facts.era == Era::Modern && needs_meta {
             let members = &self.layer.members;

@@ -539,8 +539,7 @@ impl Snapshot {
     }
 }
 
-/// Returns the form of a definition for one kind of peer. The security metadata is in both of its places or in
-/// neither (MGP §4).
+/// Returns the form of a definition for one kind of peer. Security metadata is in both places or in neither (MGP §4).
 fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {
@@ -558,19 +557,16 @@ fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
         // Before 2026-07-28 structured content is an object, so schemas of other types are omitted.
         shown.output_schema = shown.output_schema.filter(schema::is_of_objects);
     }
-    match (&definition.security, form.security) {
-        (None, _) => {}
-        (Some(_), false) => shown.security = None,
-        (Some(security), true) => {
-            shown.meta.get_or_insert_default().encode(key::MGP, &Mirror { security })?;
-        }
+    if !form.security {
+        shown.security = None;
+    } else if let Some(security) = &definition.security {
+        shown.meta.get_or_insert_default().encode(key::MGP, &Mirror { security })?;
     }
     Ok(shown)
 }
 
 fn disabled(name: &str) -> RpcError {
-    let message =
-        format!("the tool `{name}` is disabled by its server; use another one from `tools/list`");
+    let message = format!("the tool `{name}` is disabled by its server; use another listed one");
     RpcError::new(ErrorCode::TOOL_DISABLED, message)
 }
 

@@ -18,7 +18,7 @@ const ENDS: [&str; 6] = ["Config", "Limits", "Limit", "Budget", "Quota", "Timeou
 /// The configuration types, each with the configuration key, flag or builder call that sets it, and a test of its
 /// effect.
 #[rustfmt::skip]
-const REACHED: [(&str, &str, &str); 49] = [
+const REACHED: [(&str, &str, &str); 50] = [
     ("AgentConfig", "[agents.NAME]", "pinned_tools_are_in_the_list_of_that_agent_only"),
     ("AuditConfig", "kernel.audit.arguments", "the_audit_log_is_kept_as_configured"),
     ("AuditLogConfig", "[kernel.audit]", "the_audit_log_is_kept_as_configured"),
@@ -38,6 +38,7 @@ const REACHED: [(&str, &str, &str); 49] = [
     ("HttpAccessConfig", "[kernel.http]", "tls_is_served_and_a_renewed_certificate_is_used_without_a_restart"),
     ("HttpClientConfig", "ClientBuilder::http", "an_oversized_message_fails_its_own_call_only"),
     ("HttpConfig", "HttpServer::config", "stored_events_are_bounded_and_their_ids_show_the_gap"),
+    ("IdempotencyLimits", "Idempotency::with_limits", "keys_and_results_are_bounded"),
     ("InboxConfig", "kernel.approval_timeout", "the_time_of_an_approval_follows_a_reload"),
     ("KernelConfig", "[kernel]", "permissions_follow_the_configured_policy"),
     ("LimitConfig", "limits.running", "callers_take_turns"),

@@ -38,7 +38,7 @@ pub(super) fn finish(
     dispatcher: &Dispatcher,
     cx: &Context,
     server: &ManagedServer,
-    tool: &str,
+    tool: &IndexedTool,
     session: Option<OpenSession>,
     answer: Result<Reply, RpcError>,
 ) -> Result<Reply, RpcError> {
@@ -47,7 +47,7 @@ pub(super) fn finish(
     }
     let reply = answer?;
     provenance::add_hop(cx, server.id(), &reply)?;
-    fit_result(dispatcher, cx, server, tool, reply)
+    fit_result(dispatcher, cx, server, tool.name(), reply)
 }
 
 /// Fits the members that a server added to a result to the caller: removes those of proposals that the caller did not

@@ -53,9 +53,7 @@ pub(crate) fn call(
         dispatcher.parts().sessions.find(call.cx(), named.session_handle.as_deref())?;
         let resolved = match resolved {
             // The tool may belong to a server that was added a moment ago.
-            Err(error)
-                if error.code() == ErrorCode::TOOL_NOT_FOUND && dispatcher.has_new_servers() =>
-            {
+            Err(error) if may_appear(&dispatcher, &error) => {
                 // Boxed, so that the future of all other calls remains small.
                 let servers = dispatcher.parts().fleet.all();
                 Box::pin(dispatcher.wait_for_new(call.cx(), servers.values())).await;
@@ -95,10 +93,14 @@ pub(crate) fn call(
         if has_access {
             record_use(&dispatcher, &cx, &named, &tool, is_answered);
         }
-        let answer =
-            result_members::finish(&dispatcher, &cx, &server, tool.name(), session, answer);
+        let answer = result_members::finish(&dispatcher, &cx, &server, &tool, session, answer);
         results.limit(&cx, (server.id(), tool.name()), || server.config().results, answer?)
     }
+}
+
+/// Returns whether a tool that was not found may belong to a server whose tools are not known yet.
+fn may_appear(dispatcher: &Dispatcher, error: &RpcError) -> bool {
+    error.code() == ErrorCode::TOOL_NOT_FOUND && dispatcher.has_new_servers()
 }
 
 /// Records the use of a tool in the caller's session and in the history of the index.

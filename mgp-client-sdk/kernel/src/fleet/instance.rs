@@ -242,8 +242,7 @@ impl InstanceParts {
         let (wait, ungranted) = policy::permission_flow(config);
         let traceparent = config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let questions = context.questions.clone();
-        let proposals =
-            proposals::served(&context.config.config().kernel) & proposals::WITH_SERVERS;
+        let proposals = proposals::with_servers(&context.config.config().kernel);
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
         // Before governance, so that the gates are outside.
         let builder = context.calls.layers(builder, &context.governance, &id);

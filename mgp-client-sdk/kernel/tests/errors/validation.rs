@@ -80,7 +80,7 @@ async fn code_4002_tool_disabled() {
     assert!(tools.disable("now"));
     let stack = server.into_stack().unwrap();
     ExpectedError::new(ErrorCode::TOOL_DISABLED)
-        .message(["the tool `now` is disabled by its server", "use another one from `tools/list`"])
+        .message(["the tool `now` is disabled by its server", "use another listed one"])
         .check_all_peers(&stack, "now")
         .await;
     assert!(tools.enable("now"));
