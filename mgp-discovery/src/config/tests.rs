@@ -199,7 +199,7 @@ fn every_key_has_an_effect() {
             Some("servers") => "[[servers]]\nid = 'a'\ncommand = 'a'\n",
             Some("agents") => "[agents.ada]\n",
             // The other keys of references have an effect only if references are enabled.
-            Some("kernel") if text.contains("enabled = true\n") => {
+            Some("kernel") if key.table == "kernel.references" && key.name != "enabled" => {
                 "[kernel.references]\nenabled = true\n"
             }
             _ => "",

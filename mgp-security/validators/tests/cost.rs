@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 /// The number of measured judgements of each kind.
 const RUNS: usize = if cfg!(debug_assertions) { 50 } else { 2_000 };
 
-/// Returns a bound for this build: an unoptimised one has forty times as much.
+/// Returns a bound for this build: an unoptimised one beside other tests has two hundred times as much.
 const fn bound(micros: u64) -> Duration {
-    Duration::from_micros(if cfg!(debug_assertions) { micros * 40 } else { micros })
+    Duration::from_micros(if cfg!(debug_assertions) { micros * 200 } else { micros })
 }
 
 #[track_caller]

@@ -299,8 +299,6 @@ fn offer_callers(config: &mut ClientConfig) {
     // A modern request declares what its own caller supports. A legacy session is shared by several callers, so it
     // declares every capability, and the hop refuses requests that the actual caller does not support.
     config.offer.answerer = Answerer::Caller;
-    // For a caller without forms the operator is asked, as for one without callbacks.
-    config.offer.answers_forms = true;
     let offered = &mut config.offer.capabilities;
     let ask = offered.elicitation.get_or_insert_with(ElicitationCapability::new);
     ask.form.get_or_insert_default();

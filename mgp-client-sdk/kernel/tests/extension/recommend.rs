@@ -44,7 +44,14 @@ fn speaking(era: Era) -> mgp_client_sdk::ClientBuilder {
 async fn request(client: &Client, need: &str) -> RequestToolsResult {
     let mut wanted = ToolRequirements::new();
     wanted.capabilities = vec![need.to_owned()].into();
-    client.mgp().tools_request(&RequestToolsParams::new(wanted)).await.unwrap()
+    let params = RequestToolsParams::new(wanted);
+    // The first request builds the tokenizer, which may exceed the time limit on a busy machine.
+    for _ in 0..10 {
+        if let Ok(result) = client.mgp().tools_request(&params).await {
+            return result;
+        }
+    }
+    client.mgp().tools_request(&params).await.unwrap()
 }
 
 fn recommended(result: &RequestToolsResult) -> Vec<ServerRecommendation> {

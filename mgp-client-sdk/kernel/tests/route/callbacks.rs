@@ -17,13 +17,7 @@ use serde_json::json;
 
 use crate::world::{PAIRS, build, host, host_as, host_of, limit_era, open, until, wait_for_tools};
 
-const TOOLS: [&str; 3] = ["delete", "greet", "fill"];
-
-/// A form of a server.
-#[derive(Deserialize, JsonSchema)]
-struct Wanted {
-    count: u32,
-}
+const TOOLS: [&str; 2] = ["delete", "greet"];
 
 fn curious(era: Era) -> Server {
     let delete = Tool::new("delete", "Deletes", |cx: Context| async move {
@@ -34,16 +28,12 @@ fn curious(era: Era) -> Server {
         let colour = cx.select("Which colour?", ["red", "blue"]).await?;
         Ok::<_, RpcError>(format!("{name} likes {colour}"))
     });
-    let fill = Tool::new("fill", "Shows a form", |cx: Context| async move {
-        let filled = cx.elicit::<Wanted>("How many?").await?;
-        Ok::<_, RpcError>(filled.accepted().map_or(0, |wanted| wanted.count).to_string())
-    });
-    limit_era(Server::new("c", "1").tool(delete).tool(greet).tool(fill), era)
+    limit_era(Server::new("c", "1").tool(delete).tool(greet), era)
 }
 
 async fn world(era: Era) -> Kernel {
     let kernel = build(Kernel::builder().local_with("c", open(&TOOLS), move || curious(era))).await;
-    wait_for_tools(&kernel, "c", 3).await;
+    wait_for_tools(&kernel, "c", 2).await;
     kernel
 }
 
@@ -171,34 +161,6 @@ async fn another_host_cannot_answer() {
         let own = owner.mgp().callback_respond(&params).await.unwrap();
         assert_eq!(own.status, CallbackStatus::Accepted, "{above:?} {below:?}");
         assert_eq!(call.await.unwrap().unwrap().to_text(), "deleted");
-        kernel.stop().await;
-    }
-}
-
-#[tokio::test]
-async fn an_operator_fills_in_the_form_of_a_modern_server_for_a_host_without_forms() {
-    for above in [Era::Legacy, Era::Modern] {
-        let kernel = world(Era::Modern).await;
-        let agent = host(&kernel, "ann", host_of(above)).await;
-        let operator = host_as(&kernel, Principal::local().operator(), host_of(above)).await;
-        let list = async || {
-            let params = KernelCallbacksParams::new();
-            operator.request::<KernelCallbacks>(&params).await.unwrap().callbacks
-        };
-        for (answer, outcome) in
-            [(r#""12""#, Ok("12")), ("null", Ok("0")), (r#""few""#, Err(-32602))]
-        {
-            let call = tokio::spawn(agent.call("fill").into_future());
-            until("the question is open", async || !list().await.is_empty()).await;
-            let open = list().await.remove(0);
-            assert_eq!((open.server_id.as_str(), open.message.as_str()), ("c", "How many?"));
-            let response = Payload::parse(answer).unwrap();
-            let params = KernelCallbackAnswerParams::new(open.id.as_str(), response);
-            operator.request::<KernelCallbacksAnswer>(&params).await.unwrap();
-            let answered = call.await.unwrap();
-            let answered = answered.map(|result| result.to_text()).map_err(|error| error.code().0);
-            assert_eq!(answered, outcome.map(str::to_owned), "{above:?} {answer}");
-        }
         kernel.stop().await;
     }
 }
