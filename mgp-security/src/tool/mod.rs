@@ -9,6 +9,7 @@ mod confirm;
 mod risk_signals;
 #[cfg(feature = "validators")]
 mod script;
+#[cfg(feature = "validators")]
 mod standard;
 mod validate;
 mod version;

@@ -99,7 +99,7 @@ pub fn lint(contract: &Contract) -> Vec<Lint> {
         };
         match checker::compile(schema) {
             Err(reason) => {
-                add(LintLevel::Error, format!("the {what} schema is not usable: {reason}"))
+                add(LintLevel::Error, format!("the {what} schema is not usable: {reason}"));
             }
             Ok(_) => {
                 if let Err(error) = examples(schema) {

@@ -19,7 +19,7 @@ use crate::service::{BoxFuture, Call, MgpService, Reply};
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let refuse = Stack::from_fn(|_| async { Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, "unknown tool")) });
-/// let client = mock::client(Stack::new(GgenErrorsLayer.layer(refuse)));
+/// let mut client = mock::client(Stack::new(GgenErrorsLayer.layer(refuse)));
 /// let error = client.request("tools/call", r#"{"name":"x"}"#).await.unwrap_err();
 /// assert_eq!(error.code(), ErrorCode(-32002));
 /// # });

@@ -205,7 +205,7 @@ impl Section {
         }
         match &name {
             None => {
-                add(LintLevel::Error, self.line, "it has no invocation name in backquotes".into())
+                add(LintLevel::Error, self.line, "it has no invocation name in backquotes".into());
             }
             Some(name) if !is_dotted(name) => {
                 let message = "the name is not of the form `module.tool` in lower case";
