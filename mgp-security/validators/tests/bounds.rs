@@ -86,6 +86,8 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
             code(language, &format!("{start}{}", part.repeat(10_000)));
         }
     }
+    // The longest code of all, where the parser holds the most.
+    code("javascript", &"{a:".repeat(256 * 1024 / 3));
     let mut deep = json!("ls");
     for _ in 0..100 {
         deep = json!({ "x": deep });

@@ -7,7 +7,7 @@ use mgp_types::mcp::{
 use mgp_types::method::{Request, SamplingCreateMessage};
 use mgp_types::mgp::{CallbackRequestParams, CallbackType};
 use mgp_types::service::{BoxFuture, CallerRequest, Context};
-use mgp_types::{ErrorCode, OneOrMany, Payload, RpcError};
+use mgp_types::{OneOrMany, Payload, RpcError};
 use serde::{Deserialize, Serialize};
 
 use super::{ClientCapability, Question, read};
@@ -93,11 +93,12 @@ fn text(content: &OneOrMany<ContentBlock>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Asks for a completion by a callback.
+/// Asks for a completion by a callback. Returns `None` if the caller closed it: a kernel does so for a caller that
+/// supports no sampling.
 async fn complete(
-    question: Question,
+    question: &Question,
     params: CallbackRequestParams,
-) -> Result<CreateMessageResult, RpcError> {
+) -> Result<Option<CreateMessageResult>, RpcError> {
     #[derive(Deserialize)]
     struct Response {
         content: String,
@@ -106,12 +107,11 @@ async fn complete(
     }
     let key = question.key()?;
     let CallbackAnswer::Given(response) = ask_callback(&question.cx, &key, params).await? else {
-        let message = "the caller closed the request for a completion without an answer";
-        return Err(RpcError::new(ErrorCode::TIMEOUT, message));
+        return Ok(None);
     };
     let Response { content, model } = response.get()?;
     let content = OneOrMany::One(ContentBlock::text(content));
-    Ok(CreateMessageResult::new(Role::Assistant, content, model))
+    Ok(Some(CreateMessageResult::new(Role::Assistant, content, model)))
 }
 
 impl IntoFuture for Sampling {
@@ -122,12 +122,17 @@ impl IntoFuture for Sampling {
         let uses_tools = !self.params.tools.is_empty() || self.params.tool_choice.is_some();
         let needs =
             if uses_tools { ClientCapability::SamplingTools } else { ClientCapability::Nothing };
-        if let (Some(completion), false) = (self.completion(), uses_tools) {
-            return Box::pin(complete(self.question, completion));
-        }
         let ask = Payload::of(&self.params)
             .map(|params| CallerRequest::new(SamplingCreateMessage::METHOD, params));
-        let answer = self.question.ask(needs, ask);
-        Box::pin(async move { read(&answer.await?, "message of a model") })
+        let completion = self.completion().filter(|_| !uses_tools);
+        let question = self.question;
+        Box::pin(async move {
+            if let Some(params) = completion
+                && let Some(message) = complete(&question, params).await?
+            {
+                return Ok(message);
+            }
+            read(&question.ask(needs, ask).await?, "message of a model")
+        })
     }
 }

@@ -1,18 +1,41 @@
 //! Syntax trees of code, within bounds.
 
 use std::ops::ControlFlow;
+use std::thread;
 use tree_sitter::{Language, Node, ParseOptions, Parser, Tree};
 
 /// The maximum depth of a syntax tree.
 const MAX_DEPTH: usize = 400;
 /// The maximum number of nodes of a syntax tree.
 const MAX_NODES: usize = 400_000;
+/// The maximum length in bytes of a text that is parsed on the caller's stack.
+const MAX_SHORT_TEXT: usize = 2048;
+/// The bytes of stack for each byte of a longer text. The parser frees its own stack of tokens by recursion, with about
+/// 130 bytes for each open one, and a token has at least one byte.
+const STACK_PER_BYTE: usize = 512;
+/// The stack that parsing a text takes besides.
+const BASE_STACK: usize = 1 << 20;
 
 /// Parses a text; a text with errors has no tree.
 ///
 /// # Errors
 /// The reason why there is no tree.
 pub(super) fn parse(language: &Language, source: &str) -> Result<Tree, String> {
+    if source.len() <= MAX_SHORT_TEXT {
+        return parse_here(language, source);
+    }
+    // Deep nesting would overflow the stack of a worker thread, which ends the process.
+    thread::scope(|scope| {
+        let parser = thread::Builder::new()
+            .name("code-parser".to_owned())
+            .stack_size(BASE_STACK + source.len() * STACK_PER_BYTE)
+            .spawn_scoped(scope, || parse_here(language, source))
+            .map_err(|error| format!("no thread could be started to parse the code: {error}"))?;
+        parser.join().unwrap_or_else(|_| Err("the code cannot be parsed".to_owned()))
+    })
+}
+
+fn parse_here(language: &Language, source: &str) -> Result<Tree, String> {
     let mut parser = Parser::new();
     parser
         .set_language(language)
