@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::CallToolResult;
-use mgp_types::method::{self, Kind, find_kernel_tool};
+use mgp_types::method::{self, KernelToolName, Kind, find_kernel_tool, tool_spelling};
 use mgp_types::service::{
     BoxFuture, Call, CallRecord, Context, Either, Method, MgpService, Params, Reply, Router, Target,
 };
-use mgp_types::{Payload, RpcError};
+use mgp_types::{Object, Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -102,25 +102,30 @@ impl<S: MgpService> Service<Call> for KernelTools<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        match self.served.method(&call) {
-            Some(method) => Either::Left { future: self.served.run(method, call) },
+        match self.served.tool(&call) {
+            Some(tool) => Either::Left { future: self.served.run(tool, call) },
             None => Either::Right { future: self.inner.call(call) },
         }
     }
 }
 
 impl Served {
-    /// Returns the method that a tool call names, if the router serves it.
-    fn method(&self, call: &Call) -> Option<&'static str> {
+    /// Returns the tool that a call names, if the router serves its method.
+    fn tool(&self, call: &Call) -> Option<&'static KernelToolName> {
         // Notifications are matched too, so that they cannot bypass the authorization of the method.
         let Some(Target::Tool(name)) = call.params().target() else { return None };
         let tool = find_kernel_tool(name)?;
-        let method = tool.method.unwrap_or(tool.name);
-        self.methods.contains(&method).then_some(method)
+        self.methods.contains(&method_of(tool)).then_some(tool)
     }
 
-    fn run(&self, method: &'static str, call: Call) -> Own {
-        let arguments = call.tool_arguments();
+    fn run(&self, tool: &'static KernelToolName, call: Call) -> Own {
+        let (method, arguments) = (method_of(tool), call.tool_arguments());
+        if let Some(name) = tool.required
+            && arguments.get::<Object>().is_ok_and(|given| given.get(name).is_none())
+        {
+            let message = format!("`{}` needs the argument `{name}`", tool_spelling(tool.name));
+            return Either::Right { future: ready(Err(RpcError::invalid_params(message))) };
+        }
         let kind = match call.kind() {
             Kind::Notification => Kind::Notification,
             Kind::Request => method::lookup(method).map_or(Kind::Request, |info| info.kind),
@@ -140,6 +145,11 @@ impl Served {
         });
         Either::Left { future: Box::pin(async move { as_tool_result(answer.await?, is_mgp) }) }
     }
+}
+
+/// Returns the method that a tool calls; a tool without one is served by its name.
+fn method_of(tool: &KernelToolName) -> &'static str {
+    tool.method.unwrap_or(tool.name)
 }
 
 /// Returns the result of a method as the result of a tool; peers that speak MGP read whose tool it is.

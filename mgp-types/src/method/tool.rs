@@ -8,17 +8,23 @@ pub struct KernelToolName {
     pub name: &'static str,
     /// The method; `None` if there is only the tool.
     pub method: Option<&'static str>,
+    /// An argument that the tool requires, although the method does not.
+    pub required: Option<&'static str>,
 }
 
 macro_rules! tools {
-    ($( $name:literal $(= $method:literal)?; )+) => {
+    ($( $name:literal $(= $method:literal)? $(, requires $required:literal)?; )+) => {
         /// All kernel tools.
         pub static KERNEL_TOOLS: &[KernelToolName] = &[$(
-            KernelToolName { name: $name, method: tools!(@method $($method)?) },
+            KernelToolName {
+                name: $name,
+                method: tools!(@option $($method)?),
+                required: tools!(@option $($required)?),
+            },
         )+];
     };
-    (@method) => { None };
-    (@method $method:literal) => { Some($method) };
+    (@option) => { None };
+    (@option $value:literal) => { Some($value) };
 }
 
 tools! {
@@ -43,7 +49,7 @@ tools! {
     "mgp.discovery.list" = "mgp/discovery/list";
     "mgp.discovery.register" = "mgp/discovery/register";
     "mgp.discovery.deregister" = "mgp/discovery/deregister";
-    "mgp.tools.discover" = "mgp/tools/discover";
+    "mgp.tools.discover" = "mgp/tools/discover", requires "query";
     "mgp.tools.request" = "mgp/tools/request";
     "mgp.tools.call";
     "mgp.read_more";

@@ -297,6 +297,12 @@ async fn the_first_request_of_a_host_waits_for_new_servers() {
         let (kernel, host) = fresh().await;
         let found = host.call("mgp_tools_discover").arg("query", "look out").await.unwrap();
         assert!(found.to_text().contains("\"look\""), "{above:?}: {}", found.to_text());
+        // The schema of the tool requires a query, which the method does not.
+        for name in ["mgp_tools_discover", "mgp.tools.discover"] {
+            let refused = host.call(name).await.unwrap_err();
+            assert_eq!(refused.code().0, -32602, "{above:?}");
+            assert!(refused.message().contains("`query`"), "{refused}");
+        }
         kernel.stop().await;
     }
 }
