@@ -74,7 +74,7 @@ pub use audit::{
 pub use decision::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
 pub use definition::{
     DecisionRefused, DefinitionRefused, DefinitionState, Definitions, Difference, Finding,
-    HeldDefinition, Inspection, NameFlaw, PendingDefinition, Severity,
+    HeldDefinition, Inspection, NameFlaw, PendingDefinition, Severity, review_text,
 };
 pub use error::{LongName, Refusal};
 pub use gate::{

@@ -1,5 +1,6 @@
 //! Edits configuration files and preserves their comments and order (MGP §15.2).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -125,6 +126,46 @@ impl ConfigFile {
         })
     }
 
+    /// Replaces texts of a server's entry after an update, and adds environment variables or headers.
+    pub(crate) fn update_server(
+        &self,
+        id: &str,
+        published: &str,
+        replacements: &BTreeMap<String, String>,
+        added: &BTreeMap<String, String>,
+    ) -> CliResult {
+        self.change(|document| {
+            let update = |server: &mut dyn TableLike| {
+                if server.get("id").and_then(Item::as_str) != Some(id) {
+                    return;
+                }
+                for (_, item) in server.iter_mut() {
+                    replace_texts(item, replacements);
+                }
+                server.insert("published", value(published));
+                let place = if server.contains_key("url") { "headers" } else { "env" };
+                if added.is_empty() {
+                    return;
+                }
+                let map = server.entry(place).or_insert(value(toml_edit::InlineTable::new()));
+                if let Some(map) = map.as_table_like_mut() {
+                    for (name, text) in added {
+                        map.insert(name, value(text));
+                    }
+                }
+            };
+            match document.get_mut("servers")? {
+                Item::ArrayOfTables(tables) => tables.iter_mut().for_each(|table| update(table)),
+                Item::Value(toml_edit::Value::Array(array)) => {
+                    let tables = array.iter_mut().filter_map(toml_edit::Value::as_inline_table_mut);
+                    tables.for_each(|table| update(table));
+                }
+                _ => return None,
+            }
+            Some(())
+        })
+    }
+
     /// Removes a server and the pins of its tools, which are returned.
     pub(crate) fn remove_server(&self, id: &str) -> CliResult<Vec<String>> {
         let ids = self.server_ids()?;
@@ -204,6 +245,25 @@ impl ConfigFile {
             )));
         }
         Ok(target.replace(&lock, after.as_bytes())?)
+    }
+}
+
+/// Replaces the texts of a value, at any depth.
+fn replace_texts(item: &mut Item, replacements: &BTreeMap<String, String>) {
+    if let Some(to) = item.as_str().and_then(|text| replacements.get(text)) {
+        *item = value(to);
+    } else if let Some(array) = item.as_array_mut() {
+        for text in array.iter_mut() {
+            if let Some(to) = text.as_str().and_then(|text| replacements.get(text)) {
+                let decor = text.decor().clone();
+                *text = toml_edit::Value::from(to);
+                *text.decor_mut() = decor;
+            }
+        }
+    } else if let Some(map) = item.as_table_like_mut() {
+        for (_, item) in map.iter_mut() {
+            replace_texts(item, replacements);
+        }
     }
 }
 

@@ -199,6 +199,11 @@ pub(crate) struct Cell {
 }
 
 impl Output {
+    /// Returns the text so far.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(crate) fn line(&mut self, text: impl AsRef<str>) {
         self.text.push_str(&escape_hidden(text.as_ref()));
         self.text.push('\n');

@@ -45,6 +45,8 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("secrets-ls", of::<secrets::SecretNames>()),
         ("servers-add", of::<servers::AddResult>()),
         ("servers-logs", of::<servers::LogLines>()),
+        ("servers-search", of::<servers::search::FoundServers>()),
+        ("servers-update", of::<servers::update::UpdateReport>()),
         ("servers-ls", of::<servers::ServerList>()),
         ("sessions", of::<kernel::SessionList>()),
         ("status", of::<kernel::Status>()),

@@ -105,6 +105,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "enabled" KeyKind::Switch, "true", "Whether the server is used. A disabled one is not started, and keeps its access entries and permissions.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
         "manifest" KeyKind::Text, "", "A file with the manifest of the server, relative to the folder of this file. Its tools are listed and found before the server is started for the first time.";
+        "published" KeyKind::Text, "", "The name and version of the server in the registry, or of the bundle, that this entry was added from; `mgp servers update` compares it.";
         "check_arguments" KeyKind::Switch, "true", "Whether the arguments of calls are checked against the schemas of the tools; a call that does not fit is refused with the member that is wrong. `false` leaves that to the server.";
         "timeout" KeyKind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";
         "max_timeout" KeyKind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";
@@ -213,7 +214,8 @@ pub const KEYS: &[ConfigKey] = keys! {
         "registration" KeyKind::Table, "", "What a server that an agent registers may run and be given (§15.4); an operator approves each in any case.";
     }
     "kernel.registry": {
-        "file" KeyKind::Text, "", "A file with `server.json` entries of a registry, relative to the folder of this file. It is read when the kernel starts; nothing is looked up elsewhere.";
+        "file" KeyKind::Text, "", "A file with `server.json` entries of a registry, relative to the folder of this file. It is read when the kernel starts; nothing is looked up elsewhere. `mgp servers search` uses it instead of `url`.";
+        "url" KeyKind::Text, "https://registry.modelcontextprotocol.io", "The registry that `mgp servers search`, `add` and `update` ask: the official one, or a mirror that speaks its protocol v0.1.";
     }
     "kernel.registration": {
         "programs" KeyKind::Texts, "[]", "Programs that agents may name besides interpreters of scripts (`node`, `python`, `sh` and the like), `bunx`, `deno`, `npx`, `uv` and `uvx`: names of programs on `PATH`, or whole paths.";

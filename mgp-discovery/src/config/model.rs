@@ -110,6 +110,8 @@ pub struct ServerConfig {
     pub pass_env: Vec<String>,
     /// The file with its manifest.
     pub manifest: Option<PathBuf>,
+    /// The name and version of the published server that it was added from.
+    pub published: Option<String>,
     /// If set, the arguments of calls are checked against the schemas of the tools.
     pub check_arguments: bool,
     /// The governance of the server; `None` if MGP is never offered and the defaults apply.
@@ -200,6 +202,7 @@ impl ServerConfig {
             results: ResultLimits::default(),
             pass_env: Vec::new(),
             manifest: None,
+            published: None,
             check_arguments: true,
             mgp: Some(mgp),
             file,
@@ -439,6 +442,8 @@ pub struct KernelConfig {
     pub operator_proof: OperatorProof,
     /// The file with the servers that are recommended.
     pub registry: Option<PathBuf>,
+    /// The URL of the registry that commands ask; `None` for the official one.
+    pub registry_url: Option<String>,
     /// The programs and variables that agents may register servers with.
     pub registration: RegistrationAllowList,
     /// The history and the encoder of the search for tools.
@@ -506,6 +511,7 @@ impl Default for KernelConfig {
             http: HttpAccessConfig::default(),
             operator_proof: OperatorProof::None,
             registry: None,
+            registry_url: None,
             registration: RegistrationAllowList::default(),
             search: SearchConfig::default(),
             telemetry: TelemetryConfig::default(),

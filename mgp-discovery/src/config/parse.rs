@@ -179,6 +179,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     let results = results.map(|mut below| bounds::result_limits(&mut below)).unwrap_or_default();
     let pass_env = pass_env(&mut reader);
     let manifest = file(&mut reader, "manifest");
+    let published = reader.text("published");
     let check_arguments = reader.switch("check_arguments").unwrap_or(true);
     let mgp = match reader.item("mgp") {
         None => Some(GovernanceConfig::default()),
@@ -198,6 +199,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
         results,
         pass_env,
         manifest,
+        published,
         check_arguments,
         mgp,
         file,
@@ -487,6 +489,7 @@ fn more_kernel_tables(reader: &mut Reader<'_, '_, '_>, kernel: &mut KernelConfig
     }
     if let Some(mut below) = reader.below("registry", "kernel.registry") {
         kernel.registry = file(&mut below, "file");
+        kernel.registry_url = below.text("url");
     }
     if let Some(mut below) = reader.below("registration", "kernel.registration") {
         kernel.registration = registration(&mut below);

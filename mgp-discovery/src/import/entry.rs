@@ -27,6 +27,8 @@ pub struct Entry {
     pub era: Option<&'static str>,
     /// The transport, if it does not follow from the rest.
     pub transport: Option<&'static str>,
+    /// The name and version of the published server that it is, e.g. `io.github.example/files@1.2.0`.
+    pub published: Option<String>,
 }
 
 // Shows the command only: values of configurations may be secret.

@@ -103,7 +103,7 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     let mut import =
         Import { host, source: file.to_owned(), servers: Vec::new(), refused: Vec::new() };
     if host == Host::Registry {
-        package::read(&value, &mut import).map_err(foreign)?;
+        package::read(value, &mut import).map_err(foreign)?;
         return Ok(import);
     }
     let dialect = match host {

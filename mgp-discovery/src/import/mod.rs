@@ -2,6 +2,7 @@
 //!
 //! [`read`] and [`Plan::new`] change nothing, so that a dry run is accurate; [`Plan::apply`] writes.
 
+mod bundle;
 mod entry;
 mod host;
 mod json;
@@ -12,6 +13,8 @@ mod tests;
 mod variables;
 mod write;
 
+pub use bundle::Bundle;
 pub use entry::Entry;
 pub use host::{Host, Import, ImportError, ImportedServer, read, switched_off};
+pub use package::{Answer, Answers, Need, PublishedServer};
 pub use plan::{ImportLine, ImportOutcome, Plan};

@@ -3,133 +3,370 @@
 //! The document comes from an untrusted author and becomes part of the user's own file, which may read files and
 //! run commands. So every text of it is escaped, and only the variables created in this module remain.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use serde_json::Value;
 
+use super::host::Host;
 use super::variables::{escaped, is_balanced, name_of};
 use super::{Entry, Import, ImportError, ImportedServer};
 
-/// Imports the first package that can be started, else the first remote.
-pub(super) fn read(value: &Value, import: &mut Import) -> Result<(), String> {
-    // The registry's API wraps the document in a member `server`.
-    let value = value.get("server").filter(|server| server.is_object()).unwrap_or(value);
-    let name = text(value, "name").ok_or("it has no `name`, so it is not a `server.json`")?;
-    let list = |key: &str| value.get(key).and_then(Value::as_array).into_iter().flatten();
-    let mut notes = Vec::new();
-    let started = list("packages").find_map(|package| program(package, &mut notes));
-    let newer = list("remotes").filter(|remote| !is_sse(remote));
-    let mut remotes = newer.chain(list("remotes").filter(|remote| is_sse(remote)));
-    match started.or_else(|| remotes.find_map(|remote| place(remote, &mut notes))) {
-        Some(entry) => {
-            let name = name.to_owned();
-            import.servers.push(ImportedServer { name, project: None, entry, notes });
-        }
-        None => import.refused.push(ImportError {
-            name: name.to_owned(),
-            why: "it has no package of npm, pypi or oci, and no remote".to_owned(),
-        }),
+/// A server of a registry: the content of its `server.json`.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PublishedServer {
+    /// The full name, e.g. `io.github.example/files`.
+    pub name: String,
+    /// The display name.
+    pub title: Option<String>,
+    /// The description.
+    pub description: String,
+    /// The version.
+    pub version: Option<String>,
+    /// The page or repository.
+    pub url: Option<String>,
+    /// `true` if the registry marks it as deprecated or deleted.
+    pub is_withdrawn: bool,
+    document: Value,
+}
+
+/// A value that a published server asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Need {
+    /// The variable that holds the value, e.g. `GITHUB_TOKEN`.
+    pub variable: String,
+    /// The description.
+    pub description: String,
+    /// `true` if the server does not work without it.
+    pub is_required: bool,
+    /// `true` if only the user may read it.
+    pub is_secret: bool,
+    /// The value without an answer.
+    pub default: Option<String>,
+    /// The possible values; empty if any is.
+    pub choices: Vec<String>,
+    /// `true` if it may have several values.
+    pub is_list: bool,
+}
+
+/// The values for the variables of a published server; mostly one each.
+pub type Answers = BTreeMap<String, Vec<Answer>>;
+
+/// A value for a variable, as it is written in `mgp.toml`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Answer(pub(super) String);
+
+mgp_types::opaque_debug!(Answer);
+
+impl Answer {
+    /// Creates the answer that is this text; nothing of it is expanded.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self(escaped(text))
     }
+
+    /// Creates the answer that is this text of the user, whose `${…}` are expanded.
+    #[must_use]
+    pub fn template(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// Creates the answer that is the stored secret of this name.
+    #[must_use]
+    pub fn secret(name: &str) -> Self {
+        Self(format!("${{keyring:{}}}", escaped(name)))
+    }
+}
+
+impl PublishedServer {
+    /// Reads a `server.json`, or an entry of a registry's answer, which has it as its member `server`.
+    ///
+    /// # Errors
+    /// Returns the reason why it is no `server.json`.
+    pub fn new(entry: Value) -> Result<Self, String> {
+        let official = &entry["_meta"]["io.modelcontextprotocol.registry/official"];
+        let is_withdrawn = [text(official, "status"), text(&entry["server"], "status")]
+            .into_iter()
+            .flatten()
+            .any(|status| status == "deprecated" || status == "deleted");
+        let document = match entry {
+            Value::Object(mut members) if members.get("server").is_some_and(Value::is_object) => {
+                members.remove("server").unwrap_or_default()
+            }
+            entry => entry,
+        };
+        let name = text(&document, "name").filter(|name| !name.trim().is_empty());
+        let name = name.ok_or("it has no `name`, so it is not a `server.json`")?.to_owned();
+        let owned = |name: &str| text(&document, name).map(str::to_owned);
+        let repository = text(&document["repository"], "url").map(str::to_owned);
+        Ok(Self {
+            name,
+            title: owned("title"),
+            description: owned("description").unwrap_or_default(),
+            version: owned("version").filter(|version| !version.is_empty()),
+            url: owned("websiteUrl").or(repository),
+            is_withdrawn,
+            document,
+        })
+    }
+
+    /// Returns the `server.json`.
+    #[must_use]
+    pub fn document(&self) -> &Value {
+        &self.document
+    }
+
+    /// Returns the values that the server asks for, in its order.
+    #[must_use]
+    pub fn needs(&self) -> Vec<Need> {
+        let mut reading = Reading::new(&NO_ANSWERS);
+        reading.entry(&self.document);
+        reading.needs
+    }
+
+    /// Returns the server for [`Plan::new`](super::Plan::new), with these answers by variable; a need without an
+    /// answer stays a variable of the environment.
+    #[must_use]
+    pub fn import(&self, answers: &Answers) -> Import {
+        let mut import = Import {
+            host: Host::Registry,
+            source: Path::new(&self.name).to_owned(),
+            servers: Vec::new(),
+            refused: Vec::new(),
+        };
+        self.add_to(&mut import, answers);
+        import
+    }
+
+    fn add_to(&self, import: &mut Import, answers: &Answers) {
+        let mut reading = Reading::new(answers);
+        let name = self.name.clone();
+        match reading.entry(&self.document) {
+            Some(mut entry) => {
+                let version = self.version.as_deref().unwrap_or_default();
+                entry.published = Some(format!("{name}@{version}"));
+                let notes = reading.notes;
+                import.servers.push(ImportedServer { name, project: None, entry, notes });
+            }
+            None => import.refused.push(ImportError {
+                name,
+                why: "it has no package of npm, pypi or oci that is started over stdio, and no remote"
+                    .to_owned(),
+            }),
+        }
+    }
+}
+
+/// Imports the first package that can be started, else the first remote.
+pub(super) fn read(value: Value, import: &mut Import) -> Result<(), String> {
+    PublishedServer::new(value)?.add_to(import, &NO_ANSWERS);
     Ok(())
 }
+
+pub(super) static NO_ANSWERS: Answers = BTreeMap::new();
 
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str)
 }
 
-fn program(package: &Value, notes: &mut Vec<String>) -> Option<Entry> {
-    let kind = text(package, "registryType").or_else(|| text(package, "registry_name"))?;
-    let name = text(package, "identifier").or_else(|| text(package, "name"))?;
-    let name = escaped(name);
-    let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
-    let with = |mark: &str| match &version {
-        Some(version) => format!("{name}{mark}{version}"),
-        None => name.clone(),
-    };
-    let mut env = std::collections::BTreeMap::new();
-    let given =
-        package.get("environmentVariables").or_else(|| package.get("environment_variables"));
-    for variable in given.and_then(Value::as_array).into_iter().flatten() {
-        if let Some(name) = text(variable, "name") {
-            env.insert(name.to_owned(), wanted(name, variable, notes));
-        }
-    }
-    let mut args = arguments(package, "runtimeArguments", notes);
-    let command = match kind {
-        "npm" => {
-            args.insert(0, "-y".into());
-            args.push(with("@"));
-            "npx"
-        }
-        "pypi" => {
-            args.push(with("=="));
-            "uvx"
-        }
-        "oci" | "docker" => {
-            args.splice(0..0, ["run", "-i", "--rm"].map(str::to_owned));
-            // The container sees only variables that are passed by name.
-            args.extend(env.keys().flat_map(|name| ["-e".to_owned(), escaped(name)]));
-            args.push(with(":"));
-            "docker"
-        }
-        _ => return None,
-    };
-    args.extend(arguments(package, "packageArguments", notes));
-    Some(Entry { command: Some(command.into()), args, env, ..Entry::default() })
+fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn arguments(package: &Value, key: &str, notes: &mut Vec<String>) -> Vec<String> {
-    let mut args = Vec::new();
-    for argument in package.get(key).and_then(Value::as_array).into_iter().flatten() {
-        let name = text(argument, "name");
-        let hint = text(argument, "valueHint").or(name).unwrap_or("ARGUMENT");
-        let value = text(argument, "value").or_else(|| text(argument, "default"));
-        let required = argument.get("isRequired").and_then(Value::as_bool).unwrap_or_default();
-        if value.is_none() && !required {
-            continue;
-        }
-        let value = value.map_or_else(
-            || {
-                let variable = name_of(&hint.trim_start_matches('-').to_ascii_uppercase());
-                notes.push(format!(
-                    "the argument `{hint}` is the variable `{variable}`; set it before you start"
-                ));
-                format!("${{{variable}}}")
-            },
-            escaped,
-        );
-        args.extend(name.filter(|_| text(argument, "type") == Some("named")).map(escaped));
-        args.push(value);
-    }
-    args
+fn is_set(value: &Value, name: &str) -> bool {
+    value.get(name).and_then(Value::as_bool).unwrap_or_default()
 }
 
 fn is_sse(remote: &Value) -> bool {
     text(remote, "type").or_else(|| text(remote, "transport_type")) == Some("sse")
 }
 
-fn place(remote: &Value, notes: &mut Vec<String>) -> Option<Entry> {
-    let url = escaped(text(remote, "url")?);
-    let headers = remote.get("headers").and_then(Value::as_array).into_iter().flatten();
-    let headers = headers.filter_map(|header| {
-        let name = text(header, "name")?;
-        Some((name.to_owned(), wanted(name, header, notes)))
-    });
-    let headers = headers.collect();
-    let transport = is_sse(remote).then_some("sse");
-    Some(Entry { url: Some(url), headers, transport, ..Entry::default() })
+/// Returns whether a package is started over standard streams, as all are that say nothing else.
+fn is_stdio(package: &Value) -> bool {
+    text(&package["transport"], "type").is_none_or(|transport| transport == "stdio")
 }
 
-/// Returns the value for a variable or header: its fixed value, or else a `${…}` for the user to set.
-fn wanted(name: &str, value: &Value, notes: &mut Vec<String>) -> String {
-    if let Some(fixed) = text(value, "value").filter(|fixed| !fixed.contains('{')) {
-        return escaped(fixed);
+/// One reading of a `server.json`: the answers it may use, and what it found.
+struct Reading<'a> {
+    answers: &'a Answers,
+    needs: Vec<Need>,
+    notes: Vec<String>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(answers: &'a Answers) -> Self {
+        Self { answers, needs: Vec::new(), notes: Vec::new() }
     }
-    let variable = name_of(&name.to_ascii_uppercase());
-    match text(value, "default").filter(|default| is_balanced(default)) {
-        Some(default) => format!("${{{variable}:-{}}}", escaped(default)),
-        None if value.get("isRequired").and_then(Value::as_bool) == Some(true) => {
-            notes.push(format!("it needs the variable `{variable}`; set it before you start"));
-            format!("${{{variable}}}")
+
+    fn entry(&mut self, document: &Value) -> Option<Entry> {
+        let mut packages = list(document, "packages").filter(|package| is_stdio(package));
+        let newer = list(document, "remotes").filter(|remote| !is_sse(remote));
+        let mut remotes = newer.chain(list(document, "remotes").filter(|remote| is_sse(remote)));
+        packages
+            .find_map(|package| self.program(package))
+            .or_else(|| remotes.find_map(|remote| self.place(remote)))
+    }
+
+    fn program(&mut self, package: &Value) -> Option<Entry> {
+        let kind = text(package, "registryType").or_else(|| text(package, "registry_name"))?;
+        let name = text(package, "identifier").or_else(|| text(package, "name"))?;
+        let name = escaped(name);
+        let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
+        let with = |mark: &str| match &version {
+            // The identifier of an image mostly has its tag already.
+            Some(version) if !name.contains('@') || !name.ends_with(version.as_str()) => {
+                format!("{name}{mark}{version}")
+            }
+            _ => name.clone(),
+        };
+        if !["npm", "pypi", "oci", "docker"].contains(&kind) {
+            return None;
         }
-        None => format!("${{{variable}:-}}"),
+        let mut env = BTreeMap::new();
+        let given = list(package, "environmentVariables");
+        for variable in given.chain(list(package, "environment_variables")) {
+            if let Some(name) = text(variable, "name") {
+                env.insert(name.to_owned(), self.value(name, variable));
+            }
+        }
+        let mut args = self.arguments(package, "runtimeArguments");
+        let command = match kind {
+            "npm" => {
+                args.insert(0, "-y".into());
+                args.push(with("@"));
+                "npx"
+            }
+            "pypi" => {
+                args.push(with("=="));
+                "uvx"
+            }
+            _ => {
+                args.splice(0..0, ["run", "-i", "--rm"].map(str::to_owned));
+                // The container sees only variables that are passed by name.
+                args.extend(env.keys().flat_map(|name| ["-e".to_owned(), escaped(name)]));
+                let has_tag = name.rsplit('/').next().is_some_and(|last| last.contains(':'));
+                args.push(if has_tag { name.clone() } else { with(":") });
+                "docker"
+            }
+        };
+        args.extend(self.arguments(package, "packageArguments"));
+        Some(Entry { command: Some(command.into()), args, env, ..Entry::default() })
+    }
+
+    fn place(&mut self, remote: &Value) -> Option<Entry> {
+        let url = self.filled(text(remote, "url")?, &remote["variables"]);
+        let mut headers = BTreeMap::new();
+        for header in list(remote, "headers") {
+            if let Some(name) = text(header, "name") {
+                headers.insert(name.to_owned(), self.value(name, header));
+            }
+        }
+        let transport = is_sse(remote).then_some("sse");
+        Some(Entry { url: Some(url), headers, transport, ..Entry::default() })
+    }
+
+    fn arguments(&mut self, package: &Value, key: &str) -> Vec<String> {
+        let mut args = Vec::new();
+        for argument in list(package, key) {
+            let name = text(argument, "name");
+            let hint = text(argument, "valueHint").or(name).unwrap_or("ARGUMENT");
+            let fixed = text(argument, "value").or_else(|| text(argument, "default"));
+            let variable = variable_name(hint.trim_start_matches('-'));
+            let value = match fixed {
+                Some(fixed) if text(argument, "value").is_some() => {
+                    self.filled(fixed, &argument["variables"])
+                }
+                fixed => {
+                    self.needs.push(need(&variable, argument, fixed));
+                    match fixed {
+                        Some(default) => escaped(default),
+                        None if is_set(argument, "isRequired") => {
+                            if !self.answers.contains_key(&variable) {
+                                self.notes.push(format!(
+                                    "the argument `{hint}` is the variable `{variable}`; set it before you start"
+                                ));
+                            }
+                            format!("${{{variable}}}")
+                        }
+                        None if self.answers.contains_key(&variable) => String::new(),
+                        None => continue,
+                    }
+                }
+            };
+            let flag = name.filter(|_| text(argument, "type") == Some("named")).map(escaped);
+            let answers = self.answers.get(&variable).filter(|_| text(argument, "value").is_none());
+            let values = match answers {
+                Some(answers) => answers.iter().map(|Answer(answer)| answer.clone()).collect(),
+                None => vec![value],
+            };
+            for value in values {
+                args.extend(flag.clone());
+                args.push(value);
+            }
+        }
+        args
+    }
+
+    /// Returns the value of a variable or header: its fixed one, the answer, or else a `${…}` for the user to set.
+    fn value(&mut self, name: &str, described: &Value) -> String {
+        match text(described, "value") {
+            Some(fixed) if !fixed.contains('{') => return escaped(fixed),
+            Some(fixed) if described["variables"].is_object() => {
+                return self.filled(fixed, &described["variables"]);
+            }
+            _ => {}
+        }
+        self.wanted(&variable_name(name), described)
+    }
+
+    /// Replaces each `{name}` of a text by the value of that variable.
+    fn filled(&mut self, template: &str, variables: &Value) -> String {
+        let (mut out, mut rest) = (String::new(), template);
+        while let Some((before, (name, after))) =
+            rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        {
+            out.push_str(&escaped(before));
+            match variables.get(name) {
+                Some(described) => out.push_str(&self.value(name, described)),
+                None => out.push_str(&escaped(&format!("{{{name}}}"))),
+            }
+            rest = after;
+        }
+        out + &escaped(rest)
+    }
+
+    fn wanted(&mut self, variable: &str, described: &Value) -> String {
+        let default = text(described, "default").filter(|default| is_balanced(default));
+        self.needs.push(need(variable, described, default));
+        if let Some(Answer(answer)) = self.answers.get(variable).and_then(|all| all.first()) {
+            return answer.clone();
+        }
+        match default {
+            Some(default) => format!("${{{variable}:-{}}}", escaped(default)),
+            None if is_set(described, "isRequired") => {
+                self.notes
+                    .push(format!("it needs the variable `{variable}`; set it before you start"));
+                format!("${{{variable}}}")
+            }
+            None => format!("${{{variable}:-}}"),
+        }
+    }
+}
+
+fn variable_name(name: &str) -> String {
+    name_of(&name.to_ascii_uppercase())
+}
+
+fn need(variable: &str, described: &Value, default: Option<&str>) -> Need {
+    Need {
+        variable: variable.to_owned(),
+        description: text(described, "description").unwrap_or_default().to_owned(),
+        is_required: is_set(described, "isRequired"),
+        is_secret: is_set(described, "isSecret"),
+        default: default.map(str::to_owned),
+        choices: list(described, "choices").filter_map(Value::as_str).map(str::to_owned).collect(),
+        is_list: is_set(described, "isRepeated"),
     }
 }

@@ -321,3 +321,44 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn answers_take_the_place_of_variables() {
+    let server = PublishedServer::new(serde_json::json!({ "server": {
+        "name": "com.acme/desk", "version": "2", "remotes": [{ "type": "streamable-http",
+            "url": "https://{tenant}.acme.example/mcp", "variables": { "tenant": { "isRequired": true } },
+            "headers": [{ "name": "Authorization", "value": "Bearer {token}", "variables": { "token": { "isSecret": true, "isRequired": true } } }] }],
+    } })).unwrap();
+    let needs = server.needs();
+    let names: Vec<_> = needs.iter().map(|need| (need.variable.as_str(), need.is_secret)).collect();
+    assert_eq!(names, [("TENANT", false), ("TOKEN", true)]);
+    let answers = Answers::from([
+        ("TENANT".to_owned(), vec![Answer::text("a$b")]),
+        ("TOKEN".to_owned(), vec![Answer::secret("desk.TOKEN")]),
+    ]);
+    let entry = &server.import(&answers).servers[0].entry;
+    assert_eq!(entry.url.as_deref(), Some("https://a$$b.acme.example/mcp"));
+    assert_eq!(entry.headers["Authorization"], "Bearer ${keyring:desk.TOKEN}");
+    assert_eq!(entry.published.as_deref(), Some("com.acme/desk@2"));
+    let open = &server.import(&Answers::new()).servers[0].entry;
+    assert_eq!(open.url.as_deref(), Some("https://${TENANT}.acme.example/mcp"));
+}
+
+#[test]
+fn a_setting_of_a_bundle_with_several_values_becomes_several_arguments() {
+    let bundle = Bundle::new(&serde_json::json!({
+        "name": "files", "version": "1", "server": { "type": "node", "mcp_config": {
+            "command": "node", "args": ["${__dirname}/i.js", "${user_config.folders}", "--x=${user_config.x}", "$(id) ${cmd:id}"] } },
+        "user_config": { "folders": { "type": "directory", "multiple": true, "default": ["${HOME}/a", "${DESKTOP}"] },
+            "x": { "default": "${user_config.x}" } },
+    }))
+    .unwrap();
+    let args =
+        |answers: &Answers| bundle.import(Path::new("/b/1"), answers).servers[0].entry.args.clone();
+    let last = "$$(id) $${cmd:id}";
+    let x = "--x=$${user_config.x}";
+    assert_eq!(args(&Answers::new()), ["/b/1/i.js", "${HOME}/a", "${HOME}/Desktop", x, last]);
+    let answers =
+        Answers::from([("FOLDERS".to_owned(), vec![Answer::text("/p"), Answer::text("/q")])]);
+    assert_eq!(args(&answers), ["/b/1/i.js", "/p", "/q", x, last]);
+}

@@ -51,6 +51,9 @@ fn table(id: &str, entry: &Entry) -> Table {
             table.insert(name, value(word));
         }
     }
+    if let Some(published) = &entry.published {
+        table.insert("published", value(published));
+    }
     for (name, map) in [("env", &entry.env), ("headers", &entry.headers)] {
         if !map.is_empty() {
             table.insert(name, value(inline(map)));

@@ -122,6 +122,7 @@ fn entry(program: &Proposal) -> ServerConfig {
         results: ResultLimits::default(),
         pass_env: Vec::new(),
         manifest: None,
+        published: None,
         check_arguments: true,
         mgp: Some(govern(program)),
         file: PathBuf::new(),

@@ -34,7 +34,7 @@ pub(crate) use pin::{Pin, PinTable};
 pub use refused::{DecisionRefused, DefinitionRefused};
 pub(crate) use reply::{page, watch};
 pub(crate) use review::shows;
-pub use review::{Finding, Severity};
+pub use review::{Finding, Severity, review_text};
 pub(crate) use server_listing::Whole;
 pub use state::{DefinitionState, HeldDefinition};
 pub(crate) use table::{DefinitionRule, KnownTool, Tools};

@@ -1,25 +1,32 @@
-//! The command `mgp servers`: lists, adds, removes and controls servers.
+//! The command `mgp servers`: lists, finds, adds, updates, removes and controls servers.
+
+mod published;
+mod registry;
+mod remove;
+pub(crate) mod search;
+#[cfg(test)]
+mod testdata;
+mod unpack;
+pub(crate) mod update;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
+use mgp_discovery::Registrations;
 use mgp_discovery::import::{Host, ImportOutcome, Plan, read};
-use mgp_discovery::{Registrations, Trust};
-use mgp_security::ServerHoldings;
 use mgp_types::method::{
-    KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
-    KernelServersStart, KernelServersStop, Request,
+    KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
+    KernelServersStop, Request,
 };
 use mgp_types::mgp::{
-    DeregisterParams, KernelLogLine, KernelReloadParams, KernelServer, KernelServerLogsParams,
-    KernelServerParams, KernelServerResult, KernelServersParams, RegistrationStatus, ServerState,
+    KernelLogLine, KernelServer, KernelServerLogsParams, KernelServerParams, KernelServerResult,
+    KernelServersParams, ServerState,
 };
 use mgp_types::service::ServerId;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
 use tokio::time::{Instant, sleep};
 
 use super::grant::{self, GrantResult, NewAccess};
@@ -28,19 +35,14 @@ use super::known_names::{KnownNames, check_running};
 use super::login::{self, Login, LoginArg};
 use crate::args::ConfigArg;
 use crate::args::Global;
-use crate::backend::Backend;
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print, print_note};
-use crate::socket_hello::Intent;
 use crate::{control, state, time_args};
 
 /// Upper limit of the wait for a start; normally the server's own `start_timeout` expires first.
 const START_TIMEOUT: Duration = Duration::from_mins(5);
-
-/// The time a removed server may take to drain.
-const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The state of a server with `enabled = false`.
 const DISABLED: &str = "disabled";
@@ -56,11 +58,15 @@ pub(crate) enum Servers {
         /// Show only this server, in full
         server: Option<String>,
     },
+    /// Find published servers by what they are for
+    Search(search::Search),
     /// Add a server to your configuration, and grant agents access
     #[command(
-        after_help = "Example:\n  mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/projects\n  mgp servers add tracker --url https://example.org/mcp --header 'Authorization=Bearer ${TRACKER_TOKEN}'"
+        after_help = "Example:\n  mgp servers add io.github.example/weather --set API_KEY=…\n  mgp servers add ./weather.mcpb\n  mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/projects\n  mgp servers add tracker --url https://example.org/mcp --header 'Authorization=Bearer ${TRACKER_TOKEN}'"
     )]
     Add(Add),
+    /// Compare the servers from the registry with their latest versions, and update them
+    Update(update::Update),
     /// Remove a server from your configuration, or a registered server from the running kernel
     #[command(alias = "remove", after_help = "Example:\n  mgp servers rm files")]
     Rm(Rm),
@@ -107,9 +113,28 @@ pub(crate) struct ServerArg {
 
 /// `mgp servers add`.
 #[derive(Clone, Debug, Args)]
+#[command(disable_version_flag = true)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Add {
-    /// Id of the server: letters, digits, `.`, `_`, `-`
+    /// Id of the server: letters, digits, `.`, `_`, `-`; or its name in the registry, or a bundle (`FILE.mcpb`)
     id: String,
+    /// Id of a server from the registry or a bundle; the default is the last part of its name
+    #[arg(long = "id", value_name = "ID")]
+    new_id: Option<String>,
+    /// Version in the registry; the default is the latest
+    #[arg(long, value_name = "VERSION", conflicts_with_all = ["url", "command"])]
+    version: Option<String>,
+    /// Value that a server from the registry or a bundle asks for; secret ones are stored as `mgp secrets`
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, conflicts_with_all = ["url", "command"])]
+    set: Vec<(String, String)>,
+    /// Add a server from the registry or a bundle without asking
+    #[arg(long, short)]
+    yes: bool,
+    /// Show a server from the registry or a bundle, and write nothing
+    #[arg(long, conflicts_with_all = ["url", "command"])]
+    dry_run: bool,
+    #[command(flatten)]
+    registry: search::RegistryArg,
     /// URL of the server, instead of a program
     #[arg(long, conflicts_with = "command")]
     url: Option<String>,
@@ -137,7 +162,7 @@ pub(crate) struct Add {
     #[command(flatten)]
     config: ConfigArg,
     /// Program and its arguments, after `--`
-    #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -271,8 +296,10 @@ impl Render for LogLines {
 
 pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
     match servers {
+        Servers::Search(search) => search::run(global, search).await,
+        Servers::Update(update) => update::run(global, update).await,
         Servers::Add(add) => self::add(global, add).await,
-        Servers::Rm(rm) => remove(global, rm).await,
+        Servers::Rm(rm) => remove::run(global, rm).await,
         Servers::Enable(arg) => set_enabled(global, arg, true).await,
         Servers::Disable(arg) => set_enabled(global, arg, false).await,
         Servers::Login(login) => login::log_in(global, login).await,
@@ -355,15 +382,22 @@ async fn failure_reason(client: &Client, server: &str) -> String {
     format!("{server} is not connected: {error}{stderr}; run `mgp doctor {server}`")
 }
 
-async fn add(global: &Global, add: &Add) -> CliResult {
-    let file = add.config.file_to_edit()?;
+/// Refuses a text that cannot be the id of a server.
+fn valid_id(id: &str) -> CliResult {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if !add.id.chars().all(fits) || !add.id.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-        let id = add.id.escape_debug();
-        return Err(Failure::usage(format!(
-            "`{id}` is not a valid id; use letters, digits, `.`, `_`, `-`"
-        )));
+    if id.chars().all(fits) && id.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return Ok(());
     }
+    let id = id.escape_debug();
+    Err(Failure::usage(format!("`{id}` is not a valid id; use letters, digits, `.`, `_`, `-`")))
+}
+
+async fn add(global: &Global, add: &Add) -> CliResult {
+    if add.url.is_none() && add.command.is_empty() {
+        return published::add(global, add).await;
+    }
+    let file = add.config.file_to_edit()?;
+    valid_id(&add.id)?;
     // Written as an import of one server, so that the entry gets the same checks and the same format.
     let text = json!({ "mcpServers": { &*add.id: entry(add) } }).to_string();
     let import = read(Host::Generic, Path::new("mgp servers add"), &text)?;
@@ -384,9 +418,14 @@ async fn add(global: &Global, add: &Add) -> CliResult {
         }
     };
     admit_edit(global, &add.config).await?;
-    let mut result = AddResult { id: add.id.clone(), file, notes, granted: Vec::new() };
-    if is_registered(global, &add.id).await {
-        let id = &add.id;
+    let result = AddResult { id: add.id.clone(), file, notes, granted: Vec::new() };
+    finish_add(global, add, &plan, result).await
+}
+
+/// Writes the planned configuration, grants agents access, and prints the result.
+async fn finish_add(global: &Global, add: &Add, plan: &Plan, mut result: AddResult) -> CliResult {
+    let id = &result.id;
+    if is_registered(global, id).await {
         result.notes.push(format!(
             "`{id}` is also a registered server, which this entry replaces; `mgp servers rm {id}` restores it"
         ));
@@ -396,7 +435,7 @@ async fn add(global: &Global, add: &Add) -> CliResult {
         // Grants make the kernel reload anyway.
         control::reload(global).await;
     } else {
-        result.granted = grants(global, add, (&result.file, &plan)).await?;
+        result.granted = grants(global, add, (&result.id, &result.file, plan)).await?;
     }
     print(global, &result)
 }
@@ -457,10 +496,10 @@ fn absolute(path: &str) -> String {
 async fn grants(
     global: &Global,
     add: &Add,
-    (file, plan): (&Path, &Plan),
+    (id, file, plan): (&str, &Path, &Plan),
 ) -> CliResult<Vec<GrantResult>> {
     let config = planned_config(file, plan)?;
-    let server = config.server(&add.id).ok_or_else(|| Failure::failed("nothing was added"))?;
+    let server = config.server(id).ok_or_else(|| Failure::failed("nothing was added"))?;
     let agents: Vec<String> = if add.agent.is_empty() {
         config.agents.keys().cloned().collect()
     } else {
@@ -495,81 +534,6 @@ async fn set_enabled(global: &Global, arg: &Rm, is_enabled: bool) -> CliResult {
     own.set_enabled(id, is_enabled)?;
     control::reload(global).await;
     ActionReport::new(&**id, if is_enabled { "enabled" } else { "disabled" }).print(global)
-}
-
-async fn remove(global: &Global, rm: &Rm) -> CliResult {
-    let id = &rm.server;
-    let removed = ActionReport::new(&**id, "removed");
-    let own = ConfigFile::open(rm.config.file_to_edit()?)?;
-    let in_file = own.check_server(id);
-    if in_file.is_ok() {
-        admit_edit(global, &rm.config).await?;
-        let pins = own.remove_server(id)?;
-        let mut notes = forget(global, rm).await?;
-        if !pins.is_empty() {
-            notes.push(format!("removed with it: the pins {}", pins.join(", ")));
-        }
-        return removed.with_notes(notes).print(global);
-    }
-    // If the configuration file has no such server, it may be a registered one.
-    let client = match control::connect_to_change(global).await {
-        Ok(client) => client,
-        Err(failure) if failure.is_no_kernel() => {
-            let failure = in_file.err().unwrap_or(failure);
-            return Err(Failure::usage(format!(
-                "{failure}; a registered server can be removed only while a kernel is running"
-            )));
-        }
-        Err(failure) => return Err(failure),
-    };
-    check_running(&client, id).await?;
-    let result = client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await?;
-    let end = Instant::now() + REMOVE_TIMEOUT;
-    let mut is_there = result.status != RegistrationStatus::Deregistered;
-    while is_there && Instant::now() < end {
-        sleep(POLL_INTERVAL).await;
-        let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
-        is_there = all.iter().any(|server| server.id == *id);
-    }
-    if is_there {
-        return Err(Failure::failed(format!(
-            "`{id}` is still draining; it is removed when its calls have finished"
-        )));
-    }
-    removed.print(global)
-}
-
-/// Deletes the decisions about a removed server, so that a later server with the same id does not inherit them.
-async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
-    let id = &rm.server;
-    if !state::folder(global)?.join("state.db").exists() {
-        return Ok(Vec::new());
-    }
-    let db = state::db(global).await?;
-    let held = ServerHoldings::read(&db).await?.remove(id).unwrap_or_default();
-    let trust = Trust::new(Arc::new(db));
-    let backend = Backend::open(global, Intent::Change).await?;
-    let forgotten = match &backend {
-        Backend::Kernel(client) => {
-            let mut params = KernelReloadParams::new();
-            params.forget.push(id.clone());
-            client.request::<KernelReload>(&params).await?.forgotten.contains(id)
-        }
-        Backend::Folder(governance, _) => {
-            // A project's configuration may define another server with this id, which keeps the decisions.
-            let is_gone = rm.config.sources().load(&trust).await?.config.server(id).is_none();
-            if is_gone {
-                governance.remove_server(&ServerId::from(&**id)).await?;
-            }
-            is_gone
-        }
-    };
-    backend.close().await?;
-    Ok(match (forgotten, held.is_empty()) {
-        (_, true) => Vec::new(),
-        (true, false) => vec![format!("removed with it: {held}")],
-        (false, false) => vec![format!("kept, since there is another server `{id}`: {held}")],
-    })
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

@@ -245,7 +245,7 @@ impl Render for TokenReport {
     }
 }
 
-fn needs_decision(tool: &KernelTool) -> bool {
+pub(super) fn needs_decision(tool: &KernelTool) -> bool {
     matches!(tool.standing, ToolStanding::Changed | ToolStanding::Flagged)
 }
 

@@ -26,9 +26,15 @@ impl Kernel {
 
     /// Starts a kernel in an existing home, with the given configuration or the home's own one.
     pub(crate) fn on(home: Home, config: Option<&Path>) -> Self {
+        Self::on_with(home, config, &[])
+    }
+
+    /// Starts a kernel in an existing home with these environment variables.
+    pub(crate) fn on_with(home: Home, config: Option<&Path>, env: &[(&str, &str)]) -> Self {
         let ready: PathBuf = home.path("ready.json");
         let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth"];
         let mut command = home.command(&arguments);
+        command.envs(env.iter().copied());
         command.arg("--ready-file").arg(&ready);
         if let Some(config) = config {
             command.arg("--config").arg(config);

@@ -26,6 +26,8 @@ mod outgoing;
 #[path = "../world/program.rs"]
 mod program;
 #[cfg(unix)]
+mod registry;
+#[cfg(unix)]
 mod running;
 mod schema;
 #[cfg(unix)]

@@ -69,7 +69,12 @@ impl Home {
 
     /// Runs a command and waits for its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
-        let output = self.command(arguments).output().unwrap();
+        self.run_with(arguments, &[])
+    }
+
+    /// Runs a command with these environment variables and waits for its end.
+    pub(crate) fn run_with(&self, arguments: &[&str], env: &[(&str, &str)]) -> CommandOutput {
+        let output = self.command(arguments).envs(env.iter().copied()).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         CommandOutput {
             code: output.status.code(),

@@ -1,0 +1,322 @@
+//! `mgp servers add` for servers of a registry and for bundles.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use mgp_discovery::import::{Answer, Answers, Import, ImportOutcome, Need, Plan, PublishedServer};
+use mgp_discovery::{Config, SecretFile, describe_target, nearest};
+use mgp_security::review_text;
+
+use super::registry::Registry;
+use super::search::short_name;
+use super::unpack::{BundleFile, is_bundle};
+use super::{Add, AddResult, finish_add, valid_id};
+use crate::args::Global;
+use crate::commands::import::planned_config;
+use crate::exit::{CliResult, Failure};
+use crate::operator::admit_edit;
+use crate::output::{Output, first_line, print_note};
+use crate::{prompt, state};
+
+/// The longest list of values for one setting.
+const MAX_VALUES: usize = 100;
+
+/// A server that was chosen but not added yet.
+enum Offer {
+    Published(PublishedServer),
+    Bundle { file: BundleFile, folder: PathBuf },
+}
+
+impl Offer {
+    fn name(&self) -> &str {
+        match self {
+            Self::Published(server) => &server.name,
+            Self::Bundle { file, .. } => &file.bundle.name,
+        }
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        match self {
+            Self::Published(server) => server.needs(),
+            Self::Bundle { file, .. } => file.bundle.needs(),
+        }
+    }
+
+    fn import(&self, id: &str, answers: &Answers) -> Import {
+        let mut import = match self {
+            Self::Published(server) => server.import(answers),
+            Self::Bundle { file, folder } => file.bundle.import(folder, answers),
+        };
+        for server in &mut import.servers {
+            id.clone_into(&mut server.name);
+        }
+        import
+    }
+
+    /// Returns the title, version and description of the server.
+    fn about(&self) -> (Option<&str>, &str, &str) {
+        match self {
+            Self::Published(server) => {
+                let version = server.version.as_deref().unwrap_or_default();
+                (server.title.as_deref(), version, &server.description)
+            }
+            Self::Bundle { file, .. } => {
+                let bundle = &file.bundle;
+                (bundle.title.as_deref(), &bundle.version, &bundle.description)
+            }
+        }
+    }
+}
+
+/// Adds a server of the registry, or a bundle.
+pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
+    let mut offer = find(global, add).await?;
+    let id = match &add.new_id {
+        Some(id) => id.clone(),
+        None => id_of(offer.name()),
+    };
+    valid_id(&id)?;
+    let needs = offer.needs();
+    check_settings(add, &needs)?;
+    let file = add.config.file_to_edit()?;
+    // The card shows what runs before anything is asked or written.
+    let planned = plan(&file, &offer.import(&id, &given(add, &needs)))?;
+    let mut out = Output::default();
+    card(&mut out, &offer, &id, &needs, &planned_config(&file, &planned)?);
+    print_note(global, out.text().trim_end());
+    if add.dry_run {
+        print_note(global, "mgp: nothing was written (--dry-run)");
+        return Ok(());
+    }
+    if !add.yes {
+        let question = format!("Add `{id}` and start it once to read its tools?");
+        match prompt::confirm(global, &question)? {
+            Some(true) => {}
+            Some(false) => return Err(Failure::failed("nothing was added")),
+            None => {
+                return Err(Failure::usage(
+                    "nothing was added: there is no terminal to ask on; give --yes to add it as shown",
+                ));
+            }
+        }
+    }
+    admit_edit(global, &add.config).await?;
+    let mut notes = Vec::new();
+    let answers = answers(global, add, &id, &needs, &mut notes)?;
+    if let Offer::Bundle { file, folder } = &mut offer {
+        file.unpack(folder)?;
+    }
+    let planned = plan(&file, &offer.import(&id, &answers))?;
+    let [line] = planned.lines() else { return Err(Failure::failed("nothing was added")) };
+    notes.extend(line.notes.clone());
+    let result = AddResult { id, file, notes, granted: Vec::new() };
+    finish_add(global, add, &planned, result).await
+}
+
+/// Finds the server by its full name, or by its short one if only one server has it.
+async fn find(global: &Global, add: &Add) -> CliResult<Offer> {
+    if is_bundle(&add.id) {
+        let file = BundleFile::open(Path::new(&add.id))?;
+        let folder = file.folder(&state::create_folder(global)?.join("bundles"));
+        return Ok(Offer::Bundle { file, folder });
+    }
+    let registry = Registry::open(global, &add.config, add.registry.registry.as_deref()).await?;
+    let version = add.version.as_deref();
+    if add.id.contains('/')
+        && let Some(server) = registry.server(&add.id, version).await?
+    {
+        return Ok(Offer::Published(server));
+    }
+    // A short name may be a slip, so nothing is asked elsewhere for it.
+    let all = registry.known()?;
+    let mut named = all.iter().filter(|server| short_name(&server.name) == add.id);
+    match (named.next(), named.next()) {
+        (Some(one), None) => match registry.server(&one.name, version).await? {
+            Some(server) => Ok(Offer::Published(server)),
+            None => Err(unknown_version(&one.name, version)),
+        },
+        (Some(_), Some(_)) => {
+            let names = all.iter().filter(|server| short_name(&server.name) == add.id);
+            let names: Vec<&str> = names.take(8).map(|server| server.name.as_str()).collect();
+            let id = &add.id;
+            Err(Failure::usage(format!(
+                "several servers of the registry are called `{id}`; name one in full: {}",
+                names.join(", ")
+            )))
+        }
+        _ if all.iter().any(|server| server.name == add.id) => {
+            Err(unknown_version(&add.id, version))
+        }
+        _ => {
+            let near = nearest(&add.id, all.iter().map(|server| server.name.as_str()));
+            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let id = first_line(&add.id, 60);
+            Err(Failure::usage(format!(
+                "no server of the registry is known as `{id}`{near}; find one with `mgp servers search WORDS`, or give `-- COMMAND` or `--url URL`"
+            )))
+        }
+    }
+}
+
+fn unknown_version(name: &str, version: Option<&str>) -> Failure {
+    let version = version.unwrap_or("latest");
+    Failure::usage(format!("the registry has no version `{version}` of `{name}`"))
+}
+
+/// Returns an id from a server's name.
+fn id_of(name: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let id: String = short_name(name).chars().map(|c| if fits(c) { c } else { '-' }).collect();
+    id.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
+}
+
+fn plan(file: &Path, import: &Import) -> CliResult<Plan> {
+    if let Some(refused) = import.refused.first() {
+        return Err(Failure::failed(format!(
+            "`{}` cannot be added: {}",
+            refused.name, refused.why
+        )));
+    }
+    let plan = Plan::new(file, std::slice::from_ref(import))?;
+    let name = import.servers.first().map(|server| server.name.as_str()).unwrap_or_default();
+    match plan.lines().first().map(|line| &line.outcome) {
+        Some(ImportOutcome::Added(id)) if id == name => Ok(plan),
+        Some(ImportOutcome::Present(id)) => Err(Failure::failed(format!(
+            "`{id}` is this server already; `mgp servers update {id}` looks for a newer version"
+        ))),
+        Some(ImportOutcome::Skipped(why)) => {
+            Err(Failure::failed(format!("`{name}` was not added: {why}")))
+        }
+        _ => Err(Failure::failed(format!(
+            "there is a server `{name}` already; choose another id with --id"
+        ))),
+    }
+}
+
+/// Writes what the server is, runs and asks for.
+fn card(out: &mut Output, offer: &Offer, id: &str, needs: &[Need], config: &Config) {
+    let (title, version, description) = offer.about();
+    let title = title.unwrap_or_default();
+    let (name, version) = (first_line(offer.name(), 100), first_line(version, 40));
+    out.line(format!("{name} {version}  {}", first_line(title, 60)).trim_end());
+    if !description.is_empty() {
+        out.line(format!("  {}", first_line(description, 300)));
+    }
+    if let Some(server) = config.server(id) {
+        out.line(format!("  runs     {}", describe_target(server)));
+    }
+    for need in needs {
+        let mut words = Vec::new();
+        words.push(if need.is_required { "required" } else { "optional" }.to_owned());
+        if need.is_secret {
+            words.push("secret".to_owned());
+        }
+        if let Some(default) = &need.default {
+            words.push(format!("default {}", first_line(default, 40)));
+        }
+        if !need.choices.is_empty() {
+            words.push(format!("one of {}", first_line(&need.choices.join(", "), 60)));
+        }
+        let description = first_line(&need.description, 120);
+        out.line(format!("  asks     {} ({}) {description}", need.variable, words.join(", ")));
+    }
+    let asked = needs.iter().map(|need| need.description.as_str());
+    for text in [title, description].into_iter().chain(asked) {
+        for finding in review_text(text) {
+            out.line(format!("  warning  {finding}"));
+        }
+    }
+}
+
+/// Refuses settings that the server does not have.
+fn check_settings(add: &Add, needs: &[Need]) -> CliResult {
+    for (name, value) in &add.set {
+        let Some(need) = needs.iter().find(|need| need.variable == *name) else {
+            let names = needs.iter().map(|need| need.variable.as_str());
+            let near = nearest(name, names).map(|near| format!("; did you mean `{near}`?"));
+            let near = near.unwrap_or_default();
+            return Err(Failure::usage(format!("the server has no setting `{name}`{near}")));
+        };
+        if !need.choices.is_empty() && !need.choices.contains(value) && !value.contains("${") {
+            let choices = need.choices.join(", ");
+            return Err(Failure::usage(format!("`{name}` is one of {choices}")));
+        }
+        let count = add.set.iter().filter(|(other, _)| other == name).count();
+        if count > if need.is_list { MAX_VALUES } else { 1 } {
+            return Err(Failure::usage(format!("`{name}` is given {count} times")));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the values of the command line; secrets in clear text are shown as variables.
+fn given(add: &Add, needs: &[Need]) -> Answers {
+    let mut answers = Answers::new();
+    for (name, value) in &add.set {
+        let is_secret = needs.iter().any(|need| need.variable == *name && need.is_secret);
+        if !is_secret || value.contains("${") {
+            answers.entry(name.clone()).or_default().push(Answer::template(value));
+        }
+    }
+    answers
+}
+
+/// Asks for the values that are missing, and stores those that are secret.
+fn answers(
+    global: &Global,
+    add: &Add,
+    id: &str,
+    needs: &[Need],
+    notes: &mut Vec<String>,
+) -> CliResult<Answers> {
+    let mut answers = given(add, needs);
+    let mut secrets = BTreeMap::new();
+    for need in needs {
+        let name = &need.variable;
+        if answers.contains_key(name) {
+            continue;
+        }
+        let value = add.set.iter().find(|(set, _)| set == name).map(|(_, value)| value.clone());
+        let value = match value {
+            Some(value) => value,
+            None if need.is_required && need.default.is_none() => ask(global, need)?,
+            None => continue,
+        };
+        if value.is_empty() {
+            continue;
+        }
+        if need.is_secret {
+            secrets.insert(format!("{id}.{name}"), value);
+            answers.insert(name.clone(), vec![Answer::secret(&format!("{id}.{name}"))]);
+        } else {
+            answers.insert(name.clone(), vec![Answer::text(&value)]);
+        }
+    }
+    if !secrets.is_empty() {
+        let file = SecretFile::in_folder(&state::create_folder(global)?);
+        for (name, value) in &secrets {
+            file.set(name, value).map_err(Failure::failed)?;
+        }
+        let names: Vec<&str> = secrets.keys().map(String::as_str).collect();
+        notes.push(format!("stored as secrets (`mgp secrets ls`): {}", names.join(", ")));
+    }
+    Ok(answers)
+}
+
+/// Asks the person for a value; without a terminal it stays a variable of the environment.
+fn ask(global: &Global, need: &Need) -> CliResult<String> {
+    if !prompt::is_interactive(global) {
+        return Ok(String::new());
+    }
+    let about = first_line(&need.description, 100);
+    let about = if about.is_empty() { String::new() } else { format!(" ({about})") };
+    let question = format!("{}{about}: ", need.variable);
+    loop {
+        let value =
+            if need.is_secret { prompt::passphrase(&question)? } else { prompt::line(&question)? };
+        if need.choices.is_empty() || need.choices.contains(&value) {
+            return Ok(value);
+        }
+        print_note(global, &format!("one of {}", need.choices.join(", ")));
+    }
+}

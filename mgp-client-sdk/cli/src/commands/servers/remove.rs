@@ -1,0 +1,103 @@
+//! The command `mgp servers rm`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_discovery::Trust;
+use mgp_security::ServerHoldings;
+use mgp_types::method::{KernelReload, KernelServers};
+use mgp_types::mgp::{
+    DeregisterParams, KernelReloadParams, KernelServersParams, RegistrationStatus,
+};
+use mgp_types::service::ServerId;
+use tokio::time::{Instant, sleep};
+
+use super::{POLL_INTERVAL, Rm};
+use crate::args::Global;
+use crate::backend::Backend;
+use crate::commands::known_names::check_running;
+use crate::config_file::ConfigFile;
+use crate::exit::{CliResult, Failure};
+use crate::operator::admit_edit;
+use crate::output::ActionReport;
+use crate::socket_hello::Intent;
+use crate::{control, state};
+
+/// The time a removed server may take to drain.
+const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Removes a server from the configuration, with the decisions about it, or deregisters it.
+pub(super) async fn run(global: &Global, rm: &Rm) -> CliResult {
+    let id = &rm.server;
+    let removed = ActionReport::new(&**id, "removed");
+    let own = ConfigFile::open(rm.config.file_to_edit()?)?;
+    let in_file = own.check_server(id);
+    if in_file.is_ok() {
+        admit_edit(global, &rm.config).await?;
+        let pins = own.remove_server(id)?;
+        let mut notes = forget(global, rm).await?;
+        if !pins.is_empty() {
+            notes.push(format!("removed with it: the pins {}", pins.join(", ")));
+        }
+        return removed.with_notes(notes).print(global);
+    }
+    // If the configuration file has no such server, it may be a registered one.
+    let client = match control::connect_to_change(global).await {
+        Ok(client) => client,
+        Err(failure) if failure.is_no_kernel() => {
+            let failure = in_file.err().unwrap_or(failure);
+            return Err(Failure::usage(format!(
+                "{failure}; a registered server can be removed only while a kernel is running"
+            )));
+        }
+        Err(failure) => return Err(failure),
+    };
+    check_running(&client, id).await?;
+    let result = client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await?;
+    let end = Instant::now() + REMOVE_TIMEOUT;
+    let mut is_there = result.status != RegistrationStatus::Deregistered;
+    while is_there && Instant::now() < end {
+        sleep(POLL_INTERVAL).await;
+        let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
+        is_there = all.iter().any(|server| server.id == *id);
+    }
+    if is_there {
+        return Err(Failure::failed(format!(
+            "`{id}` is still draining; it is removed when its calls have finished"
+        )));
+    }
+    removed.print(global)
+}
+
+/// Deletes the decisions about a removed server, so that a later server with the same id does not inherit them.
+async fn forget(global: &Global, rm: &Rm) -> CliResult<Vec<String>> {
+    let id = &rm.server;
+    if !state::folder(global)?.join("state.db").exists() {
+        return Ok(Vec::new());
+    }
+    let db = state::db(global).await?;
+    let held = ServerHoldings::read(&db).await?.remove(id).unwrap_or_default();
+    let trust = Trust::new(Arc::new(db));
+    let backend = Backend::open(global, Intent::Change).await?;
+    let forgotten = match &backend {
+        Backend::Kernel(client) => {
+            let mut params = KernelReloadParams::new();
+            params.forget.push(id.clone());
+            client.request::<KernelReload>(&params).await?.forgotten.contains(id)
+        }
+        Backend::Folder(governance, _) => {
+            // A project's configuration may define another server with this id, which keeps the decisions.
+            let is_gone = rm.config.sources().load(&trust).await?.config.server(id).is_none();
+            if is_gone {
+                governance.remove_server(&ServerId::from(&**id)).await?;
+            }
+            is_gone
+        }
+    };
+    backend.close().await?;
+    Ok(match (forgotten, held.is_empty()) {
+        (_, true) => Vec::new(),
+        (true, false) => vec![format!("removed with it: {held}")],
+        (false, false) => vec![format!("kept, since there is another server `{id}`: {held}")],
+    })
+}

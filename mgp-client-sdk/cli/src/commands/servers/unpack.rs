@@ -1,0 +1,152 @@
+//! Unpacks a bundle (`.mcpb`) into a folder of the state folder.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Component, Path, PathBuf};
+
+use mgp_discovery::import::Bundle;
+use zip::ZipArchive;
+
+use crate::exit::{CliResult, Failure};
+use crate::replace_file::create_private;
+
+/// Limits of a bundle: the file, its entries, what they have unpacked, and its manifest.
+const MAX_FILE_BYTES: u64 = 512 << 20;
+const MAX_ENTRIES: usize = 50_000;
+const MAX_BYTES: u64 = 1 << 30;
+const MAX_MANIFEST_BYTES: u64 = 1 << 20;
+
+/// Returns whether a path on the command line names a bundle.
+pub(super) fn is_bundle(name: &str) -> bool {
+    let ending = Path::new(name).extension();
+    ending.is_some_and(|ending| {
+        ending.eq_ignore_ascii_case("mcpb") || ending.eq_ignore_ascii_case("dxt")
+    })
+}
+
+/// A bundle whose files were not unpacked yet.
+pub(super) struct BundleFile {
+    path: PathBuf,
+    archive: ZipArchive<File>,
+    /// The manifest.
+    pub(super) bundle: Bundle,
+}
+
+impl BundleFile {
+    /// Opens a bundle and reads its manifest.
+    pub(super) fn open(path: &Path) -> CliResult<Self> {
+        let failed =
+            |why: String| Failure::failed(format!("`{}` cannot be used: {why}", path.display()));
+        let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+        if file.metadata()?.len() > MAX_FILE_BYTES {
+            return Err(failed(format!("it is longer than {MAX_FILE_BYTES} bytes")));
+        }
+        let mut archive =
+            ZipArchive::new(file).map_err(|error| failed(format!("it is no bundle: {error}")))?;
+        if archive.len() > MAX_ENTRIES {
+            return Err(failed(format!("it has more than {MAX_ENTRIES} files")));
+        }
+        let mut text = String::new();
+        let manifest = archive.by_name("manifest.json");
+        let manifest = manifest.map_err(|_| failed("it has no `manifest.json`".to_owned()))?;
+        let read = manifest.take(MAX_MANIFEST_BYTES + 1).read_to_string(&mut text);
+        read.map_err(|error| failed(error.to_string()))?;
+        if text.len() as u64 > MAX_MANIFEST_BYTES {
+            return Err(failed("its manifest is too long".to_owned()));
+        }
+        let manifest = serde_json::from_str(&text)
+            .map_err(|error| failed(format!("its manifest is not JSON: {error}")))?;
+        let bundle = Bundle::new(&manifest).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), archive, bundle })
+    }
+
+    /// Returns the folder of this version below a folder for all bundles.
+    pub(super) fn folder(&self, bundles: &Path) -> PathBuf {
+        bundles.join(folder_name(&self.bundle.name)).join(folder_name(&self.bundle.version))
+    }
+
+    /// Unpacks the files into a folder, in place of what is there.
+    pub(super) fn unpack(&mut self, folder: &Path) -> CliResult {
+        let parent = folder.parent().unwrap_or(folder);
+        fs::create_dir_all(parent)?;
+        let fresh = parent.join(format!(".new{}", std::process::id()));
+        // A killed process with the same id may have left this folder.
+        let _ = fs::remove_dir_all(&fresh);
+        let unpacked = self.unpack_into(&fresh).and_then(|()| {
+            match fs::remove_dir_all(folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+            Ok(fs::rename(&fresh, folder)?)
+        });
+        if unpacked.is_err() {
+            let _ = fs::remove_dir_all(&fresh);
+        }
+        unpacked
+    }
+
+    fn unpack_into(&mut self, folder: &Path) -> CliResult {
+        let path = self.path.display().to_string();
+        let failed = |why: String| Failure::failed(format!("`{path}` was not unpacked: {why}"));
+        fs::create_dir(folder)?;
+        let mut left = MAX_BYTES;
+        for at in 0..self.archive.len() {
+            let entry = self.archive.by_index(at).map_err(|error| failed(error.to_string()))?;
+            let name = entry.name().map_err(|error| failed(error.to_string()))?.into_owned();
+            let failed_at = |why: &str| failed(format!("`{}`{why}", name.escape_debug()));
+            let inside = inside(&name).ok_or_else(|| failed_at(" leads out of its folder"))?;
+            if entry.is_symlink() {
+                return Err(failed_at(" is a link"));
+            }
+            let target = folder.join(inside);
+            if entry.is_dir() {
+                fs::create_dir_all(&target)?;
+                continue;
+            }
+            if let Some(parent) = target.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            let is_program = entry.unix_mode().is_some_and(|mode| mode & 0o111 != 0);
+            let mut file =
+                create_private(&target).map_err(|error| failed_at(&format!(": {error}")))?;
+            // The size that an archive states may be wrong, so what is unpacked is counted.
+            let copied = io::copy(&mut entry.take(left + 1), &mut file)
+                .map_err(|error| failed_at(&format!(": {error}")))?;
+            left = left
+                .checked_sub(copied)
+                .ok_or_else(|| failed(format!("its files have more than {MAX_BYTES} bytes")))?;
+            if is_program {
+                make_executable(&file)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the path of an entry if it stays in its folder.
+fn inside(name: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(name);
+    let is_safe = !name.is_empty()
+        && !name.contains(['\\', '\0', ':'])
+        && path.components().all(|part| matches!(part, Component::Normal(_)));
+    is_safe.then_some(path)
+}
+
+/// Returns a text as the name of a folder.
+fn folder_name(text: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
+    let name: String = text.chars().take(100).map(|c| if fits(c) { c } else { '-' }).collect();
+    let name = name.trim_start_matches('.');
+    if name.is_empty() { "-".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(unix)]
+fn make_executable(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    file.set_permissions(fs::Permissions::from_mode(0o700))
+}
+
+#[cfg(not(unix))]
+fn make_executable(_: &File) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,429 @@
+//! The command `mgp servers update`: replaces the versions of servers from the registry, and of bundles.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use mgp_discovery::import::{Answers, Entry, PublishedServer};
+use mgp_discovery::{Config, ServerConfig, TargetConfig};
+use mgp_types::method::KernelServersStart;
+use mgp_types::mgp::{KernelServer, KernelServerParams};
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use super::registry::Registry;
+use super::search::RegistryArg;
+use super::unpack::BundleFile;
+use super::{POLL_INTERVAL, fetch_server};
+use crate::args::{ConfigArg, Global};
+use crate::commands::tools::{fetch_tools, needs_decision};
+use crate::config_file::ConfigFile;
+use crate::exit::{CliResult, Failure};
+use crate::operator::admit_edit;
+use crate::output::{Cell, Color, Output, Render, print, print_note};
+use crate::{control, prompt, state};
+
+/// The time an updated server may take to start and list its tools.
+const START_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// `mgp servers update`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    disable_version_flag = true,
+    after_help = "Changed tools wait for `mgp tools approve` after an update, as after any change.\n\nExample:\n  mgp servers update --check\n  mgp servers update weather\n  mgp servers update weather --version 1.0.2   # back to an earlier version\n  mgp servers update files --bundle ./files-2.mcpb"
+)]
+pub(crate) struct Update {
+    /// Servers; the default is all that came from the registry
+    servers: Vec<String>,
+    /// Show what is newer, and change nothing
+    #[arg(long)]
+    check: bool,
+    /// Version to use instead of the latest; for one server
+    #[arg(long, value_name = "VERSION", requires = "servers")]
+    version: Option<String>,
+    /// Bundle that replaces the server's files; for one server
+    #[arg(long, value_name = "FILE", requires = "servers", conflicts_with = "version")]
+    bundle: Option<PathBuf>,
+    /// Update without asking
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    registry: RegistryArg,
+    #[command(flatten)]
+    config: ConfigArg,
+}
+
+/// The result of `mgp servers update`.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct UpdateReport(Vec<ServerUpdate>);
+
+/// One server that was compared.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ServerUpdate {
+    /// The id.
+    id: String,
+    /// The version before.
+    from: String,
+    /// The version found.
+    to: String,
+    /// `current`, `newer`, `updated` or `failed`.
+    status: &'static str,
+    /// The changes, or the reason for none.
+    changes: Vec<String>,
+    /// Tools whose definitions changed and wait for a decision.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<String>,
+}
+
+impl Render for UpdateReport {
+    fn render(&self, out: &mut Output) {
+        if self.0.is_empty() {
+            return out.line(
+                "no server came from the registry; `mgp servers add NAME` adds one that can be updated",
+            );
+        }
+        for server in &self.0 {
+            let color = match server.status {
+                "updated" => Color::Green,
+                "failed" => Color::Red,
+                "newer" => Color::Yellow,
+                _ => Color::Dim,
+            };
+            let versions = if server.from == server.to {
+                server.from.clone()
+            } else {
+                format!("{} → {}", server.from, server.to)
+            };
+            out.status_line(
+                &Cell::from(server.status).color(color),
+                &format!("{}  {versions}", server.id),
+            );
+            for change in &server.changes {
+                out.line(format!("  {change}"));
+            }
+            for tool in &server.waiting {
+                out.line(format!(
+                    "  {tool} changed; agents cannot call it until `mgp tools approve {}`",
+                    server.id
+                ));
+            }
+            if server.status == "updated" {
+                out.line(format!(
+                    "  back: mgp servers update {} --version {}",
+                    server.id, server.from
+                ));
+            }
+        }
+    }
+}
+
+/// Texts of a server's entry in the configuration, and what replaces each.
+type Replacements = BTreeMap<String, String>;
+
+pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
+    if (update.version.is_some() || update.bundle.is_some()) && update.servers.len() != 1 {
+        return Err(Failure::usage("--version and --bundle are about one server; name one"));
+    }
+    let file = update.config.file_to_edit()?;
+    let own = ConfigFile::open(file.clone())?;
+    for id in &update.servers {
+        own.check_server(id)?;
+    }
+    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    let config = Config::parse(&file, &text)?.config;
+    let wanted = |server: &&ServerConfig| {
+        update.servers.is_empty() || update.servers.iter().any(|id| server.id.as_str() == id)
+    };
+    let mut plans = Vec::new();
+    for server in config.servers.iter().filter(wanted) {
+        let Some((name, version)) =
+            server.published.as_deref().and_then(|one| one.rsplit_once('@'))
+        else {
+            if !update.servers.is_empty() {
+                return Err(Failure::failed(format!(
+                    "`{}` has no `published` in its entry, so its newer versions are not known",
+                    server.id
+                )));
+            }
+            continue;
+        };
+        plans.push(match &update.bundle {
+            Some(bundle) => plan_bundle(global, server, (name, version), bundle)?,
+            // A bundle's name has no publisher; only a registry's has.
+            None if !name.contains('/') => continue,
+            None => plan_published(global, update, server, (name, version)).await?,
+        });
+    }
+    let is_change = plans.iter().any(|plan| plan.report.status == "newer");
+    if is_change && !update.check {
+        confirm(global, update, &plans)?;
+        admit_edit(global, &update.config).await?;
+        for plan in &mut plans {
+            apply(global, &file, plan).await?;
+        }
+    }
+    print(global, &UpdateReport(plans.into_iter().map(|plan| plan.report).collect()))
+}
+
+/// A comparison, and what it changes in the configuration.
+struct PlannedUpdate {
+    report: ServerUpdate,
+    published: String,
+    replacements: Replacements,
+    /// Environment variables and headers that the new version needs besides those of the old.
+    added: BTreeMap<String, String>,
+    unpack: Option<(BundleFile, PathBuf)>,
+}
+
+impl PlannedUpdate {
+    fn new(server: &ServerConfig, (name, from): (&str, &str), to: &str) -> Self {
+        let report = ServerUpdate {
+            id: server.id.to_string(),
+            from: from.to_owned(),
+            to: to.to_owned(),
+            status: if from == to { "current" } else { "newer" },
+            changes: Vec::new(),
+            waiting: Vec::new(),
+        };
+        let published = format!("{name}@{to}");
+        Self {
+            report,
+            published,
+            replacements: Replacements::new(),
+            added: BTreeMap::new(),
+            unpack: None,
+        }
+    }
+
+    fn fail(mut self, why: impl Into<String>) -> Self {
+        self.report.status = "failed";
+        self.report.changes = vec![why.into()];
+        self
+    }
+}
+
+async fn plan_published(
+    global: &Global,
+    update: &Update,
+    server: &ServerConfig,
+    (name, version): (&str, &str),
+) -> CliResult<PlannedUpdate> {
+    let registry =
+        Registry::open(global, &update.config, update.registry.registry.as_deref()).await?;
+    let new = registry.server(name, update.version.as_deref()).await?;
+    let Some(new) = new else {
+        let what = match &update.version {
+            Some(version) => format!("the registry has no version `{version}` of `{name}`"),
+            None => format!("the registry has no server `{name}` any more"),
+        };
+        return Ok(PlannedUpdate::new(server, (name, version), version).fail(what));
+    };
+    let to = new.version.clone().unwrap_or_default();
+    let mut plan = PlannedUpdate::new(server, (name, version), &to);
+    if plan.report.status == "current" {
+        return Ok(plan);
+    }
+    let old = registry.server(name, Some(version)).await?;
+    let Some(entry) = entry_of(&new) else {
+        return Ok(plan.fail("its new version cannot be started or reached"));
+    };
+    if let Err(why) = compare(&mut plan, server, &entry, &new) {
+        return Ok(plan.fail(why));
+    }
+    if let Some(old) = old {
+        let (old, new) = (described(&old), described(&new));
+        let gone = old.iter().filter(|line| !new.contains(line));
+        let come = new.iter().filter(|line| !old.contains(line));
+        let gone = gone.map(|line| format!("- {line}"));
+        plan.report.changes.extend(gone.chain(come.map(|line| format!("+ {line}"))));
+    }
+    Ok(plan)
+}
+
+fn entry_of(server: &PublishedServer) -> Option<Entry> {
+    let import = server.import(&Answers::new());
+    import.servers.into_iter().next().map(|server| server.entry)
+}
+
+/// Returns what a person would want to know that changes between versions.
+fn described(server: &PublishedServer) -> Vec<String> {
+    let needs = server.needs().into_iter();
+    let mut lines: Vec<String> = needs
+        .map(|need| {
+            let required = if need.is_required { "required" } else { "optional" };
+            format!("asks {} ({required}) {}", need.variable, need.description)
+        })
+        .collect();
+    lines.push(format!("about: {}", server.description));
+    lines
+}
+
+/// Finds the texts of the entry that name the version, and the values that are missing.
+fn compare(
+    plan: &mut PlannedUpdate,
+    server: &ServerConfig,
+    entry: &Entry,
+    new: &PublishedServer,
+) -> Result<(), String> {
+    let known = match (&server.target, &entry.command, &entry.url) {
+        (TargetConfig::Program { command, args, env, .. }, Some(program), _) => {
+            if command != program {
+                return Err(format!(
+                    "it is started by `{program}` now, and by `{command}` here; remove it and add it again"
+                ));
+            }
+            for (from, to) in versions(args, &entry.args) {
+                plan.report.changes.push(format!("runs {to} instead of {from}"));
+                plan.replacements.insert(from, to);
+            }
+            if plan.replacements.is_empty() {
+                return Err("its arguments do not name its package; edit them by hand".to_owned());
+            }
+            env
+        }
+        (TargetConfig::Url { url, headers, .. }, _, Some(address)) => {
+            if url != address && !address.contains("${") {
+                plan.report.changes.push(format!("is at {address} instead of {url}"));
+                plan.replacements.insert(url.clone(), address.clone());
+            }
+            headers
+        }
+        _ => return Err("it is run in another way now; remove it and add it again".to_owned()),
+    };
+    let values = entry.env.iter().chain(&entry.headers);
+    for (name, value) in values.filter(|(name, _)| !known.contains_key(*name)) {
+        plan.added.insert(name.clone(), value.clone());
+    }
+    let needs = new.needs().into_iter().filter(|need| need.is_required && need.default.is_none());
+    for need in needs.filter(|need| plan.added.contains_key(&need.variable)) {
+        let name = &need.variable;
+        plan.report.changes.push(format!("needs the variable `{name}`; set it before it starts"));
+    }
+    Ok(())
+}
+
+/// Returns the arguments that name a package in another version, with the new ones.
+fn versions(old: &[String], new: &[String]) -> Vec<(String, String)> {
+    let package = |argument: &str| {
+        let end = ["==", "@", ":"].iter().filter_map(|mark| argument.rfind(mark)).max()?;
+        (end > 0).then(|| argument[..end].trim_end_matches('=').to_owned())
+    };
+    let mut found = Vec::new();
+    for argument in new {
+        let Some(name) = package(argument) else { continue };
+        let same = old.iter().find(|one| package(one).as_deref() == Some(&name));
+        if let Some(same) = same.filter(|one| *one != argument) {
+            found.push((same.clone(), argument.clone()));
+        }
+    }
+    found
+}
+
+fn plan_bundle(
+    global: &Global,
+    server: &ServerConfig,
+    (name, version): (&str, &str),
+    path: &Path,
+) -> CliResult<PlannedUpdate> {
+    let file = BundleFile::open(path)?;
+    if file.bundle.name != name {
+        let (id, other) = (&server.id, &file.bundle.name);
+        return Err(Failure::failed(format!(
+            "`{id}` is the bundle `{name}`, and the file is `{other}`"
+        )));
+    }
+    let mut plan = PlannedUpdate::new(server, (name, version), &file.bundle.version);
+    let bundles = state::create_folder(global)?.join("bundles");
+    let folder = file.folder(&bundles);
+    if plan.report.status == "current" {
+        return Ok(plan);
+    }
+    let TargetConfig::Program { command, args, cwd, env } = &server.target else {
+        return Ok(plan.fail("its entry is no program"));
+    };
+    let Some(before) = cwd.as_deref() else {
+        return Ok(plan.fail("its entry has no `cwd`, so its files are not known"));
+    };
+    let after = folder.to_string_lossy().replace('$', "$$");
+    for text in [command, &before.to_owned()].into_iter().chain(args).chain(env.values()) {
+        if text.contains(before) {
+            plan.replacements.insert(text.clone(), text.replace(before, &after));
+        }
+    }
+    plan.report.changes.push(format!("runs the files in {}", folder.display()));
+    plan.unpack = Some((file, folder));
+    Ok(plan)
+}
+
+fn confirm(global: &Global, update: &Update, plans: &[PlannedUpdate]) -> CliResult {
+    if update.yes {
+        return Ok(());
+    }
+    let newer = || plans.iter().filter(|plan| plan.report.status == "newer");
+    for plan in newer() {
+        let report = &plan.report;
+        print_note(global, &format!("{}  {} → {}", report.id, report.from, report.to));
+        for change in &report.changes {
+            print_note(global, &format!("  {change}"));
+        }
+    }
+    match prompt::confirm(
+        global,
+        &format!("Update {}?", crate::output::plural(newer().count(), "server")),
+    )? {
+        Some(true) => Ok(()),
+        Some(false) => Err(Failure::failed("nothing was changed")),
+        None => Err(Failure::usage(
+            "nothing was changed: there is no terminal to ask on; give --yes, or --check to only look",
+        )),
+    }
+}
+
+/// Writes one update, and waits until the running kernel has read the new tools.
+async fn apply(global: &Global, file: &Path, plan: &mut PlannedUpdate) -> CliResult {
+    if plan.report.status != "newer" {
+        return Ok(());
+    }
+    if let Some((bundle, folder)) = &mut plan.unpack {
+        bundle.unpack(folder)?;
+    }
+    let id = plan.report.id.clone();
+    let before = match control::connect(global).await {
+        Ok(client) => fetch_server(&client, &id).await?,
+        Err(_) => None,
+    };
+    let own = ConfigFile::open(file.to_owned())?;
+    own.update_server(&plan.report.id, &plan.published, &plan.replacements, &plan.added)?;
+    plan.report.status = "updated";
+    control::reload(global).await;
+    let Some(before) = before.filter(|_| !plan.replacements.is_empty()) else { return Ok(()) };
+    plan.report.waiting = match waiting(global, &before).await {
+        Ok(waiting) => waiting,
+        Err(failure) => {
+            plan.report.changes.push(format!("its tools were not read: {failure}"));
+            Vec::new()
+        }
+    };
+    Ok(())
+}
+
+/// Returns the tools of a server that wait for a decision, once it has started.
+async fn waiting(global: &Global, before: &KernelServer) -> CliResult<Vec<String>> {
+    let client = control::connect_with_timeout(global, START_TIMEOUT).await?;
+    let (id, end) = (before.id.as_str(), Instant::now() + START_TIMEOUT);
+    // While it is replaced, the kernel does not list it.
+    while fetch_server(&client, id).await?.is_none_or(|server| server.reach == before.reach) {
+        if Instant::now() > end {
+            return Err(Failure::failed("the kernel did not use the new version in time"));
+        }
+        sleep(POLL_INTERVAL).await;
+    }
+    // Answered when the tools are listed.
+    client.request::<KernelServersStart>(&KernelServerParams::new(id)).await?;
+    let tools = fetch_tools(&client, Some(id), None).await?;
+    Ok(tools.into_iter().filter(needs_decision).map(|tool| tool.tool_id).collect())
+}

@@ -1,0 +1,120 @@
+//! Tests of bundles (`.mcpb`).
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use crate::program::program;
+use crate::world::Home;
+
+fn manifest(version: &str) -> Value {
+    json!({
+        "manifest_version": "0.3", "name": "desk-tools", "version": version, "description": "Echoes",
+        "author": { "name": "Acme" },
+        "server": { "type": "binary", "entry_point": "server/echo", "mcp_config": {
+            "command": "${__dirname}/server/echo", "args": ["--tools", "${user_config.tools}"],
+            "env": { "DESK_TOKEN": "${user_config.token}", "DESK_FOLDER": "${user_config.folder}" },
+        } },
+        "user_config": {
+            "token": { "type": "string", "title": "Token", "sensitive": true, "required": true },
+            "tools": { "type": "number", "default": 3 },
+            "folder": { "type": "directory", "default": "${DOCUMENTS}" },
+        },
+    })
+}
+
+/// Writes an archive with these files, which are programs.
+fn archive(path: &Path, files: &[(&str, &[u8])]) -> PathBuf {
+    let mut zip = ZipWriter::new(fs::File::create(path).unwrap());
+    for (name, bytes) in files {
+        zip.start_file(
+            *name,
+            SimpleFileOptions::default()
+                .compression_method(zip::CompressionMethod::Stored)
+                .unix_permissions(0o755),
+        )
+        .unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap();
+    path.to_owned()
+}
+
+fn bundle(home: &Home, version: &str) -> String {
+    let manifest = manifest(version).to_string();
+    let echo = fs::read(program("echo")).unwrap();
+    let files = [("manifest.json", manifest.as_bytes()), ("server/echo", &echo)];
+    archive(&home.path(&format!("desk-{version}.mcpb")), &files).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_bundle_is_added_and_replaced() {
+    let home = Home::new();
+    let file = bundle(&home, "1.0.0");
+    let shown = home.run(&["servers", "add", &file, "--dry-run"]);
+    assert!(shown.err.contains("TOKEN (required, secret)"), "{shown:?}");
+    assert!(!home.own().exists() && !home.path(".local/state/mgp/bundles").exists());
+    home.succeed(&[
+        "servers",
+        "add",
+        &file,
+        "--id",
+        "desk",
+        "--yes",
+        "--set",
+        "TOKEN=geheim8",
+        "--agent",
+        "ada",
+        "--new-agent",
+    ]);
+    let text = fs::read_to_string(home.own()).unwrap();
+    assert!(text.contains("published = \"desk-tools@1.0.0\""), "{text}");
+    assert!(text.contains("${keyring:desk.TOKEN}") && !text.contains("geheim8"), "{text}");
+    assert!(text.contains("DESK_FOLDER = \"${HOME}/Documents\""), "{text}");
+    let report = home.succeed(&["doctor", "desk"]);
+    assert!(report.contains("4 tools"), "{report}");
+
+    let other = bundle(&home, "1.1.0");
+    home.succeed(&["servers", "update", "desk", "--bundle", &other, "--yes"]);
+    let text = fs::read_to_string(home.own()).unwrap();
+    assert!(
+        text.contains("desk-tools@1.1.0") && text.contains("bundles/desk-tools/1.1.0/server/echo"),
+        "{text}"
+    );
+    assert!(!text.contains("1.0.0/server"), "{text}");
+    home.succeed(&["doctor", "desk"]);
+}
+
+#[test]
+fn a_bundle_that_leads_out_of_its_folder_is_refused() {
+    let home = Home::new();
+    let manifest = manifest("1").to_string();
+    let path = home.path("evil.mcpb");
+    let add = ["servers", "add", path.to_str().unwrap(), "--yes", "--no-grant"];
+    for name in ["../../owned", "/tmp/owned", "a/../../owned", "C:\\owned", "a\\..\\..\\owned"] {
+        archive(&path, &[("manifest.json", manifest.as_bytes()), (name, b"x")]);
+        home.fail(1, &add, "leads out of its folder");
+        assert!(!home.own().exists(), "{name}");
+        let state = home.path(".local/state/mgp");
+        let names = || fs::read_dir(state.join("bundles/desk-tools")).unwrap().flatten();
+        assert_eq!(names().count(), 0, "{name}: {:?}", names().collect::<Vec<_>>());
+    }
+    let mut zip = ZipWriter::new(fs::File::create(&path).unwrap());
+    zip.start_file("manifest.json", SimpleFileOptions::default()).unwrap();
+    zip.write_all(manifest.as_bytes()).unwrap();
+    zip.add_symlink("server", "/etc", SimpleFileOptions::default()).unwrap();
+    zip.finish().unwrap();
+    home.fail(1, &add, "`server` is a link");
+    archive(&path, &[("x", b"y")]);
+    home.fail(1, &add, "has no `manifest.json`");
+    fs::write(&path, "no archive").unwrap();
+    home.fail(1, &add, "is no bundle");
+    archive(&path, &[("manifest.json", &vec![b'['; 2 << 20])]);
+    home.fail(1, &add, "its manifest is too long");
+    archive(&path, &[("manifest.json", b"{\"name\": \"x\"}")]);
+    home.fail(1, &add, "its manifest has no `version`");
+}

@@ -1,0 +1,111 @@
+//! A registry on this machine that speaks the protocol v0.1.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::routing::get;
+use serde_json::{Value, json};
+
+const PAGE: usize = 100;
+
+/// Ways of answering wrongly: pages without an end, and redirects; 0 is as it should be.
+const ENDLESS: u8 = 1;
+const MOVED: u8 = 2;
+
+#[derive(Default)]
+struct Shared {
+    entries: Mutex<Vec<Value>>,
+    log: Mutex<Vec<String>>,
+    mode: AtomicU8,
+}
+
+/// A registry that is served until this value is dropped.
+pub(super) struct Place {
+    pub(super) url: String,
+    shared: Arc<Shared>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Place {
+    pub(super) fn with(entries: Vec<Value>) -> Self {
+        let shared = Arc::new(Shared { entries: Mutex::new(entries), ..Shared::default() });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new()
+            .route("/v0.1/servers", get(list))
+            .route("/v0.1/servers/{name}/versions/{version}", get(one))
+            .with_state(Arc::clone(&shared));
+        runtime.spawn(async move { axum::serve(listener, router).await });
+        Self { url, shared, _runtime: runtime }
+    }
+
+    pub(super) fn replace(&self, entries: Vec<Value>) {
+        *self.shared.entries.lock().unwrap() = entries;
+    }
+
+    pub(super) fn loop_for_ever(&self) {
+        self.shared.mode.store(ENDLESS, Ordering::Relaxed);
+    }
+
+    pub(super) fn redirect(&self) {
+        self.shared.mode.store(MOVED, Ordering::Relaxed);
+    }
+
+    /// Returns the number of requests whose path begins like this.
+    pub(super) fn requests(&self, begin: &str) -> usize {
+        self.shared.log.lock().unwrap().iter().filter(|path| path.starts_with(begin)).count()
+    }
+}
+
+async fn list(State(shared): State<Arc<Shared>>, uri: Uri) -> Response {
+    shared.log.lock().unwrap().push(uri.to_string());
+    let entries = shared.entries.lock().unwrap().clone();
+    match shared.mode.load(Ordering::Relaxed) {
+        MOVED => return Redirect::to("http://169.254.169.254/").into_response(),
+        ENDLESS => {
+            let count = shared.log.lock().unwrap().len();
+            let next = json!({ "nextCursor": format!("c{count}") });
+            return document(&json!({ "servers": entries, "metadata": next }));
+        }
+        _ => {}
+    }
+    let cursor =
+        uri.query().unwrap_or_default().split('&').find_map(|one| one.strip_prefix("cursor="));
+    let begin: usize = cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
+    let page: Vec<_> = entries.iter().skip(begin).take(PAGE).cloned().collect();
+    let next = begin + page.len();
+    let mut metadata = json!({ "count": page.len() });
+    if next < entries.len() {
+        metadata["nextCursor"] = next.to_string().into();
+    }
+    document(&json!({ "servers": page, "metadata": metadata }))
+}
+
+async fn one(
+    State(shared): State<Arc<Shared>>,
+    Path((name, version)): Path<(String, String)>,
+) -> Response {
+    let entries = shared.entries.lock().unwrap().clone();
+    let mut named = entries.into_iter().filter(|entry| entry["server"]["name"] == *name);
+    let found = match version.as_str() {
+        "latest" => named.next_back(),
+        version => named.find(|entry| entry["server"]["version"] == *version),
+    };
+    match found {
+        Some(entry) => document(&entry),
+        None => (StatusCode::NOT_FOUND, document(&json!({ "error": "not found" }))).into_response(),
+    }
+}
+
+fn document(document: &Value) -> Response {
+    ([("content-type", "application/json")], document.to_string()).into_response()
+}

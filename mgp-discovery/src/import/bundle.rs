@@ -1,0 +1,238 @@
+//! Imports the `manifest.json` of an MCP bundle (`.mcpb`, earlier `.dxt`), whose files were unpacked into a folder.
+//!
+//! As with a `server.json`, every text is escaped; only the variables of the format are replaced
+//! (<https://github.com/modelcontextprotocol/mcpb/blob/main/MANIFEST.md>).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::host::Host;
+use super::package::{Answer, Answers, Need};
+use super::variables::{escaped, is_balanced, name_of};
+use super::{Entry, Import, ImportedServer};
+
+/// The manifest of a bundle.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Bundle {
+    /// The name.
+    pub name: String,
+    /// The version.
+    pub version: String,
+    /// The display name.
+    pub title: Option<String>,
+    /// The description.
+    pub description: String,
+    kind: String,
+    entry_point: Option<String>,
+    start: Map<String, Value>,
+    settings: Map<String, Value>,
+}
+
+/// The word for this system in manifests.
+const PLATFORM: &str = if cfg!(windows) {
+    "win32"
+} else if cfg!(target_os = "macos") {
+    "darwin"
+} else {
+    "linux"
+};
+
+impl Bundle {
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// Returns the reason why the bundle cannot be started here.
+    pub fn new(manifest: &Value) -> Result<Self, String> {
+        let text = |value: &Value, name: &str| value[name].as_str().map(str::to_owned);
+        let needed = |name: &str| {
+            text(manifest, name)
+                .filter(|text| !text.trim().is_empty())
+                .ok_or_else(|| format!("its manifest has no `{name}`"))
+        };
+        let (name, version) = (needed("name")?, needed("version")?);
+        let platforms = manifest["compatibility"]["platforms"].as_array();
+        if platforms.is_some_and(|all| !all.iter().any(|one| one == PLATFORM)) {
+            return Err(format!("it is not for this system (`{PLATFORM}`)"));
+        }
+        let server = &manifest["server"];
+        let kind = text(server, "type").ok_or("its manifest has no `server.type`")?;
+        let mut start = server["mcp_config"].as_object().cloned().unwrap_or_default();
+        if let Some(Value::Object(own)) =
+            start.remove("platform_overrides").as_mut().and_then(|all| all.get_mut(PLATFORM))
+        {
+            start.append(own);
+        }
+        if !start.get("command").is_some_and(Value::is_string) && kind != "uv" {
+            return Err("its manifest has no `server.mcp_config.command`".to_owned());
+        }
+        Ok(Self {
+            name,
+            version,
+            title: text(manifest, "display_name"),
+            description: text(manifest, "description").unwrap_or_default(),
+            kind,
+            entry_point: text(server, "entry_point"),
+            start,
+            settings: manifest["user_config"].as_object().cloned().unwrap_or_default(),
+        })
+    }
+
+    /// Returns the settings that the bundle asks for.
+    #[must_use]
+    pub fn needs(&self) -> Vec<Need> {
+        let need = |(key, described): (&String, &Value)| {
+            let is_set = |name: &str| described[name].as_bool().unwrap_or_default();
+            let text = |name: &str| described[name].as_str();
+            let about = [text("title"), text("description")].into_iter().flatten();
+            let defaults = values(&described["default"]);
+            Need {
+                variable: variable(key),
+                description: about.collect::<Vec<_>>().join(": "),
+                is_required: is_set("required"),
+                is_secret: is_set("sensitive"),
+                default: (!defaults.is_empty()).then(|| defaults.join(", ")),
+                choices: if text("type") == Some("boolean") {
+                    vec!["true".to_owned(), "false".to_owned()]
+                } else {
+                    Vec::new()
+                },
+                is_list: is_set("multiple"),
+            }
+        };
+        self.settings.iter().map(need).collect()
+    }
+
+    /// Returns the server for [`Plan::new`](super::Plan::new), with these answers by variable. Its files are in
+    /// `folder`.
+    #[must_use]
+    pub fn import(&self, folder: &Path, answers: &Answers) -> Import {
+        let mut filling =
+            Filling { folder: &folder.to_string_lossy(), settings: &self.settings, answers };
+        let command = self.start.get("command").and_then(Value::as_str);
+        let mut args = Vec::new();
+        for arg in self.start.get("args").and_then(Value::as_array).into_iter().flatten() {
+            args.extend(filling.argument(arg.as_str().unwrap_or_default()));
+        }
+        if self.kind == "uv" && command.is_none() {
+            let entry = self.entry_point.as_deref().unwrap_or("main.py");
+            args = ["run", "--directory", filling.folder, entry].map(escaped).to_vec();
+        }
+        let mut env = BTreeMap::new();
+        for (name, value) in self.start.get("env").and_then(Value::as_object).into_iter().flatten()
+        {
+            env.insert(name.clone(), filling.text(value.as_str().unwrap_or_default()));
+        }
+        let entry = Entry {
+            command: Some(filling.text(command.unwrap_or("uv"))),
+            args,
+            env,
+            cwd: Some(escaped(filling.folder)),
+            published: Some(format!("{}@{}", self.name, self.version)),
+            ..Entry::default()
+        };
+        let needs = self.needs().into_iter();
+        let missing = needs.filter(|need| {
+            need.is_required && need.default.is_none() && !answers.contains_key(&need.variable)
+        });
+        let notes = missing
+            .map(|need| {
+                format!("it needs the variable `{}`; set it before you start", need.variable)
+            })
+            .collect();
+        let server = ImportedServer { name: self.name.clone(), project: None, entry, notes };
+        Import {
+            host: Host::Registry,
+            source: folder.to_owned(),
+            servers: vec![server],
+            refused: Vec::new(),
+        }
+    }
+}
+
+/// Returns the variable of a setting.
+fn variable(key: &str) -> String {
+    name_of(&key.to_ascii_uppercase())
+}
+
+/// Returns a default as texts; a list has several.
+fn values(default: &Value) -> Vec<String> {
+    match default {
+        Value::Null | Value::Object(_) => Vec::new(),
+        Value::String(text) => vec![text.clone()],
+        Value::Array(all) => all.iter().flat_map(values).collect(),
+        other => vec![other.to_string()],
+    }
+}
+
+/// Replaces the variables of a manifest's texts.
+struct Filling<'a> {
+    folder: &'a str,
+    settings: &'a Map<String, Value>,
+    answers: &'a Answers,
+}
+
+impl Filling<'_> {
+    /// Returns an argument; one that is a whole setting has as many values as that.
+    fn argument(&mut self, text: &str) -> Vec<String> {
+        let whole = text.strip_prefix("${user_config.").and_then(|rest| rest.strip_suffix('}'));
+        match whole.filter(|key| !key.contains('}')) {
+            Some(key) => self.setting(key),
+            None => vec![self.text(text)],
+        }
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        let (mut out, mut rest) = (String::new(), text);
+        while let Some((before, (name, after))) =
+            rest.split_once("${").and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        {
+            out.push_str(&escaped(before));
+            out.push_str(&self.value(name));
+            rest = after;
+        }
+        out + &escaped(rest)
+    }
+
+    fn value(&mut self, name: &str) -> String {
+        if let Some(key) = name.strip_prefix("user_config.") {
+            return self.setting(key).into_iter().next().unwrap_or_default();
+        }
+        let home = |folder: &str| format!("${{HOME}}{folder}");
+        match name {
+            "__dirname" => escaped(self.folder),
+            "HOME" => home(""),
+            "DESKTOP" => home("/Desktop"),
+            "DOCUMENTS" => home("/Documents"),
+            "DOWNLOADS" => home("/Downloads"),
+            "/" | "pathSeparator" => std::path::MAIN_SEPARATOR.to_string(),
+            _ => escaped(&format!("${{{name}}}")),
+        }
+    }
+
+    /// Returns the values of a setting: the answers, the default, or a variable for the user to set.
+    fn setting(&mut self, key: &str) -> Vec<String> {
+        let Some(described) = self.settings.get(key) else { return vec![String::new()] };
+        let variable = variable(key);
+        if let Some(answers) = self.answers.get(&variable) {
+            return answers.iter().map(|Answer(answer)| answer.clone()).collect();
+        }
+        let defaults = values(&described["default"]);
+        if !defaults.is_empty() {
+            return defaults.iter().map(|default| self.default_text(default)).collect();
+        }
+        let is_required = described["required"].as_bool().unwrap_or_default();
+        vec![format!("${{{variable}{}}}", if is_required { "" } else { ":-" })]
+    }
+
+    /// Returns a default, in which only the folders of the user are variables.
+    fn default_text(&mut self, default: &str) -> String {
+        // A default that names a setting could name itself.
+        if default.contains("${user_config.") || !is_balanced(default) {
+            return escaped(default);
+        }
+        self.text(default)
+    }
+}
