@@ -123,6 +123,16 @@ impl World {
         self.tools.ran.load(Ordering::Relaxed)
     }
 
+    /// Polls a call until its tool has begun.
+    async fn polled_until_it_runs(&self, call: &mut (impl Future + Unpin)) {
+        let before = self.ran();
+        while self.ran() == before {
+            assert!(polled(&mut *call, 1).await.is_none());
+            yield_now().await;
+        }
+        assert_eq!(self.ran(), before + 1);
+    }
+
     /// Returns the final record of a call.
     async fn last(&self, trace: &str) -> AuditEvent {
         self.log.flush().await.unwrap();
@@ -362,18 +372,14 @@ async fn a_call_dropped_while_its_tool_runs_or_its_answer_is_ready_is_recorded()
     let world = World::new(64).await;
     for (name, stack) in [("governed", world.governed(Person::Slow)), ("alone", world.alone())] {
         let trace = format!("{name}-runs");
-        let runs = call(&stack, "hang", &trace);
-        assert!(tokio::time::timeout(A_WHILE, runs).await.is_err());
+        let mut runs = call(&stack, "hang", &trace);
+        world.polled_until_it_runs(&mut runs).await;
+        drop(runs);
         world.is_cancelled(&trace).await;
 
         let trace = format!("{name}-ready");
-        let before = world.ran();
         let mut waits = call(&stack, "wait", &trace);
-        while world.ran() == before {
-            assert!(polled(&mut waits, 1).await.is_none());
-            yield_now().await;
-        }
-        assert_eq!(world.ran(), before + 1);
+        world.polled_until_it_runs(&mut waits).await;
         world.tools.gate.notify_one();
         drop(waits);
         world.is_cancelled(&trace).await;

@@ -23,6 +23,8 @@ use super::telemetry::TelemetryConfig;
 use super::webhook::WebhookConfig;
 use crate::source::Origin;
 
+const OFFICIAL_REGISTRY: &str = "https://registry.modelcontextprotocol.io";
+
 /// Files by their path in the project, with the SHA-256 of each.
 pub(crate) type LocalFiles = BTreeMap<PathBuf, String>;
 
@@ -442,8 +444,8 @@ pub struct KernelConfig {
     pub operator_proof: OperatorProof,
     /// The file with the servers that are recommended.
     pub registry: Option<PathBuf>,
-    /// The URL of the registry that commands ask; `None` for the official one.
-    pub registry_url: Option<String>,
+    /// The URL of the registry that commands ask: the official one, or a mirror.
+    pub registry_url: String,
     /// The programs and variables that agents may register servers with.
     pub registration: RegistrationAllowList,
     /// The history and the encoder of the search for tools.
@@ -511,7 +513,7 @@ impl Default for KernelConfig {
             http: HttpAccessConfig::default(),
             operator_proof: OperatorProof::None,
             registry: None,
-            registry_url: None,
+            registry_url: OFFICIAL_REGISTRY.to_owned(),
             registration: RegistrationAllowList::default(),
             search: SearchConfig::default(),
             telemetry: TelemetryConfig::default(),

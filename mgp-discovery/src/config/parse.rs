@@ -489,7 +489,9 @@ fn more_kernel_tables(reader: &mut Reader<'_, '_, '_>, kernel: &mut KernelConfig
     }
     if let Some(mut below) = reader.below("registry", "kernel.registry") {
         kernel.registry = file(&mut below, "file");
-        kernel.registry_url = below.text("url");
+        if let Some(url) = below.text("url") {
+            kernel.registry_url = url;
+        }
     }
     if let Some(mut below) = reader.below("registration", "kernel.registration") {
         kernel.registration = registration(&mut below);

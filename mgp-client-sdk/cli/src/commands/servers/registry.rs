@@ -22,8 +22,6 @@ use crate::output::{first_line, print_note};
 use crate::replace_file::replace_file;
 use crate::state;
 
-const OFFICIAL: &str = "https://registry.modelcontextprotocol.io";
-
 /// Limits of one answer of a registry, and of the whole list.
 const ANSWER_BYTES: usize = 8 << 20;
 const ANSWER_TIME: Duration = Duration::from_secs(20);
@@ -72,10 +70,9 @@ impl Registry {
         let place = match named {
             Some(url) if url.contains("://") => Place::Url(url.to_owned()),
             Some(file) => Place::File(PathBuf::from(file)),
-            None => match (&kernel.registry, &kernel.registry_url) {
-                (Some(file), _) => Place::File(file.clone()),
-                (None, Some(url)) => Place::Url(url.clone()),
-                (None, None) => Place::Url(OFFICIAL.to_owned()),
+            None => match &kernel.registry {
+                Some(file) => Place::File(file.clone()),
+                None => Place::Url(kernel.registry_url.clone()),
             },
         };
         let copy = state::create_folder(global)?.join("registry.json");
