@@ -8,6 +8,7 @@ use crate::commands::{
     guard, import, index, init, kernel, keys, lock, operator, permissions, secrets, servers, tools,
     transactions, trust, validate, why,
 };
+use crate::console::ConsoleArgs;
 
 /// One governed MCP server in front of all your tool servers.
 ///
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     /// Answer pending approvals: list, approve, deny, watch
     #[command(subcommand, alias = "approval")]
     Approvals(approvals::Approvals),
+    /// Open the page for approvals, servers, the audit log, access and search
+    Console(ConsoleArgs),
     /// Answer the questions of servers whose callers cannot be asked: list, answer, dismiss
     #[command(subcommand, alias = "callback")]
     Callbacks(callbacks::Callbacks),

@@ -5,6 +5,7 @@ mod backend;
 mod cli;
 mod commands;
 mod config_file;
+mod console;
 mod control;
 mod demo;
 mod example;
@@ -118,6 +119,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Keys(keys) => keys::run(global, &keys).await,
         Command::Secrets(secrets) => secrets::run(global, &secrets).await,
         Command::Approvals(approvals) => approvals::run(global, &approvals).await,
+        Command::Console(arguments) => console::run(global, &arguments).await,
         Command::Callbacks(callbacks) => callbacks::run(global, &callbacks).await,
         Command::Transactions(transactions) => transactions::run(global, &transactions).await,
         Command::Operator(operator) => commands::operator::run(global, &operator).await,

@@ -113,37 +113,37 @@ pub(crate) struct QueryResult {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct AccessMatrix {
     /// The servers.
-    servers: Vec<String>,
+    pub(crate) servers: Vec<String>,
     /// Those of the servers that do not exist: their entries would apply to a later server of the id.
-    left: Vec<String>,
+    pub(crate) left: Vec<String>,
     /// The agents and their access.
-    agents: Vec<MatrixRow>,
+    pub(crate) agents: Vec<MatrixRow>,
 }
 
 /// The access of an agent.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct MatrixRow {
+pub(crate) struct MatrixRow {
     /// The agent.
-    agent: String,
+    pub(crate) agent: String,
     /// One entry for each server, in order.
-    access: Vec<ServerAccess>,
+    pub(crate) access: Vec<ServerAccess>,
 }
 
 /// The access of an agent to a server.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ServerAccess {
+pub(crate) struct ServerAccess {
     /// The server.
-    server: String,
+    pub(crate) server: String,
     /// `allow` or `deny` for the whole server, or `default`.
-    whole: &'static str,
+    pub(crate) whole: &'static str,
     /// `allow` or `deny`: what the server's `default_policy` decides where nothing else does.
-    by_default: &'static str,
+    pub(crate) by_default: &'static str,
     /// Tools allowed by name.
-    allowed: Vec<String>,
+    pub(crate) allowed: Vec<String>,
     /// Tools denied by name.
-    denied: Vec<String>,
+    pub(crate) denied: Vec<String>,
 }
 
 impl QueryResult {
@@ -322,6 +322,10 @@ async fn query(global: &Global, target: &Target, backend: &Backend) -> CliResult
 }
 
 impl Target {
+    pub(crate) fn new(agent: &str, server: &str, tool: Option<&str>) -> Self {
+        Self { agent: agent.to_owned(), server: server.to_owned(), tool: tool.map(str::to_owned) }
+    }
+
     /// Returns the target with `SERVER.TOOL` split into server and tool.
     fn resolve(&self, known: &KnownNames) -> Self {
         let (server, tool) = known.resolve(&self.server, self.tool.as_deref());
@@ -348,7 +352,8 @@ fn query_params(agent: &str, server: &str, tool: Option<&str>) -> AccessQueryPar
     params
 }
 
-async fn revoke(backend: &Backend, target: &Target) -> CliResult {
+/// Removes the entries of a server, or those of one tool.
+pub(crate) async fn revoke(backend: &Backend, target: &Target) -> CliResult {
     let revoke = |kind, tool: Option<String>| {
         let mut params = AccessRevokeParams::new(&*target.agent, &*target.server, kind);
         params.tool_name = tool;
@@ -365,6 +370,24 @@ async fn revoke(backend: &Backend, target: &Target) -> CliResult {
     Err(Failure::failed(format!(
         "there is no entry to revoke; see `mgp access query {agent} {server}`"
     )))
+}
+
+/// Returns the access of all known agents to all servers.
+pub(crate) async fn matrix_of_all(global: &Global, backend: &Backend) -> CliResult<AccessMatrix> {
+    let every = Matrix { agent: Vec::new(), config: ConfigArg::default() };
+    matrix(global, &every, backend).await
+}
+
+/// Refuses a new entry whose server, tool or agent seems to be mistyped.
+pub(crate) async fn check_new_entry(
+    global: &Global,
+    backend: &Backend,
+    target: &Target,
+) -> CliResult {
+    let known = KnownNames::read(global, backend).await?;
+    known.check_agent(&target.agent).map_err(|failure| Failure::usage(without_force(&failure)))?;
+    let checked = target.check(&known).await;
+    checked.map(|_| ()).map_err(|failure| Failure::usage(without_force(&failure)))
 }
 
 async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResult<AccessMatrix> {

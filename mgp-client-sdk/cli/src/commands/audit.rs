@@ -17,6 +17,7 @@ use crate::{offline_audit, state};
 mod reader;
 
 use reader::Filters;
+pub(crate) use reader::reason;
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -117,7 +118,7 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
         Cell::from(result).color(color),
         event.actor.id.as_str().into(),
         what.into(),
-        reader::reason(event).into(),
+        reason(event).into(),
     ]
 }
 

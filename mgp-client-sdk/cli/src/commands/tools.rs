@@ -245,7 +245,7 @@ impl Render for TokenReport {
     }
 }
 
-pub(super) fn needs_decision(tool: &KernelTool) -> bool {
+pub(crate) fn needs_decision(tool: &KernelTool) -> bool {
     matches!(tool.standing, ToolStanding::Changed | ToolStanding::Flagged)
 }
 
@@ -293,7 +293,7 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
     }
 }
 
-pub(super) async fn fetch_tools(
+pub(crate) async fn fetch_tools(
     client: &Client,
     server: Option<&str>,
     agent: Option<&str>,

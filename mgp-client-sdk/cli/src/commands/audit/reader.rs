@@ -233,7 +233,7 @@ pub(super) fn number(event: &AuditEvent) -> Option<u64> {
 }
 
 /// Returns the reason of an event as text for people.
-pub(super) fn reason(event: &AuditEvent) -> Option<String> {
+pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
     let details = serde_json::to_value(event.details.as_ref()?).ok()?;
     let members =
         ["reason", "message", "rule", "error", "justification", "permission", "file", "cause"];

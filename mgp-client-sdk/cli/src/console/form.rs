@@ -1,0 +1,99 @@
+//! Forms and queries of the pages: names with values, in order.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse as _, Response};
+
+use super::gate::Viewer;
+use super::{Console, MAX_FORM_BYTES};
+
+/// Names with values, as a query or a posted form has them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Form(Vec<(String, String)>);
+
+/// A posted form whose token belongs to the session of the request.
+pub(super) struct Posted(pub(super) Form);
+
+impl Form {
+    pub(super) fn parse(bytes: &[u8]) -> Self {
+        Self(form_urlencoded::parse(bytes).into_owned().collect())
+    }
+
+    /// Returns the first value of a name that is not blank.
+    pub(super) fn get<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        self.all(name).map(str::trim).find(|value| !value.is_empty())
+    }
+
+    /// Returns the first value of a name, or an empty text.
+    pub(super) fn text<'a>(&'a self, name: &'a str) -> &'a str {
+        self.get(name).unwrap_or_default()
+    }
+
+    /// Returns all values of a name.
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the query with one value replaced, to link to the same page.
+    pub(super) fn with(&self, name: &str, value: &str) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let others = self.0.iter().filter(|(own, _)| own != name && !is_notice(own));
+        query.extend_pairs(others).append_pair(name, value).finish()
+    }
+}
+
+/// Returns whether a value tells what the last action did; links to the page leave it out.
+fn is_notice(name: &str) -> bool {
+    ["done", "failed"].contains(&name)
+}
+
+/// Returns a text as one segment of a path.
+pub(super) fn segment(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+impl<S: Sync> FromRequestParts<S> for Form {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self::parse(parts.uri.query().unwrap_or_default().as_bytes()))
+    }
+}
+
+impl FromRequest<Arc<Console>> for Posted {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Arc<Console>) -> Result<Self, Response> {
+        let viewer = request.extensions().get::<Viewer>().cloned();
+        let form = read(request, console).await?;
+        match viewer {
+            Some(viewer) if viewer.has_token(form.text("token")) => Ok(Self(form)),
+            _ => Err((
+                StatusCode::FORBIDDEN,
+                "the form is not one of this session; load the page again",
+            )
+                .into_response()),
+        }
+    }
+}
+
+/// Reads a posted form, without a check of its token.
+pub(super) async fn read(request: Request, console: &Arc<Console>) -> Result<Form, Response> {
+    let is_form = request
+        .headers()
+        .get("content-type")
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
+    if !is_form {
+        return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response());
+    }
+    let body = Bytes::from_request(request, console).await;
+    let body = body.map_err(axum::response::IntoResponse::into_response)?;
+    if body.len() > MAX_FORM_BYTES {
+        return Err(StatusCode::PAYLOAD_TOO_LARGE.into_response());
+    }
+    Ok(Form::parse(&body))
+}

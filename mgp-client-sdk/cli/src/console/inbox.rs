@@ -1,0 +1,380 @@
+//! The inbox: everything that waits for a person, and its answers.
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use maud::{Markup, html};
+use mgp_types::Extras;
+use mgp_types::method::{
+    KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelExplain,
+    KernelToolsApprove, KernelToolsReject,
+};
+use mgp_types::mgp::{
+    AccessGrantParams, KernelApproval, KernelApprovalDecisionParams, KernelApprovalsParams,
+    KernelExplainParams, KernelExplainResult, KernelTool, KernelToolDecisionParams,
+    RegistrationStatus,
+};
+
+use super::form::{Form, Posted, segment};
+use super::gate::Viewer;
+use super::layout::{self, Notice, field, hidden, mark, plain, table, token, url};
+use super::record::{self, Filter};
+use super::{Console, PageError, Shared, shown};
+use crate::commands::tools::{fetch_tools, needs_decision};
+use crate::exit::{CliResult, Failure};
+use crate::time_args;
+
+/// The number of earlier records of the tool that the page of a call shows.
+const EARLIER: u64 = 8;
+
+/// The number of decided approvals that the inbox shows.
+const MAX_DECIDED: usize = 10;
+
+/// Returns the definitions that wait for a decision.
+pub(super) async fn waiting_definitions(console: &Console) -> Option<Vec<KernelTool>> {
+    let mut tools = fetch_tools(&console.client, None, None).await.ok()?;
+    tools.retain(needs_decision);
+    Some(tools)
+}
+
+async fn approvals(console: &Console, id: Option<&str>) -> Result<Vec<KernelApproval>, PageError> {
+    let mut params = KernelApprovalsParams::new();
+    params.id = id.map(str::to_owned);
+    Ok(console.client.request::<KernelApprovals>(&params).await?.approvals)
+}
+
+pub(super) async fn page(
+    State(console): Shared,
+    Extension(viewer): Extension<Viewer>,
+    query: Form,
+) -> Response {
+    shown(&console, &viewer, async {
+        let all = approvals(&console, None).await?;
+        let (open, decided): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.state == "open");
+        let definitions = waiting_definitions(&console).await.unwrap_or_default();
+        console.live.set_waiting(open.len() + definitions.len());
+        let texts = viewer.texts;
+        let body = html! {
+            @if open.is_empty() && definitions.is_empty() { p.dim { (texts.nothing_waits) } }
+            @for approval in &open { (card(&console, &viewer, approval)) }
+            @if open.len() > 1 { (several(&console, &viewer, &open)) }
+            @if !definitions.is_empty() {
+                h2 { (texts.changed_definitions) }
+                @for tool in &definitions { (definition(&console, &viewer, tool)) }
+            }
+            @if !decided.is_empty() {
+                h2 { (texts.decided) }
+                (decided_table(&console, &viewer, &decided))
+            }
+        };
+        Ok(layout::page(&console, &viewer, "/", &query, &body))
+    })
+    .await
+}
+
+/// Returns an approval with its buttons.
+fn card(console: &Console, viewer: &Viewer, approval: &KernelApproval) -> Markup {
+    let texts = viewer.texts;
+    let is_call = approval.kind == "call";
+    html! {
+        section.card aria-labelledby=(format!("a-{}", approval.id)) {
+            h2 id=(format!("a-{}", approval.id)) { (heading(viewer, approval)) }
+            (facts(viewer, approval))
+            pre { (plain(&approval.question)) }
+            @if is_call {
+                p { a href=(url(console, &format!("/call/{}", segment(&approval.id)))) { (texts.whole_call) } }
+            }
+            (answers(console, viewer, approval, "/"))
+        }
+    }
+}
+
+fn heading(viewer: &Viewer, approval: &KernelApproval) -> String {
+    let agent = approval.agent_id.as_deref().unwrap_or(&approval.subject);
+    let server = approval.server_id.as_deref().unwrap_or("-");
+    match (approval.kind.as_str(), &approval.tool) {
+        ("call", Some(tool)) => plain(&format!("{agent} → {server}.{tool}")),
+        ("registration", _) => plain(&format!("{}: {server}", viewer.texts.registration)),
+        _ => plain(&format!("{}: {server}", viewer.texts.permissions)),
+    }
+}
+
+fn facts(viewer: &Viewer, approval: &KernelApproval) -> Markup {
+    let texts = viewer.texts;
+    let permissions: Vec<String> = approval.permissions.iter().map(ToString::to_string).collect();
+    html! {
+        dl {
+            @if let Some(risk) = &approval.risk_level { dt { (texts.risk) } dd { (mark(risk.as_str())) } }
+            @if !permissions.is_empty() { dt { (texts.permissions) } dd { (plain(&permissions.join(" "))) } }
+            dt { (texts.since) } dd { (approval.asked_at) }
+            @if let Some(end) = &approval.expires_at { dt { (texts.until) } dd { (end) } }
+        }
+    }
+}
+
+/// Returns the form that answers an approval.
+fn answers(console: &Console, viewer: &Viewer, approval: &KernelApproval, page: &str) -> Markup {
+    let texts = viewer.texts;
+    let is_call = approval.kind == "call";
+    html! {
+        form.row method="post" action=(url(console, "/decide")) {
+            (token(viewer)) (hidden("id", &approval.id)) (hidden("page", page))
+            (field(texts.reason, "because", "", false))
+            button.main name="answer" value="once" { (texts.approve) }
+            @if is_call {
+                button name="answer" value="hour" { (texts.approve_hour) }
+                @if let Some(like) = &approval.like {
+                    button name="answer" value="like" title=(plain(like)) { (texts.approve_like) }
+                }
+            }
+            button.bad name="answer" value="deny" { (texts.deny) }
+            @if is_call && approval.agent_id.is_some() {
+                button.bad name="answer" value="never" { (texts.deny_always) }
+            }
+        }
+        @if let Some(like) = approval.like.as_ref().filter(|_| is_call) {
+            p.dim { (texts.like_means) " " (plain(like)) }
+        }
+    }
+}
+
+/// Returns the form that answers several approvals at once.
+fn several(console: &Console, viewer: &Viewer, open: &[&KernelApproval]) -> Markup {
+    let texts = viewer.texts;
+    html! {
+        section.card aria-labelledby="several" {
+            h2 #several { (texts.several) }
+            form method="post" action=(url(console, "/decide")) {
+                (token(viewer))
+                @for approval in open {
+                    p { label.check {
+                        input type="checkbox" name="id" value=(approval.id);
+                        span { (heading(viewer, approval)) }
+                    } }
+                }
+                div.row {
+                    (field(texts.reason, "because", "", false))
+                    button.main name="answer" value="once" { (texts.approve) }
+                    button.bad name="answer" value="deny" { (texts.deny) }
+                }
+            }
+        }
+    }
+}
+
+fn decided_table(console: &Console, viewer: &Viewer, decided: &[&KernelApproval]) -> Markup {
+    let texts = viewer.texts;
+    let rows = html! {
+        @for one in decided.iter().rev().take(MAX_DECIDED) {
+            tr {
+                td {
+                    @if one.kind == "call" {
+                        a href=(url(console, &format!("/call/{}", segment(&one.id)))) { (heading(viewer, one)) }
+                    } @else { (heading(viewer, one)) }
+                }
+                td { (mark(&one.state)) }
+                td { (plain(one.decided_by.as_deref().unwrap_or("-"))) }
+                td { (plain(one.justification.as_deref().unwrap_or_default())) }
+            }
+        }
+    };
+    table(texts.decided, &[texts.subject, texts.state, texts.by, texts.reason], &rows)
+}
+
+/// Returns a definition that waits: its findings and differences, and its buttons.
+fn definition(console: &Console, viewer: &Viewer, tool: &KernelTool) -> Markup {
+    let texts = viewer.texts;
+    let name = tool.tool_id.strip_prefix(&format!("{}.", tool.server_id)).unwrap_or(&tool.name);
+    html! {
+        section.card aria-label=(plain(&tool.tool_id)) {
+            h2 { (plain(&tool.tool_id)) " " (mark(tool.standing.as_str())) }
+            ul { @for reason in &tool.reasons { li { (plain(reason)) } } }
+            @if let Some(description) = &tool.description { pre { (plain(description)) } }
+            form.row method="post" action=(url(console, "/definitions")) {
+                (token(viewer)) (hidden("server", &tool.server_id)) (hidden("tool", name))
+                (hidden("fingerprint", tool.fingerprint.as_deref().unwrap_or_default()))
+                (field(texts.reason, "because", "", false))
+                button.main name="answer" value="approve" { (texts.approve_definition) }
+                button.bad name="answer" value="reject" { (texts.reject) }
+            }
+        }
+    }
+}
+
+/// Shows one call to the last byte of its arguments, and what a decision needs.
+pub(super) async fn call(
+    State(console): Shared,
+    Extension(viewer): Extension<Viewer>,
+    Path(id): Path<String>,
+    query: Form,
+) -> Response {
+    shown(&console, &viewer, async {
+        let found = approvals(&console, Some(&id)).await?.into_iter().next();
+        let Some(approval) = found else {
+            let reason = viewer.texts.no_approval.to_owned();
+            return Err(PageError(axum::http::StatusCode::NOT_FOUND, reason));
+        };
+        let explained = explained(&console, &approval).await;
+        let earlier = earlier(&console, &approval).await?;
+        let page = format!("/call/{}", segment(&id));
+        let texts = viewer.texts;
+        let body = html! {
+            section.card {
+                h2 { (heading(&viewer, &approval)) " " (mark(&approval.state)) }
+                (facts(&viewer, &approval))
+                @if approval.state == "open" { (answers(&console, &viewer, &approval, &page)) }
+                @else if let Some(by) = &approval.decided_by {
+                    p { (plain(by)) ": " (plain(approval.justification.as_deref().unwrap_or_default())) }
+                }
+            }
+            h2 { (texts.arguments) }
+            (arguments(&viewer, approval.arguments.as_deref()))
+            h2 { (texts.question) }
+            pre { (plain(&approval.question)) }
+            @if let Some(explained) = &explained {
+                h2 { (texts.rules) }
+                (rules(&viewer, explained))
+            }
+            h2 { (texts.earlier_calls) }
+            (record::rows(&console, &viewer, &earlier))
+        };
+        Ok(layout::page(&console, &viewer, "/", &query, &body))
+    })
+    .await
+}
+
+/// Returns all arguments, a member each; nothing is left out.
+fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
+    let Some(text) = arguments else { return html! { p.dim { (viewer.texts.none) } } };
+    let members = serde_json::from_str::<Extras>(text).ok();
+    html! {
+        p.dim { (text.len()) " " (viewer.texts.bytes) }
+        @match &members {
+            Some(members) => dl {
+                @for (name, value) in members.iter() {
+                    dt { (plain(name)) }
+                    dd { pre.whole { (plain(value.as_str())) } }
+                }
+            },
+            None => pre.whole { (plain(text)) },
+        }
+    }
+}
+
+/// Returns how the kernel decides about the call now.
+async fn explained(console: &Console, approval: &KernelApproval) -> Option<KernelExplainResult> {
+    let (server, tool) = (approval.server_id.as_deref()?, approval.tool.as_deref()?);
+    let mut params =
+        KernelExplainParams::new(approval.agent_id.as_deref()?, format!("{server}.{tool}"));
+    params.arguments =
+        approval.arguments.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    console.client.request::<KernelExplain>(&params).await.ok()
+}
+
+/// Returns the rules of a decision as a table.
+pub(super) fn rules(viewer: &Viewer, explained: &KernelExplainResult) -> Markup {
+    let texts = viewer.texts;
+    let rows = html! {
+        @for step in &explained.steps {
+            tr { td { (step.stage) } td { (mark(step.result.as_str())) } td { (plain(&step.rule)) } }
+        }
+    };
+    table(texts.rules, &[texts.stage, texts.result, texts.rule], &rows)
+}
+
+/// Returns the newest records about the tool of an approval.
+async fn earlier(
+    console: &Console,
+    approval: &KernelApproval,
+) -> Result<Vec<mgp_types::mgp::AuditEvent>, PageError> {
+    let filter = Filter {
+        server: approval.server_id.clone(),
+        tool: approval.tool.clone(),
+        ..Filter::default()
+    };
+    Ok(record::read(console, &filter, EARLIER, None).await?.events)
+}
+
+/// Answers one approval, or several.
+pub(super) async fn decide(State(console): Shared, Posted(form): Posted) -> Response {
+    let page = form.get("page").filter(|page| page.starts_with("/call/")).unwrap_or("/");
+    let ids: Vec<&str> = form.all("id").collect();
+    let (mut done, mut failed) = (Vec::new(), Vec::new());
+    for id in &ids {
+        match answer(&console, id, &form).await {
+            Ok(status) => done.push(format!("{id}: {status}")),
+            Err(failure) => failed.push(format!("{id}: {failure}")),
+        }
+    }
+    let notice = if failed.is_empty() {
+        Notice::Done(done.join("; "))
+    } else {
+        Notice::Failed([done, failed].concat().join("; "))
+    };
+    console.done(page, &notice)
+}
+
+/// Answers one approval; the kernel refuses if another operator was first.
+async fn answer(console: &Console, id: &str, form: &Form) -> CliResult<String> {
+    let mut params = KernelApprovalDecisionParams::new(id);
+    params.because = form.get("because").map(str::to_owned);
+    let client = &console.client;
+    match form.text("answer") {
+        "once" => {}
+        "hour" => {
+            let end = time_args::future("1h").map_err(Failure::usage)?;
+            (params.term, params.until) = (Some("tool".to_owned()), Some(end.into()));
+        }
+        "like" => params.term = Some("like".to_owned()),
+        "deny" => {
+            client.request::<KernelApprovalsDeny>(&params).await?;
+            return Ok("denied".to_owned());
+        }
+        "never" => return deny_always(console, &params).await,
+        _ => return Err(Failure::usage("choose an answer")),
+    }
+    let decided = client.request::<KernelApprovalsApprove>(&params).await?;
+    match (decided.status, decided.message) {
+        (Some(RegistrationStatus::Error), Some(message)) => Err(Failure::failed(message)),
+        (status, _) => {
+            Ok(status.map_or_else(|| "approved".to_owned(), |status| status.as_str().to_owned()))
+        }
+    }
+}
+
+/// Denies a call, and the tool to its agent from now on.
+async fn deny_always(
+    console: &Console,
+    params: &KernelApprovalDecisionParams,
+) -> CliResult<String> {
+    let denied = console.client.request::<KernelApprovalsDeny>(params).await?.approval;
+    let (Some(agent), Some(server), Some(tool)) = (denied.agent_id, denied.server_id, denied.tool)
+    else {
+        return Ok("denied".to_owned());
+    };
+    let mut entry = AccessGrantParams::deny(agent, server).tool(tool);
+    if let Some(because) = &params.because {
+        entry = entry.because(because);
+    }
+    console.client.mgp().access_grant(&entry).await?;
+    Ok("denied, and every later call".to_owned())
+}
+
+/// Approves or rejects a definition, as the page showed it.
+pub(super) async fn decide_definitions(State(console): Shared, Posted(form): Posted) -> Response {
+    let mut params = KernelToolDecisionParams::new(form.text("server"), form.text("tool"));
+    // A definition that has changed since the page was made is not approved.
+    params.fingerprint = form.get("fingerprint").map(str::to_owned);
+    params.because = form.get("because").map(str::to_owned);
+    let decided = async {
+        match form.text("answer") {
+            "approve" => console.client.request::<KernelToolsApprove>(&params).await?,
+            "reject" => console.client.request::<KernelToolsReject>(&params).await?,
+            _ => return Err(Failure::usage("choose an answer")),
+        };
+        Ok(())
+    };
+    let name = format!("{}.{}", params.server_id, params.tool);
+    let result = decided.await;
+    console.ended("/", name, result)
+}

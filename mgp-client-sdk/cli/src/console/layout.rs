@@ -1,0 +1,178 @@
+//! The frame of every page: head, navigation, notices, and the parts that several pages use.
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+
+use super::Console;
+use super::form::Form;
+use super::gate::Viewer;
+use crate::output::escape_lines;
+
+/// The length of a notice in the address of a page.
+const MAX_NOTICE: usize = 600;
+
+/// What an action did, shown on the page that follows it.
+pub(super) enum Notice {
+    Done(String),
+    Failed(String),
+}
+
+impl Notice {
+    pub(super) fn to_query(&self) -> String {
+        let (name, text) = match self {
+            Self::Done(text) => ("done", text),
+            Self::Failed(text) => ("failed", text),
+        };
+        let text = mgp_types::clip(text, MAX_NOTICE);
+        form_urlencoded::Serializer::new(String::new()).append_pair(name, &text).finish()
+    }
+}
+
+/// Returns a path of the console as an address.
+pub(super) fn url(console: &Console, path: &str) -> String {
+    format!("{}{}", console.gate.base(), if path == "/" { "" } else { path })
+}
+
+/// Returns a text of a server or an agent with its invisible characters made visible; markup escapes the rest.
+pub(super) fn plain(text: &str) -> String {
+    escape_lines(text)
+}
+
+/// Returns a page with the navigation.
+pub(super) fn page(
+    console: &Console,
+    viewer: &Viewer,
+    path: &str,
+    query: &Form,
+    body: &Markup,
+) -> Response {
+    let texts = viewer.texts;
+    let pages = [
+        ("/", texts.inbox),
+        ("/servers", texts.servers),
+        ("/record", texts.record),
+        ("/access", texts.access),
+        ("/search", texts.search),
+        ("/configuration", texts.configuration),
+    ];
+    let title = pages.iter().find(|(own, _)| *own == path).map_or("mgp", |(_, name)| name);
+    let inner = html! {
+        a.skip href="#main" { (texts.skip) }
+        header {
+            strong { "mgp" }
+            nav aria-label=(texts.pages) {
+                @for (own, name) in pages {
+                    a href=(url(console, own)) aria-current=[(own == path).then_some("page")] {
+                        (name)
+                        @if own == "/" { span #waiting data-live="count" { (console.live.waiting_mark()) } }
+                    }
+                }
+            }
+            form method="post" action=(url(console, "/logout")) {
+                (token(viewer))
+                button.quiet { (texts.log_out) }
+            }
+        }
+        main #main tabindex="-1" data-events=(url(console, "/events")) {
+            h1 { (title) }
+            div role="status" {
+                @if let Some(done) = query.get("done") { p.done { (plain(done)) } }
+                @if let Some(failed) = query.get("failed") { p.failed { (plain(failed)) } }
+            }
+            div #content { (body) }
+        }
+        script src=(url(console, "/live.js")) defer {}
+    };
+    document(console, viewer, title, &inner)
+}
+
+/// Returns a page without the navigation, for people who have not logged in.
+pub(super) fn bare(console: &Console, viewer: &Viewer, body: &Markup) -> Response {
+    document(console, viewer, "mgp", &html! { main #main { h1 { "mgp" } (body) } })
+}
+
+fn document(console: &Console, viewer: &Viewer, title: &str, inner: &Markup) -> Response {
+    html! {
+        (DOCTYPE)
+        html lang=(viewer.texts.language) {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " – mgp" }
+                link rel="stylesheet" href=(url(console, "/style.css"));
+            }
+            body { (inner) }
+        }
+    }
+    .into_response()
+}
+
+/// Returns the hidden field that every form carries.
+pub(super) fn token(viewer: &Viewer) -> Markup {
+    html! { input type="hidden" name="token" value=(viewer.token()); }
+}
+
+/// Returns a hidden field.
+pub(super) fn hidden(name: &str, value: &str) -> Markup {
+    html! { input type="hidden" name=(name) value=(value); }
+}
+
+pub(super) fn failure(viewer: &Viewer, reason: &str) -> Markup {
+    html! { p.failed role="alert" { (viewer.texts.failed) " " (plain(reason)) } }
+}
+
+pub(super) fn login(console: &Console, viewer: &Viewer, key: &str) -> Markup {
+    html! {
+        p { (viewer.texts.login_text) }
+        form method="post" action=(url(console, "/login")) {
+            (hidden("key", key))
+            button.main autofocus { (viewer.texts.log_in) }
+        }
+    }
+}
+
+/// Returns a table with a head; on a narrow screen it scrolls by itself.
+pub(super) fn table(name: &str, heads: &[&str], rows: &Markup) -> Markup {
+    html! {
+        div.scroll role="region" aria-label=(name) tabindex="0" {
+            table {
+                caption.hidden { (name) }
+                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                tbody { (rows) }
+            }
+        }
+    }
+}
+
+/// Returns a word with the colour of its meaning.
+pub(super) fn mark(word: &str) -> Markup {
+    let class = match word {
+        "connected" | "allow" | "allowed" | "passed" | "SUCCESS" | "safe" | "approved" | "yes" => {
+            "good"
+        }
+        "error" | "refuse" | "refused" | "deny" | "denied" | "FAILURE" | "BLOCKED"
+        | "dangerous" | "no" => "bad",
+        "disconnected" | "idle" | "disabled" | "default" => "dim",
+        _ => "warn",
+    };
+    html! { span class={ "mark " (class) } { (plain(word)) } }
+}
+
+/// Returns a labelled field of one line.
+pub(super) fn field(label: &str, name: &str, value: &str, is_required: bool) -> Markup {
+    html! {
+        label { span { (label) }
+            input name=(name) value=(value) required[is_required] autocomplete="off" spellcheck="false";
+        }
+    }
+}
+
+pub(super) async fn style() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("style.css"))
+}
+
+pub(super) async fn script() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], include_str!("live.js"))
+}

@@ -1,0 +1,41 @@
+// Keeps a page up to date: the server announces a change, and the page fetches its own content again.
+"use strict";
+(() => {
+  const main = document.getElementById("main");
+  const content = document.getElementById("content");
+  if (!main || !content || !window.EventSource) return;
+  const isInUse = () => {
+    const at = document.activeElement;
+    const writes = at && content.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName);
+    const chosen = content.querySelector("input:checked, details[open]");
+    return writes || chosen || String(window.getSelection()).length > 0;
+  };
+  let late = false, asked = false;
+  const refresh = async () => {
+    if (isInUse() || document.hidden) { late = true; return; }
+    if (asked) { late = true; return; }
+    asked = true; late = false;
+    try {
+      const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+      if (answer.ok) {
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const fresh = page.getElementById("content");
+        if (fresh && fresh.innerHTML !== content.innerHTML && !isInUse()) {
+          const id = document.activeElement && document.activeElement.id;
+          content.replaceChildren(...fresh.childNodes);
+          if (id) document.getElementById(id)?.focus();
+        }
+      }
+    } finally { asked = false; }
+  };
+  setInterval(() => { if (late) refresh(); }, 1000);
+  const source = new EventSource(main.dataset.events);
+  source.addEventListener("waiting", (event) => {
+    const mark = document.getElementById("waiting");
+    const title = document.title.replace(/^\(\d+\) /, "");
+    if (mark) mark.textContent = event.data === "0" ? "" : event.data;
+    document.title = event.data === "0" ? title : `(${event.data}) ${title}`;
+    refresh();
+  });
+  source.addEventListener("change", () => { if (content.querySelector("[data-live]")) refresh(); });
+})();

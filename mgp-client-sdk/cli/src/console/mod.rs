@@ -1,0 +1,224 @@
+//! The command `mgp console`: the page on which operators answer approvals and see what the kernel does.
+//!
+//! The page is served by this process, on loopback, with the rights of the operator who runs the command: a request of
+//! the page is a request at the local socket of the kernel, and passes the same checks as any other command.
+
+mod access;
+mod configuration;
+mod form;
+mod gate;
+mod inbox;
+mod layout;
+mod live;
+mod record;
+mod search;
+mod servers;
+mod story;
+mod texts;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::middleware;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::routing::{get, post};
+use clap::Args;
+use mgp_client_sdk::Client;
+use mgp_types::PrivateFile;
+use serde::Serialize;
+use tokio::net::TcpListener;
+
+use crate::args::Global;
+use crate::control;
+use crate::exit::{CliResult, Failure};
+use crate::output::{Output, Render, print, print_note};
+use crate::state;
+
+use form::Form;
+use gate::{Gate, Viewer};
+use layout::Notice;
+use live::Live;
+
+/// The bound of a posted form: many approvals at once, each with an id of a few bytes.
+const MAX_FORM_BYTES: usize = 64 << 10;
+
+const MAX_LINK_BYTES: u64 = 4096;
+
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// `mgp console`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  mgp console              # opens your browser\n  mgp console --print      # shows the link, e.g. to open it over an SSH tunnel\n\nThe link works once. The page ends with this command, or with the kernel."
+)]
+pub(crate) struct ConsoleArgs {
+    /// Port of 127.0.0.1; the default is any free one
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+    /// Print the link instead of opening a browser
+    #[arg(long)]
+    print: bool,
+}
+
+/// The link to the page.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ConsoleLink {
+    /// The link, which works once.
+    url: String,
+}
+
+impl Render for ConsoleLink {
+    fn render(&self, out: &mut Output) {
+        out.line(&self.url);
+        out.line(
+            "Open this link in a browser of this machine; it works once. Press Ctrl-C to end.",
+        );
+    }
+}
+
+/// What the pages share: the connection to the kernel, the sessions of the browser, and the feed of changes.
+struct Console {
+    global: Global,
+    client: Client,
+    gate: Gate,
+    live: Live,
+}
+
+/// The result of a page or an action.
+type PageResult = Result<Response, PageError>;
+
+/// A failed page: the reason for the person who reads it.
+struct PageError(StatusCode, String);
+
+impl From<Failure> for PageError {
+    fn from(failure: Failure) -> Self {
+        Self(StatusCode::BAD_GATEWAY, failure.to_string())
+    }
+}
+
+impl From<mgp_client_sdk::Error> for PageError {
+    fn from(error: mgp_client_sdk::Error) -> Self {
+        Self(StatusCode::BAD_GATEWAY, error.to_string())
+    }
+}
+
+pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
+    // The page can change everything that an operator can, so it needs the proof of a change from the start.
+    let client = control::connect_to_change(global).await?;
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
+    let listener = TcpListener::bind(at).await.map_err(|error| {
+        Failure::failed(format!("{at} cannot be used: {error}; choose another --port"))
+    })?;
+    let gate = Gate::new(listener.local_addr()?)?;
+    let link = ConsoleLink { url: gate.link() };
+    if args.print || global.json || !open_browser(global, &link.url).await? {
+        print(global, &link)?;
+    } else {
+        print_note(
+            global,
+            "The console opens in your browser; if it does not, use `mgp console --print`. Press Ctrl-C to end.",
+        );
+    }
+    let console =
+        Console { global: global.clone(), client: client.clone(), gate, live: Live::new() };
+    tokio::select! {
+        served = axum::serve(listener, router(&Arc::new(console))).into_future() => Ok(served?),
+        () = client.closed() => {
+            Err(Failure::no_kernel("the kernel has ended, and the console with it"))
+        }
+    }
+}
+
+/// Opens the link in a browser, and returns whether a program for that was started.
+///
+/// Other users can read command lines, so the browser gets a file that only this user can read.
+async fn open_browser(global: &Global, url: &str) -> CliResult<bool> {
+    let file = PrivateFile::new(state::create_folder(global)?.join("console.html"), MAX_LINK_BYTES);
+    let text = format!(
+        "<!doctype html><meta http-equiv=refresh content=\"0;url={url}\"><title>mgp</title>"
+    );
+    file.replace(&file.lock(LOCK_TIMEOUT)?, text.as_bytes())?;
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = tokio::process::Command::new(opener);
+    command.arg(file.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(command.status().await.is_ok_and(|status| status.success()))
+}
+
+fn router(console: &Arc<Console>) -> Router {
+    let pages = Router::new()
+        .route("/", get(inbox::page))
+        .route("/call/{id}", get(inbox::call))
+        .route("/decide", post(inbox::decide))
+        .route("/definitions", post(inbox::decide_definitions))
+        .route("/servers", get(servers::page))
+        .route("/servers/{id}", get(servers::one).post(servers::act))
+        .route("/record", get(record::page))
+        .route("/record/export", get(record::export))
+        .route("/story/{trace}", get(story::page))
+        .route("/access", get(access::page))
+        .route("/access/grant", post(access::grant))
+        .route("/access/revoke", post(access::revoke))
+        .route("/access/withdraw", post(access::withdraw))
+        .route("/search", get(search::page))
+        .route("/configuration", get(configuration::page).post(configuration::reload))
+        .route("/events", get(live::events))
+        .route("/logout", post(gate::log_out))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(console), gate::require_session));
+    let all = pages
+        .route("/login", get(gate::login_page).post(gate::log_in))
+        .route("/style.css", get(layout::style))
+        .route("/live.js", get(layout::script))
+        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
+        .with_state(Arc::clone(console));
+    Router::new()
+        .nest(console.gate.base(), all)
+        .fallback(|| async { StatusCode::NOT_FOUND })
+        .layer(middleware::from_fn_with_state(Arc::clone(console), gate::check_origin))
+        .layer(middleware::from_fn(gate::set_headers))
+}
+
+impl Console {
+    /// Returns the answer to an action: back to the page, with what happened.
+    fn done(&self, page: &str, notice: &Notice) -> Response {
+        let separator = if page.contains('?') { '&' } else { '?' };
+        Redirect::to(&format!("{}{page}{separator}{}", self.gate.base(), notice.to_query()))
+            .into_response()
+    }
+
+    /// Returns the answer to an action that may have failed: back to the page, with the reason.
+    fn ended(&self, page: &str, done: String, result: CliResult) -> Response {
+        let notice = match result {
+            Ok(()) => Notice::Done(done),
+            Err(failure) => Notice::Failed(failure.to_string()),
+        };
+        self.done(page, &notice)
+    }
+}
+
+/// Returns a failed page as a page.
+fn failed(console: &Console, viewer: &Viewer, error: &PageError) -> Response {
+    let PageError(status, reason) = error;
+    let body = layout::failure(viewer, reason);
+    (*status, layout::page(console, viewer, "", &Form::default(), &body)).into_response()
+}
+
+/// Runs a page for the viewer of the request.
+async fn shown<P: Future<Output = PageResult>>(
+    console: &Console,
+    viewer: &Viewer,
+    page: P,
+) -> Response {
+    match page.await {
+        Ok(response) => response,
+        Err(error) => failed(console, viewer, &error),
+    }
+}
+
+/// The state that each handler gets.
+type Shared = State<Arc<Console>>;

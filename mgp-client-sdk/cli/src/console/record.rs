@@ -1,0 +1,212 @@
+//! The audit log: by filters, whole, and the state of its chain.
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use maud::{Markup, html};
+use mgp_types::method::{KernelAudit, KernelAuditVerify};
+use mgp_types::mgp::{
+    AuditEvent, EventType, KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams,
+};
+
+use super::form::{Form, segment};
+use super::gate::Viewer;
+use super::layout::{self, field, mark, plain, table, url};
+use super::{Console, PageError, Shared, shown};
+use crate::commands::audit::reason;
+use crate::time_args;
+
+const PAGE: u64 = 100;
+
+const EXPORT_PAGE: u64 = 1000;
+
+/// The filters of the page; empty ones match everything.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Filter {
+    pub(super) agent: Option<String>,
+    pub(super) server: Option<String>,
+    pub(super) tool: Option<String>,
+    pub(super) kind: Option<String>,
+    pub(super) trace: Option<String>,
+    pub(super) since: Option<String>,
+}
+
+impl Filter {
+    fn from_query(query: &Form) -> Self {
+        let value = |name: &str| query.get(name).map(str::to_owned);
+        Self {
+            agent: value("agent"),
+            server: value("server"),
+            tool: value("tool"),
+            kind: value("type"),
+            trace: value("trace"),
+            since: value("since"),
+        }
+    }
+
+    fn to_params(&self) -> Result<KernelAuditParams, PageError> {
+        let mut params = KernelAuditParams::new();
+        params.agent.clone_from(&self.agent);
+        params.server_id.clone_from(&self.server);
+        params.tool.clone_from(&self.tool);
+        params.trace.clone_from(&self.trace);
+        params.event_type = self.kind.as_deref().map(EventType::from);
+        if let Some(since) = &self.since {
+            let since = time_args::past(since);
+            let bad = |reason| PageError(axum::http::StatusCode::BAD_REQUEST, reason);
+            params.since = Some(since.map_err(bad)?.into());
+        }
+        Ok(params)
+    }
+}
+
+/// Returns the newest matching records, newest first, before a sequence number.
+pub(super) async fn read(
+    console: &Console,
+    filter: &Filter,
+    limit: u64,
+    before: Option<u64>,
+) -> Result<KernelAuditResult, PageError> {
+    let mut params = filter.to_params()?;
+    params.newest_first = Some(true);
+    params.limit = Some(limit);
+    params.after = before;
+    Ok(console.client.request::<KernelAudit>(&params).await?)
+}
+
+pub(super) async fn page(
+    State(console): Shared,
+    Extension(viewer): Extension<Viewer>,
+    query: Form,
+) -> Response {
+    shown(&console, &viewer, async {
+        let filter = Filter::from_query(&query);
+        let before = query.get("before").and_then(|before| before.parse().ok());
+        let found = read(&console, &filter, PAGE, before).await?;
+        let texts = viewer.texts;
+        let verified = match query.get("verify") {
+            Some(_) => Some(console.client.request::<KernelAuditVerify>(&KernelAuditVerifyParams::new()).await?),
+            None => None,
+        };
+        let body = html! {
+            (filters(&console, &viewer, &filter))
+            p {
+                a href={ (url(&console, "/record/export")) "?" (query.with("format", "jsonl")) } { (texts.export) }
+                " · "
+                a href={ "?" (query.with("verify", "yes")) } { (texts.verify) }
+            }
+            @if let Some(verified) = &verified {
+                @match &verified.error {
+                    Some(error) => p.failed { (plain(error)) },
+                    None => p.done { (verified.records) " " (texts.records_unchanged) },
+                }
+            }
+            div data-live[before.is_none()] { (rows(&console, &viewer, &found.events)) }
+            @if let Some(next) = found.next {
+                p { a href={ "?" (query.with("before", &next.to_string())) } { (texts.older) } }
+            }
+        };
+        Ok(layout::page(&console, &viewer, "/record", &query, &body))
+    })
+    .await
+}
+
+fn filters(console: &Console, viewer: &Viewer, filter: &Filter) -> Markup {
+    let texts = viewer.texts;
+    let kinds = EventType::KNOWN.iter().map(EventType::as_str);
+    let value = |filter: &Option<String>| filter.clone().unwrap_or_default();
+    html! {
+        form.row method="get" action=(url(console, "/record")) {
+            (field(texts.agent, "agent", &value(&filter.agent), false))
+            (field(texts.server, "server", &value(&filter.server), false))
+            (field(texts.tool, "tool", &value(&filter.tool), false))
+            label { span { (texts.event) }
+                select name="type" {
+                    option value="" { (texts.all) }
+                    @for kind in kinds {
+                        option value=(kind) selected[filter.kind.as_deref() == Some(kind)] { (kind) }
+                    }
+                }
+            }
+            (field(texts.trace, "trace", &value(&filter.trace), false))
+            (field(texts.since_example, "since", &value(&filter.since), false))
+            button.main { (texts.show) }
+        }
+    }
+}
+
+/// Returns records as a table.
+pub(super) fn rows(console: &Console, viewer: &Viewer, events: &[AuditEvent]) -> Markup {
+    let texts = viewer.texts;
+    if events.is_empty() {
+        return html! { p.dim { (texts.none) } };
+    }
+    let rows = html! {
+        @for event in events {
+            tr {
+                td.time { (short_time(event.timestamp.as_str())) }
+                td {
+                    @match &event.trace_id {
+                        Some(trace) => a href=(url(console, &format!("/story/{}", segment(trace)))) { (event.event_type) },
+                        None => (event.event_type),
+                    }
+                }
+                td { (mark(event.result.as_str())) }
+                td { (plain(&event.actor.id)) }
+                td { (plain(&target(event))) }
+                td { (plain(&reason(event).unwrap_or_default())) }
+            }
+        }
+    };
+    let heads = [texts.time, texts.event, texts.result, texts.who, texts.subject, texts.reason];
+    table(texts.record, &heads, &rows)
+}
+
+/// Returns a time without its fraction, as people read it.
+pub(super) fn short_time(time: &str) -> String {
+    time.split('.').next().unwrap_or(time).replace('T', " ").trim_end_matches('Z').to_owned()
+}
+
+/// Returns the server and the tool of a record.
+pub(super) fn target(event: &AuditEvent) -> String {
+    let Some(target) = &event.target else { return String::new() };
+    let names = target.server_id.iter().chain(&target.tool_name);
+    names.map(String::as_str).collect::<Vec<_>>().join(".")
+}
+
+/// Returns all matching records as lines of JSON, oldest first, a page at a time.
+pub(super) async fn export(
+    State(console): Shared,
+    Extension(viewer): Extension<Viewer>,
+    query: Form,
+) -> Response {
+    let filter = Filter::from_query(&query);
+    let params = match filter.to_params() {
+        Ok(params) => params,
+        Err(error) => return super::failed(&console, &viewer, &error),
+    };
+    let lines = stream::unfold(Some(0), move |after| {
+        let (console, mut params) = (std::sync::Arc::clone(&console), params.clone());
+        async move {
+            let after: u64 = after?;
+            params.limit = Some(EXPORT_PAGE);
+            params.newest_first = Some(false);
+            params.after = Some(after).filter(|after| *after > 0);
+            let page = match console.client.request::<KernelAudit>(&params).await {
+                Ok(page) => page,
+                Err(error) => return Some((Err(std::io::Error::other(error.to_string())), None)),
+            };
+            let lines = page.events.iter().filter_map(|event| serde_json::to_string(event).ok());
+            let text: String = lines.map(|line| line + "\n").collect();
+            Some((Ok(text), page.next.filter(|next| *next > after)))
+        }
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "application/x-ndjson"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"audit.jsonl\""),
+    ];
+    (headers, Body::from_stream(lines)).into_response()
+}

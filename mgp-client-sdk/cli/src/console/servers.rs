@@ -1,0 +1,185 @@
+//! The servers: state, cost and log of each, and the actions of an operator.
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use maud::{Markup, html};
+use mgp_types::method::{
+    KernelInfo, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
+    KernelServersStart, KernelServersStop,
+};
+use mgp_types::mgp::{
+    KernelInfoParams, KernelInfoResult, KernelServer, KernelServerLogsParams, KernelServerParams,
+    KernelServersParams,
+};
+
+use super::form::{Form, Posted, segment};
+use super::gate::Viewer;
+use super::layout::{self, mark, plain, table, token, url};
+use super::{Console, PageError, Shared, shown};
+use crate::commands::tools::fetch_tools;
+use crate::exit::Failure;
+
+const LOG_LINES: u64 = 200;
+
+/// The actions on a server.
+const ACTIONS: [&str; 4] = ["start", "restart", "drain", "stop"];
+
+pub(super) async fn page(
+    State(console): Shared,
+    Extension(viewer): Extension<Viewer>,
+    query: Form,
+) -> Response {
+    shown(&console, &viewer, async {
+        let all =
+            console.client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
+        let info = console.client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
+        let body = html! { div data-live {
+            (servers_table(&console, &viewer, &all))
+            (clients(&viewer, &info))
+        } };
+        Ok(layout::page(&console, &viewer, "/servers", &query, &body))
+    })
+    .await
+}
+
+fn servers_table(console: &Console, viewer: &Viewer, all: &[KernelServer]) -> Markup {
+    let texts = viewer.texts;
+    let rows = html! {
+        @for server in all {
+            tr {
+                td { a href=(url(console, &format!("/servers/{}", segment(&server.id)))) { (plain(&server.id)) } }
+                td { (mark(server.status.as_str())) }
+                td { (server.tools) }
+                td { (server.tokens) }
+                td { (server.restarts) }
+                td { (server.trust_level) }
+                td { (plain(server.error.as_deref().or(server.lacks.as_deref()).unwrap_or_default())) }
+            }
+        }
+    };
+    let heads = [
+        texts.server,
+        texts.state,
+        texts.tools,
+        texts.tokens,
+        texts.restarts,
+        texts.trust,
+        texts.note,
+    ];
+    table(texts.servers, &heads, &rows)
+}
+
+/// Returns the clients of the kernel.
+fn clients(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
+    let texts = viewer.texts;
+    let rows = html! {
+        @for client in &info.clients {
+            tr {
+                td { @if client.operator { (texts.operator) } @else { (plain(client.agent.as_deref().unwrap_or("-"))) } }
+                td { (plain(client.transport.as_deref().unwrap_or("-"))) }
+                td.time { @if let Some(since) = &client.since { (super::record::short_time(since.as_str())) } }
+            }
+        }
+    };
+    html! {
+        h2 { (texts.clients) }
+        (table(texts.clients, &[texts.who, texts.over, texts.since], &rows))
+        p.dim { "mgp " (info.version) " · " (texts.process) " " (info.pid) " · " (super::record::short_time(info.started_at.as_str())) }
+    }
+}
+
+async fn fetch(console: &Console, viewer: &Viewer, id: &str) -> Result<KernelServer, PageError> {
+    let mut params = KernelServersParams::new();
+    params.server_id = Some(id.to_owned());
+    let missing = || PageError(StatusCode::NOT_FOUND, viewer.texts.no_server.to_owned());
+    let found = console.client.request::<KernelServers>(&params).await.map_err(|_| missing())?;
+    found.servers.into_iter().find(|server| server.id == id).ok_or_else(missing)
+}
+
+pub(super) async fn one(
+    State(console): Shared,
+    Extension(viewer): Extension<Viewer>,
+    Path(id): Path<String>,
+    query: Form,
+) -> Response {
+    shown(&console, &viewer, async {
+        let server = fetch(&console, &viewer, &id).await?;
+        let mut params = KernelServerLogsParams::new(id.as_str());
+        params.lines = Some(LOG_LINES);
+        let log = console.client.request::<KernelServersLogs>(&params).await?.lines;
+        let tools = fetch_tools(&console.client, Some(&id), None).await?;
+        let texts = viewer.texts;
+        let rows = html! {
+            @for tool in &tools {
+                tr {
+                    td { (plain(&tool.name)) } td { (mark(tool.risk_level.as_str())) }
+                    td { (mark(tool.standing.as_str())) } td { (tool.tokens) }
+                    td { (plain(&mgp_types::clip(tool.description.as_deref().unwrap_or_default(), 200))) }
+                }
+            }
+        };
+        let heads = [texts.tool, texts.risk, texts.definition, texts.tokens, texts.note];
+        let body = html! {
+            (summary(&console, &viewer, &server))
+            h2 { (texts.tools) }
+            (table(texts.tools, &heads, &rows))
+            h2 { (texts.log) }
+            div data-live {
+                @if log.is_empty() { p.dim { (texts.none) } }
+                @else { pre tabindex="0" { @for line in &log { (super::record::short_time(line.at.as_str())) " " (plain(&line.text)) "\n" } } }
+            }
+        };
+        Ok(layout::page(&console, &viewer, "/servers", &query, &body))
+    })
+    .await
+}
+
+fn summary(console: &Console, viewer: &Viewer, server: &KernelServer) -> Markup {
+    let texts = viewer.texts;
+    let facts = [
+        (texts.command, Some(server.reach.clone())),
+        (texts.trust, Some(server.trust_level.to_string())),
+        (texts.source, Some(server.source.clone())),
+        (texts.process, server.pid.map(|pid| pid.to_string())),
+        (texts.restarts, Some(server.restarts.to_string())),
+        (texts.since, server.since.as_ref().map(ToString::to_string)),
+        (texts.note, server.error.clone().or_else(|| server.lacks.clone())),
+    ];
+    html! {
+        section.card {
+            h2 { (plain(&server.id)) " " (mark(server.status.as_str())) }
+            dl { @for (name, value) in facts { @if let Some(value) = value { dt { (name) } dd { (plain(&value)) } } } }
+            form.row method="post" action=(url(console, &format!("/servers/{}", segment(&server.id)))) {
+                (token(viewer))
+                @for (action, name) in ACTIONS.iter().zip([texts.start, texts.restart, texts.drain, texts.stop]) {
+                    button name="action" value=(action) { (name) }
+                }
+            }
+        }
+    }
+}
+
+/// Starts, restarts, drains or stops a server.
+pub(super) async fn act(
+    State(console): Shared,
+    Path(id): Path<String>,
+    Posted(form): Posted,
+) -> Response {
+    let params = KernelServerParams::new(id.as_str());
+    let client = &console.client;
+    let acted = async {
+        let ended = match form.text("action") {
+            "start" => client.request::<KernelServersStart>(&params).await?,
+            "restart" => client.request::<KernelServersRestart>(&params).await?,
+            "drain" => client.request::<KernelServersDrain>(&params).await?,
+            "stop" => client.request::<KernelServersStop>(&params).await?,
+            _ => return Err(Failure::usage("choose an action")),
+        };
+        Ok(ended.status.as_str().to_owned())
+    };
+    let acted = acted.await;
+    let done = format!("{id}: {}", acted.as_deref().unwrap_or_default());
+    console.ended(&format!("/servers/{}", segment(&id)), done, acted.map(|_| ()))
+}

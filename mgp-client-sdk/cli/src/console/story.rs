@@ -1,0 +1,103 @@
+//! The story of one call: its records on a line of time, as a picture and as a table.
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use maud::{Markup, html};
+use mgp_types::mgp::AuditEvent;
+
+use super::form::Form;
+use super::gate::Viewer;
+use super::layout::{self, plain};
+use super::record::{self, Filter};
+use super::{Shared, shown};
+
+/// The bound of records of one trace.
+const MAX_RECORDS: u64 = 200;
+
+/// The bound of records that the picture shows.
+const MAX_DRAWN: usize = 24;
+
+const WIDTH: f64 = 900.0;
+
+const LEFT: f64 = 320.0;
+
+const ROW: usize = 28;
+
+pub(super) async fn page(
+    State(console): Shared,
+    Extension(viewer): Extension<Viewer>,
+    Path(trace): Path<String>,
+    query: Form,
+) -> Response {
+    shown(&console, &viewer, async {
+        let filter = Filter { trace: Some(trace.clone()), ..Filter::default() };
+        let mut events = record::read(&console, &filter, MAX_RECORDS, None).await?.events;
+        events.reverse();
+        let texts = viewer.texts;
+        let body = html! {
+            h2 { (texts.story) " " code { (plain(&trace)) } }
+            (picture(&viewer, &events))
+            (record::rows(&console, &viewer, &events))
+            @for event in events.iter().filter(|event| event.details.is_some()) {
+                details {
+                    summary { (record::short_time(event.timestamp.as_str())) " " (event.event_type) }
+                    pre { (details(event)) }
+                }
+            }
+        };
+        Ok(layout::page(&console, &viewer, "/record", &query, &body))
+    })
+    .await
+}
+
+fn details(event: &AuditEvent) -> String {
+    let details = event.details.as_ref();
+    plain(
+        &details.and_then(|details| serde_json::to_string_pretty(details).ok()).unwrap_or_default(),
+    )
+}
+
+/// Returns the milliseconds of each record since the first one.
+fn offsets(events: &[AuditEvent]) -> Vec<f64> {
+    let times: Vec<_> = events.iter().map(|event| event.timestamp.to_system_time()).collect();
+    let first = times.iter().flatten().min().copied();
+    let since = |time: &Option<std::time::SystemTime>| {
+        let passed = time.as_ref()?.duration_since(first?).ok()?;
+        Some(passed.as_secs_f64() * 1000.0)
+    };
+    times.iter().map(|time| since(time).unwrap_or_default()).collect()
+}
+
+/// Draws each record as a bar that begins at its time and ends at the next record's.
+fn picture(viewer: &Viewer, events: &[AuditEvent]) -> Markup {
+    let events = &events[..events.len().min(MAX_DRAWN)];
+    let offsets = offsets(events);
+    let Some(last) = offsets.last().copied() else {
+        return html! { p.dim { (viewer.texts.none) } };
+    };
+    let scale = (WIDTH - LEFT - 90.0) / last.max(1.0);
+    let height = ROW * events.len() + 10;
+    html! {
+        svg role="img" aria-label=(viewer.texts.story) viewBox=(format!("0 0 {WIDTH} {height}")) {
+            line.axis x1=(LEFT) y1="0" x2=(LEFT) y2=(height) {}
+            @for (at, event) in events.iter().enumerate() {
+                @let begin = LEFT + offsets[at] * scale;
+                @let end = offsets.get(at + 1).map_or(begin, |next| LEFT + next * scale);
+                @let top = ROW * at + 6;
+                @let name = mgp_types::clip(&format!("{} {}", event.event_type, record::target(event)), 44);
+                text x="0" y=(top + 15) { (plain(&name)) }
+                rect class={ "bar " (color(event)) } x=(format!("{begin:.1}")) y=(top) width=(format!("{:.1}", (end - begin).max(4.0))) height="18" rx="3" {}
+                text x=(format!("{:.1}", end.max(begin + 4.0) + 6.0)) y=(top + 15) { (format!("{:.0} ms", offsets[at])) }
+            }
+        }
+    }
+}
+
+fn color(event: &AuditEvent) -> &'static str {
+    match event.result.as_str() {
+        "SUCCESS" => "good",
+        "BLOCKED" | "FAILURE" => "bad",
+        _ => "warn",
+    }
+}

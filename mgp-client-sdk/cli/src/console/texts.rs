@@ -1,0 +1,160 @@
+//! The texts of the pages, in each language; a new language is one more column.
+
+use axum::http::{HeaderMap, header};
+
+macro_rules! texts {
+    ($($name:ident: $english:literal, $german:literal;)*) => {
+        /// The texts of the pages in one language.
+        #[derive(Debug)]
+        pub(super) struct Texts {
+            $(pub(super) $name: &'static str,)*
+        }
+
+        static ENGLISH: Texts = Texts { $($name: $english,)* };
+
+        static GERMAN: Texts = Texts { $($name: $german,)* };
+    };
+}
+
+/// Returns the texts in the first known language that the browser asks for.
+pub(super) fn of(headers: &HeaderMap) -> &'static Texts {
+    let wanted = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+    let languages = wanted
+        .unwrap_or_default()
+        .split(',')
+        .map(|one| one.split(['-', ';']).next().unwrap_or_default().trim().to_ascii_lowercase());
+    let known = [&ENGLISH, &GERMAN];
+    let found = languages
+        .into_iter()
+        .find_map(|language| known.into_iter().find(|texts| texts.language == language));
+    found.unwrap_or(&ENGLISH)
+}
+
+texts! {
+    language: "en", "de";
+    inbox: "Inbox", "Eingang";
+    servers: "Servers", "Server";
+    record: "Record", "Protokoll";
+    access: "Access", "Zugriff";
+    search: "Search", "Suche";
+    configuration: "Configuration", "Konfiguration";
+    pages: "Pages", "Seiten";
+    skip: "Skip to the content", "Zum Inhalt springen";
+    log_in: "Open the console", "Konsole öffnen";
+    log_out: "Log out", "Abmelden";
+    login_text: "This link works once. Open the console with it?", "Dieser Link gilt einmal. Die Konsole damit öffnen?";
+    login_needed: "you are not logged in, or the link was used before; run `mgp console` for a new link", "Sie sind nicht angemeldet, oder der Link wurde schon benutzt; `mgp console` gibt einen neuen";
+    logged_out: "you are logged out; run `mgp console` for a new link", "Sie sind abgemeldet; `mgp console` gibt einen neuen Link";
+    failed: "It did not work:", "Es ging nicht:";
+    nothing_waits: "Nothing waits for you.", "Nichts wartet auf Sie.";
+    changed_definitions: "Definitions that need a decision", "Beschreibungen, die eine Entscheidung brauchen";
+    decided: "Decided within the last hour", "In der letzten Stunde entschieden";
+    whole_call: "The whole call: all arguments, the rules, what the tool did before", "Der ganze Aufruf: alle Argumente, die Regeln, frühere Aufrufe";
+    registration: "A new server", "Ein neuer Server";
+    permissions: "Permissions", "Rechte";
+    risk: "Risk", "Risiko";
+    since: "Since", "Seit";
+    until: "Until", "Bis";
+    reason: "Reason", "Begründung";
+    approve: "Approve once", "Einmal erlauben";
+    approve_hour: "For an hour", "Eine Stunde lang";
+    approve_like: "Always for arguments like these", "Immer bei solchen Argumenten";
+    like_means: "“Like these” means:", "„Solche Argumente“ heißt:";
+    deny: "Deny", "Ablehnen";
+    deny_always: "Never for this agent", "Nie für diesen Agenten";
+    several: "Answer several at once", "Mehrere zugleich beantworten";
+    subject: "What", "Was";
+    state: "State", "Zustand";
+    by: "By", "Von";
+    approve_definition: "Approve this definition", "Diese Beschreibung erlauben";
+    reject: "Reject", "Ablehnen";
+    no_approval: "no such approval waits, or it was decided more than an hour ago", "es wartet keine solche Frage, oder sie ist länger als eine Stunde entschieden";
+    arguments: "All arguments", "Alle Argumente";
+    bytes: "bytes", "Bytes";
+    none: "None.", "Nichts.";
+    question: "The question", "Die Frage";
+    rules: "Rules that were considered", "Geprüfte Regeln";
+    rule: "Rule", "Regel";
+    stage: "Rules of", "Bereich";
+    result: "Result", "Ergebnis";
+    earlier_calls: "What the tool did before", "Was das Werkzeug bisher tat";
+    agent: "Agent", "Agent";
+    server: "Server", "Server";
+    tool: "Tool", "Werkzeug";
+    tools: "Tools", "Werkzeuge";
+    event: "Event", "Ereignis";
+    trace: "Trace", "Spur";
+    all: "All", "Alle";
+    since_example: "Since, e.g. 1h or 7d", "Seit, z. B. 1h oder 7d";
+    show: "Show", "Zeigen";
+    export: "Export as lines of JSON", "Als JSON-Zeilen ausgeben";
+    verify: "Verify the chain", "Kette prüfen";
+    records_unchanged: "records, unchanged", "Einträge, unverändert";
+    older: "Older records", "Ältere Einträge";
+    time: "Time (UTC)", "Zeit (UTC)";
+    who: "Who", "Wer";
+    story: "The story of one call", "Der Weg eines Aufrufs";
+    tokens: "Tokens", "Tokens";
+    restarts: "Restarts", "Neustarts";
+    trust: "Trust", "Vertrauen";
+    note: "Note", "Hinweis";
+    clients: "Connected clients", "Verbundene Programme";
+    operator: "operator", "Betreiber";
+    over: "Over", "Über";
+    process: "process", "Prozess";
+    definition: "Definition", "Beschreibung";
+    log: "Log", "Ausgabe";
+    command: "Command", "Befehl";
+    source: "Source", "Quelle";
+    start: "Start", "Starten";
+    restart: "Restart", "Neu starten";
+    drain: "Drain", "Auslaufen lassen";
+    stop: "Stop", "Anhalten";
+    no_server: "there is no such server", "es gibt keinen solchen Server";
+    what_if: "What would happen to a call?", "Was geschähe mit einem Aufruf?";
+    tool_example: "Tool, e.g. files.read_file", "Werkzeug, z. B. files.read_file";
+    arguments_json: "Arguments as JSON", "Argumente als JSON";
+    ask: "Ask", "Fragen";
+    grant_or_deny: "Grant or deny access", "Zugriff erlauben oder ablehnen";
+    tool_or_all: "Tool; empty for all", "Werkzeug; leer für alle";
+    expires_example: "Expires, e.g. 1h", "Endet, z. B. 1h";
+    grant: "Grant", "Erlauben";
+    matrix: "Who may use what", "Wer darf was";
+    by_default: "by default", "als Vorgabe";
+    revoke: "Revoke", "Zurücknehmen";
+    left_over: "These servers do not exist; a later one of that name would have this access:", "Diese Server gibt es nicht; ein späterer dieses Namens hätte diesen Zugriff:";
+    decisions: "Decisions that hold for later calls", "Entscheidungen, die weiter gelten";
+    permission: "Permission", "Recht";
+    wish: "What should the tool do?", "Was soll das Werkzeug tun?";
+    score: "Score", "Wert";
+    nothing_found: "No tool that this agent may use fits.", "Kein Werkzeug, das dieser Agent nutzen darf, passt.";
+    context: "Tokens of the tool list of", "Tokens der Werkzeugliste von";
+    listed: "Listed at the start", "Zu Beginn gezeigt";
+    saved: "saved by search", "durch die Suche gespart";
+    sessions: "Tools in context", "Werkzeuge im Kontext";
+    pinned: "Pinned", "Angeheftet";
+    cached: "Found", "Gefunden";
+    reload: "Apply the files now", "Dateien jetzt anwenden";
+    no_findings: "The configuration has no faults.", "Die Konfiguration hat keine Fehler.";
+    masked: "Values that can be secrets are shown as “…”.", "Werte, die geheim sein können, stehen hier als „…“.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_known_language_of_the_browser_is_used() {
+        for (wanted, language) in [
+            ("", "en"),
+            ("de-AT,de;q=0.9", "de"),
+            ("fr,de;q=0.5", "de"),
+            ("en-US,de", "en"),
+            ("xx", "en"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT_LANGUAGE, wanted.parse().unwrap());
+            assert_eq!(of(&headers).language, language, "{wanted}");
+        }
+    }
+}
