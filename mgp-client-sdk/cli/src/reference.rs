@@ -23,6 +23,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("audit-query", of::<audit::EventList>()),
         ("audit-verify", of::<audit::VerifyResult>()),
         ("connect", of::<connect::ConnectResult>()),
+        ("console", of::<crate::console::ConsoleLink>()),
         ("contract-check", of::<contract::check::CheckReport>()),
         ("contract-diff", of::<contract::diff::DiffReport>()),
         ("contract-lint", of::<contract::lint::LintReport>()),

@@ -114,13 +114,13 @@ fn mask_item(item: &mut toml_edit::Item, is_secret: bool) {
 
 fn mask_value(value: &mut toml_edit::Value, is_secret: bool) {
     match value {
-        toml_edit::Value::String(text) if is_secret || holds_secret(text.value()) => {
-            // A reference to a variable or a stored secret is not the secret itself.
-            if !text.value().starts_with("${") {
-                let decor = text.decor().clone();
-                *value = "…".into();
-                *value.decor_mut() = decor;
-            }
+        // A reference to a variable or a stored secret is not the secret itself.
+        toml_edit::Value::String(text)
+            if (is_secret || holds_secret(text.value())) && !text.value().starts_with("${") =>
+        {
+            let decor = text.decor().clone();
+            *value = "…".into();
+            *value.decor_mut() = decor;
         }
         toml_edit::Value::Array(array) => mask_array(array, is_secret),
         toml_edit::Value::InlineTable(table) => mask(table, is_secret),

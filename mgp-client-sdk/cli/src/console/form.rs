@@ -46,7 +46,7 @@ impl Form {
     }
 }
 
-/// Returns whether a value tells what the last action did; links to the page leave it out.
+/// Returns whether a value is the result of the last action; links to the page leave it out.
 fn is_notice(name: &str) -> bool {
     ["done", "failed"].contains(&name)
 }

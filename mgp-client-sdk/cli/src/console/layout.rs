@@ -12,7 +12,7 @@ use crate::output::escape_lines;
 /// The length of a notice in the address of a page.
 const MAX_NOTICE: usize = 600;
 
-/// What an action did, shown on the page that follows it.
+/// The result of an action, shown on the page that follows it.
 pub(super) enum Notice {
     Done(String),
     Failed(String),

@@ -23,7 +23,7 @@ const DEFINITIONS_EVERY: u64 = 20;
 
 const MAX_EVENTS: u64 = 200;
 
-/// What the pages are told: how much waits, and a number that grows with each change.
+/// A change that open pages learn of: how much waits, and a number that grows with each change.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Change {
     waiting: u64,
@@ -74,10 +74,10 @@ pub(super) async fn events(
             changes.changed().await.ok()?;
             *changes.borrow_and_update()
         };
-        let event = match now.waiting == last.waiting && last.number != u64::MAX {
-            true => Event::default().event("change").data(now.number.to_string()),
-            false => Event::default().event("waiting").data(now.waiting.to_string()),
-        };
+        let is_counted = now.waiting == last.waiting && last.number != u64::MAX;
+        let (name, data) =
+            if is_counted { ("change", now.number) } else { ("waiting", now.waiting) };
+        let event = Event::default().event(name).data(data.to_string());
         Some((Ok(event), (changes, now, console)))
     });
     Sse::new(feed).keep_alive(KeepAlive::default())

@@ -82,7 +82,7 @@ impl Render for ConsoleLink {
     }
 }
 
-/// What the pages share: the connection to the kernel, the sessions of the browser, and the feed of changes.
+/// The parts that all pages share: the connection to the kernel, the sessions of the browser, and the feed of changes.
 struct Console {
     global: Global,
     client: Client,
@@ -187,7 +187,7 @@ impl Console {
     /// Returns the answer to an action: back to the page, with what happened.
     fn done(&self, page: &str, notice: &Notice) -> Response {
         let separator = if page.contains('?') { '&' } else { '?' };
-        Redirect::to(&format!("{}{page}{separator}{}", self.gate.base(), notice.to_query()))
+        Redirect::to(&format!("{}{separator}{}", layout::url(self, page), notice.to_query()))
             .into_response()
     }
 

@@ -7,6 +7,8 @@ mod audit;
 mod begin;
 mod callbacks;
 mod connect;
+#[cfg(unix)]
+mod console;
 mod contract;
 mod doctor;
 #[cfg(unix)]

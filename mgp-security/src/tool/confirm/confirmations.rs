@@ -42,7 +42,7 @@ pub struct ConfirmConfig {
     /// 3001. Default: 65,536.
     pub used: usize,
     /// The maximum length of arguments in bytes, because an approver must be able to read them; longer ones are
-    /// refused. Default: 64 KiB.
+    /// refused. Default: 256 KiB.
     pub arguments: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for ConfirmConfig {
             open_each: 16,
             open_all: 1024,
             used: 65_536,
-            arguments: 64 * 1024,
+            arguments: 256 * 1024,
         }
     }
 }
