@@ -10,6 +10,7 @@ mod conformance;
 mod contract;
 mod corpus;
 mod dice;
+mod dist;
 mod exchange;
 mod flags;
 mod interop;
@@ -105,6 +106,14 @@ const COMMANDS: &[Command] = &[
         switches: &[],
         options: &[],
         run: interop::relay,
+    },
+    Command {
+        name: "dist",
+        usage: "[--bin PROGRAM] [--out DIR] [--url URL]",
+        help: "pack the program as archive, wheel, npm and Debian packages, with checksums and a bill of materials",
+        switches: &[],
+        options: &["--bin", "--out", "--url"],
+        run: dist::dist,
     },
     Command {
         name: "accept",

@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
-    guard, import, index, init, kernel, keys, lock, operator, permissions, secrets, servers, tools,
-    transactions, trust, validate, why,
+    guard, import, index, init, kernel, keys, lock, man, operator, permissions, secrets, servers,
+    tools, transactions, trust, validate, why,
 };
 use crate::console::ConsoleArgs;
 
@@ -118,6 +118,8 @@ pub(crate) enum Command {
     Validate(validate::Validate),
     /// Print a completion script for a shell
     Completions(completions::Completions),
+    /// Write the man pages of all commands
+    Man(man::Man),
     /// Print the names that can follow on a command line, for the completion scripts
     #[command(name = "__complete", hide = true)]
     Complete(complete::Complete),

@@ -95,7 +95,7 @@ fn start(global: &Global, command: Command) -> CliResult {
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, callbacks, complete, completions, connect, contract, doctor,
-        events, guard, import, index, init, kernel, keys, lock, permissions, secrets, servers,
+        events, guard, import, index, init, kernel, keys, lock, man, permissions, secrets, servers,
         tools, transactions, trust, validate, webhooks, why,
     };
     match command {
@@ -133,6 +133,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Lock(lock) => lock::run(global, &lock).await,
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Validate(validate) => validate::run(global, validate).await,
+        Command::Man(arguments) => man::run(&arguments, Cli::command()),
         Command::Complete(words) => complete::run(global, &words, Cli::command()).await,
         Command::Completions(completions) => completions::run(&completions, &mut Cli::command()),
     }

@@ -7,6 +7,7 @@ mod faults;
 mod fresh;
 mod gov;
 mod index;
+mod install;
 mod ping;
 mod rows;
 mod sdk;

@@ -4,7 +4,7 @@ use super::{
     Check, Step,
     Step::{Program, Tests as TestStep},
     binaries::{LIBRARY, Tests},
-    faults, fresh, gov, index, ping, rows, sdk, spec, stream, upgrade, wire,
+    faults, fresh, gov, index, install, ping, rows, sdk, spec, stream, upgrade, wire,
 };
 use crate::{bench, conformance, interop};
 
@@ -431,5 +431,10 @@ pub(super) const CHECKS: &[Check] = &[
         "kernel.bench",
         "the cost of a hop through the kernel, its start and its memory",
         &[Program(|options| bench::kernel_bench(options.rigour))],
+    ),
+    check(
+        "ten.install",
+        "archive, wheel, npm and Debian package, installed without Rust, play the demo",
+        &[Program(|_| install::ten_install())],
     ),
 ];

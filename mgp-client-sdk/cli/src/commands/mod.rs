@@ -20,6 +20,7 @@ pub(crate) mod keys;
 mod known_names;
 pub(crate) mod lock;
 mod login;
+pub(crate) mod man;
 pub(crate) mod operator;
 pub(crate) mod permissions;
 mod probe;
