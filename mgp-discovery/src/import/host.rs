@@ -41,7 +41,7 @@ pub enum Host {
     LmStudio,
     /// `~/.kiro/settings/mcp.json`.
     Kiro,
-    /// `~/.junie/mcp/mcp.json` of JetBrains.
+    /// `~/.junie/mcp/mcp.json` of `JetBrains`.
     Junie,
     /// Any other file with `mcpServers`.
     Generic,

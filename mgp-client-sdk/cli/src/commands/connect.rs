@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use mgp_discovery::import::{self as host_files, Host, ImportOutcome, Plan};
 use mgp_discovery::{Config, ServerConfig, Trust, nearest};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::grant::{self, GrantResult, NewAccess};
 use crate::args::ConfigArg;
@@ -432,7 +433,7 @@ struct HostEntry {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     /// The program; of `OpenCode` also the arguments.
-    command: OneOrMany,
+    command: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     args: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -441,20 +442,13 @@ struct HostEntry {
     tools: Option<[&'static str; 1]>,
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
-}
-
 impl HostEntry {
     fn new(host: Option<Host>, command: String, args: Vec<String>) -> Self {
         if host == Some(Host::OpenCode) {
-            let words = std::iter::once(command).chain(args).collect();
+            let words: Value = std::iter::once(command).chain(args).collect();
             return Self {
                 kind: Some("local"),
-                command: OneOrMany::Many(words),
+                command: words,
                 args: None,
                 enabled: Some(true),
                 tools: None,
@@ -466,7 +460,7 @@ impl HostEntry {
             _ => is_copilot.then_some("local"),
         };
         let tools = is_copilot.then_some(["*"]);
-        Self { kind, command: OneOrMany::One(command), args: Some(args), enabled: None, tools }
+        Self { kind, command: command.into(), args: Some(args), enabled: None, tools }
     }
 }
 
