@@ -1,39 +1,122 @@
 //! The MCP hosts that `mgp connect` and `mgp import` know by name, and the paths of their configuration files.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use mgp_discovery::import::Host;
 
 use crate::exit::{CliResult, Failure};
 
 /// A host that is known by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum KnownHost {
-    /// Claude Desktop
-    ClaudeDesktop,
-    /// Claude Code
-    ClaudeCode,
-    /// Cursor
-    Cursor,
-    /// Visual Studio Code
-    #[value(name = "vscode")]
-    VsCode,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KnownHost(&'static HostFiles);
+
+/// The files of a host.
+#[derive(Debug, PartialEq, Eq)]
+struct HostFiles {
+    host: Host,
+    title: &'static str,
+    /// The file for all projects of a user.
+    user: UserFile,
+    /// The file in a folder of a project.
+    project: Option<&'static str>,
 }
 
+/// A path below one of the user's folders.
+#[derive(Debug, PartialEq, Eq)]
+enum UserFile {
+    /// Below the home folder.
+    Home(&'static str),
+    /// Below `~/.config` on all systems but Windows.
+    Config(&'static str),
+    /// Below the folder in which the system keeps settings of programs.
+    Programs(&'static str),
+}
+
+const fn files(
+    host: Host,
+    title: &'static str,
+    user: UserFile,
+    project: Option<&'static str>,
+) -> HostFiles {
+    HostFiles { host, title, user, project }
+}
+
+use UserFile::{Config, Home, Programs};
+
+/// The table of hosts; the paths are those that each host's own documentation names.
+static TABLE: [HostFiles; 14] = [
+    files(
+        Host::ClaudeDesktop,
+        "Claude Desktop",
+        Programs("Claude/claude_desktop_config.json"),
+        None,
+    ),
+    files(Host::ClaudeCode, "Claude Code", Home(".claude.json"), Some(".mcp.json")),
+    files(Host::Cursor, "Cursor", Home(".cursor/mcp.json"), Some(".cursor/mcp.json")),
+    files(
+        Host::VsCode,
+        "Visual Studio Code",
+        Programs("Code/User/mcp.json"),
+        Some(".vscode/mcp.json"),
+    ),
+    // https://developers.openai.com/codex/mcp
+    files(Host::Codex, "Codex", Home(".codex/config.toml"), Some(".codex/config.toml")),
+    // https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md
+    files(
+        Host::GeminiCli,
+        "Gemini CLI",
+        Home(".gemini/settings.json"),
+        Some(".gemini/settings.json"),
+    ),
+    // https://docs.windsurf.com/windsurf/cascade/mcp
+    files(Host::Windsurf, "Windsurf", Home(".codeium/windsurf/mcp_config.json"), None),
+    // https://zed.dev/docs/ai/mcp
+    files(Host::Zed, "Zed", Config("zed/settings.json"), Some(".zed/settings.json")),
+    // https://opencode.ai/docs/mcp-servers
+    files(Host::OpenCode, "OpenCode", Config("opencode/opencode.json"), Some("opencode.json")),
+    // https://docs.cline.bot/mcp/configuring-mcp-servers
+    files(
+        Host::Cline,
+        "Cline",
+        Programs("Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
+        None,
+    ),
+    // https://docs.github.com/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers
+    files(
+        Host::CopilotCli,
+        "GitHub Copilot CLI",
+        Home(".copilot/mcp-config.json"),
+        Some(".github/mcp.json"),
+    ),
+    // https://lmstudio.ai/docs/app/mcp
+    files(Host::LmStudio, "LM Studio", Home(".lmstudio/mcp.json"), None),
+    // https://kiro.dev/docs/mcp/configuration
+    files(Host::Kiro, "Kiro", Home(".kiro/settings/mcp.json"), Some(".kiro/settings/mcp.json")),
+    // https://www.jetbrains.com/help/junie/model-context-protocol-mcp.html
+    files(Host::Junie, "JetBrains Junie", Home(".junie/mcp/mcp.json"), Some(".junie/mcp/mcp.json")),
+];
+
 impl KnownHost {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::ClaudeDesktop, Self::ClaudeCode, Self::Cursor, Self::VsCode];
+    /// All hosts, in the order in which they are shown.
+    pub(crate) const ALL: [Self; TABLE_LEN] = {
+        let mut all = [Self(&TABLE[0]); TABLE_LEN];
+        let mut at = 0;
+        while at < TABLE_LEN {
+            all[at] = Self(&TABLE[at]);
+            at += 1;
+        }
+        all
+    };
 
     /// Returns the name on the command line, which is also the default agent name.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::ClaudeDesktop => "claude-desktop",
-            Self::ClaudeCode => "claude-code",
-            Self::Cursor => "cursor",
-            Self::VsCode => "vscode",
-        }
+        self.0.host.name()
+    }
+
+    pub(crate) fn title(self) -> &'static str {
+        self.0.title
     }
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
@@ -42,62 +125,96 @@ impl KnownHost {
 
     /// Returns the format of the host's configuration files.
     pub(crate) fn format(self) -> Host {
-        match self {
-            Self::ClaudeDesktop => Host::ClaudeDesktop,
-            Self::ClaudeCode => Host::ClaudeCode,
-            Self::Cursor => Host::Cursor,
-            Self::VsCode => Host::VsCode,
-        }
-    }
-
-    /// Returns the key under which the host's configuration files list the servers.
-    pub(crate) fn servers_key(self) -> &'static str {
-        if self == Self::VsCode { "servers" } else { "mcpServers" }
+        self.0.host
     }
 
     /// Returns the path of the host's configuration file for all projects of a user.
     pub(crate) fn user_file(self, home: &Path) -> PathBuf {
-        let programs = if cfg!(target_os = "macos") {
-            home.join("Library/Application Support")
-        } else if cfg!(windows) {
-            home.join("AppData/Roaming")
-        } else {
+        let config = || {
             let set = std::env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
             set.map_or_else(|| home.join(".config"), PathBuf::from)
         };
-        match self {
-            Self::ClaudeDesktop => programs.join("Claude/claude_desktop_config.json"),
-            Self::ClaudeCode => home.join(".claude.json"),
-            Self::Cursor => home.join(".cursor/mcp.json"),
-            Self::VsCode => programs.join("Code/User/mcp.json"),
+        let programs = || {
+            if cfg!(target_os = "macos") {
+                home.join("Library/Application Support")
+            } else if cfg!(windows) {
+                home.join("AppData/Roaming")
+            } else {
+                config()
+            }
+        };
+        match self.0.user {
+            Home(path) => home.join(path),
+            Config(path) if cfg!(windows) => programs().join(path),
+            Config(path) => config().join(path),
+            Programs(path) => programs().join(path),
         }
     }
 
     /// Returns the path of the host's configuration file in a project folder, or `None` if the host has no such file.
     pub(crate) fn project_file(self, folder: &Path) -> Option<PathBuf> {
-        match self {
-            Self::ClaudeDesktop => None,
-            Self::ClaudeCode => Some(folder.join(".mcp.json")),
-            Self::Cursor => Some(folder.join(".cursor/mcp.json")),
-            Self::VsCode => Some(folder.join(".vscode/mcp.json")),
-        }
+        self.0.project.map(|path| folder.join(path))
     }
 
-    /// Returns the host whose configuration file has this name.
+    /// Returns the host whose configuration file has this path, by its last parts.
     pub(crate) fn from_file(file: &Path) -> Option<Self> {
-        let name = |path: &Path| path.file_name().map(OsStr::to_owned).unwrap_or_default();
-        let folder = file.parent().map(name).unwrap_or_default();
-        match (name(file).to_str()?, folder.to_str()?) {
-            ("claude_desktop_config.json", _) => Some(Self::ClaudeDesktop),
-            (".mcp.json" | ".claude.json", _) => Some(Self::ClaudeCode),
-            ("mcp.json", ".cursor") => Some(Self::Cursor),
-            ("mcp.json", ".vscode" | "User") => Some(Self::VsCode),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|host| {
+            let (Home(user) | Config(user) | Programs(user)) = host.0.user;
+            let mut paths = [Some(user), host.0.project].into_iter().flatten();
+            paths.any(|path| file.ends_with(distinct_end(path)))
+        })
+    }
+}
+
+/// Returns the end of a host's path by which it is recognised: a name that only this host has, else also its folder.
+fn distinct_end(path: &'static str) -> &'static Path {
+    let path = Path::new(path);
+    let is_common = |name: &str| ["mcp.json", "settings.json", "config.toml"].contains(&name);
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let folder = path.parent().and_then(Path::parent).filter(|_| is_common(name));
+    match folder {
+        Some(above) => path.strip_prefix(above).unwrap_or(path),
+        None => Path::new(name),
+    }
+}
+
+const TABLE_LEN: usize = TABLE.len();
+
+impl ValueEnum for KnownHost {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.title()))
     }
 }
 
 /// Returns the user's home folder.
 pub(crate) fn home() -> CliResult<PathBuf> {
     std::env::home_dir().ok_or_else(|| Failure::failed("the home folder is not known; set HOME"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_is_recognised_by_its_files_alone() {
+        for host in KnownHost::ALL {
+            let files = [Some(host.user_file(Path::new("/h"))), host.project_file(Path::new("/p"))];
+            for file in files.into_iter().flatten() {
+                assert_eq!(KnownHost::from_file(&file), Some(host), "{}", file.display());
+            }
+        }
+        for (file, host) in [
+            ("claude_desktop_config.json", Some("claude-desktop")),
+            ("/p/.mcp.json", Some("claude-code")),
+            ("/p/mcp.json", None),
+            ("settings.json", None),
+            ("config.toml", None),
+        ] {
+            assert_eq!(KnownHost::from_file(Path::new(file)).map(KnownHost::name), host, "{file}");
+        }
+    }
 }

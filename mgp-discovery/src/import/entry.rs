@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::Host;
 use super::variables::{Meaning, escaped, mapped};
 
 /// A server of another host, in the terms of `mgp.toml`.
@@ -38,7 +39,68 @@ mgp_types::opaque_debug!(Entry { command });
 pub(super) const SWITCHED_OFF: &str = "it is switched off there";
 
 /// Members that have no effect here.
-const IDLE: &[&str] = &["description", "name", "gallery", "version", "disabled", "enabled"];
+const IDLE: &[&str] =
+    &["description", "name", "gallery", "version", "disabled", "enabled", "source", "tools"];
+
+/// Returns an entry of a host in the form that most hosts share.
+pub(super) fn common(host: Host, value: &Value) -> Value {
+    let mut value = value.clone();
+    let Some(members) = value.as_object_mut() else { return value };
+    match host {
+        Host::OpenCode => {
+            rename(members, "environment", "env");
+            members.values_mut().for_each(with_dollars);
+            members.remove("type");
+            if let Some(Value::Array(words)) = members.get("command").cloned() {
+                let mut words = words.into_iter();
+                members.insert("command".to_owned(), words.next().unwrap_or_default());
+                members.insert("args".to_owned(), words.collect());
+            }
+        }
+        Host::Codex => {
+            rename(members, "http_headers", "headers");
+            // The token is a variable of the environment, which this file only names.
+            if let Some(Value::String(name)) = members.remove("bearer_token_env_var") {
+                members.insert(TOKEN_VARIABLE.to_owned(), name.into());
+            }
+        }
+        // `url` is for event streams there.
+        Host::GeminiCli if members.contains_key("httpUrl") => rename(members, "httpUrl", "url"),
+        Host::GeminiCli if members.contains_key("url") && !members.contains_key("type") => {
+            members.insert("type".to_owned(), "sse".into());
+        }
+        // An older form of Zed has program, arguments and environment in one object.
+        Host::Zed => {
+            if let Some(Value::Object(command)) = members.get("command").cloned() {
+                for (name, value) in command {
+                    let name = if name == "path" { "command".to_owned() } else { name };
+                    members.insert(name, value);
+                }
+            }
+        }
+        _ => {}
+    }
+    value
+}
+
+fn rename(members: &mut Map<String, Value>, from: &str, to: &str) {
+    if let Some(value) = members.remove(from) {
+        members.insert(to.to_owned(), value);
+    }
+}
+
+/// Writes the variables of `OpenCode`, `{env:NAME}`, as most hosts write them.
+fn with_dollars(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = text.replace("{env:", "${"),
+        Value::Array(list) => list.iter_mut().for_each(with_dollars),
+        Value::Object(members) => members.values_mut().for_each(with_dollars),
+        _ => {}
+    }
+}
+
+/// The member for the name of a variable whose value is a bearer token.
+const TOKEN_VARIABLE: &str = "bearer_token_env_var";
 
 /// Converts an entry of `mcpServers` or `servers`; the error is the reason why it cannot be imported.
 pub(super) fn entry(
@@ -65,7 +127,11 @@ pub(super) fn entry(
             "cwd" => entry.cwd = Some(map(text(name, value)?)),
             "env" => entry.env = texts(name, value, &mut map)?,
             "url" | "serverUrl" => entry.url = Some(map(text(name, value)?)),
-            "headers" => entry.headers = texts(name, value, &mut map)?,
+            "headers" => entry.headers.extend(texts(name, value, &mut map)?),
+            TOKEN_VARIABLE => {
+                let token = format!("Bearer ${{{}}}", text(name, value)?);
+                entry.headers.insert("Authorization".to_owned(), token);
+            }
             "type" | "transport" => entry.transport = transport(text(name, value)?)?,
             "era" => entry.era = era(text(name, value)?)?,
             "autoApprove" | "alwaysAllow" | "trust" => {
@@ -109,7 +175,8 @@ fn folder_in(project: &Path, cwd: Option<&str>) -> String {
 /// Returns a transport; most follow from the rest of the entry.
 fn transport(word: &str) -> Result<Option<&'static str>, String> {
     match word {
-        "stdio" | "http" | "streamable-http" | "streamableHttp" | "streamable_http" => Ok(None),
+        "stdio" | "local" | "remote" | "http" | "streamable-http" | "streamableHttp"
+        | "streamable_http" => Ok(None),
         "sse" => Ok(Some("sse")),
         _ => Err("its transport is not known here".into()),
     }

@@ -23,6 +23,26 @@ pub enum Host {
     Cursor,
     /// `.vscode/mcp.json`.
     VsCode,
+    /// `~/.codex/config.toml`, tables below `mcp_servers`.
+    Codex,
+    /// `~/.gemini/settings.json`.
+    GeminiCli,
+    /// `~/.codeium/windsurf/mcp_config.json`.
+    Windsurf,
+    /// `settings.json` of Zed, with `context_servers`.
+    Zed,
+    /// `opencode.json`, whose entries have one list for program and arguments.
+    OpenCode,
+    /// `cline_mcp_settings.json`.
+    Cline,
+    /// `~/.copilot/mcp-config.json`.
+    CopilotCli,
+    /// `~/.lmstudio/mcp.json`.
+    LmStudio,
+    /// `~/.kiro/settings/mcp.json`.
+    Kiro,
+    /// `~/.junie/mcp/mcp.json` of `JetBrains`.
+    Junie,
     /// Any other file with `mcpServers`.
     Generic,
     /// `server.json` of the registry.
@@ -30,15 +50,47 @@ pub enum Host {
 }
 
 impl Host {
-    /// Returns a short name, which distinguishes servers of one id.
-    pub(super) fn name(self) -> &'static str {
+    /// Returns a short name, which is also the name of its agent.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::ClaudeDesktop => "claude-desktop",
             Self::ClaudeCode => "claude-code",
             Self::Cursor => "cursor",
             Self::VsCode => "vscode",
+            Self::Codex => "codex",
+            Self::GeminiCli => "gemini",
+            Self::Windsurf => "windsurf",
+            Self::Zed => "zed",
+            Self::OpenCode => "opencode",
+            Self::Cline => "cline",
+            Self::CopilotCli => "copilot",
+            Self::LmStudio => "lm-studio",
+            Self::Kiro => "kiro",
+            Self::Junie => "junie",
             Self::Generic => "file",
             Self::Registry => "registry",
+        }
+    }
+
+    /// Returns the key under which its file lists the servers.
+    #[must_use]
+    pub fn servers_key(self) -> &'static str {
+        match self {
+            Self::VsCode => "servers",
+            Self::Codex => "mcp_servers",
+            Self::Zed => "context_servers",
+            Self::OpenCode => "mcp",
+            _ => "mcpServers",
+        }
+    }
+
+    fn dialect(self) -> Dialect {
+        match self {
+            // Codex, Zed and LM Studio start what is written.
+            Self::ClaudeDesktop | Self::Codex | Self::Zed | Self::LmStudio => Dialect::Plain,
+            Self::VsCode | Self::Cursor | Self::Windsurf | Self::Cline => Dialect::Editor,
+            _ => Dialect::Shell,
         }
     }
 }
@@ -99,19 +151,18 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
         return Err(DiscoveryError::TooLong { path: file.to_owned() });
     }
     let foreign = |reason: String| DiscoveryError::Foreign { path: file.to_owned(), reason };
-    let value = json::parse(text).map_err(foreign)?;
+    let value = match host {
+        Host::Codex => json::from_toml(text),
+        _ => json::parse(text),
+    };
+    let value = value.map_err(foreign)?;
     let mut import =
         Import { host, source: file.to_owned(), servers: Vec::new(), refused: Vec::new() };
     if host == Host::Registry {
         package::read(value, &mut import).map_err(foreign)?;
         return Ok(import);
     }
-    let dialect = match host {
-        Host::ClaudeDesktop => Dialect::Plain,
-        Host::VsCode | Host::Cursor => Dialect::Editor,
-        _ => Dialect::Shell,
-    };
-    let own = if host == Host::VsCode { "servers" } else { "mcpServers" };
+    let (dialect, own) = (host.dialect(), host.servers_key());
     // `.vscode/mcp.json` and `.cursor/mcp.json` lie in a folder of the project, `.mcp.json` in the project.
     let project = file.parent().filter(|folder| {
         folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor")
@@ -124,8 +175,10 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     let project = project.filter(|folder| folder.is_absolute());
     let mut found = false;
     let root = value.get("mcp").filter(|_| value.get(own).is_none()).unwrap_or(&value);
+    // Newer files of OpenCode nest the servers once more.
+    let nested = value[own].get("servers").filter(|_| host == Host::OpenCode);
     let meaning = Meaning { dialect, project, proposed: proposed(&root["inputs"]) };
-    if let Some(servers) = root.get(own).and_then(Value::as_object) {
+    if let Some(servers) = nested.or_else(|| root.get(own)).and_then(Value::as_object) {
         found = true;
         take(&mut import, servers, &meaning);
     }
@@ -182,7 +235,7 @@ fn take(import: &mut Import, servers: &Map<String, Value>, meaning: &Meaning<'_>
         let taken = if import.servers.len() >= limits::MAX_SERVERS {
             Err(format!("{} servers are possible", limits::MAX_SERVERS))
         } else {
-            entry::entry(value, meaning, &mut notes)
+            entry::entry(&entry::common(import.host, value), meaning, &mut notes)
         };
         match taken {
             Ok(entry) => import.servers.push(ImportedServer {

@@ -1,6 +1,7 @@
 //! JSON as editors write it: with comments and trailing commas (MGP §15.2).
 
 use serde_json::Value;
+use toml_edit::{DocumentMut, Item};
 
 /// Reads JSON with comments and trailing commas.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
@@ -9,6 +10,39 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
         // The position only: values of the file may be secret.
         format!("it is not JSON at line {}, column {}", error.line(), error.column())
     })
+}
+
+/// Reads TOML as the same values.
+pub(super) fn from_toml(text: &str) -> Result<Value, String> {
+    let document: DocumentMut = text.parse().map_err(|_| "it is not TOML".to_owned())?;
+    Ok(of_item(document.as_item()))
+}
+
+fn of_item(item: &Item) -> Value {
+    if let Some(table) = item.as_table_like() {
+        return table.iter().map(|(name, item)| (name.to_owned(), of_item(item))).collect();
+    }
+    match item {
+        Item::Value(value) => of_value(value),
+        Item::ArrayOfTables(tables) => {
+            tables.iter().map(|table| of_item(&Item::Table(table.clone()))).collect()
+        }
+        _ => Value::Null,
+    }
+}
+
+fn of_value(value: &toml_edit::Value) -> Value {
+    match value {
+        toml_edit::Value::String(text) => text.value().as_str().into(),
+        toml_edit::Value::Integer(number) => (*number.value()).into(),
+        toml_edit::Value::Float(number) => (*number.value()).into(),
+        toml_edit::Value::Boolean(flag) => (*flag.value()).into(),
+        toml_edit::Value::Datetime(time) => time.value().to_string().into(),
+        toml_edit::Value::Array(array) => array.iter().map(of_value).collect(),
+        toml_edit::Value::InlineTable(table) => {
+            table.iter().map(|(name, value)| (name.to_owned(), of_value(value))).collect()
+        }
+    }
 }
 
 /// Replaces comments by spaces, so that positions stay the same.

@@ -41,6 +41,95 @@ fn an_editor_file_with_inputs_and_comments_is_read() {
     );
 }
 
+/// Each host's form of a local server with a variable, and of one at a URL; comments are those that the hosts allow.
+const FORMS: &[(Host, &str)] = &[
+    (
+        Host::Codex,
+        "model = 'o'\n[mcp_servers.files]\ncommand = 'npx'\nargs = ['-y', 'files']\nstartup_timeout_sec = 20\n[mcp_servers.files.env]\nROOT = '/srv'\n\
+         [mcp_servers.web]\nurl = 'https://x.org/mcp'\nbearer_token_env_var = 'TOKEN'\n[mcp_servers.off]\ncommand = 'off'\nenabled = false\n",
+    ),
+    (
+        Host::GeminiCli,
+        r#"{"theme": "x", "mcpServers": {"files": {"command": "npx", "args": ["-y", "files"], "env": {"ROOT": "/srv"}, "timeout": 9, "trust": false},
+            "web": {"httpUrl": "https://x.org/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}}}"#,
+    ),
+    (
+        Host::Windsurf,
+        r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "files"], "env": {"ROOT": "/srv"}},
+            "web": {"serverUrl": "https://x.org/mcp", "headers": {"Authorization": "Bearer ${env:TOKEN}"}}}}"#,
+    ),
+    (
+        Host::OpenCode,
+        r#"{"$schema": "https://opencode.ai/config.json", "mcp": {"files": {"type": "local", "command": ["npx", "-y", "files"], "environment": {"ROOT": "/srv"}, "enabled": true},
+            // remote
+            "web": {"type": "remote", "url": "https://x.org/mcp", "headers": {"Authorization": "Bearer {env:TOKEN}"}}, "off": {"type": "local", "command": ["off"], "enabled": false}}}"#,
+    ),
+    (
+        Host::Cline,
+        r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "files"], "env": {"ROOT": "/srv"}, "disabled": false, "autoApprove": ["read"]},
+            "web": {"type": "streamableHttp", "url": "https://x.org/mcp", "headers": {"Authorization": "Bearer ${env:TOKEN}"}}}}"#,
+    ),
+    (
+        Host::CopilotCli,
+        r#"{"mcpServers": {"files": {"type": "local", "command": "npx", "args": ["-y", "files"], "env": {"ROOT": "/srv"}, "tools": ["*"]},
+            "web": {"type": "http", "url": "https://x.org/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}, "tools": ["*"]}}}"#,
+    ),
+    (
+        Host::Kiro,
+        r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "files"], "env": {"ROOT": "/srv"}, "disabled": false, "disabledTools": []},
+            "web": {"url": "https://x.org/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}}}"#,
+    ),
+    (
+        Host::Junie,
+        r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "files"], "env": {"ROOT": "/srv"}},
+            "web": {"url": "https://x.org/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}}}"#,
+    ),
+];
+
+#[test]
+fn each_host_writes_the_same_servers_in_its_own_form() {
+    for (host, text) in FORMS {
+        let import = imported(*host, "f", text);
+        let [files, web] = &import.servers[..] else { panic!("{host:?}: {:?}", import.servers) };
+        assert_eq!((files.name.as_str(), web.name.as_str()), ("files", "web"), "{host:?}");
+        assert_eq!(files.entry.command.as_deref(), Some("npx"), "{host:?}");
+        assert_eq!(files.entry.args, ["-y", "files"], "{host:?}");
+        assert_eq!(files.entry.env["ROOT"], "/srv", "{host:?}");
+        assert_eq!(web.entry.url.as_deref(), Some("https://x.org/mcp"), "{host:?}");
+        assert_eq!(web.entry.headers["Authorization"], "Bearer ${TOKEN}", "{host:?}");
+        assert!(import.refused.iter().all(|refused| refused.name == "off"), "{host:?}");
+    }
+}
+
+#[test]
+fn both_forms_of_zed_are_read_and_extensions_are_left_out() {
+    let text = r#"{"context_servers": {
+        "new": {"source": "custom", "command": "npx", "args": ["a"], "env": {}}, // a comment
+        "old": {"source": "custom", "command": {"path": "npx", "args": ["b"], "env": {"A": "$1"}}},
+        "extension": {"source": "extension", "settings": {}},
+    }}"#;
+    let import = imported(Host::Zed, "settings.json", text);
+    let args: Vec<_> = import.servers.iter().map(|one| one.entry.args.concat()).collect();
+    assert_eq!(args, ["a", "b"]);
+    assert_eq!(import.servers[1].entry.env["A"], "$$1");
+    assert_eq!(import.refused[0].name, "extension");
+}
+
+#[test]
+fn event_streams_of_gemini_and_newer_files_of_opencode_are_read() {
+    let import =
+        imported(Host::GeminiCli, "f", r#"{"mcpServers": {"a": {"url": "https://x.org/sse"}}}"#);
+    assert_eq!(import.servers[0].entry.transport, Some("sse"));
+    let text = r#"{"mcp": {"servers": {"a": {"type": "local", "command": ["a"]}}}}"#;
+    assert_eq!(imported(Host::OpenCode, "f", text).servers[0].name, "a");
+    let import = imported(
+        Host::LmStudio,
+        "f",
+        r#"{"mcpServers": {"a": {"command": "a", "env": {"K": "$x"}}}}"#,
+    );
+    assert_eq!(import.servers[0].entry.env["K"], "$$x");
+}
+
 #[test]
 fn the_projects_of_a_file_are_read_and_disabled_servers_are_left_out() {
     let text = r#"{"mcpServers": {"a": {"command": "a"}, "off": {"command": "x", "disabled": true}},

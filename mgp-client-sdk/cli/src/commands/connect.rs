@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use mgp_discovery::import::{self as host_files, Host, ImportOutcome, Plan};
 use mgp_discovery::{Config, ServerConfig, Trust, nearest};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::grant::{self, GrantResult, NewAccess};
 use crate::args::ConfigArg;
@@ -20,9 +22,12 @@ use crate::{prompt, state};
 
 pub(crate) mod disconnect;
 mod edit;
+mod edit_toml;
 mod record;
+mod syntax;
 
 use record::{ENTRY, Record};
+use syntax::Syntax;
 
 /// `mgp connect`.
 #[derive(Clone, Debug, Args)]
@@ -63,19 +68,37 @@ struct HostTarget {
     project: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// A host on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HostArg {
-    /// Claude Desktop
-    ClaudeDesktop,
-    /// Claude Code
-    ClaudeCode,
-    /// Cursor
-    Cursor,
-    /// Visual Studio Code
-    #[value(name = "vscode")]
-    VsCode,
-    /// Any host with a file of `mcpServers`, which must be named
+    Known(KnownHost),
+    /// Any host with a file of `mcpServers`, which must be named.
     Generic,
+}
+
+impl ValueEnum for HostArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: [HostArg; KnownHost::ALL.len() + 1] = {
+            let mut all = [HostArg::Generic; KnownHost::ALL.len() + 1];
+            let mut at = 0;
+            while at < KnownHost::ALL.len() {
+                all[at] = HostArg::Known(KnownHost::ALL[at]);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Known(host) => host.to_possible_value(),
+            Self::Generic => Some(
+                PossibleValue::new("generic")
+                    .help("Any host with a file of `mcpServers`, which must be named"),
+            ),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -143,13 +166,10 @@ impl Render for ConnectResult {
 
 impl HostTarget {
     fn known(&self) -> Option<KnownHost> {
-        Some(match self.host {
-            HostArg::ClaudeDesktop => KnownHost::ClaudeDesktop,
-            HostArg::ClaudeCode => KnownHost::ClaudeCode,
-            HostArg::Cursor => KnownHost::Cursor,
-            HostArg::VsCode => KnownHost::VsCode,
-            HostArg::Generic => return None,
-        })
+        match self.host {
+            HostArg::Known(host) => Some(host),
+            HostArg::Generic => None,
+        }
     }
 
     fn path(&self) -> CliResult<PathBuf> {
@@ -172,16 +192,22 @@ impl HostTarget {
         Ok(file.canonicalize().unwrap_or(file))
     }
 
-    /// Returns the key under which the host's file lists its servers.
-    fn table(&self, text: &str) -> &'static str {
-        let has = |table: &str| {
-            edit::members(text, &[]).is_ok_and(|all| all.iter().any(|(name, _)| name == table))
+    /// Returns the path to the table in which the host's file lists its servers.
+    fn table(&self, syntax: Syntax, text: &str) -> Vec<String> {
+        let has = |path: &[&str], name: &str| {
+            let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
+            let members = syntax.members(text, &path);
+            members.is_ok_and(|all| all.iter().any(|(own, _)| own == name))
         };
-        match self.known() {
-            Some(host) => host.servers_key(),
-            None if has("servers") && !has("mcpServers") => "servers",
+        let key = match self.known() {
+            Some(host) => host.format().servers_key(),
+            None if has(&[], "servers") && !has(&[], "mcpServers") => "servers",
             None => "mcpServers",
-        }
+        };
+        // Newer files of OpenCode nest the servers once more.
+        let is_nested = key == Host::OpenCode.servers_key() && has(&[key], "servers");
+        let nested = is_nested.then_some("servers");
+        [Some(key), nested].into_iter().flatten().map(str::to_owned).collect()
     }
 }
 
@@ -212,13 +238,14 @@ impl Change {
             Failure::failed(format!("`{}` was not changed: {reason}", file.display()))
         };
         let now = text.unwrap_or_default();
-        let table = connect.target.table(now);
-        let of_table = edit::members(now, &[table.to_owned()]).map_err(unchanged)?;
+        let syntax = Syntax::of(file);
+        let table = &connect.target.table(syntax, now);
+        let of_table = syntax.members(now, table).map_err(unchanged)?;
         let is_connected = of_table.iter().any(|(name, _)| name == ENTRY);
         let record = Record::read(global, file)?.filter(|_| is_connected);
         // Planned from the file as it was before mgp was connected, so that connecting twice has the same result as
         // once.
-        let restored = record.as_ref().map(|record| record.restore(table, now)).transpose();
+        let restored = record.as_ref().map(|record| record.restore(syntax, table, now)).transpose();
         let restored = restored.map_err(unchanged)?;
         let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);
         let base =
@@ -230,10 +257,10 @@ impl Change {
         if connect.replace {
             entries.extend(present.iter().map(|(path, name, _)| (path.clone(), name.clone())));
         }
-        let (bare, taken) = record::take(base.clone(), entries).map_err(unchanged)?;
+        let (bare, taken) = record::take(syntax, base.clone(), entries).map_err(unchanged)?;
         let entry = serde_json::to_string_pretty(&entry(global, connect, agent)?)?;
-        let after = edit::put(&bare, table, ENTRY, &entry).map_err(unchanged)?;
-        let beside = beside(&after, table).map_err(unchanged)?;
+        let after = syntax.put(&bare, table, ENTRY, &entry).map_err(unchanged)?;
+        let beside = beside(syntax, &after, table).map_err(unchanged)?;
         Ok(Self { base, is_exact, after, record, taken, present, beside })
     }
 
@@ -260,11 +287,11 @@ fn present(
     connect: &Connect,
     file: &Path,
     text: &str,
-    table: &str,
+    table: &[String],
 ) -> Vec<(Vec<String>, String, String)> {
     let format = match connect.target.known() {
         Some(host) => host.format(),
-        None if table == "servers" => Host::VsCode,
+        None if table == ["servers"] => Host::VsCode,
         None => Host::Generic,
     };
     let Ok(mut import) = host_files::read(format, file, text) else { return Vec::new() };
@@ -274,21 +301,21 @@ fn present(
     let present = plan.lines().iter().filter_map(|line| {
         let ImportOutcome::Present(id) = &line.outcome else { return None };
         let of_project = line.project.iter().flat_map(|folder| ["projects", folder.as_str()]);
-        let path = of_project.chain([table]).map(str::to_owned).collect();
+        let path = of_project.map(str::to_owned).chain(table.iter().cloned()).collect();
         Some((path, line.name.clone(), id.clone()))
     });
     present.collect()
 }
 
 /// Returns the servers that the host will still start besides mgp.
-fn beside(text: &str, table: &str) -> Result<Vec<String>, String> {
-    let own = edit::members(text, &[table.to_owned()])?;
+fn beside(syntax: Syntax, text: &str, table: &[String]) -> Result<Vec<String>, String> {
+    let own = syntax.members(text, table)?;
     let mut beside: Vec<String> =
         own.into_iter().map(|(name, _)| name).filter(|name| name != ENTRY).collect();
     let projects = ["projects".to_owned()];
-    for (folder, _) in edit::members(text, &projects).unwrap_or_default() {
-        let path = ["projects".to_owned(), folder.clone(), table.to_owned()];
-        let own = edit::members(text, &path).unwrap_or_default();
+    for (folder, _) in syntax.members(text, &projects).unwrap_or_default() {
+        let path = [&["projects".to_owned(), folder.clone()], table].concat();
+        let own = syntax.members(text, &path).unwrap_or_default();
         beside.extend(own.into_iter().map(|(name, _)| format!("{name} (in {folder})")));
     }
     Ok(beside)
@@ -371,16 +398,19 @@ pub(super) struct HostFile {
 /// Returns the servers in the file of a host; `None` if it has no such file.
 pub(super) fn host_file(host: KnownHost, file: &Path) -> CliResult<Option<HostFile>> {
     let Some(text) = read(file)? else { return Ok(None) };
-    let table = host.servers_key();
+    let syntax = Syntax::of(file);
+    let target = HostTarget { host: HostArg::Known(host), file: None, project: false };
+    let table = &target.table(syntax, &text);
     let unreadable = |reason| Failure::failed(format!("`{}`: {reason}", file.display()));
-    let own = edit::members(&text, &[table.to_owned()]).map_err(unreadable)?;
+    let own = syntax.members(&text, table).map_err(unreadable)?;
     let entry = own.iter().find(|(name, _)| name == ENTRY).map(|(_, entry)| entry);
     let program = entry.map(|entry| {
         let entry: Option<serde_json::Value> = serde_json::from_str(entry).ok();
-        let command = entry.as_ref().and_then(|entry| entry.get("command")?.as_str());
+        let command = entry.as_ref().and_then(|entry| entry.get("command"));
+        let command = command.and_then(|command| command.get(0).unwrap_or(command).as_str());
         PathBuf::from(command.unwrap_or_default())
     });
-    let beside = beside(&text, table).map_err(unreadable)?;
+    let beside = beside(syntax, &text, table).map_err(unreadable)?;
     Ok(Some(HostFile { program, beside }))
 }
 
@@ -397,13 +427,41 @@ fn read(file: &Path) -> CliResult<Option<String>> {
     }
 }
 
-/// The entry of mgp in a host's file.
+/// The entry of mgp in a host's file, in the order in which it is written.
 #[derive(Serialize)]
 struct HostEntry {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
-    command: String,
-    args: Vec<String>,
+    /// The program; of `OpenCode` also the arguments.
+    command: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enabled: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<[&'static str; 1]>,
+}
+
+impl HostEntry {
+    fn new(host: Option<Host>, command: String, args: Vec<String>) -> Self {
+        if host == Some(Host::OpenCode) {
+            let words: Value = std::iter::once(command).chain(args).collect();
+            return Self {
+                kind: Some("local"),
+                command: words,
+                args: None,
+                enabled: Some(true),
+                tools: None,
+            };
+        }
+        let is_copilot = host == Some(Host::CopilotCli);
+        let kind = match host {
+            Some(Host::VsCode) => Some("stdio"),
+            _ => is_copilot.then_some("local"),
+        };
+        let tools = is_copilot.then_some(["*"]);
+        Self { kind, command: command.into(), args: Some(args), enabled: None, tools }
+    }
 }
 
 /// Builds the entry of mgp for the host's file.
@@ -422,8 +480,7 @@ fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResult<HostEntry
             args.extend([name.to_owned(), absolute(&path)?]);
         }
     }
-    let kind = (connect.target.known() == Some(KnownHost::VsCode)).then_some("stdio");
-    Ok(HostEntry { kind, command, args })
+    Ok(HostEntry::new(connect.target.known().map(KnownHost::format), command, args))
 }
 
 /// Returns whether a person sits at the host: by option, by the configuration, else by asking; `None` without a

@@ -27,7 +27,7 @@ use crate::output::{Cell, Color, Output, Render, print, print_note};
     after_help = "Example:\n  mgp import                          # show the servers of all hosts of this computer\n  mgp import claude-code --apply      # copy them, and let the agent claude-code use exactly these\n  mgp import ./server.json --apply --agent default"
 )]
 pub(crate) struct Import {
-    /// Hosts (claude-desktop, claude-code, cursor, vscode) or files; the default is all hosts of this user
+    /// Hosts, as `mgp connect --help` lists them, or files; the default is all hosts of this user
     #[arg(value_name = "HOST|FILE")]
     from: Vec<String>,
     /// Write the configuration; without this, only show the plan
@@ -340,7 +340,9 @@ fn read_host(host: KnownHost, file: &Path) -> CliResult<Source> {
 
 /// Returns the servers of a project's `.mcp.json` that the user has disabled in Claude Code.
 fn switched_off_servers(host: KnownHost, file: &Path) -> Vec<String> {
-    let (KnownHost::ClaudeCode, Some(project)) = (host, file.parent()) else { return Vec::new() };
+    let (Host::ClaudeCode, Some(project)) = (host.format(), file.parent()) else {
+        return Vec::new();
+    };
     let settings = project.join(".claude/settings.json");
     let local = project.join(".claude/settings.local.json");
     let of_user = home().map(|home| host.user_file(&home));

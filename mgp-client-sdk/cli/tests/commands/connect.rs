@@ -240,3 +240,80 @@ fn other_hosts_need_their_file() {
     home.succeed(&["connect", "generic", path, "--interactive", "no", "--agent", "other"]);
     assert!(fs::read_to_string(&file).unwrap().contains("\"other\""));
 }
+
+/// The file of each host, in its home, with one server of its own.
+const HOST_FILES: &[(&str, &str, &str)] = &[
+    (
+        "codex",
+        ".codex/config.toml",
+        "# mine\nmodel = \"o\"\n\n[mcp_servers.own] # notes\ncommand = 'own'\nargs = [\"-y\"]\n\n[tools]\nweb = true\n",
+    ),
+    (
+        "gemini",
+        ".gemini/settings.json",
+        "{\n  \"theme\": \"x\",\n  \"mcpServers\": {\n    \"own\": { \"command\": \"own\", \"args\": [\"-y\"] }\n  }\n}\n",
+    ),
+    (
+        "windsurf",
+        ".codeium/windsurf/mcp_config.json",
+        "{\"mcpServers\": {\"own\": {\"command\": \"own\", \"args\": [\"-y\"]}}}",
+    ),
+    (
+        "zed",
+        ".config/zed/settings.json",
+        "// Zed\n{\n  \"theme\": \"One\", // dark\n  \"context_servers\": {\n    \"own\": { \"command\": \"own\", \"args\": [\"-y\"], \"env\": {} },\n  },\n}\n",
+    ),
+    (
+        "opencode",
+        ".config/opencode/opencode.json",
+        "{\n  \"mcp\": {\n    \"own\": { \"type\": \"local\", \"command\": [\"own\", \"-y\"] }\n  }\n}\n",
+    ),
+    (
+        "cline",
+        ".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        "{\n  \"mcpServers\": {\n    \"own\": { \"command\": \"own\", \"args\": [\"-y\"], \"disabled\": false, \"autoApprove\": [] }\n  }\n}\n",
+    ),
+    (
+        "copilot",
+        ".copilot/mcp-config.json",
+        "{\n  \"mcpServers\": {\n    \"own\": { \"type\": \"local\", \"command\": \"own\", \"args\": [\"-y\"], \"tools\": [\"*\"] }\n  }\n}\n",
+    ),
+    (
+        "lm-studio",
+        ".lmstudio/mcp.json",
+        "{\n  \"mcpServers\": {\n    \"own\": { \"command\": \"own\", \"args\": [\"-y\"] }\n  }\n}\n",
+    ),
+    (
+        "kiro",
+        ".kiro/settings/mcp.json",
+        "{\n  \"mcpServers\": {\n    \"own\": { \"command\": \"own\", \"args\": [\"-y\"], \"disabled\": false }\n  }\n}\n",
+    ),
+    (
+        "junie",
+        ".junie/mcp/mcp.json",
+        "{\n  \"mcpServers\": {\n    \"own\": { \"command\": \"own\", \"args\": [\"-y\"] }\n  }\n}\n",
+    ),
+];
+
+#[test]
+fn each_host_starts_mgp_instead_of_its_own_server_and_gets_its_file_back() {
+    let home = Home::new();
+    for (host, file, text) in HOST_FILES {
+        let path = home.write(file, text);
+        let import = home.json("import", &["import", host, "--apply", "--no-grant"]);
+        assert_eq!(import["servers"][0]["id"], "own", "{host}: {import}");
+        let arguments = ["connect", host, "--replace", "--interactive", "no", "--no-grant"];
+        let connected = home.json("connect", &arguments);
+        assert_eq!(connected["file"], path.to_str().unwrap(), "{host}");
+        assert_eq!(connected["replaced"], json!(["own"]), "{host}: {connected}");
+        let after = fs::read_to_string(&path).unwrap();
+        assert!(after.contains(env!("CARGO_BIN_EXE_mgp")) && !after.contains("own"), "{after}");
+        let report = home.any_json("doctor", &["doctor", "--no-start"]).0.to_string();
+        assert!(report.contains(host), "{host}: {report}");
+        let done = home.json("disconnect", &["disconnect", host]);
+        assert_eq!((&done["exact"], &done["restored"]), (&json!(true), &json!(["own"])), "{host}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), *text, "{host}");
+    }
+    home.fail(2, &["connect", "gemni"], "gemini");
+    home.fail(2, &["import", "windsrf"], "windsurf");
+}

@@ -7,7 +7,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::record::{self, ENTRY, Record, Restored};
-use super::{HostTarget, edit, read, write};
+use super::syntax::Syntax;
+use super::{HostTarget, read, write};
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
@@ -73,16 +74,17 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     let now = read(&file)?.ok_or_else(not_connected)?;
     let unchanged =
         |reason: String| Failure::failed(format!("`{shown}` was not changed: {reason}"));
-    let table = disconnect.target.table(&now);
-    let servers = edit::members(&now, &[table.to_owned()]).map_err(unchanged)?;
+    let syntax = Syntax::of(&file);
+    let table = &disconnect.target.table(syntax, &now);
+    let servers = syntax.members(&now, table).map_err(unchanged)?;
     if servers.iter().all(|(name, _)| name != ENTRY) {
         return Err(not_connected());
     }
     let record = Record::read(global, &file)?;
     let restored = match &record {
-        Some(record) => record.restore(table, &now).map_err(unchanged)?,
+        Some(record) => record.restore(syntax, table, &now).map_err(unchanged)?,
         None => Restored {
-            text: Some(record::without_mgp(table, &now).map_err(unchanged)?),
+            text: Some(record::without_mgp(syntax, table, &now).map_err(unchanged)?),
             is_exact: false,
             differs: vec![
                 "how the file was before is not known here, so nothing else was restored"
@@ -91,7 +93,7 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
         },
     };
     let is_there = |entry: &&record::TakenEntry| {
-        let members = restored.text.as_deref().map(|text| edit::members(text, &entry.path));
+        let members = restored.text.as_deref().map(|text| syntax.members(text, &entry.path));
         members.is_some_and(|all| all.is_ok_and(|all| all.iter().any(|one| one.0 == entry.name)))
     };
     let taken = record.iter().flat_map(|record| &record.taken);

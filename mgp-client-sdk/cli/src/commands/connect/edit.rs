@@ -6,12 +6,13 @@ use std::ops::Range;
 
 const MAX_DEPTH: usize = 128;
 
-/// Sets a member of the object under a top-level key; creates the object if it is missing.
+/// Sets a member of the object at a path; creates the object if it is missing at the top level.
 ///
 /// # Errors
-/// If the file is not a JSON object, or the value under the key is not one.
-pub(super) fn put(text: &str, table: &str, name: &str, value: &str) -> Result<String, String> {
+/// If the file is not a JSON object, or the value at the path is not one.
+pub(super) fn put(text: &str, path: &[String], name: &str, value: &str) -> Result<String, String> {
     let unit = indent_unit(text);
+    let table = path.first().map(String::as_str).unwrap_or_default();
     if is_blank(text) {
         let value = indented(value, "    ");
         return Ok(format!(
@@ -20,9 +21,8 @@ pub(super) fn put(text: &str, table: &str, name: &str, value: &str) -> Result<St
             quoted(name)
         ));
     }
-    let value = indented(&reindented(value, unit), &unit.repeat(2));
-    insert(text, &[table.to_owned()], name, &value)?
-        .map_or_else(|| create(text, table, name, &value), Ok)
+    let value = indented(&reindented(value, unit), &unit.repeat(path.len() + 1));
+    insert(text, path, name, &value)?.map_or_else(|| create(text, table, name, &value), Ok)
 }
 
 /// Sets a member of the object at a path to a value that is inserted verbatim; returns `None` if there is no such
@@ -302,9 +302,13 @@ mod tests {
 
     use super::*;
 
+    fn servers() -> [String; 1] {
+        ["mcpServers".to_owned()]
+    }
+
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(put(text, "mcpServers", "mgp", "1").unwrap(), expected);
+        assert_eq!(put(text, &servers(), "mgp", "1").unwrap(), expected);
     }
 
     #[test]
@@ -336,10 +340,10 @@ mod tests {
             "{\"a\": [}",
             "{",
         ] {
-            assert!(put(text, "mcpServers", "mgp", "1").is_err(), "{text}");
+            assert!(put(text, &servers(), "mgp", "1").is_err(), "{text}");
         }
         let deep = format!("{{\"a\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
-        assert!(put(&deep, "mcpServers", "mgp", "1").unwrap_err().contains("too deeply"));
+        assert!(put(&deep, &servers(), "mgp", "1").unwrap_err().contains("too deeply"));
     }
 
     #[test]
@@ -358,7 +362,7 @@ mod tests {
     #[test]
     fn an_entry_is_indented_as_the_file_is() {
         let text = "{\n\t\"mcpServers\": {\n\t\t\"a\": 1\n\t}\n}\n";
-        let put = put(text, "mcpServers", "mgp", "{\n  \"b\": [\n    1\n  ]\n}").unwrap();
+        let put = put(text, &servers(), "mgp", "{\n  \"b\": [\n    1\n  ]\n}").unwrap();
         assert!(put.contains("\n\t\t\"mgp\": {\n\t\t\t\"b\": [\n"), "{put}");
     }
 
@@ -395,8 +399,8 @@ mod tests {
         ) {
             let before = Value::Object(members.into_iter().collect());
             let text = if is_pretty { serde_json::to_string_pretty(&before).unwrap() } else { before.to_string() };
-            let once = put(&text, "mcpServers", "mgp", "1").unwrap();
-            let twice = put(&once, "mcpServers", "mgp", "2").unwrap();
+            let once = put(&text, &servers(), "mgp", "1").unwrap();
+            let twice = put(&once, &servers(), "mgp", "2").unwrap();
             let mut expected = before;
             expected["mcpServers"] = json!({ "mgp": 2 });
             prop_assert_eq!(serde_json::from_str::<Value>(&twice).unwrap(), expected.clone());
@@ -410,7 +414,7 @@ mod tests {
 
         #[test]
         fn nothing_panics(text in "[\"/*,:\\\\\\]\\[{}\na é]{0,60}") {
-            let _ = put(&text, "mcpServers", "mgp", "1");
+            let _ = put(&text, &servers(), "mgp", "1");
             let _ = remove(&text, &["a".to_owned()], "a");
         }
     }

@@ -9,7 +9,7 @@ use mgp_types::{PrivateFile, Sha256Hash};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::edit;
+use super::syntax::Syntax;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::state;
@@ -101,20 +101,25 @@ impl Record {
     }
 
     /// Returns the text of a file without the entry of mgp, and with the removed entries put back.
-    pub(crate) fn restore(&self, table: &str, now: &str) -> Result<Restored, String> {
+    pub(crate) fn restore(
+        &self,
+        syntax: Syntax,
+        table: &[String],
+        now: &str,
+    ) -> Result<Restored, String> {
         let copy = self.copy();
         if digest(now) == self.after_sha256 && (copy.is_some() || self.before.is_none()) {
             return Ok(Restored { text: copy, is_exact: true, differs: Vec::new() });
         }
         let mut differs = Vec::new();
-        let mut text = without_mgp(table, now)?;
+        let mut text = without_mgp(syntax, table, now)?;
         for TakenEntry { path, name, value } in self.taken.iter().rev() {
-            let is_there = edit::members(&text, path)?.iter().any(|(there, _)| there == name);
+            let is_there = syntax.members(&text, path)?.iter().any(|(there, _)| there == name);
             if is_there {
                 differs.push(format!("`{name}` was added again since, and stays as it is"));
                 continue;
             }
-            match edit::insert(&text, path, name, value)? {
+            match syntax.insert(&text, path, name, value)? {
                 Some(with) => text = with,
                 None => differs.push(format!(
                     "`{}` is not in the file any more, so `{name}` was not restored",
@@ -123,26 +128,27 @@ impl Record {
             }
         }
         if let Some(copy) = &copy {
-            differs.extend(differences(copy, &text, table)?);
+            differs.extend(differences(syntax, copy, &text, table)?);
         }
         Ok(Restored { text: Some(text), is_exact: false, differs })
     }
 }
 
 /// Removes the entry of mgp from the text of a file.
-pub(crate) fn without_mgp(table: &str, text: &str) -> Result<String, String> {
-    let removed = edit::remove(text, &[table.to_owned()], ENTRY)?;
+pub(crate) fn without_mgp(syntax: Syntax, table: &[String], text: &str) -> Result<String, String> {
+    let removed = syntax.remove(text, table, ENTRY)?;
     Ok(removed.map_or_else(|| text.to_owned(), |(text, _)| text))
 }
 
 /// Removes entries from a text; returns the new text and the removed entries.
 pub(crate) fn take(
+    syntax: Syntax,
     mut text: String,
     entries: impl IntoIterator<Item = (Vec<String>, String)>,
 ) -> Result<(String, Vec<TakenEntry>), String> {
     let mut taken = Vec::new();
     for (path, name) in entries {
-        if let Some((without, value)) = edit::remove(&text, &path, &name)? {
+        if let Some((without, value)) = syntax.remove(&text, &path, &name)? {
             text = without;
             taken.push(TakenEntry { path, name, value });
         }
@@ -151,16 +157,23 @@ pub(crate) fn take(
 }
 
 /// Describes what has changed in a host's file since mgp was connected: keys at the top level, and servers.
-fn differences(before: &str, now: &str, table: &str) -> Result<Vec<String>, String> {
+fn differences(
+    syntax: Syntax,
+    before: &str,
+    now: &str,
+    table: &[String],
+) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
-    for (path, prefix) in [(vec![], String::new()), (vec![table.to_owned()], format!("{table}."))] {
+    for (path, prefix) in
+        [(vec![], String::new()), (table.to_vec(), format!("{}.", table.join(".")))]
+    {
         let pairs = |text| -> Result<BTreeMap<String, String>, String> {
-            Ok(edit::members(text, &path)?.into_iter().collect())
+            Ok(syntax.members(text, &path)?.into_iter().collect())
         };
         let (old, new) = (pairs(before)?, pairs(now)?);
         let all = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
         let changed = all.filter(|name| !is_same(old.get(*name), new.get(*name)));
-        let changed = changed.filter(|name| !prefix.is_empty() || *name != table);
+        let changed = changed.filter(|name| !prefix.is_empty() || Some(*name) != table.first());
         names.extend(changed.map(|name| format!("`{prefix}{name}`")));
     }
     if names.is_empty() {

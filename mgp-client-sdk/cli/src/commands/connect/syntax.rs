@@ -1,0 +1,71 @@
+//! The syntax of a host's file, and the edits that keep every other byte of it.
+
+use std::path::Path;
+
+use super::{edit, edit_toml};
+
+/// The syntax of a host's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syntax {
+    Json,
+    Toml,
+}
+
+impl Syntax {
+    pub(crate) fn of(file: &Path) -> Self {
+        if file.extension().is_some_and(|end| end == "toml") { Self::Toml } else { Self::Json }
+    }
+
+    /// Returns the members of the table at a path, with their values as JSON; empty if the table is missing.
+    pub(crate) fn members(
+        self,
+        text: &str,
+        path: &[String],
+    ) -> Result<Vec<(String, String)>, String> {
+        match self {
+            Self::Json => edit::members(text, path),
+            Self::Toml => edit_toml::members(text, path),
+        }
+    }
+
+    /// Sets a member of a table to a JSON value; creates the table if it is missing.
+    pub(super) fn put(
+        self,
+        text: &str,
+        table: &[String],
+        name: &str,
+        value: &str,
+    ) -> Result<String, String> {
+        match self {
+            Self::Json => edit::put(text, table, name, value),
+            Self::Toml => edit_toml::put(text, table, name, value),
+        }
+    }
+
+    /// Puts a removed member back; returns `None` if its table is missing.
+    pub(super) fn insert(
+        self,
+        text: &str,
+        path: &[String],
+        name: &str,
+        removed: &str,
+    ) -> Result<Option<String>, String> {
+        match self {
+            Self::Json => edit::insert(text, path, name, removed),
+            Self::Toml => edit_toml::insert(text, path, name, removed),
+        }
+    }
+
+    /// Removes a member; returns the new text and the removed text, or `None` if it was missing.
+    pub(super) fn remove(
+        self,
+        text: &str,
+        path: &[String],
+        name: &str,
+    ) -> Result<Option<(String, String)>, String> {
+        match self {
+            Self::Json => edit::remove(text, path, name),
+            Self::Toml => edit_toml::remove(text, path, name),
+        }
+    }
+}
