@@ -5,7 +5,7 @@ use flate2::{Compression, GzBuilder};
 use std::io::{Cursor, Write};
 use zip::{DateTime, ZipWriter, write::SimpleFileOptions};
 
-/// A file of an archive.
+/// A file of an archive, or a folder, whose path ends with `/`.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) path: String,
@@ -20,6 +20,10 @@ impl Entry {
 
     pub(super) fn program(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self { mode: 0o755, ..Self::file(path, bytes) }
+    }
+
+    pub(super) fn folder(path: impl Into<String>) -> Self {
+        Self::program(path, Vec::new())
     }
 }
 
@@ -40,6 +44,9 @@ pub(super) fn tar_gz(entries: &[Entry], epoch: u64) -> Outcome<Vec<u8>> {
         header.set_mode(entry.mode);
         header.set_mtime(epoch);
         header.set_size(entry.bytes.len() as u64);
+        if entry.path.ends_with('/') {
+            header.set_entry_type(tar::EntryType::Directory);
+        }
         archive
             .append_data(&mut header, &entry.path, entry.bytes.as_slice())
             .context(&entry.path)?;

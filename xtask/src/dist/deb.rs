@@ -4,6 +4,7 @@ use super::Release;
 use super::archive::{Entry, ar, gzip, tar_gz};
 use super::{texts, wheel};
 use crate::run::{Context, Outcome};
+use std::collections::BTreeSet;
 
 pub(super) fn pack(release: &Release) -> Outcome<(String, Vec<u8>)> {
     let arch = match release.target.split('-').next().context("target")? {
@@ -28,6 +29,17 @@ pub(super) fn pack(release: &Release) -> Outcome<(String, Vec<u8>)> {
     Ok((format!("mgp_{}-1_{arch}.deb", release.version), ar(&members, release.epoch)))
 }
 
+/// Adds the folders of all files; dpkg creates none by itself.
+fn with_folders(mut entries: Vec<Entry>) -> Vec<Entry> {
+    let mut folders = BTreeSet::new();
+    for entry in &entries {
+        let ends = entry.path.match_indices('/').map(|(end, _)| entry.path[..=end].to_owned());
+        folders.extend(ends);
+    }
+    entries.extend(folders.into_iter().map(Entry::folder));
+    entries
+}
+
 fn files(release: &Release) -> Outcome<Vec<Entry>> {
     let mut entries = vec![Entry::program("./usr/bin/mgp", release.program.clone())];
     let folders = [
@@ -45,5 +57,5 @@ fn files(release: &Release) -> Outcome<Vec<Entry>> {
     let licences: Vec<u8> = release.licences.iter().flat_map(|(_, text)| text.clone()).collect();
     entries.push(Entry::file("./usr/share/doc/mgp/copyright", licences));
     entries.push(Entry::file("./usr/share/doc/mgp/README.md", release.readme.clone()));
-    Ok(entries)
+    Ok(with_folders(entries))
 }
