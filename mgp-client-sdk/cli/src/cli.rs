@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Connect(connect::Connect),
     /// Make a host start its own servers again
     Disconnect(connect::disconnect::Disconnect),
+    /// Take back the last change of a host's file
+    Undo(connect::undo::Undo),
     /// Approve the configuration of a project
     Trust(trust::Arguments),
     /// Check everything, and name the fix for each problem

@@ -107,6 +107,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Import(import) => import::run(global, &import).await,
         Command::Connect(connect) => connect::run(global, &connect).await,
         Command::Disconnect(disconnect) => connect::disconnect::run(global, &disconnect).await,
+        Command::Undo(undo) => connect::undo::run(global, &undo).await,
         Command::Trust(arguments) => trust::run(global, &arguments).await,
         Command::Doctor(doctor) => doctor::run(global, &doctor).await,
         Command::Status => kernel::status(global).await,

@@ -25,6 +25,7 @@ mod edit;
 mod edit_toml;
 mod record;
 mod syntax;
+pub(crate) mod undo;
 
 use record::{ENTRY, Record};
 use syntax::Syntax;
@@ -276,8 +277,10 @@ impl Change {
             Some(record) if self.is_exact => record.before,
             _ => Some(config_file::write_backup(file, &self.base)?),
         };
+        let previous = Record::read(global, file)?;
         let record = Record::new(before.map(|path| (path, &*self.base)), &self.after, self.taken);
         Record::write(global, file, Some(record))?;
+        undo::remember(global, "connect", file, (text, Some(&self.after)), previous)?;
         Ok(backup)
     }
 }

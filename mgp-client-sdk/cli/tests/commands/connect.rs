@@ -317,3 +317,40 @@ fn each_host_starts_mgp_instead_of_its_own_server_and_gets_its_file_back() {
     home.fail(2, &["connect", "gemni"], "gemini");
     home.fail(2, &["import", "windsrf"], "windsurf");
 }
+
+#[test]
+fn undo_takes_changes_back_one_by_one_and_refuses_to_lose_those_of_others() {
+    let home = Home::new();
+    home.fail(1, &["undo"], "has changed no host's file");
+    let before = "{ \"mcpServers\": {\"own\": {\"command\": \"own\"}} }";
+    let cursor = home.write(".cursor/mcp.json", before);
+    let connect = |host| home.succeed(&["connect", host, "--interactive", "no", "--no-grant"]);
+    connect("cursor");
+    connect("kiro");
+    let kiro = home.path(".kiro/settings/mcp.json");
+    assert!(kiro.exists());
+    let listed = home.json("undo", &["undo", "--list"]);
+    assert_eq!(listed[0]["file"], kiro.to_str().unwrap(), "{listed}");
+    assert_eq!(
+        (listed[1]["command"].as_str(), listed.as_array().unwrap().len()),
+        (Some("connect"), 2)
+    );
+    home.succeed(&["undo"]);
+    assert!(!kiro.exists(), "there was no file before");
+
+    let ours = fs::read_to_string(&cursor).unwrap();
+    fs::write(&cursor, ours.replace("own", "changed")).unwrap();
+    home.fail(1, &["undo"], "--force");
+    fs::write(&cursor, &ours).unwrap();
+    home.succeed(&["disconnect", "cursor"]);
+    assert_eq!(fs::read_to_string(&cursor).unwrap(), before);
+    home.succeed(&["undo"]);
+    assert_eq!(fs::read_to_string(&cursor).unwrap(), ours, "the disconnect is taken back");
+    home.succeed(&["disconnect", "cursor"]);
+    assert_eq!(fs::read_to_string(&cursor).unwrap(), before, "it is connected as before");
+    home.succeed(&["undo"]);
+    home.succeed(&["undo"]);
+    assert_eq!(fs::read_to_string(&cursor).unwrap(), before, "byte for byte");
+    fs::write(&cursor, "{}").unwrap();
+    home.fail(1, &["undo"], "has changed no host's file");
+}

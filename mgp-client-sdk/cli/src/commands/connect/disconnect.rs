@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::record::{self, ENTRY, Record, Restored};
 use super::syntax::Syntax;
-use super::{HostTarget, read, write};
+use super::{HostTarget, read, undo, write};
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
@@ -106,6 +106,8 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
         None
     };
     Record::write(global, &file, None)?;
+    let texts = (Some(&*now), restored.text.as_deref());
+    undo::remember(global, "disconnect", &file, texts, record)?;
     let Restored { is_exact, differs, .. } = restored;
     print(
         global,

@@ -1,0 +1,185 @@
+//! The command `mgp undo`: takes back the last change that mgp made to a host's file, byte for byte.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use mgp_types::{PrivateFile, Sha256Hash, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::record::Record;
+use super::{read, write};
+use crate::args::{ConfigArg, Global};
+use crate::exit::{CliResult, Failure};
+use crate::operator::admit_edit;
+use crate::output::{Output, Render, print};
+use crate::state;
+
+/// The bound of remembered changes; each holds the whole file as it was before.
+const MAX_CHANGES: usize = 20;
+
+/// The bound of the file of changes; the oldest are forgotten first.
+const MAX_BYTES: u64 = 16 << 20;
+
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// `mgp undo`.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(
+    after_help = "Takes back `mgp connect` or `mgp disconnect`, the last one first. What agents may use in mgp stays.\n\nExample:\n  mgp undo --list\n  mgp undo"
+)]
+pub(crate) struct Undo {
+    /// List the changes that can be taken back, the last one first
+    #[arg(long)]
+    list: bool,
+    /// Also take the change back if another program has changed the file since; a back-up is kept
+    #[arg(long, conflicts_with = "list")]
+    force: bool,
+}
+
+/// A change of a host's file.
+#[derive(Clone, Serialize, Deserialize)]
+struct FileChange {
+    at: Timestamp,
+    command: String,
+    file: PathBuf,
+    /// The text before the change; `None` if there was no file.
+    before: Option<String>,
+    /// The SHA-256 of the text after the change; `None` if the file was removed.
+    after_sha256: Option<String>,
+    /// The record of the connection before the change.
+    record: Option<Record>,
+}
+
+/// A change in the list of `mgp undo --list`, or the one that was taken back.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct UndoRow {
+    /// The time of the change.
+    at: Timestamp,
+    /// The command that made it.
+    command: String,
+    /// The host's file.
+    file: PathBuf,
+    /// A copy of the file before it was taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backup: Option<PathBuf>,
+}
+
+/// Changes that can be taken back, the last one first; or the one that was.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct UndoResult {
+    rows: Vec<UndoRow>,
+    #[serde(skip)]
+    is_list: bool,
+}
+
+impl Render for UndoResult {
+    fn render(&self, out: &mut Output) {
+        for row in &self.rows {
+            let UndoRow { at, command, file, backup } = row;
+            if self.is_list {
+                out.line(format!("{at}  mgp {command}  {}", file.display()));
+                continue;
+            }
+            out.line(format!("{} is as it was before `mgp {command}` of {at}", file.display()));
+            if let Some(backup) = backup {
+                out.line(format!("the file of a moment ago is in {}", backup.display()));
+            }
+            out.line("next: restart the host");
+        }
+        if self.rows.is_empty() {
+            out.line("no change can be taken back");
+        }
+    }
+}
+
+/// Remembers a change of a host's file after it was made.
+pub(super) fn remember(
+    global: &Global,
+    command: &str,
+    file: &Path,
+    (before, after): (Option<&str>, Option<&str>),
+    record: Option<Record>,
+) -> CliResult {
+    let store = store(global)?;
+    let lock = store.lock(LOCK_TIMEOUT)?;
+    let mut changes = read_all(&store)?;
+    changes.push(FileChange {
+        at: Timestamp::now(),
+        command: command.to_owned(),
+        file: file.to_owned(),
+        before: before.map(str::to_owned),
+        after_sha256: after.map(digest),
+        record,
+    });
+    loop {
+        let text = serde_json::to_vec(&changes)?;
+        if changes.len() <= MAX_CHANGES && text.len() as u64 <= MAX_BYTES {
+            return Ok(store.replace(&lock, &text)?);
+        }
+        changes.remove(0);
+    }
+}
+
+pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
+    let store = store(global)?;
+    let mut changes = read_all(&store)?;
+    if undo.list {
+        let row = |change: FileChange| UndoRow {
+            at: change.at,
+            command: change.command,
+            file: change.file,
+            backup: None,
+        };
+        let rows = changes.into_iter().rev().map(row).collect();
+        return print(global, &UndoResult { rows, is_list: true });
+    }
+    let Some(last) = changes.pop() else {
+        return Err(Failure::failed("mgp has changed no host's file that it could restore"));
+    };
+    let file = &last.file;
+    let now = read(file)?;
+    if now.as_deref().map(digest) != last.after_sha256 && !undo.force {
+        return Err(Failure::failed(format!(
+            "`{}` was changed since `mgp {}`; to take that back too: `mgp undo --force`, which keeps a back-up",
+            file.display(),
+            last.command
+        )));
+    }
+    admit_edit(global, &ConfigArg::default()).await?;
+    let backup = match (&last.before, &now) {
+        (Some(before), _) => write(file, now.as_deref(), before)?,
+        (None, Some(_)) => {
+            fs::remove_file(file).map_err(|error| {
+                Failure::failed(format!("`{}` cannot be removed: {error}", file.display()))
+            })?;
+            None
+        }
+        (None, None) => None,
+    };
+    Record::write(global, file, last.record)?;
+    let lock = store.lock(LOCK_TIMEOUT)?;
+    store.replace(&lock, &serde_json::to_vec(&changes)?)?;
+    let row = UndoRow { at: last.at, command: last.command, file: last.file, backup };
+    print(global, &UndoResult { rows: vec![row], is_list: false })
+}
+
+fn digest(text: &str) -> String {
+    Sha256Hash::digest(text.as_bytes()).to_string()
+}
+
+fn store(global: &Global) -> CliResult<PrivateFile> {
+    Ok(PrivateFile::new(state::create_folder(global)?.join("host-changes.json"), MAX_BYTES))
+}
+
+fn read_all(store: &PrivateFile) -> CliResult<Vec<FileChange>> {
+    let Some(bytes) = store.read()? else { return Ok(Vec::new()) };
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let path = store.path().display();
+        Failure::failed(format!("`{path}` is damaged ({error}); move it away to go on without it"))
+    })
+}
