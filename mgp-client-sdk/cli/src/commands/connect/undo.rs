@@ -127,6 +127,7 @@ pub(super) fn remember(
 
 pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
     let store = store(global)?;
+    let lock = store.lock(LOCK_TIMEOUT)?;
     let mut changes = read_all(&store)?;
     if undo.list {
         let row = |change: FileChange| UndoRow {
@@ -162,7 +163,6 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
         (None, None) => None,
     };
     Record::write(global, file, last.record)?;
-    let lock = store.lock(LOCK_TIMEOUT)?;
     store.replace(&lock, &serde_json::to_vec(&changes)?)?;
     let row = UndoRow { at: last.at, command: last.command, file: last.file, backup };
     print(global, &UndoResult { rows: vec![row], is_list: false })
