@@ -96,7 +96,7 @@ async fn a_servers_word_does_not_run_a_tool_that_shows_danger() {
     host.call("echo").arg("text", "a").await.unwrap();
 
     // Arguments too long for an approver to read are refused, without asking.
-    let long = json!({"path": "/x", "z": "z".repeat(70_000)});
+    let long = json!({"path": "/x", "z": "z".repeat(300_000)});
     let refused = Refused::of(host.call("wipe").args(long).await);
     assert_eq!(
         (refused.code, &refused.details["status"]),
