@@ -6,7 +6,7 @@ use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
     guard, import, index, init, kernel, keys, lock, man, operator, permissions, secrets, servers,
-    tools, transactions, trust, validate, why,
+    setup, tools, transactions, trust, validate, why,
 };
 use crate::console::ConsoleArgs;
 
@@ -42,6 +42,8 @@ pub(crate) enum Command {
     },
     /// Serve all servers to hosts, over standard streams or HTTP
     Serve(Serve),
+    /// Put mgp between all your hosts and their servers, in one step
+    Setup(setup::Setup),
     /// Write a first configuration
     Init(init::Init),
     /// Copy the servers of other hosts into your configuration

@@ -151,6 +151,11 @@ impl KnownHost {
         }
     }
 
+    /// Returns whether this user has the host's configuration file for all projects.
+    pub(crate) fn has_user_file(self) -> bool {
+        home().is_ok_and(|home| self.user_file(&home).exists())
+    }
+
     /// Returns the path of the host's configuration file in a project folder, or `None` if the host has no such file.
     pub(crate) fn project_file(self, folder: &Path) -> Option<PathBuf> {
         self.0.project.map(|path| folder.join(path))

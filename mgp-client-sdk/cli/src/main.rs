@@ -96,7 +96,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, callbacks, complete, completions, connect, contract, doctor,
         events, guard, import, index, init, kernel, keys, lock, man, permissions, secrets, servers,
-        tools, transactions, trust, validate, webhooks, why,
+        setup, tools, transactions, trust, validate, webhooks, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -107,6 +107,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Import(import) => import::run(global, &import).await,
         Command::Connect(connect) => connect::run(global, &connect).await,
         Command::Disconnect(disconnect) => connect::disconnect::run(global, &disconnect).await,
+        Command::Setup(setup) => setup::run(global, &setup).await,
         Command::Undo(undo) => connect::undo::run(global, &undo).await,
         Command::Trust(arguments) => trust::run(global, &arguments).await,
         Command::Doctor(doctor) => doctor::run(global, &doctor).await,

@@ -59,6 +59,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("trust", of::<trust::TrustResult>()),
         ("trust-list", of::<trust::ApprovalList>()),
         ("why", of::<why::Explanation>()),
+        ("setup", of::<setup::SetupResult>()),
         ("undo", of::<connect::undo::UndoResult>()),
         ("webhooks", of::<webhooks::WebhookTable>()),
     ])

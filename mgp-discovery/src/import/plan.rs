@@ -85,36 +85,24 @@ impl Plan {
         let file = file.canonicalize().unwrap_or(file);
         let before = text_of(&file, Origin::User)?;
         let text = before.clone().unwrap_or_default();
-        let parsed = Config::parse(&file, &text)?;
-        let mut taken = TakenIds::of(parsed);
-        let mut document: DocumentMut = text.parse().map_err(|_| DiscoveryError::Foreign {
-            path: file.clone(),
-            reason: "it is not TOML".to_owned(),
-        })?;
-        let mut lines = Vec::new();
-        for import in imports {
-            for server in &import.servers {
-                let mut notes = server.notes.clone();
-                let planned = taken.plan(&file, &mut document, import, server, &mut notes);
-                lines.push(ImportLine {
-                    source: import.source.clone(),
-                    name: server.name.clone(),
-                    project: server.project.clone(),
-                    outcome: planned.unwrap_or_else(ImportOutcome::Skipped),
-                    notes,
-                });
-            }
-            lines.extend(import.refused.iter().map(|refused| ImportLine {
-                source: import.source.clone(),
-                name: refused.name.clone(),
-                project: None,
-                outcome: ImportOutcome::Skipped(refused.why.clone()),
-                notes: Vec::new(),
-            }));
-        }
-        let after = document.to_string();
-        Config::parse(&file, &after)?;
+        let (after, lines) = add_all(&file, &text, imports)?;
         Ok(Self { file, before, after, lines })
+    }
+
+    /// Plans how servers would be added to a configuration file if it had this text.
+    ///
+    /// Such a plan is for reading: [`apply`](Self::apply) refuses it unless the file really has the text.
+    ///
+    /// # Errors
+    /// [`DiscoveryError`] if the text is faulty as a whole.
+    pub fn from_text(
+        file: impl Into<PathBuf>,
+        text: &str,
+        imports: &[Import],
+    ) -> Result<Self, DiscoveryError> {
+        let file = file.into();
+        let (after, lines) = add_all(&file, text, imports)?;
+        Ok(Self { file, before: Some(text.to_owned()), after, lines })
     }
 
     /// Returns a line for each server.
@@ -178,6 +166,44 @@ impl Plan {
 }
 
 mgp_types::opaque_debug!(Plan { file, lines });
+
+/// Adds the servers of imports to the text of a configuration; returns the new text and a line for each server.
+fn add_all(
+    file: &Path,
+    text: &str,
+    imports: &[Import],
+) -> Result<(String, Vec<ImportLine>), DiscoveryError> {
+    let parsed = Config::parse(file, text)?;
+    let mut taken = TakenIds::of(parsed);
+    let mut document: DocumentMut = text.parse().map_err(|_| DiscoveryError::Foreign {
+        path: file.to_owned(),
+        reason: "it is not TOML".to_owned(),
+    })?;
+    let mut lines = Vec::new();
+    for import in imports {
+        for server in &import.servers {
+            let mut notes = server.notes.clone();
+            let planned = taken.plan(file, &mut document, import, server, &mut notes);
+            lines.push(ImportLine {
+                source: import.source.clone(),
+                name: server.name.clone(),
+                project: server.project.clone(),
+                outcome: planned.unwrap_or_else(ImportOutcome::Skipped),
+                notes,
+            });
+        }
+        lines.extend(import.refused.iter().map(|refused| ImportLine {
+            source: import.source.clone(),
+            name: refused.name.clone(),
+            project: None,
+            outcome: ImportOutcome::Skipped(refused.why.clone()),
+            notes: Vec::new(),
+        }));
+    }
+    let after = document.to_string();
+    Config::parse(file, &after)?;
+    Ok((after, lines))
+}
 
 /// The ids of a configuration, with their servers.
 struct TakenIds {

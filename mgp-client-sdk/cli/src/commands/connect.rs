@@ -29,6 +29,7 @@ pub(crate) mod undo;
 
 use record::{ENTRY, Record};
 use syntax::Syntax;
+use undo::CommandRun;
 
 /// `mgp connect`.
 #[derive(Clone, Debug, Args)]
@@ -55,6 +56,9 @@ pub(crate) struct Connect {
     no_grant: bool,
     #[command(flatten)]
     config: ConfigArg,
+    /// The text of the configuration that is written before the host's file is; the default is the present one.
+    #[arg(skip)]
+    planned_config: Option<String>,
 }
 
 /// A host and its file.
@@ -103,7 +107,7 @@ impl ValueEnum for HostArg {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum YesNo {
+pub(super) enum YesNo {
     Yes,
     No,
 }
@@ -266,7 +270,13 @@ impl Change {
     }
 
     /// Writes the host's file, a back-up beside it, and the record from which `mgp disconnect` restores the file.
-    fn write(self, global: &Global, file: &Path, text: Option<&str>) -> CliResult<Option<PathBuf>> {
+    fn write(
+        self,
+        global: &Global,
+        run: CommandRun,
+        file: &Path,
+        text: Option<&str>,
+    ) -> CliResult<Option<PathBuf>> {
         if text == Some(&*self.after) {
             return Ok(None);
         }
@@ -280,8 +290,63 @@ impl Change {
         let previous = Record::read(global, file)?;
         let record = Record::new(before.map(|path| (path, &*self.base)), &self.after, self.taken);
         Record::write(global, file, Some(record))?;
-        undo::remember(global, "connect", file, (text, Some(&self.after)), previous)?;
+        undo::remember(global, run, file, (text, Some(&self.after)), previous)?;
         Ok(backup)
+    }
+}
+
+/// The planned change of a known host's file, for `mgp setup`: the host will start mgp instead of the servers that the
+/// planned configuration has.
+pub(super) struct HostChange {
+    host: KnownHost,
+    file: PathBuf,
+    text: Option<String>,
+    change: Change,
+}
+
+impl HostChange {
+    pub(super) fn plan(
+        global: &Global,
+        host: KnownHost,
+        config: &ConfigArg,
+        planned_config: &str,
+    ) -> CliResult<Self> {
+        let connect = Connect {
+            target: HostTarget { host: HostArg::Known(host), file: None, project: false },
+            replace: true,
+            interactive: None,
+            agent: None,
+            grant: Vec::new(),
+            no_grant: true,
+            config: config.clone(),
+            planned_config: Some(planned_config.to_owned()),
+        };
+        let file = connect.target.path()?;
+        let text = read(&file)?;
+        let change = Change::plan(global, &connect, &file, text.as_deref(), host.name())?;
+        Ok(Self { host, file, text, change })
+    }
+
+    pub(super) fn host(&self) -> KnownHost {
+        self.host
+    }
+
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Returns the text of the file before and after the change.
+    pub(super) fn texts(&self) -> (&str, &str) {
+        (self.text.as_deref().unwrap_or_default(), &self.change.after)
+    }
+
+    /// Returns the servers that the host will still start besides mgp.
+    pub(super) fn beside(&self) -> &[String] {
+        &self.change.beside
+    }
+
+    pub(super) fn write(self, global: &Global, run: CommandRun) -> CliResult<Option<PathBuf>> {
+        self.change.write(global, run, &self.file, self.text.as_deref())
     }
 }
 
@@ -300,7 +365,11 @@ fn present(
     let Ok(mut import) = host_files::read(format, file, text) else { return Vec::new() };
     import.servers.retain(|server| !super::import::is_mgp(&server.entry));
     let Ok(own) = connect.config.file_to_edit() else { return Vec::new() };
-    let Ok(plan) = Plan::new(own, &[import]) else { return Vec::new() };
+    let plan = match &connect.planned_config {
+        Some(text) => Plan::from_text(own, text, &[import]),
+        None => Plan::new(own, &[import]),
+    };
+    let Ok(plan) = plan else { return Vec::new() };
     let present = plan.lines().iter().filter_map(|line| {
         let ImportOutcome::Present(id) = &line.outcome else { return None };
         let of_project = line.project.iter().flat_map(|folder| ["projects", folder.as_str()]);
@@ -352,7 +421,7 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     };
     let backup = &mut connected.backup;
     let write = || {
-        *backup = change.write(global, &file, text.as_deref())?;
+        *backup = change.write(global, CommandRun::of("connect"), &file, text.as_deref())?;
         Ok(())
     };
     if servers.is_empty() {
@@ -396,6 +465,18 @@ pub(super) struct HostFile {
     pub(super) program: Option<PathBuf>,
     /// The servers that the host starts by itself.
     pub(super) beside: Vec<String>,
+}
+
+/// Returns the command with which a host starts mgp, as its file has it; `None` if it does not start mgp.
+pub(super) fn mgp_command(
+    host: KnownHost,
+    file: &Path,
+) -> CliResult<Option<(String, Vec<String>)>> {
+    let Some(text) = read(file)? else { return Ok(None) };
+    let read = host_files::read(host.format(), file, &text)?;
+    let mut servers = read.servers.into_iter();
+    let Some(own) = servers.find(|server| server.name == ENTRY) else { return Ok(None) };
+    Ok(own.entry.command.map(|command| (command, own.entry.args)))
 }
 
 /// Returns the servers in the file of a host; `None` if it has no such file.

@@ -68,7 +68,7 @@ pub(crate) struct ImportResult {
 /// A server of another host.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ServerReport {
+pub(super) struct ServerReport {
     /// The name in the file of the host.
     name: String,
     /// The file of that host.
@@ -111,11 +111,11 @@ impl ServerReport {
         }
     }
 
-    fn is_added(&self) -> bool {
+    pub(super) fn is_added(&self) -> bool {
         self.id.is_some() && !self.present
     }
 
-    fn render(&self, out: &mut Output) {
+    pub(super) fn render(&self, out: &mut Output) {
         let Self { name, source, id, runs, sets, left_out, notes, .. } = self;
         let mark = match id {
             Some(_) if self.present => Cell::from("=").color(Color::Dim),
@@ -179,43 +179,99 @@ impl Render for ImportResult {
 }
 
 /// A host's file that was read, and the agent name of that host.
-struct Source {
+pub(super) struct Source {
     read: Read,
     agent: String,
 }
 
+/// The servers of hosts that will be added to the configuration.
+pub(super) struct ImportPlan {
+    plan: Plan,
+    /// The configuration after the import.
+    config: Config,
+    sources: Vec<Source>,
+    pub(super) servers: Vec<ServerReport>,
+}
+
+impl ImportPlan {
+    pub(super) fn new(file: &Path, mut sources: Vec<Source>) -> CliResult<Self> {
+        let mut servers: Vec<ServerReport> =
+            sources.iter_mut().flat_map(|source| remove_mgp(&mut source.read)).collect();
+        let reads: Vec<Read> = sources.iter().map(|source| source.read.clone()).collect();
+        let plan = Plan::new(file, &reads)?;
+        let config = planned_config(file, &plan)?;
+        servers.extend(plan.lines().iter().map(|line| ServerReport::new(line, &config)));
+        Ok(Self { plan, config, sources, servers })
+    }
+
+    /// Returns the text of the configuration after the import.
+    pub(super) fn text(&self) -> &str {
+        self.plan.text()
+    }
+
+    /// Returns the values of environment variables and headers, which may be secret.
+    pub(super) fn values(&self) -> impl Iterator<Item = &str> {
+        let servers = self.sources.iter().flat_map(|source| &source.read.servers);
+        let entries = servers.map(|server| &server.entry);
+        entries
+            .flat_map(|entry| entry.env.values().chain(entry.headers.values()))
+            .map(String::as_str)
+    }
+
+    /// Returns the servers that each agent gets access to: exactly those of its host.
+    pub(super) fn access(&self, agent: Option<&str>) -> BTreeMap<String, BTreeSet<String>> {
+        let mut access = BTreeMap::<String, BTreeSet<String>>::new();
+        for source in &self.sources {
+            let of_source =
+                self.servers.iter().filter(|server| server.source == source.read.source);
+            let ids: Vec<String> = of_source.filter_map(|server| server.id.clone()).collect();
+            if !ids.is_empty() {
+                let agent = agent.unwrap_or(&source.agent);
+                access.entry(agent.to_owned()).or_default().extend(ids);
+            }
+        }
+        access
+    }
+
+    /// Writes the configuration, grants access, and then does what `after` does; returns the grants, and the path of a
+    /// back-up of the previous configuration.
+    pub(super) async fn apply(
+        &self,
+        global: &Global,
+        access: &BTreeMap<String, BTreeSet<String>>,
+        after: impl FnOnce() -> CliResult,
+    ) -> CliResult<(Vec<GrantResult>, Option<PathBuf>)> {
+        let mut backup = None;
+        let write = || {
+            backup = self.plan.apply()?;
+            after()
+        };
+        let wanted = new_access(access, &self.config);
+        let granted = grant::grant_access(global, &self.config, wanted, write).await?;
+        Ok((granted, backup))
+    }
+}
+
 pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
     let file = import.config.file_to_edit()?;
-    let mut sources = sources(global, import)?;
-    let mut servers: Vec<ServerReport> =
-        sources.iter_mut().flat_map(|source| remove_mgp(&mut source.read)).collect();
-    let reads: Vec<Read> = sources.iter().map(|source| source.read.clone()).collect();
-    let plan = Plan::new(&file, &reads)?;
-    let after = planned_config(&file, &plan)?;
-    servers.extend(plan.lines().iter().map(|line| ServerReport::new(line, &after)));
-    let access = if import.no_grant { BTreeMap::new() } else { access(import, &sources, &servers) };
+    let mut planned = ImportPlan::new(&file, sources(global, import)?)?;
+    let agent = import.agent.as_deref();
     let mut result = ImportResult {
         file,
         applied: import.apply,
         backup: None,
-        servers,
-        access,
+        access: if import.no_grant { BTreeMap::new() } else { planned.access(agent) },
+        servers: std::mem::take(&mut planned.servers),
         granted: Vec::new(),
     };
     if import.apply {
         admit_edit(global, &import.config).await?;
     }
     if import.apply && import.no_grant {
-        result.backup = plan.apply()?;
+        result.backup = planned.plan.apply()?;
         control::reload(global).await;
     } else if import.apply {
-        let wanted = new_access(&result.access, &after);
-        let backup = &mut result.backup;
-        let write = || {
-            *backup = plan.apply()?;
-            Ok(())
-        };
-        result.granted = grant::grant_access(global, &after, wanted, write).await?;
+        (result.granted, result.backup) = planned.apply(global, &result.access, || Ok(())).await?;
     }
     print(global, &result)
 }
@@ -228,24 +284,6 @@ pub(super) fn planned_config(file: &Path, plan: &Plan) -> CliResult<Config> {
         server.origin = Origin::Named;
     }
     Ok(config)
-}
-
-/// Returns the servers that each agent gets access to: exactly those of its host.
-fn access(
-    import: &Import,
-    sources: &[Source],
-    servers: &[ServerReport],
-) -> BTreeMap<String, BTreeSet<String>> {
-    let mut access = BTreeMap::<String, BTreeSet<String>>::new();
-    for source in sources {
-        let agent = import.agent.as_deref().unwrap_or(&source.agent);
-        let of_source = servers.iter().filter(|server| server.source == source.read.source);
-        let ids: Vec<String> = of_source.filter_map(|server| server.id.clone()).collect();
-        if !ids.is_empty() {
-            access.entry(agent.to_owned()).or_default().extend(ids);
-        }
-    }
-    access
 }
 
 fn new_access<'a>(
@@ -292,7 +330,7 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
                 match read_host(host, &file) {
                     Ok(source) => sources.push(source),
                     // Hosts without servers are skipped.
-                    Err(failure) if failure.to_string().contains("it has no `") => {}
+                    Err(failure) if has_no_servers(&failure) => {}
                     Err(failure) => print_note(global, &failure.to_string()),
                 }
             }
@@ -330,6 +368,23 @@ fn host_files(host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
     let project = host.project_file(&std::env::current_dir()?).filter(|_| import.project);
     let files = std::iter::once(host.user_file(&home()?)).chain(project);
     Ok(files.filter(|file| file.exists()).collect())
+}
+
+/// Reads the servers of a host; `None` if its file has none.
+pub(super) fn read_host_file(host: KnownHost) -> CliResult<Option<Source>> {
+    let file = host.user_file(&home()?);
+    if !file.exists() {
+        return Ok(None);
+    }
+    match read_host(host, &file) {
+        Ok(source) => Ok(Some(source).filter(|source| !source.read.servers.is_empty())),
+        Err(failure) if has_no_servers(&failure) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn has_no_servers(failure: &Failure) -> bool {
+    failure.to_string().contains("it has no `")
 }
 
 fn read_host(host: KnownHost, file: &Path) -> CliResult<Source> {

@@ -26,6 +26,7 @@ pub(crate) mod permissions;
 mod probe;
 pub(crate) mod secrets;
 pub(crate) mod servers;
+pub(crate) mod setup;
 mod streamed_call;
 pub(crate) mod tools;
 pub(crate) mod transactions;

@@ -354,3 +354,70 @@ fn undo_takes_changes_back_one_by_one_and_refuses_to_lose_those_of_others() {
     fs::write(&cursor, "{}").unwrap();
     home.fail(1, &["undo"], "has changed no host's file");
 }
+
+#[test]
+fn setup_puts_mgp_between_all_hosts_and_their_servers_and_undo_restores_every_byte() {
+    let home = Home::new();
+    let desk = mgp_testkit::program("desk");
+    let desk = desk.to_str().unwrap();
+    let claude = format!(
+        "{{\n  \"theme\": \"dark\",\n  \"mcpServers\": {{\n    \"terminal\": {{\"command\": \"{desk}\", \"args\": [\"terminal\"], \"env\": {{\"TOKEN\": \"tok-3n\"}}}},\n    \"data\": {{\"command\": \"{desk}\", \"args\": [\"data\"]}}\n  }}\n}}\n"
+    );
+    let cursor = format!(
+        "{{ // mine\n  \"mcpServers\": {{\n    \"data\": {{\"command\": \"{desk}\", \"args\": [\"data\"]}},\n  }},\n}}"
+    );
+    let codex =
+        format!("# mine\n[mcp_servers.broken]\ncommand = \"{desk}\"\nargs = [\"nothing\"]\n");
+    let files = [
+        (home.write(".claude.json", &claude), claude),
+        (home.write(".cursor/mcp.json", &cursor), cursor),
+        (home.write(".codex/config.toml", &codex), codex),
+        (home.write(".gemini/settings.json", "{}"), "{}".to_owned()),
+    ];
+    let unchanged = || files.iter().all(|(file, text)| fs::read_to_string(file).unwrap() == *text);
+
+    // Without an answer, it shows the change and makes none.
+    let shown = home.run(&["setup"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(shown.err.contains("mgp setup --yes") && unchanged(), "{shown:?}");
+    assert!(!shown.out.contains("tok-3n") && shown.out.contains("TOKEN"), "{shown:?}");
+    for expected in [
+        "claude-code would be allowed to use data, terminal",
+        "cursor would be allowed to use data",
+        "gemini-cli has no servers",
+        "    + ",
+    ] {
+        assert!(shown.out.contains(expected), "{expected}: {}", shown.out);
+    }
+    let planned = home.json("setup", &["setup", "--dry-run"]);
+    assert_eq!((planned["applied"].as_bool(), unchanged()), (Some(false), true));
+    assert!(!planned.to_string().contains("tok-3n"), "{planned}");
+
+    let done = home.json("setup", &["setup", "--yes", "--interactive", "yes"]);
+    let host = |name: &str| {
+        let all = done["hosts"].as_array().unwrap();
+        all.iter().find(|host| host["host"] == name).unwrap_or_else(|| panic!("{name}: {done}"))
+    };
+    assert_eq!(host("claude-code")["ready"], 2, "{done}");
+    assert_eq!(host("cursor")["ready"], 1, "{done}");
+    assert!(host("cursor")["tools"].as_u64().unwrap() > 0, "{done}");
+    let broken = &host("codex")["problems"][0];
+    assert!(broken.as_str().unwrap().starts_with("broken is "), "{done}");
+    for (file, before) in &files[..3] {
+        let text = fs::read_to_string(file).unwrap();
+        assert!(text != *before && text.contains(env!("CARGO_BIN_EXE_mgp")), "{text}");
+        assert!(!text.contains(desk), "its servers are taken out: {text}");
+    }
+    let own = fs::read_to_string(home.own()).unwrap();
+    assert!(own.contains("[agents.codex]") && own.contains("id = \"terminal\""), "{own}");
+
+    // A second time there is nothing to change.
+    let again = home.json("setup", &["setup", "--yes"]);
+    let all = again["hosts"].as_array().unwrap();
+    assert!(all.iter().all(|host| host["difference"] == json!([])), "{again}");
+    home.succeed(&["stop"]);
+
+    home.succeed(&["undo"]);
+    assert!(unchanged(), "byte for byte");
+    home.fail(2, &["setup", "curser"], "'cursor'");
+}

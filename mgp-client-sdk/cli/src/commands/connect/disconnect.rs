@@ -107,7 +107,7 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     };
     Record::write(global, &file, None)?;
     let texts = (Some(&*now), restored.text.as_deref());
-    undo::remember(global, "disconnect", &file, texts, record)?;
+    undo::remember(global, undo::CommandRun::of("disconnect"), &file, texts, record)?;
     let Restored { is_exact, differs, .. } = restored;
     print(
         global,

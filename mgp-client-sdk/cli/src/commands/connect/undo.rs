@@ -27,7 +27,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// `mgp undo`.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(
-    after_help = "Takes back `mgp connect` or `mgp disconnect`, the last one first. What agents may use in mgp stays.\n\nExample:\n  mgp undo --list\n  mgp undo"
+    after_help = "Takes back the last `mgp setup`, `mgp connect` or `mgp disconnect`. What agents may use in mgp stays.\n\nExample:\n  mgp undo --list\n  mgp undo"
 )]
 pub(crate) struct Undo {
     /// List the changes that can be taken back, the last one first
@@ -38,11 +38,24 @@ pub(crate) struct Undo {
     force: bool,
 }
 
+/// A run of a command that changes hosts' files; `mgp undo` takes back all changes of a run together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::commands) struct CommandRun {
+    at: Timestamp,
+    command: String,
+}
+
+impl CommandRun {
+    pub(in crate::commands) fn of(command: &str) -> Self {
+        Self { at: Timestamp::now(), command: command.to_owned() }
+    }
+}
+
 /// A change of a host's file.
 #[derive(Clone, Serialize, Deserialize)]
 struct FileChange {
-    at: Timestamp,
-    command: String,
+    #[serde(flatten)]
+    run: CommandRun,
     file: PathBuf,
     /// The text before the change; `None` if there was no file.
     before: Option<String>,
@@ -89,6 +102,8 @@ impl Render for UndoResult {
             if let Some(backup) = backup {
                 out.line(format!("the file of a moment ago is in {}", backup.display()));
             }
+        }
+        if !self.is_list && !self.rows.is_empty() {
             out.line("next: restart the host");
         }
         if self.rows.is_empty() {
@@ -100,7 +115,7 @@ impl Render for UndoResult {
 /// Remembers a change of a host's file after it was made.
 pub(super) fn remember(
     global: &Global,
-    command: &str,
+    run: CommandRun,
     file: &Path,
     (before, after): (Option<&str>, Option<&str>),
     record: Option<Record>,
@@ -109,8 +124,7 @@ pub(super) fn remember(
     let lock = store.lock(LOCK_TIMEOUT)?;
     let mut changes = read_all(&store)?;
     changes.push(FileChange {
-        at: Timestamp::now(),
-        command: command.to_owned(),
+        run,
         file: file.to_owned(),
         before: before.map(str::to_owned),
         after_sha256: after.map(digest),
@@ -130,42 +144,60 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
     let lock = store.lock(LOCK_TIMEOUT)?;
     let mut changes = read_all(&store)?;
     if undo.list {
-        let row = |change: FileChange| UndoRow {
-            at: change.at,
-            command: change.command,
-            file: change.file,
-            backup: None,
-        };
-        let rows = changes.into_iter().rev().map(row).collect();
+        let rows = changes.into_iter().rev().map(|change| change.row(None)).collect();
         return print(global, &UndoResult { rows, is_list: true });
     }
-    let Some(last) = changes.pop() else {
+    let Some(last) = changes.last().map(|change| change.run.clone()) else {
         return Err(Failure::failed("mgp has changed no host's file that it could restore"));
     };
-    let file = &last.file;
-    let now = read(file)?;
-    if now.as_deref().map(digest) != last.after_sha256 && !undo.force {
-        return Err(Failure::failed(format!(
-            "`{}` was changed since `mgp {}`; to take that back too: `mgp undo --force`, which keeps a back-up",
-            file.display(),
-            last.command
-        )));
+    let kept = changes.iter().rposition(|change| change.run != last).map_or(0, |at| at + 1);
+    if !undo.force {
+        changes[kept..].iter().try_for_each(FileChange::check_unchanged)?;
     }
     admit_edit(global, &ConfigArg::default()).await?;
-    let backup = match (&last.before, &now) {
-        (Some(before), _) => write(file, now.as_deref(), before)?,
-        (None, Some(_)) => {
-            fs::remove_file(file).map_err(|error| {
-                Failure::failed(format!("`{}` cannot be removed: {error}", file.display()))
-            })?;
-            None
+    let mut rows = Vec::new();
+    while changes.len() > kept
+        && let Some(change) = changes.pop()
+    {
+        let backup = change.take_back()?;
+        Record::write(global, &change.file, change.record.clone())?;
+        store.replace(&lock, &serde_json::to_vec(&changes)?)?;
+        rows.push(change.row(backup));
+    }
+    print(global, &UndoResult { rows, is_list: false })
+}
+
+impl FileChange {
+    /// Checks that nothing else has changed the file since.
+    fn check_unchanged(&self) -> CliResult {
+        if read(&self.file)?.as_deref().map(digest) == self.after_sha256 {
+            return Ok(());
         }
-        (None, None) => None,
-    };
-    Record::write(global, file, last.record)?;
-    store.replace(&lock, &serde_json::to_vec(&changes)?)?;
-    let row = UndoRow { at: last.at, command: last.command, file: last.file, backup };
-    print(global, &UndoResult { rows: vec![row], is_list: false })
+        let (file, command) = (self.file.display(), &self.run.command);
+        Err(Failure::failed(format!(
+            "`{file}` was changed since `mgp {command}`; to take that back too: `mgp undo --force`, which keeps a back-up"
+        )))
+    }
+
+    /// Restores the file; returns the path of a back-up of the present one.
+    fn take_back(&self) -> CliResult<Option<PathBuf>> {
+        let file = &self.file;
+        match (&self.before, read(file)?) {
+            (Some(before), now) => write(file, now.as_deref(), before),
+            (None, Some(_)) => match fs::remove_file(file) {
+                Ok(()) => Ok(None),
+                Err(error) => {
+                    Err(Failure::failed(format!("`{}` cannot be removed: {error}", file.display())))
+                }
+            },
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn row(&self, backup: Option<PathBuf>) -> UndoRow {
+        let CommandRun { at, command } = self.run.clone();
+        UndoRow { at, command, file: self.file.clone(), backup }
+    }
 }
 
 fn digest(text: &str) -> String {

@@ -1,0 +1,304 @@
+//! The command `mgp setup`: copies the servers of all hosts, makes the hosts start mgp instead, and checks that they can.
+//!
+//! It does what `mgp import --apply` and `mgp connect HOST --replace` do, in one step that `mgp undo` takes back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::connect::undo::CommandRun;
+use super::connect::{HostChange, YesNo};
+use super::grant::GrantResult;
+use super::import::{ImportPlan, ServerReport, read_host_file};
+use crate::args::{ConfigArg, Global};
+use crate::config_file::ConfigFile;
+use crate::exit::{CliResult, Failure};
+use crate::hosts::KnownHost;
+use crate::operator::admit_edit;
+use crate::output::{Cell, Color, Output, Render, plural, print, print_note};
+use crate::prompt;
+
+mod difference;
+mod verify;
+
+use difference::Difference;
+
+/// `mgp setup`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Copies the servers of your hosts into your configuration, lets the agent of each host use exactly the servers that its host had, makes the hosts start mgp instead of these servers, and starts what each host will start. `mgp undo` restores the hosts' files, byte for byte.\n\nExample:\n  mgp setup                       # shows what would change, and asks\n  mgp setup claude-code cursor --yes --interactive yes\n  mgp setup --dry-run"
+)]
+pub(crate) struct Setup {
+    /// Hosts; the default is all hosts of this user that have servers
+    #[arg(value_name = "HOST")]
+    hosts: Vec<KnownHost>,
+    /// Change the files without asking
+    #[arg(long, short)]
+    yes: bool,
+    /// Only show what would change
+    #[arg(long, conflicts_with = "yes")]
+    dry_run: bool,
+    /// A person sits at these hosts and can confirm calls there
+    #[arg(long, value_name = "yes|no")]
+    interactive: Option<YesNo>,
+    #[command(flatten)]
+    config: ConfigArg,
+}
+
+/// The result of `mgp setup`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct SetupResult {
+    /// `true` if the files were written; otherwise this is the plan.
+    applied: bool,
+    /// The configuration file.
+    file: PathBuf,
+    /// Each host and its file.
+    hosts: Vec<HostReport>,
+    /// Hosts of this user that have no servers, and stay as they are.
+    without_servers: Vec<String>,
+    /// Each server and its source.
+    servers: Vec<ServerReport>,
+    /// The servers that each agent gets access to: those of its host.
+    access: BTreeMap<String, BTreeSet<String>>,
+    /// The grants, by server.
+    granted: Vec<GrantResult>,
+}
+
+/// A host of `mgp setup`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct HostReport {
+    /// The host, which is also the name of its agent.
+    host: String,
+    /// The host's file.
+    file: PathBuf,
+    /// The lines of the file that change, without values of variables and headers.
+    difference: Difference,
+    /// Servers that the host will still start by itself.
+    beside: Vec<String>,
+    /// A copy of the file before the change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backup: Option<PathBuf>,
+    /// The number of the agent's servers that are ready, after the host's command was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ready: Option<usize>,
+    /// The number of tools of these servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<u64>,
+    /// Problems of the host or of its servers.
+    problems: Vec<String>,
+}
+
+impl HostReport {
+    fn render_plan(&self, out: &mut Output) {
+        let file = self.file.display();
+        if self.difference.is_empty() {
+            out.line(format!("{}: {file} stays as it is", self.host));
+        } else {
+            out.line(format!("{}: {file} would change", self.host));
+            self.difference.render(out);
+        }
+        for name in &self.beside {
+            out.line(format!("    {name} stays there, and is not governed"));
+        }
+    }
+
+    fn render_done(&self, out: &mut Output) {
+        let (mark, color) =
+            if self.problems.is_empty() { ("ok", Color::Green) } else { ("!", Color::Yellow) };
+        let found = match (self.ready, self.tools) {
+            (Some(ready), Some(tools)) => {
+                format!("started mgp: {} with {}", plural(ready, "server"), plural(tools, "tool"))
+            }
+            _ => "its file was not tried".to_owned(),
+        };
+        out.status_line(&Cell::from(mark).color(color), &format!("{}  {found}", self.host));
+        for problem in &self.problems {
+            out.line(format!("    {problem}"));
+        }
+        if !self.beside.is_empty() {
+            let names = self.beside.join(", ");
+            out.line(format!(
+                "    not governed, because the host still starts them itself: {names}"
+            ));
+        }
+    }
+}
+
+impl SetupResult {
+    fn render_plan(&self, out: &mut Output) {
+        let added = self.servers.iter().filter(|server| server.is_added()).count();
+        out.line(format!("{} would be added to {}", plural(added, "server"), self.file.display()));
+        for server in &self.servers {
+            server.render(out);
+        }
+        for (agent, servers) in &self.access {
+            let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+            out.line(format!("{agent} would be allowed to use {}", servers.join(", ")));
+        }
+        for host in &self.hosts {
+            host.render_plan(out);
+        }
+        for host in &self.without_servers {
+            out.line(format!(
+                "{host} has no servers; `mgp connect {host} --grant all` gives it yours"
+            ));
+        }
+    }
+
+    fn render_done(&self, out: &mut Output) {
+        for granted in &self.granted {
+            granted.render(out);
+        }
+        for host in &self.hosts {
+            host.render_done(out);
+        }
+        let names: Vec<&str> = self.hosts.iter().map(|host| host.host.as_str()).collect();
+        out.line(format!(
+            "next: restart {}, and ask there: “Which tools do you have?”",
+            names.join(", ")
+        ));
+        out.line("  mgp console  approvals, servers and the record of calls, as a page");
+        out.line("  mgp undo     restores the files of these hosts");
+    }
+}
+
+impl Render for SetupResult {
+    fn render(&self, out: &mut Output) {
+        if self.applied {
+            self.render_done(out);
+        } else {
+            self.render_plan(out);
+        }
+    }
+}
+
+/// The changes that `mgp setup` will make.
+struct Planned {
+    import: ImportPlan,
+    changes: Vec<HostChange>,
+    result: SetupResult,
+}
+
+impl Planned {
+    fn new(global: &Global, setup: &Setup) -> CliResult<Self> {
+        let file = setup.config.file_to_edit()?;
+        let (mut sources, mut hosts, mut without_servers) = (Vec::new(), Vec::new(), Vec::new());
+        let is_named = !setup.hosts.is_empty();
+        let wanted = if is_named { &*setup.hosts } else { &KnownHost::ALL };
+        for host in wanted {
+            match read_host_file(*host) {
+                Ok(Some(source)) => {
+                    sources.push(source);
+                    hosts.push(*host);
+                }
+                Ok(None) if is_named => hosts.push(*host),
+                Ok(None) if host.has_user_file() => without_servers.push(host.name().to_owned()),
+                Ok(None) => {}
+                Err(failure) if is_named => return Err(failure),
+                Err(failure) => print_note(global, &failure.to_string()),
+            }
+        }
+        if hosts.is_empty() {
+            let known = KnownHost::ALL.map(KnownHost::name).join(", ");
+            return Err(Failure::failed(format!(
+                "no host of this user has servers; add one with `mgp servers add`, then name your host: `mgp setup HOST`, which is one of {known}"
+            )));
+        }
+        let mut import = ImportPlan::new(&file, sources)?;
+        let values: Vec<&str> = import.values().collect();
+        let (mut changes, mut reports) = (Vec::new(), Vec::new());
+        for host in hosts {
+            let change = HostChange::plan(global, host, &setup.config, import.text())?;
+            let (before, after) = change.texts();
+            reports.push(HostReport {
+                host: host.name().to_owned(),
+                file: change.file().to_owned(),
+                difference: Difference::new(before, after, &values),
+                beside: change.beside().to_vec(),
+                backup: None,
+                ready: None,
+                tools: None,
+                problems: Vec::new(),
+            });
+            changes.push(change);
+        }
+        let result = SetupResult {
+            applied: false,
+            file,
+            hosts: reports,
+            without_servers,
+            access: import.access(None),
+            servers: std::mem::take(&mut import.servers),
+            granted: Vec::new(),
+        };
+        Ok(Self { import, changes, result })
+    }
+
+    /// Writes all files; a host's file that cannot be written does not stop the others.
+    async fn apply(
+        self,
+        global: &Global,
+        setup: &Setup,
+        interactive: Option<bool>,
+    ) -> CliResult<SetupResult> {
+        let Self { import, changes, mut result } = self;
+        let run = CommandRun::of("setup");
+        let hosts = &mut result.hosts;
+        let after = || {
+            let own = ConfigFile::open(setup.config.file_to_edit()?)?;
+            for (change, report) in changes.into_iter().zip(hosts) {
+                if let Some(answer) = interactive {
+                    own.set_interactive(change.host().name(), answer)?;
+                }
+                match change.write(global, run.clone()) {
+                    Ok(backup) => report.backup = backup,
+                    Err(failure) => report.problems.push(failure.to_string()),
+                }
+            }
+            Ok(())
+        };
+        (result.granted, _) = import.apply(global, &result.access, after).await?;
+        result.applied = true;
+        Ok(result)
+    }
+}
+
+pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
+    let planned = Planned::new(global, setup)?;
+    if !setup.yes {
+        print(global, &planned.result)?;
+        if setup.dry_run {
+            return Ok(());
+        }
+        match prompt::confirm(global, "Change these files?")? {
+            Some(true) => {}
+            Some(false) => return Err(Failure::failed("nothing was changed")),
+            None => {
+                print_note(global, "nothing was changed; `mgp setup --yes` does it without asking");
+                return Ok(());
+            }
+        }
+    }
+    admit_edit(global, &setup.config).await?;
+    let interactive = match setup.interactive {
+        Some(answer) => Some(answer == YesNo::Yes),
+        None if setup.yes => None,
+        None => {
+            prompt::confirm(global, "Do you sit at these hosts and confirm dangerous calls there?")?
+        }
+    };
+    let mut result = planned.apply(global, setup, interactive).await?;
+    verify::verify(global, &mut result).await;
+    let has_problem = result.hosts.iter().any(|host| host.ready.is_none());
+    print(global, &result)?;
+    if has_problem {
+        return Err(Failure::failed(
+            "not every host can start mgp yet; `mgp doctor` checks all of it, `mgp undo` restores the files",
+        ));
+    }
+    Ok(())
+}
