@@ -42,6 +42,9 @@ pub(crate) enum Command {
     },
     /// Serve all servers to hosts, over standard streams or HTTP
     Serve(Serve),
+    /// Start what a host starts; `mgp setup` runs it
+    #[command(name = "__try-host", hide = true)]
+    TryHost(setup::try_host::TryHost),
     /// Put mgp between all your hosts and their servers, in one step
     Setup(setup::Setup),
     /// Write a first configuration

@@ -85,6 +85,7 @@ fn start(global: &Global, command: Command) -> CliResult {
             log::init_stderr(global.verbose);
             shim::run(global, &serve)
         }
+        Command::TryHost(host) => run_async(commands::setup::try_host::run(&host)),
         command => {
             log::init_stderr(global.verbose);
             block_on(dispatch(global, command))
@@ -99,7 +100,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         setup, tools, transactions, trust, validate, webhooks, why,
     };
     match command {
-        Command::Kernel(_) => Ok(()),
+        Command::Kernel(_) | Command::TryHost(_) => Ok(()),
         Command::Serve(serve) => serve::run(global, serve).await,
         Command::Demo => demo::run(global).await,
         Command::Example { name } => example::run(&name).await,
@@ -158,6 +159,10 @@ fn run_shared_kernel(global: &Global, args: SharedKernel) -> CliResult {
 
 fn block_on(work: impl Future<Output = CliResult>) -> CliResult {
     Keeper::this_program(KEEPER).install();
+    run_async(work)
+}
+
+fn run_async(work: impl Future<Output = CliResult>) -> CliResult {
     // Single-threaded: a kernel mostly waits for I/O, and each further thread costs memory and context switches.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

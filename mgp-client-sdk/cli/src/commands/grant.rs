@@ -48,6 +48,11 @@ pub(super) struct GrantResult {
 }
 
 impl GrantResult {
+    /// Returns the server if it could not be started.
+    pub(super) fn failed_server(&self) -> Option<&str> {
+        self.tools.is_none().then_some(&*self.server)
+    }
+
     pub(super) fn render(&self, out: &mut Output) {
         let Self { server, agent, permissions, asked, tools, waiting, error } = self;
         let mut parts = vec![format!("access for {agent}")];

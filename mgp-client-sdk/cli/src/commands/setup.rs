@@ -21,7 +21,7 @@ use crate::output::{Cell, Color, Output, Render, plural, print, print_note};
 use crate::prompt;
 
 mod difference;
-mod verify;
+pub(crate) mod try_host;
 
 use difference::Difference;
 
@@ -249,9 +249,9 @@ impl Planned {
         let run = CommandRun::of("setup");
         let hosts = &mut result.hosts;
         let after = || {
-            let own = ConfigFile::open(setup.config.file_to_edit()?)?;
             for (change, report) in changes.into_iter().zip(hosts) {
                 if let Some(answer) = interactive {
+                    let own = ConfigFile::open(setup.config.file_to_edit()?)?;
                     own.set_interactive(change.host().name(), answer)?;
                 }
                 match change.write(global, run.clone()) {
@@ -292,7 +292,7 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
         }
     };
     let mut result = planned.apply(global, setup, interactive).await?;
-    verify::verify(global, &mut result).await;
+    try_host::try_hosts(global, &mut result).await;
     let has_problem = result.hosts.iter().any(|host| host.ready.is_none());
     print(global, &result)?;
     if has_problem {
