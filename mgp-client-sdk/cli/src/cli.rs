@@ -13,7 +13,7 @@ use crate::console::ConsoleArgs;
 /// One governed MCP server in front of all your tool servers.
 ///
 /// A kernel starts and supervises your MCP and MGP servers, decides and records every call, and offers any host one
-/// short list of tools. Run `mgp import`, then `mgp connect HOST`.
+/// short list of tools. Run `mgp setup`.
 #[derive(Debug, Parser)]
 #[command(
     name = "mgp",
@@ -21,7 +21,7 @@ use crate::console::ConsoleArgs;
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "First steps:\n  mgp import                  # show the servers of your hosts\n  mgp import --apply          # copy them into your configuration\n  mgp connect claude-code     # make a host start mgp\n  mgp doctor                  # check that everything works\n\nExit code: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel is running."
+    after_help = "First steps:\n  mgp setup                   # put mgp between your hosts and their servers; shows the changes and asks\n  mgp doctor                  # check that everything works\n  mgp console                 # approvals, servers and the record of calls, as a page\n  mgp undo                    # restore the files of your hosts\n\nExit code: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel is running."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

@@ -8,7 +8,6 @@ use clap::{Args, ValueEnum};
 use mgp_discovery::import::{self as host_files, Host, ImportOutcome, Plan};
 use mgp_discovery::{Config, ServerConfig, Trust, nearest};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::grant::{self, GrantResult, NewAccess};
 use crate::args::ConfigArg;
@@ -23,6 +22,7 @@ use crate::{prompt, state};
 pub(crate) mod disconnect;
 mod edit;
 mod edit_toml;
+mod entry;
 mod record;
 mod syntax;
 pub(crate) mod undo;
@@ -263,7 +263,7 @@ impl Change {
             entries.extend(present.iter().map(|(path, name, _)| (path.clone(), name.clone())));
         }
         let (bare, taken) = record::take(syntax, base.clone(), entries).map_err(unchanged)?;
-        let entry = serde_json::to_string_pretty(&entry(global, connect, agent)?)?;
+        let entry = serde_json::to_string_pretty(&entry::entry(global, connect, agent)?)?;
         let after = syntax.put(&bare, table, ENTRY, &entry).map_err(unchanged)?;
         let beside = beside(syntax, &after, table).map_err(unchanged)?;
         Ok(Self { base, is_exact, after, record, taken, present, beside })
@@ -509,62 +509,6 @@ fn read(file: &Path) -> CliResult<Option<String>> {
         }
         Ok(_) => fs::read_to_string(file).map(Some).map_err(failed),
     }
-}
-
-/// The entry of mgp in a host's file, in the order in which it is written.
-#[derive(Serialize)]
-struct HostEntry {
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    kind: Option<&'static str>,
-    /// The program; of `OpenCode` also the arguments.
-    command: Value,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    args: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    enabled: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<[&'static str; 1]>,
-}
-
-impl HostEntry {
-    fn new(host: Option<Host>, command: String, args: Vec<String>) -> Self {
-        if host == Some(Host::OpenCode) {
-            let words: Value = std::iter::once(command).chain(args).collect();
-            return Self {
-                kind: Some("local"),
-                command: words,
-                args: None,
-                enabled: Some(true),
-                tools: None,
-            };
-        }
-        let is_copilot = host == Some(Host::CopilotCli);
-        let kind = match host {
-            Some(Host::VsCode) => Some("stdio"),
-            _ => is_copilot.then_some("local"),
-        };
-        let tools = is_copilot.then_some(["*"]);
-        Self { kind, command: command.into(), args: Some(args), enabled: None, tools }
-    }
-}
-
-/// Builds the entry of mgp for the host's file.
-fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResult<HostEntry> {
-    let absolute = |path: &Path| -> CliResult<String> {
-        Ok(std::path::absolute(path)?.to_string_lossy().into_owned())
-    };
-    // The path is absolute, because a host may have another PATH.
-    let command = absolute(&std::env::current_exe()?)?;
-    let mut args = vec!["serve".to_owned(), "--stdio".into(), "--agent".into(), agent.to_owned()];
-    // Paths from this shell's environment are written into the entry, because a host may have another environment.
-    let config = connect.config.named_file();
-    let state = global.state.clone().or_else(state::folder_from_environment);
-    for (name, path) in [("--config", config), ("--state", state)] {
-        if let Some(path) = path {
-            args.extend([name.to_owned(), absolute(&path)?]);
-        }
-    }
-    Ok(HostEntry::new(connect.target.known().map(KnownHost::format), command, args))
 }
 
 /// Returns whether a person sits at the host: by option, by the configuration, else by asking; `None` without a

@@ -40,7 +40,7 @@ pub(crate) struct TryHost {
     servers: Vec<String>,
 }
 
-/// What the agent of a host can use.
+/// The servers and tools that the agent of a host can use.
 #[derive(Debug, Serialize, Deserialize)]
 struct Usable {
     ready: usize,
