@@ -367,7 +367,7 @@ impl Running {
         drop(ready_file);
         #[cfg(unix)]
         drop(self.socket);
-        signals.exit_on_next();
+        signals.exit_on_second(matches!(cause, StopCause::Signal(_)));
         drain(&served, cause).await;
         let closed = timeout(CLOSE_TIMEOUT, async {
             while connections.join_next().await.is_some() {}

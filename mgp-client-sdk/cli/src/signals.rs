@@ -54,9 +54,15 @@ pub(crate) fn exit_code(number: i32) -> i32 {
 }
 
 impl Signals {
-    /// Makes the kernel's process exit at the next signal; its keepers then end the servers.
-    pub(crate) fn exit_on_next(mut self) {
+    /// Makes the kernel's process exit at the second signal; its keepers then end the servers.
+    ///
+    /// The first one drains, and is `received` if it has begun that: many hosts close the standard input and send a
+    /// signal right after.
+    pub(crate) fn exit_on_second(mut self, received: bool) {
         tokio::spawn(async move {
+            if !received {
+                self.next().await;
+            }
             let number = self.next().await;
             tracing::warn!(number, "exiting on second signal");
             std::process::exit(exit_code(number));

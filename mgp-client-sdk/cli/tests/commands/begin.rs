@@ -50,7 +50,7 @@ fn additions_follow_the_comments_of_the_template() {
 #[test]
 fn no_arguments_print_the_help() {
     let home = Home::new();
-    home.fail(2, &[], "mgp import");
+    home.fail(2, &[], "mgp setup");
     let help = home.succeed(&["--help"]);
     for word in ["doctor", "connect", "Exit code"] {
         assert!(help.contains(word), "{help}");
