@@ -59,8 +59,7 @@ impl Printer {
         let Some(steps) = self.steps else {
             if failed == 0 {
                 print_line(
-                    "With your own servers: `mgp import` copies those of your hosts, `mgp connect HOST` makes a host \
-                     start the kernel.",
+                    "With your own servers: `mgp setup` puts the kernel between your hosts and their servers, and `mgp undo` takes that back.",
                 );
             }
             return;
