@@ -4,7 +4,7 @@
 
 use super::{
     CodePolicy, javascript_rules as rules,
-    tree::{children, field, is_field, parse, walk},
+    tree::{Nodes, children, field, parse},
     value::{Findings, Names, Value, Values, concatenated, either, one, texts},
 };
 use std::{cell::RefCell, collections::HashMap};
@@ -41,18 +41,22 @@ pub(super) fn check(
         Dialect::Tsx => tree_sitter_typescript::LANGUAGE_TSX,
     };
     let tree = parse(&grammar.into(), source)?;
-    let mut scope = Scope { source, names: Names::default(), known: RefCell::default() };
+    let nodes = Nodes::of(&tree)?;
+    let mut scope =
+        Scope { source, nodes: &nodes, names: Names::default(), known: RefCell::default() };
     for _ in 0..2 {
-        walk(&tree, |node| scope.bind(node))?;
+        nodes.all.iter().for_each(|node| scope.bind(*node));
         scope.known.get_mut().clear();
     }
-    walk(&tree, |node| rules::check(policy, &scope, node, found))
+    nodes.all.iter().for_each(|node| rules::check(policy, &scope, *node, found));
+    Ok(())
 }
 
 /// The bindings of a text.
 #[derive(Debug)]
 pub(super) struct Scope<'s> {
     source: &'s str,
+    pub(super) nodes: &'s Nodes<'s>,
     names: Names,
     known: RefCell<HashMap<usize, Values>>,
 }
@@ -418,8 +422,8 @@ impl Scope<'_> {
     }
 
     /// Returns whether an identifier is used, and not bound.
-    pub(super) fn is_use(node: Node<'_>) -> bool {
-        let Some(parent) = node.parent() else { return true };
+    pub(super) fn is_use(&self, node: Node<'_>) -> bool {
+        let Some(parent) = self.nodes.parent(node) else { return true };
         match parent.kind() {
             "variable_declarator"
             | "function_declaration"
@@ -427,7 +431,7 @@ impl Scope<'_> {
             | "class"
             | "generator_function_declaration"
             | "function_expression"
-            | "generator_function" => !is_field(node, "name"),
+            | "generator_function" => !self.nodes.is_field(node, "name"),
             "formal_parameters"
             | "required_parameter"
             | "optional_parameter"
@@ -441,9 +445,11 @@ impl Scope<'_> {
             | "type_annotation"
             | "type_identifier"
             | "nested_type_identifier" => false,
-            "arrow_function" => !is_field(node, "parameter"),
-            "assignment_pattern" | "object_assignment_pattern" => !is_field(node, "left"),
-            "catch_clause" => !is_field(node, "parameter"),
+            "arrow_function" => !self.nodes.is_field(node, "parameter"),
+            "assignment_pattern" | "object_assignment_pattern" => {
+                !self.nodes.is_field(node, "left")
+            }
+            "catch_clause" => !self.nodes.is_field(node, "parameter"),
             _ => true,
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     CodePolicy,
     javascript::{Scope, member, module_of},
-    tree::{children, field, is_field},
+    tree::{children, field},
     value::{Findings, Value, is_path, is_under, last, matches_pattern, paths, texts},
 };
 use crate::words::Words;
@@ -52,7 +52,7 @@ pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, foun
                 modules(policy, scope, Some(source), found);
             }
         }
-        "identifier" | "shorthand_property_identifier" if Scope::is_use(node) => {
+        "identifier" | "shorthand_property_identifier" if scope.is_use(node) => {
             reference(policy, scope, node, found);
         }
         "member_expression" | "subscript_expression" => {
@@ -116,7 +116,7 @@ fn of_path(policy: &CodePolicy, path: &str, written: &str, found: &mut Findings)
 
 fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     let values = scope.eval(node, 0);
-    let parent = node.parent();
+    let parent = scope.nodes.parent(node);
     let kind = parent.map_or("", |parent| parent.kind());
     let written = if node.kind() == "identifier" { scope.text(node) } else { String::new() };
     // `x instanceof Function`, `typeof eval`, `Function.prototype`.
@@ -136,8 +136,8 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
         if !(tested && matches!(path, "Function" | "eval")) {
             of_path(policy, path, &written, found);
         }
-        let used = is_field(node, "function")
-            || is_field(node, "object")
+        let used = scope.nodes.is_field(node, "function")
+            || scope.nodes.is_field(node, "object")
             || matches!(kind, "variable_declarator" | "unary_expression" | "binary_expression")
             || kind == "assignment_expression";
         if matches!(path, "require" | "module.require" | "import")
@@ -179,8 +179,10 @@ fn computed(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
 }
 
 fn destructured(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    let Some(value) =
-        node.parent().and_then(|parent| field(parent, "value").or_else(|| field(parent, "right")))
+    let Some(value) = scope
+        .nodes
+        .parent(node)
+        .and_then(|parent| field(parent, "value").or_else(|| field(parent, "right")))
     else {
         return;
     };

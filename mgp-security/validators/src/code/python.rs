@@ -5,7 +5,7 @@
 use super::{
     CodePolicy,
     python_rules::{self as rules, MODULES},
-    tree::{children, field, is_field, parse, walk},
+    tree::{Nodes, children, field, parse},
     value::{Findings, Names, Value, Values, concatenated, either, one, texts, unescape},
 };
 use std::{borrow::Cow, cell::RefCell, collections::HashMap};
@@ -31,20 +31,28 @@ pub(super) fn check(policy: &CodePolicy, source: &str, found: &mut Findings) -> 
         return Err("an encoding other than UTF-8".to_owned());
     }
     let tree = parse(&tree_sitter_python::LANGUAGE.into(), source)?;
-    let mut scope =
-        Scope { source, names: Names::default(), stars: Vec::new(), known: RefCell::default() };
+    let nodes = Nodes::of(&tree)?;
+    let mut scope = Scope {
+        source,
+        nodes: &nodes,
+        names: Names::default(),
+        stars: Vec::new(),
+        known: RefCell::default(),
+    };
     // A name can be bound below its use; a second round sees the names of the first.
     for _ in 0..2 {
-        walk(&tree, |node| scope.bind(node))?;
+        nodes.all.iter().for_each(|node| scope.bind(*node));
         scope.known.get_mut().clear();
     }
-    walk(&tree, |node| rules::check(policy, &scope, node, found))
+    nodes.all.iter().for_each(|node| rules::check(policy, &scope, *node, found));
+    Ok(())
 }
 
 /// The bindings of a text.
 #[derive(Debug)]
 pub(super) struct Scope<'s> {
     source: &'s str,
+    pub(super) nodes: &'s Nodes<'s>,
     names: Names,
     /// Modules from which all names are imported.
     stars: Vec<String>,
@@ -456,16 +464,16 @@ impl<'s> Scope<'s> {
     }
 
     /// Returns whether an identifier is used, and not bound or a label.
-    pub(super) fn is_use(node: Node<'_>) -> bool {
-        let Some(parent) = node.parent() else { return true };
+    pub(super) fn is_use(&self, node: Node<'_>) -> bool {
+        let Some(parent) = self.nodes.parent(node) else { return true };
         match parent.kind() {
-            "attribute" => is_field(node, "object"),
+            "attribute" => self.nodes.is_field(node, "object"),
             "keyword_argument"
             | "named_expression"
             | "default_parameter"
-            | "typed_default_parameter" => !is_field(node, "name"),
-            "function_definition" | "class_definition" => !is_field(node, "name"),
-            "assignment" | "for_statement" | "for_in_clause" => !is_field(node, "left"),
+            | "typed_default_parameter" => !self.nodes.is_field(node, "name"),
+            "function_definition" | "class_definition" => !self.nodes.is_field(node, "name"),
+            "assignment" | "for_statement" | "for_in_clause" => !self.nodes.is_field(node, "left"),
             "parameters"
             | "lambda_parameters"
             | "typed_parameter"

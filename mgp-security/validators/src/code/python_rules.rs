@@ -103,7 +103,7 @@ pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, foun
     match node.kind() {
         "import_statement" | "import_from_statement" => imports(policy, scope, node, found),
         "exec_statement" => found.pattern("exec("),
-        "identifier" if Scope::is_use(node) => reference(policy, scope, node, found),
+        "identifier" if scope.is_use(node) => reference(policy, scope, node, found),
         "attribute" => {
             reference(policy, scope, node, found);
             private(policy, scope, node, found);
@@ -215,7 +215,7 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
             found.pattern(path.trim_start_matches('@'));
         }
         if matches!(path, "getattr" | "vars")
-            && !super::tree::is_field(node, "function")
+            && !scope.nodes.is_field(node, "function")
             && node.kind() == "identifier"
         {
             found.pattern(&pattern_of(path));
@@ -261,11 +261,12 @@ fn pattern_of(name: &str) -> String {
 
 /// Returns whether a value goes where it cannot be followed.
 fn is_passed(scope: &Scope<'_>, node: Node<'_>) -> bool {
-    let Some(parent) = node.parent() else { return false };
+    let Some(parent) = scope.nodes.parent(node) else { return false };
     match parent.kind() {
         "argument_list" => {
-            let function = parent
-                .parent()
+            let function = scope
+                .nodes
+                .parent(parent)
                 .and_then(|call| field(call, "function"))
                 .map(|function| scope.text(function).into_owned());
             !matches!(
@@ -308,7 +309,9 @@ fn is_passed(scope: &Scope<'_>, node: Node<'_>) -> bool {
 
 /// Returns whether the dictionary of a module is read at a constant key.
 fn is_indexed(scope: &Scope<'_>, node: Node<'_>) -> bool {
-    node.parent()
+    scope
+        .nodes
+        .parent(node)
         .filter(|parent| parent.kind() == "subscript")
         .and_then(|parent| field(parent, "subscript"))
         .is_some_and(|index| texts(&scope.eval(index, 0)).next().is_some())
@@ -401,7 +404,7 @@ const CLIENTS: &[&str] = &["@httpx", "@requests", "@aiohttp", "@urllib3", "@http
 
 fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     match node.kind() {
-        "attribute" | "identifier" if node.kind() == "attribute" || Scope::is_use(node) => {
+        "attribute" | "identifier" if node.kind() == "attribute" || scope.is_use(node) => {
             for path in paths(&scope.eval(node, 0)) {
                 let first = path
                     .strip_prefix("@os.")
@@ -420,8 +423,8 @@ fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
                     found.pattern(&format!("{method}("));
                 }
                 if path == "open"
-                    && !super::tree::is_field(node, "function")
-                    && node.parent().is_none_or(|parent| parent.kind() != "assignment")
+                    && !scope.nodes.is_field(node, "function")
+                    && scope.nodes.parent(node).is_none_or(|parent| parent.kind() != "assignment")
                 {
                     found.pattern("open(");
                 }

@@ -1,5 +1,6 @@
 //! Syntax trees of code, within bounds.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::thread;
 use tree_sitter::{Language, Node, ParseOptions, Parser, Tree};
@@ -64,37 +65,6 @@ fn parse_here(language: &Language, source: &str) -> Result<Tree, String> {
     Ok(tree)
 }
 
-/// Calls a function for each named node, parents first.
-///
-/// # Errors
-/// A reason if the tree is too deep or too large.
-pub(super) fn walk<'t>(tree: &'t Tree, mut visit: impl FnMut(Node<'t>)) -> Result<(), String> {
-    let mut cursor = tree.walk();
-    let (mut depth, mut nodes) = (0usize, 0usize);
-    loop {
-        nodes += 1;
-        if depth > MAX_DEPTH || nodes > MAX_NODES {
-            return Err(format!(
-                "the code is nested deeper than {MAX_DEPTH} levels, or has more than {MAX_NODES} parts"
-            ));
-        }
-        let node = cursor.node();
-        if node.is_named() {
-            visit(node);
-        }
-        if cursor.goto_first_child() {
-            depth += 1;
-            continue;
-        }
-        while !cursor.goto_next_sibling() {
-            if !cursor.goto_parent() {
-                return Ok(());
-            }
-            depth -= 1;
-        }
-    }
-}
-
 /// Returns the named children of a node without comments.
 pub(super) fn children(node: Node<'_>) -> Vec<Node<'_>> {
     let mut cursor = node.walk();
@@ -106,9 +76,65 @@ pub(super) fn field<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
     node.child_by_field_name(name)
 }
 
-/// Returns whether a node is the child of its parent's field.
-pub(super) fn is_field(node: Node<'_>, name: &str) -> bool {
-    node.parent()
-        .and_then(|parent| parent.child_by_field_name(name))
-        .is_some_and(|child| child.id() == node.id())
+/// The named nodes of a tree. The tree itself finds a parent from its root, which takes long in a long text.
+#[derive(Debug, Default)]
+pub(super) struct Nodes<'t> {
+    /// Parents come first.
+    pub(super) all: Vec<Node<'t>>,
+    /// The place of the parent of each node in `all`, by the node's id.
+    parents: HashMap<usize, usize>,
+}
+
+// === impl Nodes ===
+
+impl<'t> Nodes<'t> {
+    /// Collects the named nodes.
+    ///
+    /// # Errors
+    /// A reason if the tree is too deep or too large.
+    pub(super) fn of(tree: &'t Tree) -> Result<Self, String> {
+        let mut found = Self::default();
+        let mut cursor = tree.walk();
+        // The place of the next named ancestor, for each level.
+        let mut path: Vec<Option<usize>> = vec![None];
+        let mut nodes = 0usize;
+        loop {
+            nodes += 1;
+            if path.len() > MAX_DEPTH + 1 || nodes > MAX_NODES {
+                return Err(format!(
+                    "the code is nested deeper than {MAX_DEPTH} levels, or has more than {MAX_NODES} parts"
+                ));
+            }
+            let node = cursor.node();
+            let mut above = path.last().copied().flatten();
+            if node.is_named() {
+                if let Some(above) = above {
+                    found.parents.insert(node.id(), above);
+                }
+                above = Some(found.all.len());
+                found.all.push(node);
+            }
+            if cursor.goto_first_child() {
+                path.push(above);
+                continue;
+            }
+            while !cursor.goto_next_sibling() {
+                if !cursor.goto_parent() {
+                    return Ok(found);
+                }
+                path.pop();
+            }
+        }
+    }
+
+    /// Returns the parent of a named node.
+    pub(super) fn parent(&self, node: Node<'_>) -> Option<Node<'t>> {
+        self.parents.get(&node.id()).and_then(|place| self.all.get(*place)).copied()
+    }
+
+    /// Returns whether a node is the child of its parent's field.
+    pub(super) fn is_field(&self, node: Node<'_>, name: &str) -> bool {
+        let child = self.parent(node).and_then(|parent| field(parent, name));
+        child.is_some_and(|child| child.id() == node.id())
+    }
 }
