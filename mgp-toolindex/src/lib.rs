@@ -62,6 +62,7 @@ mod error;
 mod index;
 mod keyword;
 mod learn;
+mod lexicon;
 mod meta;
 #[cfg(feature = "sqlite")]
 mod persist;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::tool_index::ToolIndex;
 use crate::catalog::{Allowed, CategoryTree, Entry, IndexedTool};
+use crate::lexicon::to_english;
 use crate::search::Filter;
 use crate::tokens::{Exactness, TokenCounter, lean};
 
@@ -70,7 +71,7 @@ impl ToolIndex {
     pub fn coverage(&self, text: &str, words: &[String]) -> f32 {
         let now = self.shared.snapshot();
         let Some(reader) = &now.keywords else { return 0.0 };
-        let query = self.shared.analyzer.query(text);
+        let query = self.shared.analyzer.query(&to_english(text));
         let is_covered = |word: &str| words.iter().any(|covered| covered == word);
         let (mut covered, mut all) = (0.0, f32::MIN_POSITIVE);
         let mut weigh = |is_covered: bool, stem: &str| {

@@ -21,6 +21,7 @@ use super::pending::PendingSearches;
 use super::query::{HashKey, MAX_TEXT_BYTES, Owner, QueryId};
 use super::table::{HistoryTable, NewQuery};
 use crate::embed::{Cost, Embedder};
+use crate::lexicon::to_english;
 use crate::text::{Analyzer, QueryWords, truncate};
 
 /// The maximum number of stored queries to which a model is fitted.
@@ -146,11 +147,12 @@ impl History {
         let owner = self.owner(principal);
         let key = self.0.secret.key(&owner, query);
         let is_known = self.0.table.read().contains(key);
-        let words = self.0.secret.words(&self.0.analyzer.query(query));
+        let english = to_english(query);
+        let words = self.0.secret.words(&self.0.analyzer.query(&english));
         let embedder = self.0.embedder().filter(|embedder| {
             !is_known && embedder.cost() == Cost::Small && self.retention() != Retention::Words
         });
-        let vector = embedder.and_then(|embedder| embedder.embed(query).ok());
+        let vector = embedder.and_then(|embedder| embedder.embed(&english).ok());
         let new_query = NewQuery { owner, key, text: Some(query), words, vector, now };
         if !is_known && new_query.words.is_empty() && new_query.vector.is_none() {
             return;

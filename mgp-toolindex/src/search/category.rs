@@ -12,6 +12,7 @@ use super::weight::MAX_FUSED_SCORE;
 use super::{Query, View};
 use crate::catalog::{Bitmap, canonical, is_in};
 use crate::error::IndexError;
+use crate::lexicon::to_english;
 
 /// The tools from which the fitting categories are computed.
 const MAX_TOOLS: usize = 100;
@@ -24,7 +25,7 @@ pub(super) fn rank(
     k: usize,
 ) -> Result<Ranking, IndexError> {
     let ranking = weigh(view, query, text, SearchStrategy::Hybrid, within, MAX_TOOLS.max(k))?;
-    let words = view.analyzer.query(text);
+    let words = view.analyzer.query(&to_english(text));
     let is_asked = |stem: &str| words.terms.iter().any(|term| term.text == stem);
     let named = canonical(text);
     // The fit of each list of categories: by its words, and by its best tool.

@@ -1,5 +1,6 @@
 //! Search: queries, results, and the ranking (MGP §16.4, §16.5).
 
+mod action;
 mod browse;
 mod category;
 mod clause;

@@ -1,8 +1,11 @@
 //! A parsed query: its words, its clauses, their vectors (MGP §16.5).
 
+use std::borrow::Cow;
+
 use super::clause::clauses;
-use super::weight::Weights;
+use super::weight::{NEXT_RELATED_WEIGHT, RELATED_WEIGHT, Weights};
 use super::{FallbackReason, View};
+use crate::lexicon::{calculator, related};
 use crate::text::{Analyzer, Field, QueryWords, Term};
 
 /// The maximum number of bytes that are read of a query; anything longer is a pasted document.
@@ -24,21 +27,38 @@ pub(super) struct Unit<'a> {
     pub(super) text: &'a str,
     /// The indices of the unit's words in `ParsedQuery::words`.
     pub(super) terms: Vec<usize>,
+    /// The words of tools for what the unit says in words that no tool has; they are embedded with it.
+    related: Vec<&'static str>,
     /// The vector; `None` if it is not needed, or if the embedder knows nothing of the text.
     pub(super) vector: Option<Vec<f32>>,
 }
 
 impl<'a> ParsedQuery<'a> {
     /// Parses the words and clauses.
-    pub(super) fn new(text: &'a str, analyzer: &Analyzer, weights: Weights) -> Self {
+    ///
+    /// `lesser` has the English words that a translation put in and that are less likely meant, with their weights.
+    pub(super) fn new(
+        text: &'a str,
+        lesser: &[(&'static str, f32)],
+        analyzer: &Analyzer,
+        is_known: &dyn Fn(&str) -> bool,
+        weights: Weights,
+    ) -> Self {
         let mut words = analyzer.query(text);
+        for (word, weight) in lesser {
+            let stem = analyzer.stem(word);
+            let term = words.terms.iter_mut().find(|term| term.text == stem);
+            term.into_iter().for_each(|term| term.weight = *weight);
+        }
+        let related = add_related(text, &mut words, analyzer, is_known);
         let terms = (0..words.terms.len()).collect();
-        let mut units = vec![Unit { text, terms, vector: None }];
+        let mut units = vec![Unit { text, terms, related, vector: None }];
         for clause in clauses(text) {
-            let clause_words = analyzer.query(clause);
+            let mut clause_words = analyzer.query(clause);
+            let related = add_related(clause, &mut clause_words, analyzer, is_known);
             let place = |term: &Term| words.terms.iter().position(|word| word.text == term.text);
             let terms = clause_words.terms.iter().filter_map(place).collect();
-            units.push(Unit { text: clause, terms, vector: None });
+            units.push(Unit { text: clause, terms, related, vector: None });
         }
         if weights.words == 0.0 {
             words.terms.clear();
@@ -68,7 +88,12 @@ impl<'a> ParsedQuery<'a> {
             return Err(FallbackReason::Embedding);
         }
         for unit in &mut self.units {
-            let vector = embedder.embed(unit.text);
+            let mut text = Cow::Borrowed(unit.text);
+            for word in &unit.related {
+                text.to_mut().push(' ');
+                text.to_mut().push_str(word);
+            }
+            let vector = embedder.embed(&text);
             let vector =
                 vector.map_err(|error| FallbackReason::EmbedderFailed(error.to_string()))?;
             unit.vector = unit_length(vector);
@@ -84,6 +109,41 @@ impl<'a> ParsedQuery<'a> {
         let units = self.units.iter().enumerate();
         units.filter_map(|(at, unit)| Some((at, unit.vector.as_deref()?))).collect()
     }
+}
+
+/// Adds the words that tools have for the words of a query; they count less than its own.
+///
+/// If no tool has a word of the query itself, those related to it count as much, and are returned.
+fn add_related(
+    text: &str,
+    words: &mut QueryWords,
+    analyzer: &Analyzer,
+    is_known: &dyn Fn(&str) -> bool,
+) -> Vec<&'static str> {
+    let mut instead = calculator(text).to_vec();
+    for word in &instead {
+        words.add(&analyzer.stem(word), 1.0);
+    }
+    for own in words.raw.clone() {
+        let stem = analyzer.stem(&own);
+        if words.terms.iter().all(|term| term.text != stem || term.weight < 1.0) {
+            continue;
+        }
+        let is_known = is_known(&stem);
+        let mut weight = if is_known { RELATED_WEIGHT } else { 1.0 };
+        for word in related(&own) {
+            let stem = analyzer.stem(word);
+            if words.terms.iter().all(|term| term.text != stem) {
+                words.add(&stem, weight);
+            }
+            if is_known {
+                weight *= NEXT_RELATED_WEIGHT;
+            } else {
+                instead.push(word);
+            }
+        }
+    }
+    instead
 }
 
 /// Scales a vector to length one; returns `None` if it has no direction.

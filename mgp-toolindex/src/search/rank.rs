@@ -7,6 +7,7 @@
 use mgp_types::mgp::SearchStrategy;
 use rustc_hash::FxHashMap;
 
+use super::action::Actions;
 use super::browse::browse;
 use super::category;
 use super::evidence::Evidence;
@@ -19,6 +20,7 @@ use super::weight::{SIMILAR_NAME_EVIDENCE, Weights};
 use super::{Explain, Fallback, FallbackReason, Query, Reason, View};
 use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
+use crate::lexicon::translate;
 use crate::text::truncate;
 
 #[derive(Clone, Debug)]
@@ -68,7 +70,11 @@ pub(super) fn weigh(
     within: Option<&Bitmap>,
     k: usize,
 ) -> Result<Ranking, IndexError> {
-    let (parsed, weights, ran, mut fallback) = understand(view, text, &asked);
+    let translation = translate(text, &|word| view.keywords.has_word(&view.analyzer.stem(word)));
+    let translation = translation.as_ref();
+    let read = translation.map_or(text, |translation| &translation.text);
+    let lesser = translation.map_or(&[][..], |translation| &translation.lesser);
+    let (parsed, weights, ran, mut fallback) = understand(view, read, lesser, &asked);
     // A tool that the query names comes first, except in a semantic search.
     let names = match asked {
         SearchStrategy::Semantic => Vec::new(),
@@ -91,6 +97,10 @@ pub(super) fn weigh(
     }
     let fused = FusedScores::of(&evidence, parsed.units.len(), &past.lifts(&evidence.slots));
     let mut scores = fused.scores;
+    let actions = Actions::of_query(read);
+    for (slot, score) in evidence.slots.iter().zip(&mut scores) {
+        *score *= view.catalog.entry(*slot).map_or(1.0, |entry| actions.factor(entry.name()));
+    }
     let names: FxHashMap<Slot, f32> = names.into_iter().collect();
     if !names.is_empty() {
         for (slot, score) in evidence.slots.iter().zip(&mut scores) {
@@ -124,6 +134,7 @@ pub(super) fn weigh(
 fn understand<'a>(
     view: &View<'_>,
     text: &'a str,
+    lesser: &[(&'static str, f32)],
     asked: &SearchStrategy,
 ) -> (ParsedQuery<'a>, Weights, SearchStrategy, Option<FallbackReason>) {
     let weights = match asked {
@@ -131,12 +142,13 @@ fn understand<'a>(
         SearchStrategy::Semantic => Weights::SEMANTIC,
         _ => Weights::HYBRID,
     };
-    let mut parsed = ParsedQuery::new(text, view.analyzer, weights);
+    let is_known = |stem: &str| view.keywords.has_word(stem);
+    let mut parsed = ParsedQuery::new(text, lesser, view.analyzer, &is_known, weights);
     let why = if weights.meaning > 0.0 { parsed.embed(view).err() } else { None };
     match why {
         None => (parsed, weights, asked.clone(), None),
         Some(why) => {
-            let parsed = ParsedQuery::new(text, view.analyzer, Weights::KEYWORD);
+            let parsed = ParsedQuery::new(text, lesser, view.analyzer, &is_known, Weights::KEYWORD);
             (parsed, Weights::KEYWORD, SearchStrategy::Keyword, Some(why))
         }
     }

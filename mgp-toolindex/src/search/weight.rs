@@ -23,6 +23,12 @@ impl Weights {
     pub(super) const SEMANTIC: Self = Self { words: 0.0, name: 0.0, ..Self::HYBRID };
 }
 
+/// The weight of the word that is most related to one of the query.
+pub(super) const RELATED_WEIGHT: f32 = 0.5;
+
+/// The weight of each further related word, as a part of that before it.
+pub(super) const NEXT_RELATED_WEIGHT: f32 = 0.7;
+
 /// The weight of the whole query's evidence in that of a clause.
 pub(super) const QUERY_WEIGHT_IN_CLAUSE: f32 = 0.3;
 

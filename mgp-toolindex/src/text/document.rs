@@ -5,6 +5,7 @@ use super::fold::fold_name;
 use super::schema::Parameter;
 use super::split::{Piece, split};
 use super::tool_text::{ToolText, truncate};
+use crate::lexicon::translate_definition;
 
 /// The number of times the name is indexed: a word of the name counts more than one of the description.
 const NAME_REPEATS: usize = 2;
@@ -24,7 +25,7 @@ const MAX_MEDIA_TYPES: usize = 32;
 /// The version of the indexed words. Increase it when the words of a tool change; stored words of other versions
 /// are then indexed again.
 #[cfg(feature = "sqlite")]
-pub(crate) const DOCUMENT_VERSION: u32 = 1;
+pub(crate) const DOCUMENT_VERSION: u32 = 2;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {
@@ -49,6 +50,9 @@ impl ToolText<'_> {
             indexer.index(&parameter.name, &mut text);
             indexer.index(&parameter.description, &mut text);
         }
+        if let Some(english) = self.in_english() {
+            indexer.index(&english, &mut text);
+        }
         indexer.index(self.server_id, &mut text);
         if let Some(name) = self.server_name.filter(|name| *name != self.server_id) {
             indexer.index(name, &mut text);
@@ -61,6 +65,20 @@ impl ToolText<'_> {
             indexer.index(word, &mut text);
         }
         Document { name: self.name_words(indexer), text, kinds: self.kinds(indexer) }
+    }
+
+    /// Returns the texts in another language than English, with English words in place of foreign ones.
+    fn in_english(&self) -> Option<String> {
+        let parameters = self.parameters.iter().map(|parameter| &*parameter.description);
+        let texts = [self.name, self.title.unwrap_or_default(), self.description];
+        let mut english = String::new();
+        for text in texts.into_iter().chain(parameters) {
+            if let Some(translation) = translate_definition(text) {
+                english.push_str(&translation);
+                english.push('\n');
+            }
+        }
+        (!english.is_empty()).then_some(english)
     }
 
     /// Returns the text to embed.
@@ -76,7 +94,7 @@ impl ToolText<'_> {
         for text_part in [self.title.unwrap_or_default(), description] {
             if !text_part.is_empty() {
                 text.push_str(". ");
-                text.push_str(text_part);
+                text.push_str(translate_definition(text_part).as_deref().unwrap_or(text_part));
             }
         }
         let mut before = " Parameters: ";

@@ -349,6 +349,11 @@ pub(super) const CHECKS: &[Check] = &[
             .bound("5 reports, all passed")])],
     ),
     check(
+        "find.languages",
+        "wishes in thirteen languages among the tools of seventy real servers",
+        &[Program(index::languages)],
+    ),
+    check(
         "house.verdict",
         "in random worlds the list, the preview, the gate and the check after a wait agree",
         &[TestStep(&[Tests::of(SECURITY, "verdict")

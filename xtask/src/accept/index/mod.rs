@@ -6,6 +6,7 @@
 mod data;
 mod eval;
 mod history;
+mod languages;
 mod laws;
 mod names;
 mod quality;
@@ -15,6 +16,7 @@ mod tokens;
 
 use super::Verdict;
 
+pub(super) use languages::languages;
 pub(super) use laws::laws;
 pub(super) use quality::quality;
 pub(super) use tokens::tokens;

@@ -1,0 +1,191 @@
+//! Packs the word lists in `lexicon/` into the files that the crate contains; `UPDATE_GOLDEN=1` writes them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::{env, fs};
+
+use tantivy_fst::raw::Builder;
+use unicode_normalization::UnicodeNormalization;
+
+use super::language::{Language, Script, without_accents};
+use super::token::tokens;
+use super::words::{FUNCTION_WORD, MAX_SENSES, RELATED_MARK, Senses};
+
+const LANGUAGES: &[(&str, Language)] = &[
+    ("ar", Language::Arabic),
+    ("de", Language::German),
+    ("en", Language::English),
+    ("es", Language::Spanish),
+    ("fr", Language::French),
+    ("hi", Language::Hindi),
+    ("it", Language::Italian),
+    ("ja", Language::Japanese),
+    ("ko", Language::Korean),
+    ("pt", Language::Portuguese),
+    ("ru", Language::Russian),
+    ("tr", Language::Turkish),
+    ("zh", Language::Chinese),
+];
+
+/// The maximum size of the packed files together.
+const MAX_PACKED_BYTES: usize = 1536 * 1024;
+
+/// A foreign word's English words: the position of the word among those of the line, and the line.
+type Lines = BTreeMap<Vec<u8>, Vec<(usize, u64)>>;
+
+#[test]
+fn the_packed_lexicon_is_that_of_the_word_lists() {
+    let heads: Vec<String> = read("english.txt").lines().map(str::to_owned).collect();
+    assert!(heads.len() < FUNCTION_WORD as usize);
+    let mut lines = Lines::new();
+    for (number, head) in heads.iter().enumerate() {
+        let key = key(Language::English, &Language::English.stem(head));
+        lines.entry(key).or_default().push((0, number as u64));
+    }
+    for (code, language) in LANGUAGES.iter().filter(|(code, _)| *code != "en") {
+        let mut known = Vec::new();
+        for (place, line) in read(&format!("{code}.tsv")).lines().enumerate() {
+            let (head, words) =
+                line.split_once('\t').unwrap_or_else(|| panic!("{code} {place}: {line}"));
+            let number = heads.iter().position(|known| known == head);
+            let number = number.unwrap_or_else(|| panic!("{code}: {head} is not in english.txt"));
+            assert!(!known.contains(&number), "{code}: {head} is there twice");
+            known.push(number);
+            for (place, word) in words.split(['，', '、', ',']).enumerate() {
+                for stems in spellings(*language, word.trim()) {
+                    lines.entry(key(*language, &stems)).or_default().push((place, number as u64));
+                }
+            }
+        }
+    }
+    for line in read("related.tsv").lines() {
+        let (word, related) = line.split_once('\t').expect(line);
+        let stem = Language::English.stem(word);
+        let key = [&[RELATED_MARK], stem.as_bytes()].concat();
+        for (place, word) in related.split(", ").enumerate() {
+            let number = heads.iter().position(|known| known == word);
+            let number = number.unwrap_or_else(|| panic!("{word} is not in english.txt"));
+            lines.entry(key.clone()).or_default().push((place, number as u64));
+        }
+    }
+    let mut values: BTreeMap<Vec<u8>, u64> =
+        lines.into_iter().map(|(key, all)| (key, value(all))).collect();
+    for line in read("function_words.tsv").lines() {
+        let (code, words) = line.split_once('\t').expect(line);
+        let (_, language) = LANGUAGES.iter().find(|(known, _)| *known == code).expect(code);
+        for word in words.split(", ") {
+            for stems in spellings(*language, word) {
+                values.insert(key(*language, &stems), FUNCTION_WORD);
+            }
+        }
+    }
+    let mut builder = Builder::memory();
+    for (key, value) in values {
+        builder.insert(key, value).expect("sorted");
+    }
+    let packed = builder.into_inner().expect("in memory");
+    let english = heads.join("\n") + "\n";
+    assert!(packed.len() + english.len() <= MAX_PACKED_BYTES, "{} bytes", packed.len());
+    for (name, bytes) in [("lexicon.fst", packed), ("lexicon.txt", english.into_bytes())] {
+        let path = folder().join("data").join(name);
+        if env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&path, &bytes).expect(name);
+        }
+        let is_same = fs::read(&path).is_ok_and(|packed| packed == bytes);
+        assert!(is_same, "{name} is old: run this test with UPDATE_GOLDEN=1");
+    }
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(folder().join("lexicon").join(name)).expect(name)
+}
+
+fn key(language: Language, stems: &str) -> Vec<u8> {
+    [&[language.mark()], stems.as_bytes()].concat()
+}
+
+/// Packs the English words of a foreign word: those whose line names it first come first.
+fn value(mut lines: Vec<(usize, u64)>) -> u64 {
+    lines.sort_unstable();
+    let mut numbers: Vec<u64> = Vec::new();
+    for (_, number) in lines {
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+    }
+    Senses::pack(numbers.into_iter().take(MAX_SENSES))
+}
+
+/// Returns the stems by which a word or phrase is found, as people spell and inflect it.
+fn spellings(language: Language, word: &str) -> Vec<String> {
+    let word: String = word.nfc().collect();
+    let mut written = vec![word.clone()];
+    match language {
+        Language::Chinese | Language::Japanese => {
+            written = vec![word.replace(' ', "")];
+            written.extend(japanese_root(&word).filter(|_| language == Language::Japanese));
+        }
+        Language::Korean => written.extend(korean_roots(&word)),
+        Language::German => {
+            let umlauts = [("ä", "ae"), ("ö", "oe"), ("ü", "ue"), ("ß", "ss")];
+            written.push(
+                umlauts.iter().fold(word.to_lowercase(), |word, (from, to)| word.replace(from, to)),
+            );
+            written.push(without_accents(&word).into_owned());
+        }
+        Language::Arabic | Language::Hindi | Language::Russian => {}
+        _ => written.push(without_accents(&word).into_owned()),
+    }
+    let mut all = Vec::new();
+    for text in written {
+        let stems = match language {
+            Language::Chinese | Language::Japanese => text.to_lowercase(),
+            _ => tokens(&text, 8)
+                .iter()
+                .map(|token| language.stem(&text[token.range.clone()]))
+                .collect::<Vec<_>>()
+                .join(" "),
+        };
+        if !stems.is_empty() && !all.contains(&stems) {
+            all.push(stems);
+        }
+    }
+    all
+}
+
+/// Returns a Japanese verb or adjective without its ending, if Chinese characters are left.
+fn japanese_root(word: &str) -> Option<String> {
+    let last = word.chars().next_back().filter(|last| "うくぐすつぬぶむるい".contains(*last))?;
+    let root = &word[..word.len() - last.len_utf8()];
+    root.contains(|c: char| ('\u{4e00}'..='\u{9fff}').contains(&c)).then(|| root.to_owned())
+}
+
+/// Returns a Korean verb without `다`, and as it is before endings that begin with a vowel: `그리다`, `그려`.
+fn korean_roots(word: &str) -> Vec<String> {
+    let Some(root) = word.strip_suffix('다') else { return Vec::new() };
+    let mut all = vec![root.to_owned()];
+    let Some(last) = root.chars().next_back() else { return Vec::new() };
+    let number = u32::from(last).wrapping_sub(0xac00);
+    // Syllables are numbered by first consonant, vowel (21) and last consonant (28).
+    let (vowel, has_end) = (number / 28 % 21, number % 28 != 0);
+    let changed = match vowel {
+        _ if last == '하' => Some(1),
+        20 => Some(6),
+        8 => Some(9),
+        13 => Some(14),
+        _ => None,
+    };
+    if let Some(changed) = changed.filter(|_| !has_end && number < 11_172) {
+        let before = &root[..root.len() - last.len_utf8()];
+        let syllable = char::from_u32(0xac00 + number - 28 * vowel + 28 * changed);
+        all.extend(syllable.map(|syllable| format!("{before}{syllable}")));
+    }
+    all.extend(root.strip_suffix("하").map(str::to_owned));
+    all.extend(root.strip_suffix("주").map(str::to_owned));
+    all.retain(|root| !root.is_empty() && Script::of(root.chars().next().unwrap_or(' ')).is_some());
+    all
+}

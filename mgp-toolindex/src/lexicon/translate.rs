@@ -1,0 +1,315 @@
+//! Finds the words of other languages in a text and puts English words in their place (MGP §16.5).
+//!
+//! The script of a word gives its language; words with Latin letters belong to the language that knows more of the
+//! text's words than English does. A text that English explains best stays as it is, except for single words that
+//! English and the index do not know and another language does.
+
+use super::Translation;
+use super::language::{LATIN, Language, Script, is_syllable};
+use super::token::{Token, tokens};
+use super::words::{Lexicon, Senses};
+
+/// The maximum number of words of a text that are looked up.
+const MAX_TOKENS: usize = 256;
+
+/// The maximum number of words in a phrase of the lexicon.
+const MAX_PHRASE_WORDS: usize = 3;
+
+/// The maximum number of English words in place of a foreign word.
+const MAX_TRANSLATIONS: usize = 3;
+
+/// The weights of the English words in place of a foreign word, the likeliest first.
+const WEIGHTS: [f32; MAX_TRANSLATIONS] = [1.0, 0.6, 0.4];
+
+/// The minimum length of a word, in letters, that is translated in an English text or as a part of a word.
+const MIN_LETTERS: usize = 4;
+
+/// The minimum length of a part of a compound, in letters.
+const MIN_PART_LETTERS: usize = 3;
+
+/// Translates what is foreign in a text; `None` if nothing is.
+///
+/// `is_known` returns whether the index has a word in lower case.
+pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<Translation> {
+    let lexicon = Lexicon::get();
+    let tokens = tokens(text, MAX_TOKENS);
+    let mut reader = Reader { lexicon, text, tokens: &tokens, language: None };
+    let is_foreign = |token: &Token| token.script != Script::Latin;
+    let latin = tokens.iter().any(|token| !is_foreign(token) && !reader.is_english(token));
+    if !latin && !tokens.iter().any(is_foreign) {
+        return None;
+    }
+    if latin {
+        reader.language = reader.guess();
+    }
+    let mut writer = Writer { lexicon, translation: Translation::default(), likeliest: Vec::new() };
+    let (mut at, mut copied) = (0, 0);
+    while at < tokens.len() {
+        let read = match reader.read(at) {
+            Some(read) => read,
+            None => {
+                reader.read_unknown(at, is_known).unwrap_or(Read { tokens: 0, found: Vec::new() })
+            }
+        };
+        if read.tokens == 0 {
+            at += 1;
+            continue;
+        }
+        let range = tokens[at].range.start..tokens[at + read.tokens - 1].range.end;
+        writer.push(&text[copied..range.start]);
+        writer.replace(&read.found);
+        copied = range.end;
+        at += read.tokens;
+    }
+    if copied == 0 {
+        return None;
+    }
+    writer.push(&text[copied..]);
+    let Writer { mut translation, likeliest, .. } = writer;
+    translation.lesser.retain(|(word, _)| !likeliest.contains(word));
+    Some(translation)
+}
+
+/// What one or more tokens mean.
+struct Read {
+    tokens: usize,
+    found: Vec<Found>,
+}
+
+/// A part of a text as it was looked up.
+enum Found {
+    Senses(Senses),
+    /// A part that the lexicon does not have.
+    Unknown(String),
+}
+
+struct Reader<'a> {
+    lexicon: &'static Lexicon,
+    text: &'a str,
+    tokens: &'a [Token],
+    /// The language of the words with Latin letters, if it is not English.
+    language: Option<Language>,
+}
+
+// === impl Reader ===
+
+impl Reader<'_> {
+    fn word(&self, token: &Token) -> &str {
+        &self.text[token.range.clone()]
+    }
+
+    /// Returns whether a token needs no translation.
+    fn is_english(&self, token: &Token) -> bool {
+        let word = self.word(token).to_lowercase();
+        token.is_identifier
+            || self.lexicon.find(Language::English, &Language::English.stem(&word)).is_some()
+    }
+
+    /// Returns the language that knows most words with Latin letters, if it knows more than English does.
+    fn guess(&self) -> Option<Language> {
+        let (mut english, mut scores) = (0, [0; LATIN.len()]);
+        for token in self.tokens.iter().filter(|token| token.script == Script::Latin) {
+            english += usize::from(self.is_english(token));
+            for (language, score) in LATIN.into_iter().zip(&mut scores) {
+                let stem = language.stem(self.word(token));
+                *score += usize::from(
+                    !token.is_identifier && self.lexicon.find(language, &stem).is_some(),
+                );
+            }
+        }
+        let best = *scores.iter().max()?;
+        let place = scores.iter().position(|score| *score == best)?;
+        (best > english).then(|| LATIN[place])
+    }
+
+    /// Reads the longest known phrase that begins at a token.
+    fn read(&self, at: usize) -> Option<Read> {
+        let token = &self.tokens[at];
+        if token.script == Script::Han {
+            return self.read_run(token);
+        }
+        let languages = match token.script {
+            Script::Latin => self.language.as_slice(),
+            script => script.languages(false),
+        };
+        if token.is_identifier {
+            return None;
+        }
+        languages.iter().find_map(|language| {
+            self.read_phrase(*language, at).or_else(|| {
+                let found = self.read_parts(*language, self.word(token))?;
+                Some(Read { tokens: 1, found })
+            })
+        })
+    }
+
+    fn read_phrase(&self, language: Language, at: usize) -> Option<Read> {
+        let script = self.tokens[at].script;
+        let rest = self.tokens[at..].iter().take(MAX_PHRASE_WORDS);
+        let words = rest.take_while(|token| token.script == script && !token.is_identifier);
+        let stems: Vec<String> = words.map(|token| language.stem(self.word(token))).collect();
+        (1..=stems.len()).rev().find_map(|length| {
+            let senses = self.lexicon.find(language, &stems[..length].join(" "))?;
+            Some(Read { tokens: length, found: vec![Found::Senses(senses)] })
+        })
+    }
+
+    /// Reads a word by its parts: of a compound, or before an ending.
+    fn read_parts(&self, language: Language, word: &str) -> Option<Vec<Found>> {
+        if language.has_compounds() {
+            return self.read_compound(language, word);
+        }
+        let stem = language.stem(word);
+        let (length, senses) = self.lexicon.longest(language, &stem)?;
+        let (letters, all) = (stem[..length].chars().count(), stem.chars().count());
+        if language == Language::Korean {
+            return self.read_korean(&stem);
+        }
+        let is_enough = letters >= MIN_LETTERS && 2 * letters > all;
+        (is_enough && !senses.is_function_word()).then(|| vec![Found::Senses(senses)])
+    }
+
+    /// Reads a word of two or more words: `Wechselkurs`, `Wettervorhersage`.
+    fn read_compound(&self, language: Language, word: &str) -> Option<Vec<Found>> {
+        let word = word.to_lowercase();
+        let splits = word.char_indices().skip(MIN_PART_LETTERS).map(|(at, _)| at);
+        let splits: Vec<usize> =
+            splits.filter(|at| word[*at..].chars().count() >= MIN_PART_LETTERS).collect();
+        let known = |part: &str| {
+            let senses = self.lexicon.find(language, &language.stem(part))?;
+            (!senses.is_function_word()).then_some(Found::Senses(senses))
+        };
+        // The longest last part first: it says what the thing is.
+        splits.into_iter().find_map(|at| {
+            let last = known(&word[at..])?;
+            let first = &word[..at];
+            match known(first).or_else(|| known(first.strip_suffix('s')?)) {
+                Some(first) => Some(vec![first, last]),
+                None if first.chars().count() > 2 * MIN_PART_LETTERS => {
+                    let mut parts = self.read_compound(language, first)?;
+                    parts.push(last);
+                    Some(parts)
+                }
+                None => None,
+            }
+        })
+    }
+
+    /// Reads a Korean word: known words one after the other, then particles and endings.
+    fn read_korean(&self, word: &str) -> Option<Vec<Found>> {
+        let mut found = Vec::new();
+        let mut rest = word;
+        while let Some((length, senses)) = self.lexicon.longest(Language::Korean, rest) {
+            let syllables = rest[..length].chars().count();
+            let left = rest[length..].chars().count();
+            if syllables == 1 && (left > 3 || !found.is_empty()) {
+                break;
+            }
+            found.push(Found::Senses(senses));
+            rest = &rest[length..];
+        }
+        (!found.is_empty()).then_some(found)
+    }
+
+    /// Reads a run of Chinese characters and Japanese syllables: the longest known word at each place.
+    fn read_run(&self, token: &Token) -> Option<Read> {
+        let languages = token.script.languages(self.text.contains(is_syllable));
+        let run = self.word(token);
+        let (mut found, mut unknown, mut at) = (Vec::new(), String::new(), 0);
+        while let Some(letter) = run[at..].chars().next() {
+            let known =
+                languages.iter().filter_map(|language| self.lexicon.longest(*language, &run[at..]));
+            // Of equally long words, that of the first language.
+            match known.reduce(|best, next| if next.0 > best.0 { next } else { best }) {
+                Some((length, senses)) => {
+                    push_unknown(&mut unknown, &mut found);
+                    found.push(Found::Senses(senses));
+                    at += length;
+                }
+                None => {
+                    unknown.push(letter);
+                    at += letter.len_utf8();
+                }
+            }
+        }
+        push_unknown(&mut unknown, &mut found);
+        let any = found.iter().any(|found| matches!(found, Found::Senses(_)));
+        any.then_some(Read { tokens: 1, found })
+    }
+
+    /// Reads a single foreign word in a text that is English otherwise.
+    fn read_unknown(&self, at: usize, is_known: &dyn Fn(&str) -> bool) -> Option<Read> {
+        let token = &self.tokens[at];
+        let word = self.word(token);
+        if token.script != Script::Latin
+            || self.language.is_some()
+            || word.chars().count() < MIN_LETTERS
+            || self.is_english(token)
+            || is_known(&word.to_lowercase())
+        {
+            return None;
+        }
+        let senses = LATIN.into_iter().find_map(|language| {
+            let senses = self.lexicon.find(language, &language.stem(word))?;
+            (!senses.is_function_word()).then_some(senses)
+        })?;
+        Some(Read {
+            tokens: 1,
+            found: vec![Found::Senses(senses), Found::Unknown(word.to_owned())],
+        })
+    }
+}
+
+/// Ends a run of unknown characters.
+fn push_unknown(unknown: &mut String, found: &mut Vec<Found>) {
+    if !unknown.is_empty() {
+        found.push(Found::Unknown(std::mem::take(unknown)));
+    }
+}
+
+struct Writer {
+    lexicon: &'static Lexicon,
+    translation: Translation,
+    /// The likeliest English word of each foreign one.
+    likeliest: Vec<&'static str>,
+}
+
+// === impl Writer ===
+
+impl Writer {
+    fn push(&mut self, text: &str) {
+        let written = &mut self.translation.text;
+        if written.ends_with(char::is_alphanumeric) && text.starts_with(char::is_alphanumeric) {
+            written.push(' ');
+        }
+        written.push_str(text);
+    }
+
+    /// Writes the English words of a foreign word; words that say nothing are left out.
+    fn replace(&mut self, found: &[Found]) {
+        let mut english = String::new();
+        for part in found {
+            match part {
+                Found::Unknown(text) => push_word(text, &mut english),
+                Found::Senses(senses) => {
+                    for (word, weight) in self.lexicon.english(*senses).zip(WEIGHTS) {
+                        push_word(word, &mut english);
+                        if weight < 1.0 {
+                            self.translation.lesser.push((word, weight));
+                        } else {
+                            self.likeliest.push(word);
+                        }
+                    }
+                }
+            }
+        }
+        self.push(&english);
+    }
+}
+
+fn push_word(word: &str, text: &mut String) {
+    if !text.is_empty() {
+        text.push(' ');
+    }
+    text.push_str(word);
+}

@@ -1,0 +1,113 @@
+//! What a query asks for and what a tool does: it reads, changes or deletes (MGP §16.5).
+//!
+//! A tool counts less if its action is not that of the query: `delete_note` is rarely meant by "remember this".
+
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
+use crate::text::words_of;
+
+/// The factor of a tool that deletes, for a query that does not ask for it.
+const UNASKED_DELETION: f32 = 0.8;
+
+/// The factor of a tool that changes things, for a query that only asks to see them or to delete them.
+const UNASKED_CHANGE: f32 = 0.9;
+
+/// The words of a query that are read.
+const MAX_QUERY_WORDS: usize = 24;
+
+/// The words of a name that are read; the verb is mostly the first after that of the server.
+const MAX_NAME_WORDS: usize = 4;
+
+const DELETES: &str = "\
+    abort archive cancel clean clear close deactivate delete destroy detach disable discard drop empty end erase \
+    forget kill leave purge quit remove reset revert revoke rid stop terminate throw trash truncate undo \
+    unfollow uninstall unlink unset unstar unsubscribe wipe withdraw";
+
+const READS: &str = "\
+    are browse check describe display does explain fetch find get how info is know list look lookup query read \
+    retrieve search see show status tell view what when where which who why";
+
+const CHANGES: &str = "\
+    add append assign book build change commit convert copy create draw edit enter fill format generate insert \
+    make merge modify move new note post publish push put register remember rename replace reply save schedule \
+    send set store turn update upload write";
+
+static ACTIONS: LazyLock<FxHashMap<&str, Actions>> = LazyLock::new(|| {
+    let none = Actions::default();
+    let reads = READS.split(' ').map(|word| (word, Actions { reads: true, ..none }));
+    let changes = CHANGES.split(' ').map(|word| (word, Actions { changes: true, ..none }));
+    let deletes = DELETES.split(' ').map(|word| (word, Actions { deletes: true, ..none }));
+    reads.chain(changes).chain(deletes).collect()
+});
+
+/// The actions of a query, or that of a tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Actions {
+    reads: bool,
+    changes: bool,
+    deletes: bool,
+}
+
+// === impl Actions ===
+
+impl Actions {
+    /// Returns all actions that a query names.
+    pub(super) fn of_query(text: &str) -> Self {
+        let words = words_of(text, MAX_QUERY_WORDS);
+        words.iter().filter_map(|word| Self::of_word(word)).fold(Self::default(), |all, one| Self {
+            reads: all.reads || one.reads,
+            changes: all.changes || one.changes,
+            deletes: all.deletes || one.deletes,
+        })
+    }
+
+    /// Returns the action that a tool's name begins with.
+    fn of_name(name: &str) -> Self {
+        let words = words_of(name, MAX_NAME_WORDS);
+        words.iter().find_map(|word| Self::of_word(word)).unwrap_or_default()
+    }
+
+    fn of_word(word: &str) -> Option<Self> {
+        ACTIONS.get(word).copied()
+    }
+
+    /// Returns the factor of the score of a tool.
+    pub(super) fn factor(self, name: &str) -> f32 {
+        let tool = Self::of_name(name);
+        if tool.deletes && !self.deletes {
+            UNASKED_DELETION
+        } else if tool.changes && !self.changes && (self.reads || self.deletes) {
+            UNASKED_CHANGE
+        } else {
+            1.0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(query: &str, name: &str, expected: f32) {
+        let factor = Actions::of_query(query).factor(name);
+        assert!((factor - expected).abs() < f32::EPSILON, "{query}, {name}: {factor}");
+    }
+
+    #[test]
+    fn a_tool_with_another_action_counts_less() {
+        check("remember that Ada likes tea", "delete_note", UNASKED_DELETION);
+        check("what is in this folder", "create_directory", UNASKED_CHANGE);
+        check("delete the branch", "createBranch", UNASKED_CHANGE);
+    }
+
+    #[test]
+    fn a_tool_with_the_action_of_the_query_counts_in_full() {
+        check("remove the note", "delete_note", 1.0);
+        check("show the file and change it", "edit_file", 1.0);
+        check("weather in Rome", "create_directory", 1.0);
+        check("write a letter", "read_file", 1.0);
+    }
+}

@@ -1,0 +1,112 @@
+//! The acceptance check `find.languages`: wishes in thirteen languages find the tools of real servers.
+//!
+//! `mgp-toolindex/tests/wishes` has a file of wishes for each language; line by line, `tools.txt` names the tools of
+//! which any is right. The words of the lexicon were chosen with the first half of the lines in view.
+
+use super::{
+    data::{Query, Set},
+    eval::{Ask, Searcher},
+    skipped,
+};
+use crate::{
+    accept::{Options, Verdict},
+    run::{Context, Failure, Outcome, root},
+};
+use serde_json::json;
+use std::{collections::BTreeMap, fmt::Write, fs};
+
+/// The set with the tools of seventy real servers.
+const SET: &str = "livemcp";
+
+/// English first; the other languages of the lexicon follow.
+const LANGUAGES: [&str; 13] =
+    ["en", "ar", "de", "es", "fr", "hi", "it", "ja", "ko", "pt", "ru", "tr", "zh"];
+
+/// A wish is fulfilled if a right tool is one of so many.
+const TOP: usize = 3;
+
+/// The least share of fulfilled wishes in English, in each other language, and over all of those.
+const MIN_ENGLISH: f64 = 0.90;
+const MIN_EACH: f64 = 0.75;
+const MIN_ALL: f64 = 0.85;
+
+/// The share of fulfilled wishes: of the first half of the lines, of the second, of all.
+type Shares = [f64; 3];
+
+/// Searches for all wishes and counts those whose tool is near the top.
+pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(options)? else { return Ok(skipped("find.languages")) };
+    let set = sets.iter().find(|set| set.name == SET).context(SET)?;
+    let wishes: Vec<(&str, Vec<Query>)> = LANGUAGES
+        .into_iter()
+        .map(|language| Ok((language, read(language, set)?)))
+        .collect::<Outcome<_>>()?;
+    let searcher = Searcher::build()?;
+    let file = searcher.scratch.join("wishes.jsonl");
+    let mut text = String::new();
+    for wish in wishes.iter().flat_map(|(_, wishes)| wishes) {
+        writeln!(text, "{}", json!({"id": wish.id, "query": wish.text})).expect("in memory");
+    }
+    fs::write(&file, text).context(file.display())?;
+    let ranking = searcher.run(Ask { queries: Some(&file), ..Ask::new(set, "hybrid") })?.ranking;
+    let is_found = |wish: &Query| {
+        let ranked = ranking.get(&wish.id).map_or(&[][..], Vec::as_slice);
+        ranked.iter().take(TOP).any(|tool| wish.relevant.contains(tool))
+    };
+    let mut shares: BTreeMap<&str, Shares> = BTreeMap::new();
+    for (language, wishes) in &wishes {
+        let found: Vec<bool> = wishes.iter().map(is_found).collect();
+        let (first, second) = found.split_at(found.len() / 2);
+        let [first, second, all] = [first, second, &found[..]].map(share);
+        println!("{language}: first half {first:.3}, second half {second:.3}, all {all:.3}");
+        shares.insert(language, [first, second, all]);
+    }
+    Ok(verdict(&shares))
+}
+
+fn verdict(shares: &BTreeMap<&str, Shares>) -> Verdict {
+    let english = shares["en"][2];
+    let others = shares.iter().filter(|(language, _)| **language != "en");
+    let others: Vec<f64> = others.map(|(_, [.., all])| *all).collect();
+    let least = others.iter().copied().fold(1.0, f64::min);
+    let count = u32::try_from(others.len()).expect("there are twelve");
+    let mean = others.iter().sum::<f64>() / f64::from(count);
+    Verdict {
+        pass: english >= MIN_ENGLISH && least >= MIN_EACH && mean >= MIN_ALL,
+        figure: format!(
+            "English {english:.3}, least of the others {least:.3}, their mean {mean:.3}"
+        ),
+        bound: format!("{MIN_ENGLISH:.2}, {MIN_EACH:.2}, {MIN_ALL:.2}"),
+    }
+}
+
+/// Reads the wishes of a language.
+fn read(language: &str, set: &Set) -> Outcome<Vec<Query>> {
+    let folder = root().join("mgp-toolindex/tests/wishes");
+    let file = |name: &str| {
+        let path = folder.join(name);
+        fs::read_to_string(&path).context(path.display())
+    };
+    let (tools, texts) = (file("tools.txt")?, file(&format!("{language}.txt"))?);
+    if tools.lines().count() != texts.lines().count() {
+        return Err(Failure::new(format!("{language}.txt has other lines than tools.txt")));
+    }
+    let of_line = |(line, (tools, text)): (usize, (&str, &str))| {
+        let names: Vec<&str> = tools.split(' ').collect();
+        let right = set.tools.iter().filter(|tool| names.contains(&&*tool.name));
+        let relevant: Vec<String> = right.map(|tool| tool.id.clone()).collect();
+        if relevant.is_empty() {
+            return Err(Failure::new(format!("line {}: no tool is named {tools}", line + 1)));
+        }
+        let id = format!("{language}-{}", line + 1);
+        let mut wish = Query::new(&id, text);
+        wish.relevant = relevant;
+        Ok(wish)
+    };
+    tools.lines().zip(texts.lines()).enumerate().map(of_line).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "there are some dozen wishes")]
+fn share(found: &[bool]) -> f64 {
+    found.iter().filter(|found| **found).count() as f64 / found.len().max(1) as f64
+}
