@@ -12,6 +12,15 @@ pub use sentence::{ModelError, Sentences, SentencesConfig};
 #[cfg(feature = "static-table")]
 pub use table::StaticTable;
 
+#[cfg(all(feature = "static-table", feature = "lexicon"))]
+pub(crate) use table::has_english;
+
+/// Knows no word, because the crate is built without the table.
+#[cfg(all(not(feature = "static-table"), feature = "lexicon"))]
+pub(crate) fn has_english(_: &str) -> bool {
+    false
+}
+
 /// A model that makes vectors of texts.
 ///
 /// Tools and queries go through the same embedder; vectors of different embedders are never compared.

@@ -68,6 +68,19 @@ impl Language {
         }
     }
 
+    /// Returns whether words have one ending after the other, so that a known word may be only the beginning of one.
+    pub(super) fn has_many_endings(self) -> bool {
+        matches!(
+            self,
+            Self::Arabic
+                | Self::Hindi
+                | Self::Korean
+                | Self::Russian
+                | Self::Turkish
+                | Self::Japanese
+        )
+    }
+
     /// Returns whether the language joins words to new ones: `Wetterbericht`.
     pub(super) fn has_compounds(self) -> bool {
         self == Self::German

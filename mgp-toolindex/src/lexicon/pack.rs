@@ -36,7 +36,7 @@ type Lines = BTreeMap<Vec<u8>, Vec<(usize, u64)>>;
 #[test]
 fn the_packed_lexicon_is_that_of_the_word_lists() {
     let heads: Vec<String> = read("english.txt").lines().map(str::to_owned).collect();
-    assert!(heads.len() < FUNCTION_WORD as usize);
+    assert!((heads.len() as u64) < FUNCTION_WORD);
     let mut lines = Lines::new();
     for (number, head) in heads.iter().enumerate() {
         let key = key(Language::English, &Language::English.stem(head));
@@ -58,16 +58,7 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
             }
         }
     }
-    for line in read("related.tsv").lines() {
-        let (word, related) = line.split_once('\t').expect(line);
-        let stem = Language::English.stem(word);
-        let key = [&[RELATED_MARK], stem.as_bytes()].concat();
-        for (place, word) in related.split(", ").enumerate() {
-            let number = heads.iter().position(|known| known == word);
-            let number = number.unwrap_or_else(|| panic!("{word} is not in english.txt"));
-            lines.entry(key.clone()).or_default().push((place, number as u64));
-        }
-    }
+    add_related(&heads, &mut lines);
     let mut values: BTreeMap<Vec<u8>, u64> =
         lines.into_iter().map(|(key, all)| (key, value(all))).collect();
     for line in read("function_words.tsv").lines() {
@@ -96,6 +87,20 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
     }
 }
 
+/// Adds the words that are related to English ones.
+fn add_related(heads: &[String], lines: &mut Lines) {
+    for line in read("related.tsv").lines() {
+        let (word, related) = line.split_once('\t').expect(line);
+        let stem = Language::English.stem(word);
+        let key = [&[RELATED_MARK], stem.as_bytes()].concat();
+        for (place, word) in related.split(", ").enumerate() {
+            let number = heads.iter().position(|known| known == word);
+            let number = number.unwrap_or_else(|| panic!("{word} is not in english.txt"));
+            lines.entry(key.clone()).or_default().push((place, number as u64));
+        }
+    }
+}
+
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
@@ -108,9 +113,13 @@ fn key(language: Language, stems: &str) -> Vec<u8> {
     [&[language.mark()], stems.as_bytes()].concat()
 }
 
-/// Packs the English words of a foreign word: those whose line names it first come first.
+/// Packs the English words of a foreign word: those whose line names it early and that are frequent come first.
 fn value(mut lines: Vec<(usize, u64)>) -> u64 {
-    lines.sort_unstable();
+    // The lines are sorted by how often tools have their words.
+    #[expect(clippy::cast_precision_loss, reason = "there are some thousand lines")]
+    let rareness =
+        |(place, line): (usize, u64)| place as f64 + 0.5 * (1.0 + line as f64 / 32.0).log2();
+    lines.sort_by(|a, b| rareness(*a).total_cmp(&rareness(*b)));
     let mut numbers: Vec<u64> = Vec::new();
     for (_, number) in lines {
         if !numbers.contains(&number) {

@@ -8,6 +8,7 @@ use super::Translation;
 use super::language::{LATIN, Language, Script, is_syllable};
 use super::token::{Token, tokens};
 use super::words::{Lexicon, Senses};
+use crate::embed::has_english;
 
 /// The maximum number of words of a text that are looked up.
 const MAX_TOKENS: usize = 256;
@@ -23,6 +24,10 @@ const WEIGHTS: [f32; MAX_TRANSLATIONS] = [1.0, 0.6, 0.4];
 
 /// The minimum length of a word, in letters, that is translated in an English text or as a part of a word.
 const MIN_LETTERS: usize = 4;
+
+/// The maximum number of words of an English text of which single foreign words are translated: in longer ones, unknown
+/// words are names more often.
+const MAX_MIXED_WORDS: usize = 12;
 
 /// The minimum length of a part of a compound, in letters.
 const MIN_PART_LETTERS: usize = 3;
@@ -70,7 +75,7 @@ pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<T
     Some(translation)
 }
 
-/// What one or more tokens mean.
+/// The meaning of one or more tokens.
 struct Read {
     tokens: usize,
     found: Vec<Found>,
@@ -109,12 +114,16 @@ impl Reader<'_> {
     fn guess(&self) -> Option<Language> {
         let (mut english, mut scores) = (0, [0; LATIN.len()]);
         for token in self.tokens.iter().filter(|token| token.script == Script::Latin) {
-            english += usize::from(self.is_english(token));
+            // The vocabulary of the word table has some foreign words, so it counts half.
+            english += if self.is_english(token) {
+                2
+            } else {
+                usize::from(has_english(&self.word(token).to_lowercase()))
+            };
             for (language, score) in LATIN.into_iter().zip(&mut scores) {
                 let stem = language.stem(self.word(token));
-                *score += usize::from(
-                    !token.is_identifier && self.lexicon.find(language, &stem).is_some(),
-                );
+                let is_known = self.lexicon.find(language, &stem).is_some();
+                *score += 2 * usize::from(!token.is_identifier && is_known);
             }
         }
         let best = *scores.iter().max()?;
@@ -159,6 +168,9 @@ impl Reader<'_> {
         if language.has_compounds() {
             return self.read_compound(language, word);
         }
+        if !language.has_many_endings() {
+            return None;
+        }
         let stem = language.stem(word);
         let (length, senses) = self.lexicon.longest(language, &stem)?;
         let (letters, all) = (stem[..length].chars().count(), stem.chars().count());
@@ -179,7 +191,7 @@ impl Reader<'_> {
             let senses = self.lexicon.find(language, &language.stem(part))?;
             (!senses.is_function_word()).then_some(Found::Senses(senses))
         };
-        // The longest last part first: it says what the thing is.
+        // The longest last part first: it names the thing.
         splits.into_iter().find_map(|at| {
             let last = known(&word[at..])?;
             let first = &word[..at];
@@ -220,16 +232,14 @@ impl Reader<'_> {
             let known =
                 languages.iter().filter_map(|language| self.lexicon.longest(*language, &run[at..]));
             // Of equally long words, that of the first language.
-            match known.reduce(|best, next| if next.0 > best.0 { next } else { best }) {
-                Some((length, senses)) => {
-                    push_unknown(&mut unknown, &mut found);
-                    found.push(Found::Senses(senses));
-                    at += length;
-                }
-                None => {
-                    unknown.push(letter);
-                    at += letter.len_utf8();
-                }
+            let longest = known.reduce(|best, next| if next.0 > best.0 { next } else { best });
+            if let Some((length, senses)) = longest {
+                push_unknown(&mut unknown, &mut found);
+                found.push(Found::Senses(senses));
+                at += length;
+            } else {
+                unknown.push(letter);
+                at += letter.len_utf8();
             }
         }
         push_unknown(&mut unknown, &mut found);
@@ -242,9 +252,11 @@ impl Reader<'_> {
         let token = &self.tokens[at];
         let word = self.word(token);
         if token.script != Script::Latin
+            || self.tokens.len() > MAX_MIXED_WORDS
             || self.language.is_some()
             || word.chars().count() < MIN_LETTERS
             || self.is_english(token)
+            || has_english(&word.to_lowercase())
             || is_known(&word.to_lowercase())
         {
             return None;
@@ -312,4 +324,69 @@ fn push_word(word: &str, text: &mut String) {
         text.push(' ');
     }
     text.push_str(word);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let translation = translate(text, &|_| false).map(|translation| translation.text);
+        let word = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+        let words = |text: &str| text.split_whitespace().map(word).collect::<Vec<_>>();
+        let (found, expected) = (words(translation.as_deref().unwrap_or(text)), words(expected));
+        let missing: Vec<_> = expected.iter().filter(|word| !found.contains(word)).collect();
+        assert!(missing.is_empty(), "{text}: {missing:?} in {found:?}");
+    }
+
+    #[test]
+    fn wishes_in_other_languages_get_english_words() {
+        check("wie spät ist es in Tokio", "time");
+        check("网页截图", "page screenshot");
+        check("quelle heure est-il à Paris ?", "time");
+        check("сколько времени в Берлине", "time");
+        check("ファイルを読んで", "file read");
+        check("파일을 읽어 줘", "file read");
+        check("लिस्बन का मौसम", "weather");
+        check("ما هو الطقس في روما", "weather");
+        check("hava durumu nasıl", "weather");
+        check("¿qué tiempo hace en Madrid?", "weather");
+        check("che tempo fa a Roma", "weather");
+        check("como está o tempo em Lisboa", "weather");
+    }
+
+    #[test]
+    fn compounds_are_read_by_their_parts() {
+        check("Musikordner öffnen", "music folder open");
+    }
+
+    #[test]
+    fn a_mixed_wish_keeps_its_english_words() {
+        check("show me the Wetter in Berlin", "show me the weather in Berlin");
+        check("PDFを読む", "PDF read");
+    }
+
+    #[test]
+    fn english_stays_as_it_is() {
+        for text in [
+            "what is the average petrol price in Australia",
+            "read_file",
+            "I am tired of calculus, can you help me with my curriculum?",
+            "convert 50 USD to EUR",
+            "wget curl ssh",
+            "",
+        ] {
+            assert_eq!(translate(text, &|_| false), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn any_text_can_be_read() {
+        for text in
+            ["\u{0}", "ß", "ｆｕｌｌ", "한", "の", "\u{304b}\u{3099}", "🦀 Datei", "a\u{301}"]
+        {
+            let _ = translate(&text.repeat(2_000), &|_| false);
+        }
+    }
 }

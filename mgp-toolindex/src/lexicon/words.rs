@@ -1,4 +1,4 @@
-//! The packed lexicon: the words of each language, and the English words that each stands for (MGP §16.5).
+//! The packed lexicon: the words of each language, and the English words that each means (MGP §16.5).
 //!
 //! `lexicon/*.tsv` are its sources; a test packs them again and compares. A key is the mark of a language and the stems
 //! of one word or phrase. Its value holds up to five numbers of twelve bits: places in the list of English words, best
@@ -14,10 +14,10 @@ static PACKED: &[u8] = include_bytes!("../../data/lexicon.fst");
 static HEADS: &str = include_str!("../../data/lexicon.txt");
 
 /// The bits of a number in a value.
-const BITS: u32 = 12;
+const BITS: usize = 12;
 /// The maximum number of English words of a foreign word.
 pub(super) const MAX_SENSES: usize = 5;
-/// The number of words that say nothing of what is wanted: articles, pronouns, auxiliary verbs.
+/// The number of words that mean nothing by themselves: articles, pronouns, auxiliary verbs.
 pub(super) const FUNCTION_WORD: u64 = (1 << BITS) - 1;
 
 /// The byte before English words that other English words are related to.
@@ -34,7 +34,7 @@ pub(super) struct Lexicon {
     heads: Vec<&'static str>,
 }
 
-/// What the lexicon knows of a word.
+/// The entry of a word in the lexicon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Senses(u64);
 
@@ -88,13 +88,13 @@ impl Lexicon {
 // === impl Senses ===
 
 impl Senses {
-    /// Returns whether the word says nothing of what is wanted.
+    /// Returns whether the word means nothing by itself.
     pub(super) fn is_function_word(self) -> bool {
         self.0 == FUNCTION_WORD
     }
 
     fn numbers(self) -> impl Iterator<Item = u64> {
-        let all = (0..MAX_SENSES as u32).map(move |place| self.0 >> (place * BITS) & FUNCTION_WORD);
+        let all = (0..MAX_SENSES).map(move |place| self.0 >> (place * BITS) & FUNCTION_WORD);
         all.filter(|number| !matches!(*number, 0 | FUNCTION_WORD)).map(|number| number - 1)
     }
 
@@ -102,6 +102,6 @@ impl Senses {
     #[cfg(test)]
     pub(super) fn pack(numbers: impl Iterator<Item = u64>) -> u64 {
         let places = numbers.take(MAX_SENSES).enumerate();
-        places.fold(0, |value, (place, number)| value | (number + 1) << (place as u32 * BITS))
+        places.fold(0, |value, (place, number)| value | (number + 1) << (place * BITS))
     }
 }

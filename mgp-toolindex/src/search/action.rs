@@ -34,13 +34,33 @@ const CHANGES: &str = "\
     make merge modify move new note post publish push put register remember rename replace reply save schedule \
     send set store turn update upload write";
 
+/// Verbs that neither read nor change by themselves.
+const OTHER_VERBS: &str = "\
+    analyse analyze ask bake buy calculate call click compare compile compress cook count crawl crop decode deploy \
+    download draft encode encrypt estimate evaluate export extract filter import install invite join launch log \
+    measure monitor navigate open order organise organize pick plan play plot predict print recommend record remind \
+    resize roll rotate run scan scrape solve sort split start suggest summarise summarize take test track \
+    transcribe translate verify visit visualise visualize watch";
+
+/// The words above that begin no command.
+const NO_COMMANDS: &[&str] = &[
+    "are", "does", "end", "how", "info", "is", "know", "lookup", "new", "status", "what", "when",
+    "where", "which", "who", "why",
+];
+
 static ACTIONS: LazyLock<FxHashMap<&str, Actions>> = LazyLock::new(|| {
     let none = Actions::default();
     let reads = READS.split(' ').map(|word| (word, Actions { reads: true, ..none }));
     let changes = CHANGES.split(' ').map(|word| (word, Actions { changes: true, ..none }));
     let deletes = DELETES.split(' ').map(|word| (word, Actions { deletes: true, ..none }));
-    reads.chain(changes).chain(deletes).collect()
+    let others = OTHER_VERBS.split(' ').map(|word| (word, none));
+    reads.chain(changes).chain(deletes).chain(others).collect()
 });
+
+/// Returns whether a word in lower case is a verb with which people begin a command.
+pub(super) fn is_verb(word: &str) -> bool {
+    ACTIONS.contains_key(word) && !NO_COMMANDS.contains(&word)
+}
 
 /// The actions of a query, or that of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +86,11 @@ impl Actions {
     /// Returns the action that a tool's name begins with.
     fn of_name(name: &str) -> Self {
         let words = words_of(name, MAX_NAME_WORDS);
-        words.iter().find_map(|word| Self::of_word(word)).unwrap_or_default()
+        words
+            .iter()
+            .filter_map(|word| Self::of_word(word))
+            .find(|own| *own != Self::default())
+            .unwrap_or_default()
     }
 
     fn of_word(word: &str) -> Option<Self> {

@@ -1,8 +1,10 @@
 //! Splits a query that asks for several things into clauses (MGP §16.5).
 //!
-//! A clause ends at the end of a sentence, and before words that begin another request (`then`, `also`, `, and`). A
-//! comma alone ends no clause: more often it separates words for the same thing.
+//! A clause ends at the end of a sentence, before words that lead to another request (`then`, `also`, `, and`), and
+//! before the beginning of another request: a question or a command (`show me`, `and book a hotel`). A comma alone ends
+//! no clause: more often it separates words for the same thing.
 
+use super::action::is_verb;
 use crate::text::is_stop_word;
 
 /// The maximum number of clauses of a query; the last one contains the rest of the text.
@@ -13,6 +15,9 @@ const MIN_SENTENCE_WORDS: usize = 2;
 
 /// The minimum number of content words in a clause within a sentence.
 const MIN_PART_WORDS: usize = 3;
+
+/// The minimum number of content words in a clause that begins like a request.
+const MIN_REQUEST_WORDS: usize = 2;
 
 /// Words that begin another request.
 const SEPARATORS: &[&[&str]] = &[
@@ -29,15 +34,57 @@ const SEPARATORS: &[&[&str]] = &[
     &["lastly"],
     &["as", "well", "as"],
     &["plus"],
+    &["and", "while", "you", "are", "at", "it"],
+    &["before", "you"],
+    &["after", "you"],
 ];
+
+/// Words that begin a request wherever they are.
+const OPENINGS: &[&[&str]] = &[
+    &["can", "you"],
+    &["could", "you"],
+    &["give", "me"],
+    &["how", "can"],
+    &["how", "do"],
+    &["how", "far"],
+    &["how", "is"],
+    &["how", "long"],
+    &["how", "many"],
+    &["how", "much"],
+    &["i", "need"],
+    &["i", "want"],
+    &["is", "it"],
+    &["is", "there"],
+    &["please"],
+    &["remind", "me"],
+    &["show", "me"],
+    &["tell", "me"],
+    &["what", "are"],
+    &["what", "is"],
+    &["what", "s"],
+    &["what", "was"],
+    &["what", "time"],
+    &["when", "is"],
+    &["where", "are"],
+    &["where", "can"],
+    &["where", "is"],
+    &["which", "is"],
+    &["who", "is"],
+    &["will", "it"],
+];
+
+/// Words after a verb that show that it begins a command, and is not a noun: `book a hotel`, `search for papers`.
+const AFTER_VERBS: &[&str] =
+    &["a", "all", "an", "any", "every", "for", "me", "my", "some", "the", "their", "up", "your"];
 
 /// Returns the clauses of a query; empty if the query is a single clause.
 pub(super) fn clauses(text: &str) -> Vec<&str> {
     let mut all: Vec<ClauseRange> = Vec::new();
     for (start, end) in sentences(text) {
         let mut parts: Vec<ClauseRange> = Vec::new();
-        for (start, end) in parts_of(text, start, end) {
-            join(&mut parts, ClauseRange::of(text, start, end), MIN_PART_WORDS);
+        for part in parts_of(text, start, end) {
+            let least = if part.is_request { MIN_REQUEST_WORDS } else { MIN_PART_WORDS };
+            join(&mut parts, ClauseRange::of(text, part.start, part.end), least);
         }
         for part in parts {
             join(&mut all, part, MIN_SENTENCE_WORDS);
@@ -106,30 +153,85 @@ fn sentences(text: &str) -> Vec<(usize, usize)> {
     all
 }
 
-/// Returns the byte ranges of the clauses of a sentence, without the separating words.
-fn parts_of(text: &str, start: usize, end: usize) -> Vec<(usize, usize)> {
+/// A part of a sentence.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    start: usize,
+    end: usize,
+    /// If set, the part begins like a request.
+    is_request: bool,
+}
+
+/// Returns the parts of a sentence, without the separating words.
+fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
     let sentence = &text[start..end];
     let words: Vec<(usize, &str)> = words(sentence).collect();
     let mut all = Vec::new();
-    let (mut from, mut at) = (0, 0);
+    let (mut from, mut at, mut is_request) = (0, 0, false);
     while at < words.len() {
-        let after_comma = sentence[..words[at].0].trim_end().ends_with([',', ';']);
-        match separator(&words[at..], after_comma) {
-            0 => at += 1,
-            length => {
-                let (last, word) = words[at + length - 1];
-                // No clause precedes a separator at the first word.
-                if at > 0 {
-                    all.push((start + from, start + words[at].0));
-                }
-                from = last + word.len();
-                at += length;
+        let before = sentence[..words[at].0].trim_end();
+        let after_comma = before.ends_with([',', ';']);
+        let separated = separator(&words[at..], after_comma).max(number(sentence, &words[at..]));
+        let is_joined = after_comma
+            || before.ends_with([':', '-', '–', '&'])
+            || at > 0 && is_conjunction(words[at - 1].1);
+        if separated > 0 {
+            let (last, word) = words[at + separated - 1];
+            // No clause precedes a separator at the first word.
+            if at > 0 {
+                all.push(Part { start: start + from, end: start + words[at].0, is_request });
             }
+            from = last + word.len();
+            at += separated;
+            is_request = opens(&words[at..], true);
+        } else {
+            let is_first = sentence[from..words[at].0].trim().is_empty();
+            // `to book a room`, `can you show me` and `tell me what is` begin no request.
+            let may_open = is_joined || at > 0 && !is_stop_word(&words[at - 1].1.to_lowercase());
+            if at > 0 && !is_first && may_open && opens(&words[at..], is_joined) {
+                let joint = words[at - 1];
+                let end = if is_conjunction(joint.1) { joint.0 } else { words[at].0 };
+                if end > from {
+                    all.push(Part { start: start + from, end: start + end, is_request });
+                }
+                from = words[at].0;
+                is_request = true;
+            }
+            at += 1;
         }
     }
-    all.push((start + from, end));
-    all.retain(|(start, end)| start < end);
+    all.push(Part { start: start + from, end, is_request });
+    all.retain(|part| part.start < part.end);
     all
+}
+
+/// Returns 1 if the first word is the number of an item, as in `1) read it 2) send it`.
+fn number(sentence: &str, words: &[(usize, &str)]) -> usize {
+    let Some((at, word)) = words.first() else { return 0 };
+    let is_number = word.len() < 3 && word.bytes().all(|byte| byte.is_ascii_digit());
+    usize::from(is_number && sentence[at + word.len()..].starts_with(')'))
+}
+
+fn is_conjunction(word: &str) -> bool {
+    word.eq_ignore_ascii_case("and") || word.eq_ignore_ascii_case("or")
+}
+
+/// Returns whether words are the beginning of a request.
+///
+/// `is_joined` is `true` after a comma or `and`, where a verb alone suffices.
+fn opens(words: &[(usize, &str)], is_joined: bool) -> bool {
+    let begins = |opening: &&[&str]| {
+        opening.len() < words.len()
+            && opening.iter().zip(words).all(|(word, (_, own))| own.eq_ignore_ascii_case(word))
+    };
+    if OPENINGS.iter().any(begins) {
+        return true;
+    }
+    let [(_, verb), (_, next), ..] = words else { return false };
+    let next = next.to_lowercase();
+    // `and save it` is about what the words before are about.
+    let is_pronoun = matches!(&*next, "it" | "them" | "this" | "that" | "these" | "those");
+    is_verb(&verb.to_lowercase()) && !is_pronoun && (is_joined || AFTER_VERBS.contains(&&*next))
 }
 
 /// Returns how many of the first words separate two requests; 0 if none do.

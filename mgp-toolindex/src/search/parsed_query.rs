@@ -1,7 +1,5 @@
 //! A parsed query: its words, its clauses, their vectors (MGP §16.5).
 
-use std::borrow::Cow;
-
 use super::clause::clauses;
 use super::weight::{NEXT_RELATED_WEIGHT, RELATED_WEIGHT, Weights};
 use super::{FallbackReason, View};
@@ -27,8 +25,6 @@ pub(super) struct Unit<'a> {
     pub(super) text: &'a str,
     /// The indices of the unit's words in `ParsedQuery::words`.
     pub(super) terms: Vec<usize>,
-    /// The words of tools for what the unit says in words that no tool has; they are embedded with it.
-    related: Vec<&'static str>,
     /// The vector; `None` if it is not needed, or if the embedder knows nothing of the text.
     pub(super) vector: Option<Vec<f32>>,
 }
@@ -41,24 +37,24 @@ impl<'a> ParsedQuery<'a> {
         text: &'a str,
         lesser: &[(&'static str, f32)],
         analyzer: &Analyzer,
-        is_known: &dyn Fn(&str) -> bool,
         weights: Weights,
     ) -> Self {
         let mut words = analyzer.query(text);
         for (word, weight) in lesser {
             let stem = analyzer.stem(word);
-            let term = words.terms.iter_mut().find(|term| term.text == stem);
-            term.into_iter().for_each(|term| term.weight = *weight);
+            if let Some(term) = words.terms.iter_mut().find(|term| term.text == stem) {
+                term.weight = *weight;
+            }
         }
-        let related = add_related(text, &mut words, analyzer, is_known);
+        add_related(text, &mut words, analyzer);
         let terms = (0..words.terms.len()).collect();
-        let mut units = vec![Unit { text, terms, related, vector: None }];
+        let mut units = vec![Unit { text, terms, vector: None }];
         for clause in clauses(text) {
             let mut clause_words = analyzer.query(clause);
-            let related = add_related(clause, &mut clause_words, analyzer, is_known);
+            add_related(clause, &mut clause_words, analyzer);
             let place = |term: &Term| words.terms.iter().position(|word| word.text == term.text);
             let terms = clause_words.terms.iter().filter_map(place).collect();
-            units.push(Unit { text: clause, terms, related, vector: None });
+            units.push(Unit { text: clause, terms, vector: None });
         }
         if weights.words == 0.0 {
             words.terms.clear();
@@ -88,12 +84,7 @@ impl<'a> ParsedQuery<'a> {
             return Err(FallbackReason::Embedding);
         }
         for unit in &mut self.units {
-            let mut text = Cow::Borrowed(unit.text);
-            for word in &unit.related {
-                text.to_mut().push(' ');
-                text.to_mut().push_str(word);
-            }
-            let vector = embedder.embed(&text);
+            let vector = embedder.embed(unit.text);
             let vector =
                 vector.map_err(|error| FallbackReason::EmbedderFailed(error.to_string()))?;
             unit.vector = unit_length(vector);
@@ -111,17 +102,11 @@ impl<'a> ParsedQuery<'a> {
     }
 }
 
-/// Adds the words that tools have for the words of a query; they count less than its own.
+/// Adds the words that tools have for what a text names in other words; they count less than its own.
 ///
-/// If no tool has a word of the query itself, those related to it count as much, and are returned.
-fn add_related(
-    text: &str,
-    words: &mut QueryWords,
-    analyzer: &Analyzer,
-    is_known: &dyn Fn(&str) -> bool,
-) -> Vec<&'static str> {
-    let mut instead = calculator(text).to_vec();
-    for word in &instead {
+/// They are not embedded: vectors know what is related.
+fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
+    for word in calculator(text) {
         words.add(&analyzer.stem(word), 1.0);
     }
     for own in words.raw.clone() {
@@ -129,21 +114,15 @@ fn add_related(
         if words.terms.iter().all(|term| term.text != stem || term.weight < 1.0) {
             continue;
         }
-        let is_known = is_known(&stem);
-        let mut weight = if is_known { RELATED_WEIGHT } else { 1.0 };
+        let mut weight = RELATED_WEIGHT;
         for word in related(&own) {
             let stem = analyzer.stem(word);
             if words.terms.iter().all(|term| term.text != stem) {
                 words.add(&stem, weight);
             }
-            if is_known {
-                weight *= NEXT_RELATED_WEIGHT;
-            } else {
-                instead.push(word);
-            }
+            weight *= NEXT_RELATED_WEIGHT;
         }
     }
-    instead
 }
 
 /// Scales a vector to length one; returns `None` if it has no direction.

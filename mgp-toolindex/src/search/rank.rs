@@ -97,18 +97,8 @@ pub(super) fn weigh(
     }
     let fused = FusedScores::of(&evidence, parsed.units.len(), &past.lifts(&evidence.slots));
     let mut scores = fused.scores;
-    let actions = Actions::of_query(read);
-    for (slot, score) in evidence.slots.iter().zip(&mut scores) {
-        *score *= view.catalog.entry(*slot).map_or(1.0, |entry| actions.factor(entry.name()));
-    }
-    let names: FxHashMap<Slot, f32> = names.into_iter().collect();
-    if !names.is_empty() {
-        for (slot, score) in evidence.slots.iter().zip(&mut scores) {
-            if let Some(nearness) = names.get(slot) {
-                *score = named::score(*nearness, *score);
-            }
-        }
-    }
+    weigh_actions(view, read, &evidence.slots, &mut scores);
+    raise_named(names, &evidence.slots, &mut scores);
     let mut order: Vec<usize> = (0..scores.len()).filter(|at| scores[*at] > 0.0).collect();
     let id = |at: usize| {
         let entry = view.catalog.entry(evidence.slots[at]);
@@ -130,6 +120,24 @@ pub(super) fn weigh(
     Ok(Ranking { hits: hits.collect(), ran, fallback })
 }
 
+/// Lowers the scores of tools that do something else than the query asks for.
+fn weigh_actions(view: &View<'_>, text: &str, slots: &[Slot], scores: &mut [f32]) {
+    let actions = Actions::of_query(text);
+    for (slot, score) in slots.iter().zip(scores) {
+        *score *= view.catalog.entry(*slot).map_or(1.0, |entry| actions.factor(entry.name()));
+    }
+}
+
+/// Raises the scores of tools that the query names.
+fn raise_named(names: Vec<(Slot, f32)>, slots: &[Slot], scores: &mut [f32]) {
+    let names: FxHashMap<Slot, f32> = names.into_iter().collect();
+    for (slot, score) in slots.iter().zip(scores) {
+        if let Some(nearness) = names.get(slot) {
+            *score = named::score(*nearness, *score);
+        }
+    }
+}
+
 /// Parses the query and chooses the strategy; also returns the reason for another one than requested.
 fn understand<'a>(
     view: &View<'_>,
@@ -142,13 +150,12 @@ fn understand<'a>(
         SearchStrategy::Semantic => Weights::SEMANTIC,
         _ => Weights::HYBRID,
     };
-    let is_known = |stem: &str| view.keywords.has_word(stem);
-    let mut parsed = ParsedQuery::new(text, lesser, view.analyzer, &is_known, weights);
+    let mut parsed = ParsedQuery::new(text, lesser, view.analyzer, weights);
     let why = if weights.meaning > 0.0 { parsed.embed(view).err() } else { None };
     match why {
         None => (parsed, weights, asked.clone(), None),
         Some(why) => {
-            let parsed = ParsedQuery::new(text, lesser, view.analyzer, &is_known, Weights::KEYWORD);
+            let parsed = ParsedQuery::new(text, lesser, view.analyzer, Weights::KEYWORD);
             (parsed, Weights::KEYWORD, SearchStrategy::Keyword, Some(why))
         }
     }

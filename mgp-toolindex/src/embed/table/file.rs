@@ -91,6 +91,16 @@ impl File {
         self.longest
     }
 
+    /// Finds the row of a whole word in lower case.
+    pub(super) fn find_word(&self, word: &str) -> Option<u32> {
+        let bytes = word.as_bytes();
+        if bytes.is_empty() || bytes.len() > self.longest {
+            return None;
+        }
+        let hash = bytes.iter().fold(Hash::FIRST, |hash, byte| hash.with(*byte));
+        self.find(hash, Place::First, bytes)
+    }
+
     /// Finds the row of a piece by its hash; `rest` is the piece without the mark `#`.
     pub(super) fn find(&self, hash: Hash, place: Place, rest: &[u8]) -> Option<u32> {
         let length = rest.len() + usize::from(place == Place::Next);

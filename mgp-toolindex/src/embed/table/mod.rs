@@ -50,6 +50,12 @@ impl StaticTable {
     }
 }
 
+/// Returns whether a word in lower case is one of the 30,000 of the table, which are English with few exceptions.
+#[cfg(feature = "lexicon")]
+pub(crate) fn has_english(word: &str) -> bool {
+    FILE.find_word(word).is_some()
+}
+
 impl Default for StaticTable {
     fn default() -> Self {
         Self::new()

@@ -53,7 +53,7 @@ impl Words<'_> {
     /// Handles a run of letters and digits.
     fn run(&mut self, run: &str) -> ControlFlow<()> {
         self.fold(run);
-        if let Some(row) = self.whole() {
+        if let Some(row) = self.file.find_word(&self.word) {
             return (self.each)(row);
         }
         let bytes = run.as_bytes();
@@ -73,16 +73,6 @@ impl Words<'_> {
             self.fold(&run[from..]);
         }
         self.word()
-    }
-
-    /// Returns the row of the folded word if it is one piece.
-    fn whole(&self) -> Option<u32> {
-        let bytes = self.word.as_bytes();
-        if bytes.is_empty() || bytes.len() > self.file.longest() {
-            return None;
-        }
-        let hash = bytes.iter().fold(Hash::FIRST, |hash, byte| hash.with(*byte));
-        self.file.find(hash, Place::First, bytes)
     }
 
     /// Matches the longest piece first, then the longest that continues it; a word that does not match as a whole is
