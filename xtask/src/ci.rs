@@ -105,7 +105,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-security", &["", "auth", "schemas", "sqlite", "validators"]),
     ("mgp-stream", &["", "sqlite"]),
     ("mgp-validators", &["", "python", "javascript", "typescript"]),
-    ("mgp-toolindex", &["", "fastembed,hub"]),
+    ("mgp-toolindex", &["", "lexicon", "fastembed,hub"]),
     ("mgp-server-sdk", &["", "macros", "http", "tls"]),
     ("mgp-client-sdk", &["", "http", "auth"]),
 ];
