@@ -354,6 +354,11 @@ pub(super) const CHECKS: &[Check] = &[
         &[Program(index::languages)],
     ),
     check(
+        "find.spread",
+        "wishes that need tools of several servers find all of them",
+        &[Program(index::spread)],
+    ),
+    check(
         "house.verdict",
         "in random worlds the list, the preview, the gate and the check after a wait agree",
         &[TestStep(&[Tests::of(SECURITY, "verdict")

@@ -11,6 +11,7 @@ mod laws;
 mod names;
 mod quality;
 mod score;
+mod spread;
 mod table;
 mod tokens;
 
@@ -19,6 +20,7 @@ use super::Verdict;
 pub(super) use languages::languages;
 pub(super) use laws::laws;
 pub(super) use quality::quality;
+pub(super) use spread::spread;
 pub(super) use tokens::tokens;
 
 /// Reports that a check is skipped because its sets are missing, and returns a verdict that passes.

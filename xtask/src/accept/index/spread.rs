@@ -1,0 +1,134 @@
+//! The acceptance check `find.spread`: wishes that need two to four tools of different servers find all of them.
+//!
+//! The wishes are made of the English ones of `find.languages` and of ways in which people join requests. The first
+//! ways were in view while the weights were chosen, the others were not.
+
+use super::{
+    data::{Query, Set},
+    eval::{Ask, Searcher},
+    languages, skipped,
+};
+use crate::{
+    accept::{Options, Verdict},
+    run::{Context, Outcome},
+};
+use serde_json::json;
+use std::{collections::BTreeSet, fmt::Write, fs};
+
+/// Ways to join requests, which the weights were tried with.
+const TRIED: [&str; 8] = [
+    "{}, then {}",
+    "{} and {}",
+    "{}. {}.",
+    "{}, {}, and {}",
+    "First {}, after that {}",
+    "{} and also {}",
+    "{}, then {}, and finally {}",
+    "please {} and {} and {}",
+];
+
+/// Ways that the weights were not tried with.
+const ASIDE: [&str; 8] = [
+    "I need two things: {}; {}",
+    "{} and while you are at it {}",
+    "{} before you {}",
+    "{} {}",
+    "1) {} 2) {} 3) {}",
+    "- {}\n- {}\n- {}",
+    "{} as well as {}, and {}, {}",
+    "{} {} {}",
+];
+
+/// The number of wishes of each half.
+const WISHES: u16 = 160;
+
+/// A need is found if a right tool is one of so many, and all needs if a right tool of each is one of so many.
+const TOP: usize = 5;
+const TOP_ALL: usize = 8;
+
+/// The least share of needs that are found, and of wishes of which all are.
+const MIN_FOUND: f64 = 0.72;
+const MIN_ALL: f64 = 0.55;
+
+/// A wish, and for each of its needs the tools of which any is right.
+struct Joined {
+    id: String,
+    text: String,
+    needs: Vec<Vec<String>>,
+}
+
+/// Searches for all wishes and counts the needs whose tool is near the top.
+pub(in crate::accept) fn spread(options: &Options) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(options)? else { return Ok(skipped("find.spread")) };
+    let set = sets.iter().find(|set| set.name == languages::SET).context(languages::SET)?;
+    let wishes = languages::read("en", set)?;
+    let joined: Vec<Joined> = [("tried", TRIED), ("aside", ASIDE)]
+        .into_iter()
+        .flat_map(|(half, ways)| join(half, &ways, &wishes))
+        .collect();
+    let searcher = Searcher::build()?;
+    let file = searcher.scratch.join("joined.jsonl");
+    let mut text = String::new();
+    for wish in &joined {
+        writeln!(text, "{}", json!({"id": wish.id, "query": wish.text})).expect("in memory");
+    }
+    fs::write(&file, text).context(file.display())?;
+    let ranking = searcher.run(Ask { queries: Some(&file), ..Ask::new(set, "hybrid") })?.ranking;
+    let count = f64::from(WISHES);
+    let mut all = Vec::new();
+    for half in ["tried", "aside"] {
+        let (mut found, mut complete) = (0.0, 0.0);
+        for wish in joined.iter().filter(|wish| wish.id.starts_with(half)) {
+            let ranked = ranking.get(&wish.id).map_or(&[][..], Vec::as_slice);
+            found += share(&wish.needs, ranked, TOP);
+            complete += f64::from(u8::from(share(&wish.needs, ranked, TOP_ALL) >= 1.0));
+        }
+        println!("{half}: recall@5 {:.3}, all in the top 8 {:.3}", found / count, complete / count);
+        all.push((found / count, complete / count));
+    }
+    let (found, complete) = all[1];
+    Ok(Verdict {
+        pass: found >= MIN_FOUND && complete >= MIN_ALL,
+        figure: format!("ways set aside: recall@5 {found:.3}, all in the top 8 {complete:.3}"),
+        bound: format!("{MIN_FOUND:.2}, {MIN_ALL:.2}"),
+    })
+}
+
+/// Returns the share of needs of which a right tool is one of the first.
+fn share(needs: &[Vec<String>], ranked: &[String], top: usize) -> f64 {
+    let is_found = |need: &&Vec<String>| ranked.iter().take(top).any(|tool| need.contains(tool));
+    let count = |count: usize| u32::try_from(count).map_or(f64::MAX, f64::from);
+    count(needs.iter().filter(is_found).count()) / count(needs.len())
+}
+
+/// Joins wishes whose right tools are on different servers, always in the same order.
+fn join(half: &str, ways: &[&str], wishes: &[Query]) -> Vec<Joined> {
+    let server = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
+    let servers: Vec<BTreeSet<String>> =
+        wishes.iter().map(|wish| wish.relevant.iter().map(server).collect()).collect();
+    // A full cycle over the wishes, with a step that has no divisor in common with their number.
+    let (mut at, step) = (0, 27);
+    let of_number = |number: usize| {
+        let way = ways[number % ways.len()];
+        let mut chosen: Vec<usize> = Vec::new();
+        while chosen.len() < way.matches("{}").count() {
+            at = (at + step + number / wishes.len()) % wishes.len();
+            if chosen.iter().all(|other| servers[*other].is_disjoint(&servers[at])) {
+                chosen.push(at);
+            }
+        }
+        let text = chosen.iter().fold(way.to_owned(), |text, wish| {
+            text.replacen("{}", &lowered(&wishes[*wish].text), 1)
+        });
+        let needs = chosen.iter().map(|wish| wishes[*wish].relevant.clone()).collect();
+        Joined { id: format!("{half}-{number}"), text, needs }
+    };
+    (0..usize::from(WISHES)).map(of_number).collect()
+}
+
+/// Returns a wish as it is within a sentence.
+fn lowered(text: &str) -> String {
+    let text = text.trim_end_matches(['?', '!', '.']);
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
+}
