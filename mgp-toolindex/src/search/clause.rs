@@ -19,21 +19,25 @@ const MIN_PART_WORDS: usize = 3;
 /// The minimum number of content words in a clause that begins like a request.
 const MIN_REQUEST_WORDS: usize = 2;
 
-/// Words that begin another request.
+/// Words that end a clause.
 const SEPARATORS: &[&[&str]] = &[
-    &["and", "then"],
     &["and", "also"],
-    &["then"],
     &["also"],
     &["additionally"],
     &["furthermore"],
     &["moreover"],
+    &["as", "well", "as"],
+    &["plus"],
+];
+
+/// Words that end a clause, because a step comes after or before another one. Each step is a request.
+const STEP_SEPARATORS: &[&[&str]] = &[
+    &["and", "then"],
+    &["then"],
     &["after", "that"],
     &["afterwards"],
     &["finally"],
     &["lastly"],
-    &["as", "well", "as"],
-    &["plus"],
     &["and", "while", "you", "are", "at", "it"],
     &["before", "you"],
     &["after", "you"],
@@ -73,21 +77,40 @@ const OPENINGS: &[&[&str]] = &[
     &["will", "it"],
 ];
 
+/// Words that begin a question at the beginning of a clause.
+const QUESTION_WORDS: &[&str] =
+    &["how", "what", "when", "where", "which", "who", "whom", "whose", "why"];
+
+/// Words before a request that do not change it.
+const FILLERS: &[&str] =
+    &["first", "firstly", "just", "kindly", "next", "now", "please", "second", "so"];
+
 /// Words after a verb that show that it begins a command, and is not a noun: `book a hotel`, `search for papers`.
 const AFTER_VERBS: &[&str] =
     &["a", "all", "an", "any", "every", "for", "me", "my", "some", "the", "their", "up", "your"];
 
+/// A part of the query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clause<'a> {
+    pub(super) text: &'a str,
+    /// The number of the request that the clause belongs to. A clause that is no request itself tells something about
+    /// the request before it, or about the first one.
+    pub(super) request: usize,
+}
+
 /// Returns the clauses of a query; empty if the query is a single clause.
-pub(super) fn clauses(text: &str) -> Vec<&str> {
+pub(super) fn clauses(text: &str) -> Vec<Clause<'_>> {
     let mut all: Vec<ClauseRange> = Vec::new();
     for (start, end) in sentences(text) {
         let mut parts: Vec<ClauseRange> = Vec::new();
         for part in parts_of(text, start, end) {
-            let least = if part.is_request { MIN_REQUEST_WORDS } else { MIN_PART_WORDS };
-            join(&mut parts, ClauseRange::of(text, part.start, part.end), least);
+            let least = |range: &ClauseRange| {
+                if range.is_request { MIN_REQUEST_WORDS } else { MIN_PART_WORDS }
+            };
+            join(&mut parts, ClauseRange::of(text, part), least);
         }
         for part in parts {
-            join(&mut all, part, MIN_SENTENCE_WORDS);
+            join(&mut all, part, |_| MIN_SENTENCE_WORDS);
         }
     }
     if all.len() > MAX_CLAUSES {
@@ -98,7 +121,15 @@ pub(super) fn clauses(text: &str) -> Vec<&str> {
     if all.len() < 2 {
         return Vec::new();
     }
-    all.iter().map(|clause| text[clause.start..clause.end].trim()).collect()
+    let mut request = 0;
+    let mut found = false;
+    all.iter()
+        .map(|clause| {
+            request += usize::from(clause.is_request && found);
+            found |= clause.is_request;
+            Clause { text: text[clause.start..clause.end].trim(), request }
+        })
+        .collect()
 }
 
 /// A range of the text, and its number of content words.
@@ -107,25 +138,28 @@ struct ClauseRange {
     start: usize,
     end: usize,
     words: usize,
+    /// If set, the clause begins like a request.
+    is_request: bool,
 }
 
 impl ClauseRange {
-    fn of(text: &str, start: usize, end: usize) -> Self {
+    fn of(text: &str, Part { start, end, is_request }: Part) -> Self {
         let words =
             words(&text[start..end]).filter(|(_, word)| !is_stop_word(&word.to_lowercase()));
         // A character of a script without spaces counts half a word.
         let halves: usize =
             words.map(|(_, word)| 2.max(word.chars().filter(|c| *c >= '\u{2e80}').count())).sum();
-        Self { start, end, words: halves / 2 }
+        Self { start, end, words: halves / 2, is_request }
     }
 }
 
 /// Adds a clause; joins it with the last one if either is too short.
-fn join(all: &mut Vec<ClauseRange>, next: ClauseRange, least: usize) {
+fn join(all: &mut Vec<ClauseRange>, next: ClauseRange, least: impl Fn(&ClauseRange) -> usize) {
     match all.last_mut() {
-        Some(last) if next.words < least || last.words < least => {
+        Some(last) if next.words < least(&next) || last.words < least(last) => {
             last.end = next.end;
             last.words += next.words;
+            last.is_request |= next.is_request;
         }
         _ => all.push(next),
     }
@@ -167,11 +201,17 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
     let sentence = &text[start..end];
     let words: Vec<(usize, &str)> = words(sentence).collect();
     let mut all = Vec::new();
-    let (mut from, mut at, mut is_request) = (0, 0, false);
+    let (mut from, mut at, mut is_request) = (0, 0, begins_request(&words));
+    if sentence.trim_start().starts_with(['-', '*', '•']) {
+        is_request |= begins_step(&words);
+    }
+    // The first word of the part, and the number of its content words.
+    let (mut first, mut content) = (0, 0);
     while at < words.len() {
         let before = sentence[..words[at].0].trim_end();
         let after_comma = before.ends_with([',', ';']);
-        let separated = separator(&words[at..], after_comma).max(number(sentence, &words[at..]));
+        let Separator { words: separated, is_step } =
+            separator(sentence, &words[at..], after_comma);
         let is_joined = after_comma
             || before.ends_with([':', '-', '–', '&'])
             || at > 0 && is_conjunction(words[at - 1].1);
@@ -179,24 +219,31 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
             let (last, word) = words[at + separated - 1];
             // No clause precedes a separator at the first word.
             if at > 0 {
+                is_request |= is_step && begins_step(&words[first..]);
                 all.push(Part { start: start + from, end: start + words[at].0, is_request });
             }
             from = last + word.len();
             at += separated;
-            is_request = opens(&words[at..], true);
+            first = at;
+            is_request = begins_request(&words[at..]) || is_step && begins_step(&words[at..]);
+            content = 0;
         } else {
-            let is_first = sentence[from..words[at].0].trim().is_empty();
+            let is_content = !is_stop_word(&words[at].1.to_lowercase());
             // `to book a room`, `can you show me` and `tell me what is` begin no request.
-            let may_open = is_joined || at > 0 && !is_stop_word(&words[at - 1].1.to_lowercase());
-            if at > 0 && !is_first && may_open && opens(&words[at..], is_joined) {
+            let may_open = is_joined
+                || content >= MIN_REQUEST_WORDS && !is_stop_word(&words[at - 1].1.to_lowercase());
+            if content > 0 && may_open && opens(&words[at..], is_joined) {
                 let joint = words[at - 1];
                 let end = if is_conjunction(joint.1) { joint.0 } else { words[at].0 };
                 if end > from {
                     all.push(Part { start: start + from, end: start + end, is_request });
                 }
                 from = words[at].0;
+                first = at;
                 is_request = true;
+                content = 0;
             }
+            content += usize::from(is_content);
             at += 1;
         }
     }
@@ -205,15 +252,27 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
     all
 }
 
-/// Returns 1 if the first word is the number of an item, as in `1) read it 2) send it`.
-fn number(sentence: &str, words: &[(usize, &str)]) -> usize {
-    let Some((at, word)) = words.first() else { return 0 };
-    let is_number = word.len() < 3 && word.bytes().all(|byte| byte.is_ascii_digit());
-    usize::from(is_number && sentence[at + word.len()..].starts_with(')'))
-}
-
 fn is_conjunction(word: &str) -> bool {
     word.eq_ignore_ascii_case("and") || word.eq_ignore_ascii_case("or")
+}
+
+/// Returns whether a clause begins like a request, maybe after words such as `please`.
+fn begins_request(words: &[(usize, &str)]) -> bool {
+    let words = without_fillers(words);
+    opens(words, true) || words.first().is_some_and(|(_, word)| is_verb(&word.to_lowercase()))
+}
+
+/// Returns whether a step may begin with these words, and not with `to` or `for`.
+fn begins_step(words: &[(usize, &str)]) -> bool {
+    let first = without_fillers(words).first().map(|(_, word)| word.to_lowercase());
+    first.is_some_and(|word| matches!(&*word, "a" | "an" | "the" | "my") || !is_stop_word(&word))
+}
+
+/// Returns the words after those such as `please`.
+fn without_fillers<'a, 'b>(words: &'a [(usize, &'b str)]) -> &'a [(usize, &'b str)] {
+    let is_filler = |word: &str| FILLERS.contains(&&*word.to_lowercase());
+    let count = words.iter().take_while(|(_, word)| is_filler(word)).count();
+    &words[count..]
 }
 
 /// Returns whether words are the beginning of a request.
@@ -227,15 +286,31 @@ fn opens(words: &[(usize, &str)], is_joined: bool) -> bool {
     if OPENINGS.iter().any(begins) {
         return true;
     }
-    let [(_, verb), (_, next), ..] = words else { return false };
-    let next = next.to_lowercase();
-    // `and save it` is about what the words before are about.
-    let is_pronoun = matches!(&*next, "it" | "them" | "this" | "that" | "these" | "those");
-    is_verb(&verb.to_lowercase()) && !is_pronoun && (is_joined || AFTER_VERBS.contains(&&*next))
+    let [(_, first), (_, next), ..] = words else { return false };
+    let (first, next) = (first.to_lowercase(), next.to_lowercase());
+    if is_joined && QUESTION_WORDS.contains(&&*first) {
+        return true;
+    }
+    // `and save it` or `and save this` is about what the words before are about.
+    let is_pronoun = match &*next {
+        "it" | "them" => true,
+        "this" | "that" | "these" | "those" => words.len() == 2,
+        _ => false,
+    };
+    is_verb(&first) && !is_pronoun && (is_joined || AFTER_VERBS.contains(&&*next))
 }
 
-/// Returns how many of the first words separate two requests; 0 if none do.
-fn separator(words: &[(usize, &str)], after_comma: bool) -> usize {
+/// The words between two clauses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Separator {
+    /// The number of words; 0 if the first words separate nothing.
+    words: usize,
+    /// If set, they separate two steps.
+    is_step: bool,
+}
+
+/// Returns the separator that is at the beginning of words.
+fn separator(sentence: &str, words: &[(usize, &str)], after_comma: bool) -> Separator {
     let begins = |separator: &&&[&str]| {
         separator.len() < words.len()
             && separator
@@ -243,11 +318,21 @@ fn separator(words: &[(usize, &str)], after_comma: bool) -> usize {
                 .zip(words)
                 .all(|(separator, (_, word))| word.eq_ignore_ascii_case(separator))
     };
-    match SEPARATORS.iter().find(begins) {
-        Some(separator) => separator.len(),
-        None if after_comma && words.len() > 1 && words[0].1.eq_ignore_ascii_case("and") => 1,
-        None => 0,
+    if let Some(separator) = STEP_SEPARATORS.iter().find(begins) {
+        return Separator { words: separator.len(), is_step: true };
     }
+    if let Some(separator) = SEPARATORS.iter().find(begins) {
+        return Separator { words: separator.len(), is_step: false };
+    }
+    let [(at, first), _, ..] = words else { return Separator::default() };
+    if after_comma && first.eq_ignore_ascii_case("and") {
+        return Separator { words: 1, is_step: false };
+    }
+    // As in `1) read it 2) send it`.
+    let is_number = first.len() < 3
+        && first.bytes().all(|byte| byte.is_ascii_digit())
+        && sentence[at + first.len()..].starts_with(')');
+    Separator { words: usize::from(is_number), is_step: is_number }
 }
 
 /// Returns the words of a text with their positions.
@@ -270,9 +355,13 @@ mod tests {
 
     use super::*;
 
+    fn texts(text: &str) -> Vec<&str> {
+        clauses(text).iter().map(|clause| clause.text).collect()
+    }
+
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {
-        assert_eq!(clauses(text), expected, "{text}");
+        assert_eq!(texts(text), expected, "{text}");
     }
 
     #[test]
@@ -294,6 +383,32 @@ mod tests {
     }
 
     #[test]
+    fn only_requests_are_counted() {
+        let requests = |text: &str| -> Vec<usize> {
+            clauses(text).iter().map(|clause| clause.request).collect()
+        };
+        assert_eq!(
+            requests("open the report, read this page for me and who owns the domain"),
+            [0, 1, 2]
+        );
+        assert_eq!(
+            requests("I have two numbers: 36 and 48. Compute their greatest divisor."),
+            [0, 0]
+        );
+        assert_eq!(
+            requests("Compute the divisor of 36 and 48. The numbers are from a game."),
+            [0, 0]
+        );
+        assert_eq!(requests("restaurants near the station, then tickets for the museum"), [0, 1]);
+        assert_eq!(requests("1) museum tickets today 2) a flat in Lisbon"), [0, 1]);
+        assert_eq!(requests("- museum tickets today\n- flats in Lisbon"), [0, 1]);
+        assert_eq!(
+            requests("measure from Paris to Rome, then to the old theatre in Athens"),
+            [0, 0]
+        );
+    }
+
+    #[test]
     fn a_short_part_is_not_a_clause() {
         check("download a file from a URL, save it, wget, curl", &[]);
         check("Hello! Show me the weather in Paris", &[]);
@@ -307,7 +422,7 @@ mod tests {
         let text = "count the red apples now. ".repeat(20);
         let all = clauses(&text);
         assert_eq!(all.len(), MAX_CLAUSES);
-        assert!(all[MAX_CLAUSES - 1].len() > 200);
+        assert!(all[MAX_CLAUSES - 1].text.len() > 200);
     }
 
     proptest! {
@@ -318,7 +433,7 @@ mod tests {
             let text = pieces.collect::<String>();
             let all = clauses(&text);
             prop_assert!(all.len() <= MAX_CLAUSES && all.len() != 1);
-            prop_assert!(all.iter().all(|clause| text.contains(clause)));
+            prop_assert!(all.iter().all(|clause| text.contains(clause.text)));
         }
     }
 }

@@ -6,8 +6,8 @@
 
 use super::evidence::Evidence;
 use super::weight::{
-    BEST_CLAUSE_WEIGHT, MAX_FUSED_SCORE, QUERY_WEIGHT_IN_CLAUSE, STRONGEST_CLAUSE_WEIGHT,
-    confidence,
+    BEST_CLAUSE_WEIGHT, MAX_FUSED_SCORE, NEXT_TOOL_WEIGHT, QUERY_WEIGHT_IN_CLAUSE,
+    STRONGEST_CLAUSE_WEIGHT, confidence,
 };
 
 /// The score of each candidate, and its best clause.
@@ -21,7 +21,10 @@ pub(super) struct FusedScores {
 
 impl FusedScores {
     /// Combines the evidence of the units; `lift` is added to the share of each candidate.
-    pub(super) fn of(evidence: &Evidence, units: usize, lift: &[f32]) -> Self {
+    ///
+    /// `requests` has for each unit the number of the request that it is part of.
+    pub(super) fn of(evidence: &Evidence, requests: &[usize], lift: &[f32]) -> Self {
+        let units = requests.len();
         let whole = evidence.of_unit(0);
         let best = maximum(whole);
         let mut shares: Vec<f32> = whole.iter().map(|strength| strength / best).collect();
@@ -50,6 +53,9 @@ impl FusedScores {
                 clauses[at] = clause;
             }
         }
+        if requests.iter().any(|request| *request > 0) {
+            alternate(&mut shares, |at| requests[clauses[at]]);
+        }
         shares.iter_mut().zip(lift).for_each(|(share, lift)| *share += lift);
         // The best tool has all of the confidence.
         let most = maximum(&shares);
@@ -59,6 +65,21 @@ impl FusedScores {
             MAX_FUSED_SCORE * confidence(best).max(max_lift / (max_lift + HALF_CONFIDENCE_LIFT));
         let scores = shares.iter().map(|share| all * (share / most).clamp(0.0, 1.0)).collect();
         Self { scores, clauses }
+    }
+}
+
+/// Lowers the share of each further tool for the same request, so that the best tools of all requests come first.
+fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    order.sort_unstable_by(|a, b| shares[*b].total_cmp(&shares[*a]).then(a.cmp(b)));
+    let mut factors = Vec::new();
+    for at in order {
+        let request = request_of(at);
+        if factors.len() <= request {
+            factors.resize(request + 1, 1.0);
+        }
+        shares[at] *= factors[request];
+        factors[request] *= NEXT_TOOL_WEIGHT;
     }
 }
 
@@ -84,7 +105,9 @@ mod tests {
     }
 
     fn fused(units: &[&[f32]], lift: &[f32]) -> FusedScores {
-        FusedScores::of(&evidence(units), units.len(), lift)
+        // Each clause is a request of its own.
+        let requests: Vec<usize> = (0..units.len()).map(|unit| unit.saturating_sub(1)).collect();
+        FusedScores::of(&evidence(units), &requests, lift)
     }
 
     #[test]
@@ -94,6 +117,18 @@ mod tests {
         assert_eq!(fused.clauses, [1, 2, 1]);
         let [first, second, third] = fused.scores[..] else { panic!() };
         assert!(first > second && second > third, "{:?}", fused.scores);
+    }
+
+    #[test]
+    fn the_tools_of_two_requests_alternate() {
+        let units: &[&[f32]] =
+            &[&[50.0, 49.0, 48.0, 40.0], &[50.0, 49.0, 48.0, 1.0], &[1.0, 1.0, 1.0, 40.0]];
+        let with = |requests: &[usize]| {
+            let scores = FusedScores::of(&evidence(units), requests, &[0.0; 4]).scores;
+            scores.iter().filter(|score| **score > scores[3]).count()
+        };
+        assert_eq!(with(&[0, 0, 0]), 3, "one request");
+        assert_eq!(with(&[0, 0, 1]), 1, "two requests");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A parsed query: its words, its clauses, their vectors (MGP §16.5).
 
-use super::clause::clauses;
+use super::clause::{Clause, clauses};
 use super::weight::{NEXT_RELATED_WEIGHT, RELATED_WEIGHT, Weights};
 use super::{FallbackReason, View};
 use crate::lexicon::{calculator, related};
@@ -23,6 +23,8 @@ pub(super) struct ParsedQuery<'a> {
 #[derive(Debug)]
 pub(super) struct Unit<'a> {
     pub(super) text: &'a str,
+    /// The number of the request of the query that the unit is part of; 0 for the whole query.
+    pub(super) request: usize,
     /// The indices of the unit's words in `ParsedQuery::words`.
     pub(super) terms: Vec<usize>,
     /// The vector; `None` if it is not needed, or if the embedder knows nothing of the text.
@@ -48,13 +50,13 @@ impl<'a> ParsedQuery<'a> {
         }
         add_related(text, &mut words, analyzer);
         let terms = (0..words.terms.len()).collect();
-        let mut units = vec![Unit { text, terms, vector: None }];
-        for clause in clauses(text) {
-            let mut clause_words = analyzer.query(clause);
-            add_related(clause, &mut clause_words, analyzer);
+        let mut units = vec![Unit { text, request: 0, terms, vector: None }];
+        for Clause { text, request } in clauses(text) {
+            let mut clause_words = analyzer.query(text);
+            add_related(text, &mut clause_words, analyzer);
             let place = |term: &Term| words.terms.iter().position(|word| word.text == term.text);
             let terms = clause_words.terms.iter().filter_map(place).collect();
-            units.push(Unit { text: clause, terms, vector: None });
+            units.push(Unit { text, request, terms, vector: None });
         }
         if weights.words == 0.0 {
             words.terms.clear();

@@ -95,9 +95,10 @@ pub(super) fn weigh(
             near.into_iter().map(|(slot, near)| (slot, SIMILAR_NAME_EVIDENCE * near)).collect();
         evidence.add(&near, parsed.units.len());
     }
-    let fused = FusedScores::of(&evidence, parsed.units.len(), &past.lifts(&evidence.slots));
+    let requests: Vec<usize> = parsed.units.iter().map(|unit| unit.request).collect();
+    let fused = FusedScores::of(&evidence, &requests, &past.lifts(&evidence.slots));
     let mut scores = fused.scores;
-    weigh_actions(view, read, &evidence.slots, &mut scores);
+    weigh_actions(view, &parsed, &evidence.slots, &fused.clauses, &mut scores);
     raise_named(names, &evidence.slots, &mut scores);
     let mut order: Vec<usize> = (0..scores.len()).filter(|at| scores[*at] > 0.0).collect();
     let id = |at: usize| {
@@ -121,9 +122,17 @@ pub(super) fn weigh(
 }
 
 /// Lowers the scores of tools that do something else than the query asks for.
-fn weigh_actions(view: &View<'_>, text: &str, slots: &[Slot], scores: &mut [f32]) {
-    let actions = Actions::of_query(text);
-    for (slot, score) in slots.iter().zip(scores) {
+fn weigh_actions(
+    view: &View<'_>,
+    parsed: &ParsedQuery<'_>,
+    slots: &[Slot],
+    clauses: &[usize],
+    scores: &mut [f32],
+) {
+    let of_unit: Vec<Actions> =
+        parsed.units.iter().map(|unit| Actions::of_query(unit.text)).collect();
+    for ((slot, clause), score) in slots.iter().zip(clauses).zip(scores) {
+        let actions = of_unit[*clause];
         *score *= view.catalog.entry(*slot).map_or(1.0, |entry| actions.factor(entry.name()));
     }
 }

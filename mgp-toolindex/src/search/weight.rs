@@ -30,13 +30,16 @@ pub(super) const RELATED_WEIGHT: f32 = 0.5;
 pub(super) const NEXT_RELATED_WEIGHT: f32 = 0.7;
 
 /// The weight of the whole query's evidence in that of a clause.
-pub(super) const QUERY_WEIGHT_IN_CLAUSE: f32 = 0.3;
+pub(super) const QUERY_WEIGHT_IN_CLAUSE: f32 = 0.4;
 
 /// The weight of the best clause; the rest is that of the whole query.
-pub(super) const BEST_CLAUSE_WEIGHT: f32 = 0.8;
+pub(super) const BEST_CLAUSE_WEIGHT: f32 = 0.9;
 
 /// The weight of the strongest clause in the reference of each clause, so that a weak clause counts less.
 pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
+
+/// The weight of each further tool for one of several requests, as a part of that before it.
+pub(super) const NEXT_TOOL_WEIGHT: f32 = 0.92;
 
 /// The evidence at which the confidence is one half.
 pub(super) const HALF_CONFIDENCE_EVIDENCE: f32 = 12.0;
