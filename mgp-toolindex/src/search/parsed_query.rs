@@ -1,9 +1,9 @@
 //! A parsed query: its words, its clauses, their vectors (MGP §16.5).
 
 use super::clause::{Clause, clauses};
-use super::weight::{NEXT_RELATED_WEIGHT, RELATED_WEIGHT, Weights};
+use super::weight::{NEXT_RELATED_WEIGHT, ORIGINAL_WORD_WEIGHT, RELATED_WEIGHT, Weights};
 use super::{FallbackReason, View};
-use crate::lexicon::{calculator, related};
+use crate::lexicon::{Translation, calculator, related};
 use crate::text::{Analyzer, Field, QueryWords, Term};
 
 /// The maximum number of bytes that are read of a query; anything longer is a pasted document.
@@ -34,21 +34,27 @@ pub(super) struct Unit<'a> {
 impl<'a> ParsedQuery<'a> {
     /// Parses the words and clauses.
     ///
-    /// `lesser` has the English words that a translation put in and that are less likely meant, with their weights.
+    /// Where a text is translated, tools with its own words are found too.
     pub(super) fn new(
         text: &'a str,
-        lesser: &[(&'static str, f32)],
+        translation: Option<&'a Translation>,
         analyzer: &Analyzer,
         weights: Weights,
     ) -> Self {
+        let (original, text) = (text, translation.map_or(text, |translation| &*translation.text));
         let mut words = analyzer.query(text);
-        for (word, weight) in lesser {
+        for (word, weight) in translation.map_or(&[][..], |translation| &translation.lesser) {
             let stem = analyzer.stem(word);
             if let Some(term) = words.terms.iter_mut().find(|term| term.text == stem) {
                 term.weight = *weight;
             }
         }
         add_related(text, &mut words, analyzer);
+        if translation.is_some() {
+            for term in analyzer.query(original).terms {
+                words.add(&term.text, ORIGINAL_WORD_WEIGHT * term.weight);
+            }
+        }
         let terms = (0..words.terms.len()).collect();
         let mut units = vec![Unit { text, request: 0, terms, vector: None }];
         for Clause { text, request } in clauses(text) {

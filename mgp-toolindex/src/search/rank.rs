@@ -20,7 +20,7 @@ use super::weight::{SIMILAR_NAME_EVIDENCE, Weights};
 use super::{Explain, Fallback, FallbackReason, Query, Reason, View};
 use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
-use crate::lexicon::translate;
+use crate::lexicon::{Translation, translate};
 use crate::text::truncate;
 
 #[derive(Clone, Debug)]
@@ -72,9 +72,7 @@ pub(super) fn weigh(
 ) -> Result<Ranking, IndexError> {
     let translation = translate(text, &|word| view.keywords.has_word(&view.analyzer.stem(word)));
     let translation = translation.as_ref();
-    let read = translation.map_or(text, |translation| &translation.text);
-    let lesser = translation.map_or(&[][..], |translation| &translation.lesser);
-    let (parsed, weights, ran, mut fallback) = understand(view, read, lesser, &asked);
+    let (parsed, weights, ran, mut fallback) = understand(view, text, translation, &asked);
     // A tool that the query names comes first, except in a semantic search.
     let names = match asked {
         SearchStrategy::Semantic => Vec::new(),
@@ -151,7 +149,7 @@ fn raise_named(names: Vec<(Slot, f32)>, slots: &[Slot], scores: &mut [f32]) {
 fn understand<'a>(
     view: &View<'_>,
     text: &'a str,
-    lesser: &[(&'static str, f32)],
+    translation: Option<&'a Translation>,
     asked: &SearchStrategy,
 ) -> (ParsedQuery<'a>, Weights, SearchStrategy, Option<FallbackReason>) {
     let weights = match asked {
@@ -159,12 +157,12 @@ fn understand<'a>(
         SearchStrategy::Semantic => Weights::SEMANTIC,
         _ => Weights::HYBRID,
     };
-    let mut parsed = ParsedQuery::new(text, lesser, view.analyzer, weights);
+    let mut parsed = ParsedQuery::new(text, translation, view.analyzer, weights);
     let why = if weights.meaning > 0.0 { parsed.embed(view).err() } else { None };
     match why {
         None => (parsed, weights, asked.clone(), None),
         Some(why) => {
-            let parsed = ParsedQuery::new(text, lesser, view.analyzer, Weights::KEYWORD);
+            let parsed = ParsedQuery::new(text, translation, view.analyzer, Weights::KEYWORD);
             (parsed, Weights::KEYWORD, SearchStrategy::Keyword, Some(why))
         }
     }

@@ -29,6 +29,9 @@ pub(super) const RELATED_WEIGHT: f32 = 0.5;
 /// The weight of each further related word, as a part of that before it.
 pub(super) const NEXT_RELATED_WEIGHT: f32 = 0.7;
 
+/// The weight of the words of a query that is translated, beside the English ones.
+pub(super) const ORIGINAL_WORD_WEIGHT: f32 = 0.2;
+
 /// The weight of the whole query's evidence in that of a clause.
 pub(super) const QUERY_WEIGHT_IN_CLAUSE: f32 = 0.4;
 
