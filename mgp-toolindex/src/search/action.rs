@@ -14,6 +14,9 @@ const UNASKED_DELETION: f32 = 0.8;
 /// The factor of a tool that changes things, for a query that only asks to see them or to delete them.
 const UNASKED_CHANGE: f32 = 0.9;
 
+/// The factor of a tool that only shows things, for a query that only asks to change them.
+const UNASKED_READ: f32 = 0.9;
+
 /// The words of a query that are read.
 const MAX_QUERY_WORDS: usize = 24;
 
@@ -104,6 +107,8 @@ impl Actions {
             UNASKED_DELETION
         } else if tool.changes && !self.changes && (self.reads || self.deletes) {
             UNASKED_CHANGE
+        } else if tool.reads && self.changes && !self.reads {
+            UNASKED_READ
         } else {
             1.0
         }
@@ -125,6 +130,7 @@ mod tests {
         check("remember that Ada likes tea", "delete_note", UNASKED_DELETION);
         check("what is in this folder", "create_directory", UNASKED_CHANGE);
         check("delete the branch", "createBranch", UNASKED_CHANGE);
+        check("write a letter", "read_file", UNASKED_READ);
     }
 
     #[test]
@@ -132,6 +138,6 @@ mod tests {
         check("remove the note", "delete_note", 1.0);
         check("show the file and change it", "edit_file", 1.0);
         check("weather in Rome", "create_directory", 1.0);
-        check("write a letter", "read_file", 1.0);
+        check("write a letter", "letter", 1.0);
     }
 }
