@@ -42,7 +42,7 @@ pub(super) const BEST_CLAUSE_WEIGHT: f32 = 0.9;
 pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 
 /// The weight of each further tool for one of several requests, as a part of that before it.
-pub(super) const NEXT_TOOL_WEIGHT: f32 = 0.92;
+pub(super) const NEXT_TOOL_WEIGHT: f32 = 0.9;
 
 /// The evidence at which the confidence is one half.
 pub(super) const HALF_CONFIDENCE_EVIDENCE: f32 = 12.0;
