@@ -7,7 +7,9 @@
 use std::fmt::Write as _;
 
 use mgp_types::Number;
-use mgp_types::mgp::{ContextBudget, DiscoverToolsResult, FoundTool, ToolSecurity};
+use mgp_types::mgp::{
+    ContextBudget, DiscoverExtension, DiscoverToolsResult, FoundTool, QueryPart, ToolSecurity,
+};
 
 use crate::catalog::IndexedTool;
 use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
@@ -21,6 +23,8 @@ const KEPT_TOKENS: u32 = 300;
 const MEMBER_TOKENS: u32 = 60;
 /// The minimum number of tokens for a tool; with less room left, all further tools are omitted.
 const MIN_TOOL_TOKENS: u32 = 24;
+/// The maximum length of the text of a part of the query.
+const MAX_PART_BYTES: usize = 80;
 /// The maximum number of tokens that joining a tool to its neighbours adds.
 const JOINT_TOKENS: u32 = 8;
 
@@ -69,12 +73,40 @@ pub(super) fn present_as(
         .into();
     }
     result.omitted = Some(found.hits.len() as u64);
+    result.mgp = parts(found, &is_clear, &|_| true);
     let envelope = serde_json::to_string(&result).map_or(0, |text| max_tokens_of(&text));
     let hits = found.hits.iter().map(|hit| RenderedTool::hit(hit, is_clear(&hit.tool)));
     let (tools, omitted) = render_all(hits.collect(), room(budget, envelope));
+    let is_rendered = |hit: &Hit| {
+        tools
+            .iter()
+            .any(|tool| tool.name == hit.tool.name() && tool.server_id == hit.tool.server_id())
+    };
+    result.mgp = parts(found, &is_clear, &is_rendered);
     result.tools = tools;
     result.omitted = Some(omitted).filter(|omitted| *omitted > 0);
     result
+}
+
+/// Returns which tools serve which request of the query; `None` if it has only one.
+fn parts(
+    found: &SearchResult,
+    is_clear: &dyn Fn(&IndexedTool) -> bool,
+    is_rendered: &dyn Fn(&Hit) -> bool,
+) -> Option<DiscoverExtension> {
+    let part = |(number, text): (usize, &String)| {
+        let hits = found.hits.iter().filter(|hit| hit.request == Some(number) && is_rendered(hit));
+        let names = hits.map(|hit| match is_clear(&hit.tool) {
+            true => hit.tool.name().to_owned(),
+            false => hit.tool.tool_id(),
+        });
+        let mut part = QueryPart::new(mgp_types::clip(text, MAX_PART_BYTES));
+        part.tools = names.collect();
+        part
+    };
+    let mut extension = DiscoverExtension::new();
+    extension.parts = found.requests.iter().enumerate().map(part).collect();
+    (!found.requests.is_empty()).then_some(extension)
 }
 
 /// Renders loaded tools within the rest of the reserve.
@@ -205,16 +237,31 @@ fn security(tool: &IndexedTool) -> ToolSecurity {
 /// Returns the reason of a hit as text.
 fn words(reason: &Reason) -> String {
     let mut parts = Vec::new();
+    if reason.is_named {
+        parts.push("the query names it".to_owned());
+    }
     if !reason.words.is_empty() {
-        parts.push(format!("words {}", reason.words.join(", ")));
+        parts.push(format!("has the words {}", reason.words.join(", ")));
     }
-    for (what, how) in
-        [("meaning", reason.meaning), ("server", reason.server), ("past calls", reason.history)]
-    {
-        parts.extend(how.map(|how| format!("{what} {how:.2}")));
-    }
+    parts.extend(reason.meaning.map(|cosine| format!("{} in meaning ({cosine:.2})", near(cosine))));
+    parts.extend(
+        reason.server.map(|cosine| format!("its server is {} ({cosine:.2})", near(cosine))),
+    );
+    parts.extend(reason.history.map(|share| format!("called after such searches ({share:.2})")));
+    parts
+        .extend(reason.action.map(|factor| format!("does something else than asked (× {factor})")));
     parts.extend(reason.clause.as_ref().map(|clause| format!("for `{clause}`")));
     parts.join("; ")
+}
+
+/// Returns a word for a cosine.
+fn near(cosine: f32) -> &'static str {
+    match cosine {
+        0.6.. => "very close",
+        0.4.. => "close",
+        0.2.. => "rather close",
+        _ => "not close",
+    }
 }
 
 fn hundredths(score: f32) -> Number {

@@ -80,6 +80,22 @@ async fn results_have_everything_that_a_call_needs() {
 }
 
 #[tokio::test]
+async fn results_name_the_part_of_the_query_that_they_serve() {
+    let endpoints = endpoints();
+    let mut client = client(&endpoints);
+    let query = "compute statistics of the sales, then delete the old file";
+    let found = ask(&mut client, "discover", json!({"query": query, "explain": true})).await;
+    let parts = found["_mgp"]["parts"].as_array().unwrap();
+    assert_eq!(parts[0]["text"], "compute statistics of the sales");
+    assert_eq!(parts[0]["tools"][0], "analyze_csv", "{found}");
+    assert_eq!(parts[1]["tools"][0], "delete_file", "{found}");
+    let served = parts.iter().flat_map(|part| part["tools"].as_array().unwrap()).count();
+    assert_eq!(served, names(&found["tools"]).len(), "each tool serves one part");
+    let single = ask(&mut client, "discover", json!({"query": "read a file"})).await;
+    assert!(single["_mgp"].is_null(), "{single}");
+}
+
+#[tokio::test]
 async fn an_empty_query_browses_and_the_number_has_a_cap() {
     let index = ToolIndex::new();
     let schema = json!({"type": "object"});

@@ -74,13 +74,15 @@ impl SharedIndex {
                 let Some(tool) = now.catalog.listed(ranked.slot) else { continue };
                 if allowed.extent() == Extent::All || allowed.allows(tool.server_id(), tool.name())
                 {
-                    hits.push(Hit { tool, score: ranked.score, reason: ranked.reason });
+                    let (score, request) = (ranked.score, ranked.request);
+                    hits.push(Hit { tool, score, request, reason: ranked.reason });
                 } else {
                     dropped.push(ranked.slot);
                 }
             }
             if dropped.is_empty() || round == ROUNDS {
-                return Ok(SearchResult::new(hits, ranking.ran, ranking.fallback));
+                let found = SearchResult::new(hits, ranking.ran, ranking.fallback);
+                return Ok(SearchResult { requests: ranking.requests, ..found });
             }
             // A decision changed since the set was made: search again without these tools.
             let set = within.get_or_insert_with(|| {

@@ -55,12 +55,12 @@ pub(super) fn rank(
             record.entry.categories.words.iter().any(|label| is_in(label, &named))
                 && !hits.iter().any(|hit| has(hit, slot))
         });
-        hits.extend(rest.into_iter().map(|slot| Ranked { slot, score: 0.35, reason: None }));
+        hits.extend(rest.into_iter().map(|slot| Ranked::whole(slot, 0.35)));
     }
     // The sort is stable, so tools with equal scores stay in order.
     hits.sort_by(|a, b| b.score.total_cmp(&a.score));
     hits.truncate(k);
-    Ok(Ranking { hits, ran: SearchStrategy::Category, fallback: None })
+    Ok(Ranking { hits, ran: SearchStrategy::Category, fallback: None, ..ranking })
 }
 
 /// Returns the share of a category's words that occur in the query.

@@ -103,6 +103,22 @@ impl<'a> ParsedQuery<'a> {
         }
     }
 
+    /// Returns the texts of the requests; none if the query is a single one.
+    pub(super) fn requests(&self) -> Vec<String> {
+        let mut texts: Vec<String> = Vec::new();
+        for unit in &self.units[1..] {
+            let text = unit.text.trim_end_matches([',', ';', ' ']);
+            match texts.get_mut(unit.request) {
+                Some(request) => {
+                    request.push(' ');
+                    request.push_str(text);
+                }
+                None => texts.push(text.to_owned()),
+            }
+        }
+        if texts.len() > 1 { texts } else { Vec::new() }
+    }
+
     /// Returns the vectors, each with the number of its unit.
     pub(super) fn vectors(&self) -> Vec<(usize, &[f32])> {
         let units = self.units.iter().enumerate();

@@ -28,13 +28,24 @@ pub(crate) struct Ranking {
     pub(crate) hits: Vec<Ranked>,
     pub(crate) ran: SearchStrategy,
     pub(crate) fallback: Option<Fallback>,
+    /// The requests of the query, if it has several.
+    pub(crate) requests: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ranked {
     pub(crate) slot: Slot,
     pub(crate) score: f32,
+    /// The index of the request that the tool fits best.
+    pub(crate) request: Option<usize>,
     pub(crate) reason: Option<Reason>,
+}
+
+impl Ranked {
+    /// Creates a tool that fits the query as a whole.
+    pub(crate) fn whole(slot: Slot, score: f32) -> Self {
+        Self { slot, score, request: None, reason: None }
+    }
 }
 
 /// Ranks the tools of a set; returns at most `k` of them.
@@ -49,11 +60,10 @@ pub(crate) fn rank(
     if !text.chars().any(char::is_alphanumeric) {
         let slots = browse(view.catalog, within, k, &|_, _| true);
         // An empty query fits every tool.
-        let hits =
-            slots.into_iter().map(|slot| Ranked { slot, score: 1.0, reason: None }).collect();
+        let hits = slots.into_iter().map(|slot| Ranked::whole(slot, 1.0)).collect();
         let fallback = (asked != SearchStrategy::Category)
             .then_some(Fallback { from: asked, reason: FallbackReason::Browsing });
-        return Ok(Ranking { hits, ran: SearchStrategy::Category, fallback });
+        return Ok(Ranking { hits, ran: SearchStrategy::Category, fallback, requests: Vec::new() });
     }
     match asked {
         SearchStrategy::Category => category::rank(view, query, text, within, k),
@@ -96,8 +106,9 @@ pub(super) fn weigh(
     let requests: Vec<usize> = parsed.units.iter().map(|unit| unit.request).collect();
     let fused = FusedScores::of(&evidence, &requests, &past.lifts(&evidence.slots));
     let mut scores = fused.scores;
-    weigh_actions(view, &parsed, &evidence.slots, &fused.clauses, &mut scores);
-    raise_named(names, &evidence.slots, &mut scores);
+    let actions = weigh_actions(view, &parsed, &evidence.slots, &fused.clauses, &mut scores);
+    let is_named = |slot: Slot| names.iter().any(|(named, _)| *named == slot);
+    raise_named(&names, &evidence.slots, &mut scores);
     let mut order: Vec<usize> = (0..scores.len()).filter(|at| scores[*at] > 0.0).collect();
     let id = |at: usize| {
         let entry = view.catalog.entry(evidence.slots[at]);
@@ -107,37 +118,45 @@ pub(super) fn weigh(
         scores[*b].total_cmp(&scores[*a]).then_with(|| id(*a).cmp(&id(*b)))
     });
     order.truncate(k);
+    let texts = parsed.requests();
     let hits = order.into_iter().map(|at| Ranked {
         slot: evidence.slots[at],
         score: scores[at],
+        request: (!texts.is_empty()).then(|| requests[fused.clauses[at]]),
         reason: (query.explain == Explain::Yes).then(|| {
             let past = past.share(evidence.slots[at]);
-            reason(&parsed, &evidence, at, fused.clauses[at], past, view.analyzer)
+            Reason {
+                action: Some(actions[at]).filter(|factor| *factor < 1.0),
+                is_named: is_named(evidence.slots[at]),
+                ..reason(&parsed, &evidence, at, fused.clauses[at], past, view.analyzer)
+            }
         }),
     });
     let fallback = fallback.map(|reason| Fallback { from: asked, reason });
-    Ok(Ranking { hits: hits.collect(), ran, fallback })
+    Ok(Ranking { hits: hits.collect(), ran, fallback, requests: texts })
 }
 
-/// Lowers the scores of tools that do something else than the query asks for.
+/// Lowers the scores of tools that do something else than the query asks for; returns the factors.
 fn weigh_actions(
     view: &View<'_>,
     parsed: &ParsedQuery<'_>,
     slots: &[Slot],
     clauses: &[usize],
     scores: &mut [f32],
-) {
+) -> Vec<f32> {
     let of_unit: Vec<Actions> =
         parsed.units.iter().map(|unit| Actions::of_query(unit.text)).collect();
-    for ((slot, clause), score) in slots.iter().zip(clauses).zip(scores) {
-        let actions = of_unit[*clause];
-        *score *= view.catalog.entry(*slot).map_or(1.0, |entry| actions.factor(entry.name()));
-    }
+    let factor = |(slot, clause): (&Slot, &usize)| {
+        view.catalog.entry(*slot).map_or(1.0, |entry| of_unit[*clause].factor(entry.name()))
+    };
+    let factors: Vec<f32> = slots.iter().zip(clauses).map(factor).collect();
+    scores.iter_mut().zip(&factors).for_each(|(score, factor)| *score *= factor);
+    factors
 }
 
 /// Raises the scores of tools that the query names.
-fn raise_named(names: Vec<(Slot, f32)>, slots: &[Slot], scores: &mut [f32]) {
-    let names: FxHashMap<Slot, f32> = names.into_iter().collect();
+fn raise_named(names: &[(Slot, f32)], slots: &[Slot], scores: &mut [f32]) {
+    let names: FxHashMap<Slot, f32> = names.iter().copied().collect();
     for (slot, score) in slots.iter().zip(scores) {
         if let Some(nearness) = names.get(slot) {
             *score = named::score(*nearness, *score);

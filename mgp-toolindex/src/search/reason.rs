@@ -34,5 +34,7 @@ pub(super) fn reason(
         clause: (unit > 0).then(|| parsed.units[unit].text.to_owned()),
         server: Some(evidence.server[at]).filter(|server| *server != 0.0),
         history,
+        action: None,
+        is_named: false,
     }
 }

@@ -20,6 +20,8 @@ pub struct SearchResult {
     pub ran: SearchStrategy,
     /// The requested strategy and the reason, if the search used another one.
     pub fallback: Option<Fallback>,
+    /// The requests of the query, if it has several.
+    pub requests: Vec<String>,
     /// The number of bytes at the end of the query that were ignored because it is too long.
     pub unread: usize,
     /// The duration of the search.
@@ -34,6 +36,8 @@ pub struct Hit {
     pub tool: IndexedTool,
     /// The score, 0 to 1; hits are sorted by it, highest first.
     pub score: f32,
+    /// The index in [`SearchResult::requests`] of the request that the tool fits best.
+    pub request: Option<usize>,
     /// The reason why the tool was found, if the query asks for reasons.
     pub reason: Option<Reason>,
 }
@@ -80,11 +84,23 @@ pub struct Reason {
     pub server: Option<f32>,
     /// The probability of a call by past calls, 0 to 1.
     pub history: Option<f32>,
+    /// The factor of the score, if the tool does something else than the query asks for.
+    pub action: Option<f32>,
+    /// If set, the query names the tool.
+    pub is_named: bool,
 }
 
 impl SearchResult {
     pub(crate) fn new(hits: Vec<Hit>, ran: SearchStrategy, fallback: Option<Fallback>) -> Self {
-        Self { hits, total_available: 0, ran, fallback, unread: 0, took: Duration::ZERO }
+        Self {
+            hits,
+            total_available: 0,
+            ran,
+            fallback,
+            requests: Vec::new(),
+            unread: 0,
+            took: Duration::ZERO,
+        }
     }
 
     /// Returns the result of an empty index.

@@ -69,8 +69,9 @@ pub use stream::{
     PartialContent, PartialResult, StreamProgressParams,
 };
 pub use tool_discovery::{
-    ContextBudget, ContextBudgetConfig, ContextLevel, DiscoverOrder, DiscoverToolsFilter,
-    DiscoverToolsParams, DiscoverToolsResult, EvictParams, EvictResult, FoundTool, IndexEntry,
-    RequestReason, RequestStatus, RequestToolsParams, RequestToolsResult, SearchStrategy,
-    SessionParams, SessionResult, ToolRequirements, UnavailableTool,
+    ContextBudget, ContextBudgetConfig, ContextLevel, DiscoverExtension, DiscoverOrder,
+    DiscoverToolsFilter, DiscoverToolsParams, DiscoverToolsResult, EvictParams, EvictResult,
+    FoundTool, IndexEntry, QueryPart, RequestReason, RequestStatus, RequestToolsParams,
+    RequestToolsResult, SearchStrategy, SessionParams, SessionResult, ToolRequirements,
+    UnavailableTool,
 };

@@ -166,6 +166,22 @@ record! {
         opt omitted: Option<u64>,
         /// Remarks on the answer.
         list notes: List<String>,
+        /// The parts of a query that asks for several things (this implementation).
+        opt mgp as "_mgp": Option<DiscoverExtension>,
+    }
+
+    /// `result._mgp` of a search for tools (this implementation).
+    pub struct DiscoverExtension {
+        /// The parts of the query, in its order.
+        list parts: List<QueryPart>,
+    }
+
+    /// A part of a query that asks for a tool of its own.
+    pub struct QueryPart {
+        /// The text of the part.
+        req text: String,
+        /// The names of the tools that serve it, best first; ids where several tools have the name.
+        list tools: List<String>,
     }
 
     /// Requirements on tools.

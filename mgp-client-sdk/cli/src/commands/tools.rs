@@ -6,8 +6,9 @@ use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
 use mgp_types::method::{KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens};
 use mgp_types::mgp::{
-    DiscoverToolsParams, FoundTool, KernelTokensParams, KernelTokensResult, KernelTool,
-    KernelToolDecisionParams, KernelToolsParams, RiskLevel, SearchStrategy, ToolStanding,
+    DiscoverToolsParams, DiscoverToolsResult, FoundTool, KernelTokensParams, KernelTokensResult,
+    KernelTool, KernelToolDecisionParams, KernelToolsParams, RiskLevel, SearchStrategy,
+    ToolStanding,
 };
 use serde::Serialize;
 
@@ -91,6 +92,9 @@ pub(crate) struct Search {
     /// Search strategy: keyword, semantic, category or hybrid
     #[arg(long, value_name = "WORD")]
     strategy: Option<String>,
+    /// Show why each tool was found instead of its description
+    #[arg(long)]
+    why: bool,
 }
 
 /// `mgp tools pin`.
@@ -145,6 +149,9 @@ pub(crate) struct ToolList(Vec<KernelTool>);
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SearchResult {
     tools: Vec<FoundTool>,
+    /// The text of the part of the query that each tool serves, if there are several.
+    #[serde(skip)]
+    parts: Vec<Option<String>>,
     #[serde(skip)]
     agent: String,
 }
@@ -210,15 +217,28 @@ impl Render for SearchResult {
                 "no tool that agent `{agent}` may use fits; try another --agent, or `mgp access grant {agent} SERVER`"
             ));
         }
-        let rows = self.tools.iter().map(|tool| {
+        let has_parts = self.parts.iter().any(Option::is_some);
+        let has_reasons = self.tools.iter().any(|tool| tool.reason.is_some());
+        let rows = self.tools.iter().zip(&self.parts).map(|(tool, part)| {
             let score = tool.relevance_score.as_ref().map(ToString::to_string);
-            [
+            let mut row: Vec<Cell> = vec![
                 tool.tool_id.as_deref().into(),
                 score.map(|score| score.chars().take(4).collect::<String>()).into(),
-                first_line(tool.description.as_deref().unwrap_or_default(), 80).into(),
-            ]
+            ];
+            if has_parts {
+                row.push(part.as_deref().map(|part| first_line(part, 40)).into());
+            }
+            row.push(match &tool.reason {
+                Some(reason) => reason.as_str().into(),
+                None => first_line(tool.description.as_deref().unwrap_or_default(), 80).into(),
+            });
+            row
         });
-        out.table(["TOOL", "SCORE", "DESCRIPTION"], rows);
+        let last = if has_reasons { "WHY" } else { "DESCRIPTION" };
+        match has_parts {
+            true => out.grid(&["TOOL", "SCORE", "FOR", last], rows),
+            false => out.grid(&["TOOL", "SCORE", last], rows),
+        }
     }
 }
 
@@ -272,12 +292,15 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
             params.query = Some(search.query.clone());
             params.max_results = Some(search.most);
             params.strategy = search.strategy.as_deref().map(SearchStrategy::from);
-            let mut tools = client.mgp().tools_discover(&params).await?.tools;
+            params.explain = search.why.then_some(true);
+            let found = client.mgp().tools_discover(&params).await?;
+            let parts = parts(&found);
+            let mut tools = found.tools;
             for tool in &mut tools {
                 let id = format!("{}.{}", tool.server_id, tool.name);
                 tool.tool_id.get_or_insert(id);
             }
-            print(global, &SearchResult { tools, agent: search.agent.clone() })
+            print(global, &SearchResult { tools, parts, agent: search.agent.clone() })
         }
         Tools::Call(call) => call::run(global, call).await,
         Tools::Pin(pin) => self::pin(global, pin).await,
@@ -291,6 +314,17 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
             print(global, &TokenReport(tokens))
         }
     }
+}
+
+/// Returns for each tool the text of the part of the query that it serves.
+fn parts(found: &DiscoverToolsResult) -> Vec<Option<String>> {
+    let parts = found.mgp.as_ref().map(|extension| &extension.parts);
+    let part_of = |tool: &FoundTool| {
+        let name = tool.tool_id.as_ref().unwrap_or(&tool.name);
+        let part = parts?.iter().find(|part| part.tools.iter().any(|own| own == name))?;
+        Some(part.text.clone())
+    };
+    found.tools.iter().map(part_of).collect()
 }
 
 pub(crate) async fn fetch_tools(

@@ -66,6 +66,7 @@ async fn search(console: &Console, agent: &str, text: &str) -> CliResult<Discove
     let mut params = DiscoverToolsParams::new();
     params.query = Some(text.to_owned());
     params.max_results = Some(MAX_TOOLS);
+    params.explain = Some(true);
     let found = client.mgp().tools_discover(&params).await;
     client.close().await;
     Ok(found?)
