@@ -245,7 +245,10 @@ fn words(reason: &Reason) -> String {
     }
     parts.extend(reason.meaning.map(|cosine| format!("{} in meaning ({cosine:.2})", near(cosine))));
     parts.extend(
-        reason.server.map(|cosine| format!("its server is {} ({cosine:.2})", near(cosine))),
+        reason
+            .server
+            .filter(|cosine| *cosine >= 0.2)
+            .map(|cosine| format!("its server is {} ({cosine:.2})", near(cosine))),
     );
     parts.extend(reason.history.map(|share| format!("called after such searches ({share:.2})")));
     parts

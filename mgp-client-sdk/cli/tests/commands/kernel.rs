@@ -326,7 +326,10 @@ fn an_agent_finds_and_calls_what_it_was_granted() {
     let found = home.json("tools-search", &["tools", "search", "echo a message", "--agent", "ada"]);
     assert_eq!(found[0]["tool_id"], "bench.echo");
     let why = home.succeed(&["tools", "search", "echo a message", "--agent", "ada", "--why"]);
-    assert!(why.contains("WHY") && why.contains("the query names it; has the words"), "{why}");
+    assert!(
+        why.contains("WHY") && why.contains("has the words echo, message; very close"),
+        "{why}"
+    );
     assert_eq!(
         home.succeed(&["tools", "call", "bench.echo", "message=hi", "--agent", "ada"]),
         "hi\n"
