@@ -96,9 +96,8 @@ fn parts(
 ) -> Option<DiscoverExtension> {
     let part = |(number, text): (usize, &String)| {
         let hits = found.hits.iter().filter(|hit| hit.request == Some(number) && is_rendered(hit));
-        let names = hits.map(|hit| match is_clear(&hit.tool) {
-            true => hit.tool.name().to_owned(),
-            false => hit.tool.tool_id(),
+        let names = hits.map(|hit| {
+            if is_clear(&hit.tool) { hit.tool.name().to_owned() } else { hit.tool.tool_id() }
         });
         let mut part = QueryPart::new(mgp_types::clip(text, MAX_PART_BYTES));
         part.tools = names.collect();

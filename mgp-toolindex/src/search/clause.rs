@@ -110,8 +110,8 @@ const AFTER_VERBS: &[&str] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clause<'a> {
     pub(super) text: &'a str,
-    /// The number of the request that the clause belongs to. A clause that is no request itself tells something about
-    /// the request before it, or about the first one.
+    /// The number of the request that the clause belongs to. A clause without a request of its own belongs to the
+    /// request before it, or to the first one.
     pub(super) request: usize,
 }
 

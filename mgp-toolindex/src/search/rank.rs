@@ -109,17 +109,9 @@ pub(super) fn weigh(
     let actions = weigh_actions(view, &parsed, &evidence.slots, &fused.clauses, &mut scores);
     let is_named = |slot: Slot| names.iter().any(|(named, _)| *named == slot);
     raise_named(&names, &evidence.slots, &mut scores);
-    let mut order: Vec<usize> = (0..scores.len()).filter(|at| scores[*at] > 0.0).collect();
-    let id = |at: usize| {
-        let entry = view.catalog.entry(evidence.slots[at]);
-        entry.map(|entry| (&*entry.server.id, entry.name()))
-    };
-    order.sort_unstable_by(|a, b| {
-        scores[*b].total_cmp(&scores[*a]).then_with(|| id(*a).cmp(&id(*b)))
-    });
-    order.truncate(k);
     let texts = parsed.requests();
-    let hits = order.into_iter().map(|at| Ranked {
+    let best = best(view, &evidence.slots, &scores, k).into_iter();
+    let hits = best.map(|at| Ranked {
         slot: evidence.slots[at],
         score: scores[at],
         request: (!texts.is_empty()).then(|| requests[fused.clauses[at]]),
@@ -134,6 +126,20 @@ pub(super) fn weigh(
     });
     let fallback = fallback.map(|reason| Fallback { from: asked, reason });
     Ok(Ranking { hits: hits.collect(), ran, fallback, requests: texts })
+}
+
+/// Returns the indices of the best candidates, the best first.
+fn best(view: &View<'_>, slots: &[Slot], scores: &[f32], k: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..scores.len()).filter(|at| scores[*at] > 0.0).collect();
+    let id = |at: usize| {
+        let entry = view.catalog.entry(slots[at]);
+        entry.map(|entry| (&*entry.server.id, entry.name()))
+    };
+    order.sort_unstable_by(|a, b| {
+        scores[*b].total_cmp(&scores[*a]).then_with(|| id(*a).cmp(&id(*b)))
+    });
+    order.truncate(k);
+    order
 }
 
 /// Lowers the scores of tools that do something else than the query asks for; returns the factors.

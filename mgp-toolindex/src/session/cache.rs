@@ -99,6 +99,12 @@ impl Cache {
         true
     }
 
+    /// Returns the tool that was used last of some.
+    pub(crate) fn last_used<'a>(&self, tools: &'a [IndexedTool]) -> Option<&'a IndexedTool> {
+        let state = self.state.lock();
+        state.tools.iter().rev().find_map(|used| tools.iter().find(|tool| used.is(tool)))
+    }
+
     /// Updates every tool: `look` returns its current state, or `None` if it is gone; then evicts until the rest fits.
     ///
     /// Pinned tools are removed. Returns the most recently used tool first.

@@ -328,6 +328,12 @@ impl Default for Sessions {
 }
 
 impl Session {
+    /// Returns the tool that was used last in this session; `None` if none of these was.
+    #[must_use]
+    pub fn last_used<'a>(&self, tools: &'a [IndexedTool]) -> Option<&'a IndexedTool> {
+        self.cache.last_used(tools)
+    }
+
     /// Returns a number that is unique in the process.
     pub(crate) fn number(&self) -> u64 {
         self.cache.number()

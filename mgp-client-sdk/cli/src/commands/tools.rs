@@ -235,10 +235,10 @@ impl Render for SearchResult {
             row
         });
         let last = if has_reasons { "WHY" } else { "DESCRIPTION" };
-        match has_parts {
-            true => out.grid(&["TOOL", "SCORE", "FOR", last], rows),
-            false => out.grid(&["TOOL", "SCORE", last], rows),
-        }
+        let mut heads = vec!["TOOL", "SCORE"];
+        heads.extend(has_parts.then_some("FOR"));
+        heads.push(last);
+        out.grid(&heads, rows);
     }
 }
 

@@ -197,6 +197,12 @@ pub(super) fn resolve_tool(
                 return Ok(ResolvedTool::Found(tool));
             }
             Ok(ForwardedCall { tool, .. }) => (tool, false),
+            Err(error)
+                if error.code() == ErrorCode::TOOL_NAME_CONFLICT && named.server_id.is_none() =>
+            {
+                let server_id = Some(last_used(dispatcher, call, meta, named).ok_or(error)?);
+                return resolve_tool(dispatcher, call, &CallMembers { server_id, ..named.clone() });
+            }
             Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
                 let held = find_held(dispatcher, call, meta, named)?;
                 return held.map(ResolvedTool::Held).ok_or(unknown);
@@ -263,6 +269,24 @@ fn find_by_params(
             _ => Err(error),
         }
     })
+}
+
+/// Returns the server whose tool of this name the session used last.
+fn last_used(
+    dispatcher: &Dispatcher,
+    call: &Call,
+    meta: Option<MetaTool>,
+    named: &CallMembers,
+) -> Option<String> {
+    let DispatcherParts { fleet, search, sessions, .. } = dispatcher.parts();
+    let cx = call.cx();
+    let CallToolParams { name, .. } = naming_params(call, meta, named).ok()?.get().ok()?;
+    let session = sessions.find(cx, named.session_handle.as_deref()).ok()??;
+    let Resolved::Ambiguous(tools) = fleet.context().index.resolve(&name, &search.caller(cx))
+    else {
+        return None;
+    };
+    session.last_used(&tools).map(|tool| tool.server_id().to_owned())
 }
 
 /// Finds the server of a tool that is hidden from the caller only because its definition waits for an operator.

@@ -1,6 +1,7 @@
 //! Tests of MGP members in lists and calls of a kernel: the server of a tool, the session handle of a request, and the
 //! security metadata of tools (MGP §4.2, §16.5, §16.7).
 
+use mgp_client_sdk::ToolResult;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_types::RpcError;
@@ -68,6 +69,24 @@ async fn a_call_names_its_server_in_mgp() {
     let ambiguous = json!({ "name": "which", "arguments": {} });
     let refused = client.ask("tools/call", ambiguous).await.unwrap_err();
     assert_eq!(refused.code().0, 4003, "{refused}");
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_name_of_several_servers_means_the_one_used_last_in_the_session() {
+    let kernel = world().await;
+    let host = host(&kernel, "ada", host_of(Era::Modern)).await;
+    let refused = host.call("which").await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::TOOL_NAME_CONFLICT);
+    for server in ["b", "a"] {
+        assert_eq!(host.call(&format!("{server}.which")).await.unwrap().to_text(), server);
+        assert_eq!(host.call("which").await.unwrap().to_text(), server);
+        let forwarded = host.call("mgp_tools_call").args(&json!({ "name": "which" })).await;
+        assert_eq!(forwarded.unwrap().to_text(), server);
+    }
+    // Another session has not used either.
+    let other = self::host(&kernel, "ada", host_of(Era::Modern)).await;
+    assert_eq!(other.call("which").await.unwrap_err().code(), ErrorCode::TOOL_NAME_CONFLICT);
     kernel.stop().await;
 }
 
