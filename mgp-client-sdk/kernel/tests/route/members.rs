@@ -79,9 +79,9 @@ async fn a_name_of_several_servers_means_the_one_used_last_in_the_session() {
     let refused = host.call("which").await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::TOOL_NAME_CONFLICT);
     for server in ["b", "a"] {
-        assert_eq!(host.call(&format!("{server}.which")).await.unwrap().to_text(), server);
+        assert_eq!(host.call(format!("{server}.which")).await.unwrap().to_text(), server);
         assert_eq!(host.call("which").await.unwrap().to_text(), server);
-        let forwarded = host.call("mgp_tools_call").args(&json!({ "name": "which" })).await;
+        let forwarded = host.call("mgp_tools_call").args(json!({ "name": "which" })).await;
         assert_eq!(forwarded.unwrap().to_text(), server);
     }
     // Another session has not used either.
