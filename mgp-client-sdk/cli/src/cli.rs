@@ -5,8 +5,9 @@ use clap::{Parser, Subcommand};
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
-    guard, import, index, init, kernel, keys, lock, man, operator, permissions, secrets, servers,
-    setup, tools, transactions, trust, validate, why,
+    guard, import, index, init, kernel, keys, lock, logs, man, operator, permissions, report,
+    secrets,
+    servers, service, setup, tools, transactions, trust, validate, why,
 };
 use crate::console::ConsoleArgs;
 
@@ -67,6 +68,13 @@ pub(crate) enum Command {
     Reload,
     /// Stop the kernel after its running calls have finished
     Stop(kernel::Stop),
+    /// Show the log of the kernel, or the standard error of a server
+    Logs(logs::Logs),
+    /// Write what helps to find the cause of a fault into one file, without secrets
+    Report(report::ReportArgs),
+    /// Run the kernel as a service of this user, from login on
+    #[command(subcommand)]
+    Service(service::Service),
     /// Manage servers: list, add, remove, start, stop, show logs
     #[command(subcommand, alias = "server")]
     Servers(servers::Servers),

@@ -22,6 +22,7 @@ mod peer;
 mod probes;
 mod prompt;
 mod ready_file;
+mod redaction;
 #[cfg(test)]
 mod reference;
 mod replace_file;
@@ -96,8 +97,8 @@ fn start(global: &Global, command: Command) -> CliResult {
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, callbacks, complete, completions, connect, contract, doctor,
-        events, guard, import, index, init, kernel, keys, lock, man, permissions, secrets, servers,
-        setup, tools, transactions, trust, validate, webhooks, why,
+        events, guard, import, index, init, kernel, keys, lock, logs, man, permissions, report, secrets,
+        servers, service, setup, tools, transactions, trust, validate, webhooks, why,
     };
     match command {
         Command::Kernel(_) | Command::TryHost(_) => Ok(()),
@@ -115,6 +116,9 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Status => kernel::status(global).await,
         Command::Reload => kernel::reload(global).await,
         Command::Stop(stop) => kernel::stop(global, &stop).await,
+        Command::Logs(logs) => logs::run(global, &logs).await,
+        Command::Report(report) => report::run(global, &report).await,
+        Command::Service(service) => service::run(global, &service).await,
         Command::Servers(servers) => servers::run(global, &servers).await,
         Command::Tools(tools) => tools::run(global, &tools).await,
         Command::Access(access) => access::run(global, &access).await,

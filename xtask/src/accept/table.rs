@@ -354,9 +354,19 @@ pub(super) const CHECKS: &[Check] = &[
         &[Program(index::languages)],
     ),
     check(
+        "find.speed",
+        "the first search with a foreign word, which loads the lexicon, and the later ones",
+        &[Program(index::speed)],
+    ),
+    check(
         "find.spread",
         "wishes that need tools of several servers find all of them",
         &[Program(index::spread)],
+    ),
+    check(
+        "find.learns",
+        "use improves the searches for what was used, and no other; an adversary moves nobody else's results",
+        &[Program(index::learns)],
     ),
     check(
         "house.verdict",

@@ -32,6 +32,7 @@ use tokio::time::{Instant, sleep};
 use super::grant::{self, GrantResult, NewAccess};
 use super::import::planned_config;
 use super::known_names::{KnownNames, check_running};
+use super::logs;
 use super::login::{self, Login, LoginArg};
 use crate::args::ConfigArg;
 use crate::args::Global;
@@ -199,12 +200,6 @@ pub(crate) struct AddResult {
     granted: Vec<GrantResult>,
 }
 
-/// Lines of a server's standard error.
-#[derive(Debug, Serialize)]
-#[serde(transparent)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct LogLines(Vec<KernelLogLine>);
-
 fn state_cell(state: &ServerState) -> Cell {
     let color = match state {
         state if state.as_str() == DISABLED => Color::Dim,
@@ -286,14 +281,6 @@ impl Render for AddResult {
     }
 }
 
-impl Render for LogLines {
-    fn render(&self, out: &mut Output) {
-        for line in &self.0 {
-            out.line(format!("{} {}", line.at, line.text));
-        }
-    }
-}
-
 pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
     match servers {
         Servers::Search(search) => search::run(global, search).await,
@@ -314,13 +301,7 @@ pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
             let all = client.request::<KernelServers>(&params).await?.servers;
             print(global, &ServerList { servers: all, is_named: server.is_some() })
         }
-        Servers::Logs { server, lines } => {
-            let client = control::connect(global).await?;
-            check_running(&client, server).await?;
-            let mut params = KernelServerLogsParams::new(&**server);
-            params.lines = Some(*lines);
-            print(global, &LogLines(client.request::<KernelServersLogs>(&params).await?.lines))
-        }
+        Servers::Logs { server, lines } => logs::last_of_server(global, server, *lines).await,
         Servers::Start(server) => change::<KernelServersStart>(global, server).await,
         Servers::Stop(server) => change::<KernelServersStop>(global, server).await,
         Servers::Restart(server) => change::<KernelServersRestart>(global, server).await,

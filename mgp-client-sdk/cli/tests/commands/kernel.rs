@@ -272,6 +272,7 @@ fn servers_are_started_stopped_and_shown() {
     home.fail(1, &["servers", "start", "gone"], "run `mgp doctor gone`");
     let lines = home.json("servers-logs", &["servers", "logs", "echo"]);
     assert_eq!(lines[0]["text"], "I am here");
+    assert!(home.succeed(&["logs", "echo", "-n", "1"]).ends_with(" I am here\n"));
 
     let process = kernel.server("echo")["pid"].clone();
     let done = home.json("done", &["servers", "restart", "echo"]);

@@ -10,6 +10,8 @@ mod connect;
 #[cfg(unix)]
 mod console;
 mod contract;
+#[cfg(unix)]
+mod daily;
 mod doctor;
 #[cfg(unix)]
 #[expect(dead_code, reason = "other tests use the rest of it")]

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::run::{Context, Failure, Outcome, Program, release_example, target};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -34,6 +34,8 @@ pub(super) struct Ask<'a> {
     pub(super) queries: Option<&'a Path>,
     /// A file with earlier queries and the tools that were called after them.
     pub(super) history: Option<&'a Path>,
+    /// If set, users of a tenant learn from each other.
+    pub(super) is_shared: bool,
 }
 
 /// The result of a run.
@@ -63,7 +65,14 @@ struct Line {
 impl<'a> Ask<'a> {
     /// Describes a run with the queries of a set and the static word table.
     pub(super) fn new(set: &'a Set, strategy: &'a str) -> Self {
-        Self { set, strategy, embedder: Embedder::Static, queries: None, history: None }
+        Self {
+            set,
+            strategy,
+            embedder: Embedder::Static,
+            queries: None,
+            history: None,
+            is_shared: false,
+        }
     }
 }
 
@@ -86,6 +95,19 @@ impl Searcher {
         }
     }
 
+    /// Searches the tools of a set for other texts; `texts` are pairs of an id and a text.
+    pub(super) fn ask_all<'a>(
+        &self,
+        set: &Set,
+        texts: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Outcome<Answer> {
+        let file = self.scratch.join("texts.jsonl");
+        let lines = texts.into_iter().map(|(id, query)| json!({ "id": id, "query": query }));
+        let lines: String = lines.map(|line| format!("{line}\n")).collect();
+        fs::write(&file, lines).context(file.display())?;
+        self.run(Ask { queries: Some(&file), ..Ask::new(set, "hybrid") })
+    }
+
     pub(super) fn run(&self, ask: Ask<'_>) -> Outcome<Answer> {
         let out = self.scratch.join("run.jsonl");
         let queries = ask.queries.map_or_else(|| ask.set.queries_file(), Path::to_path_buf);
@@ -98,6 +120,9 @@ impl Searcher {
             .args(&[&out]);
         if let Some(history) = ask.history {
             program = program.args(&["--history"]).args(&[history]);
+        }
+        if ask.is_shared {
+            program = program.args(&["--learn-from", "tenant"]);
         }
         if ask.embedder == Embedder::Sentence {
             let model = self.model.as_deref().context("the folder of the sentence encoder")?;

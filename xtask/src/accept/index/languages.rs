@@ -1,4 +1,5 @@
-//! The acceptance check `find.languages`: wishes in thirteen languages find the tools of real servers.
+//! The acceptance checks `find.languages` and `find.speed`: wishes in thirteen languages find the tools of real
+//! servers, and find them as quickly as English ones.
 //!
 //! `mgp-toolindex/tests/wishes` has a file of wishes for each language; line by line, `tools.txt` names the tools of
 //! which any is right. The words of the lexicon were chosen with the first half of the lines in view. The wishes in the
@@ -7,15 +8,15 @@
 
 use super::{
     data::{Query, Set},
-    eval::{Ask, Searcher},
+    eval::Searcher,
     skipped,
 };
 use crate::{
     accept::{Options, Verdict},
     run::{Context, Failure, Outcome, root},
 };
-use serde_json::json;
-use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
+use serde_json::Value;
+use std::{collections::BTreeMap, fs, path::Path};
 
 /// The set with the tools of seventy real servers.
 pub(super) const SET: &str = "livemcp";
@@ -48,13 +49,8 @@ pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
         })
         .collect::<Outcome<_>>()?;
     let searcher = Searcher::build()?;
-    let file = searcher.scratch.join("wishes.jsonl");
-    let mut text = String::new();
-    for wish in wishes.iter().flat_map(|(_, wishes)| wishes) {
-        writeln!(text, "{}", json!({"id": wish.id, "query": wish.text})).expect("in memory");
-    }
-    fs::write(&file, text).context(file.display())?;
-    let ranking = searcher.run(Ask { queries: Some(&file), ..Ask::new(set, "hybrid") })?.ranking;
+    let texts = wishes.iter().flat_map(|(_, wishes)| wishes).map(|wish| (&*wish.id, &*wish.text));
+    let ranking = searcher.ask_all(set, texts)?.ranking;
     let is_found = |wish: &Query| {
         let ranked = ranking.get(&wish.id).map_or(&[][..], Vec::as_slice);
         ranked.iter().take(TOP).any(|tool| wish.relevant.contains(tool))
@@ -71,6 +67,32 @@ pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
         shares.insert(language, [first, second, all, aside]);
     }
     Ok(verdict(&shares))
+}
+
+/// The greatest time of the first search with a foreign word and of later ones, in microseconds, and the memory that
+/// the first one adds, in KiB.
+const MAX_FIRST: u64 = 3_000;
+const MAX_LATER: u64 = 500;
+const MAX_MEMORY: u64 = 4 * 1024;
+
+/// Measures the first search with a foreign word, which loads the lexicon, and the later ones.
+pub(in crate::accept) fn speed(options: &Options) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(options)? else { return Ok(skipped("find.speed")) };
+    let set = sets.iter().find(|set| set.name == SET).context(SET)?;
+    let mut wishes = Vec::new();
+    for language in LANGUAGES.into_iter().filter(|language| *language != "en") {
+        wishes.extend(read(language, set)?);
+    }
+    let searcher = Searcher::build()?;
+    let texts = wishes.iter().map(|wish| (&*wish.id, &*wish.text));
+    let figures = searcher.ask_all(set, texts)?.figures;
+    let figure = |name: &str| figures.get(name).and_then(Value::as_u64).context(name);
+    let (first, later, memory) = (figure("first_us")?, figure("p99_us")?, figure("first_kb")?);
+    Ok(Verdict {
+        pass: first <= MAX_FIRST && later <= MAX_LATER && memory <= MAX_MEMORY,
+        figure: format!("first {first} us and {memory} KiB, p99 of the others {later} us"),
+        bound: format!("{MAX_FIRST} us and {MAX_MEMORY} KiB, {MAX_LATER} us"),
+    })
 }
 
 fn verdict(shares: &BTreeMap<&str, Shares>) -> Verdict {

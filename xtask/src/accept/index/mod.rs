@@ -8,6 +8,7 @@ mod eval;
 mod history;
 mod languages;
 mod laws;
+mod learns;
 mod names;
 mod quality;
 mod score;
@@ -17,8 +18,9 @@ mod tokens;
 
 use super::Verdict;
 
-pub(super) use languages::languages;
+pub(super) use languages::{languages, speed};
 pub(super) use laws::laws;
+pub(super) use learns::learns;
 pub(super) use quality::quality;
 pub(super) use spread::spread;
 pub(super) use tokens::tokens;

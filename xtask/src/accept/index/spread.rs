@@ -5,15 +5,14 @@
 
 use super::{
     data::{Query, Set},
-    eval::{Ask, Searcher},
+    eval::Searcher,
     languages, skipped,
 };
 use crate::{
     accept::{Options, Verdict},
     run::{Context, Outcome},
 };
-use serde_json::json;
-use std::{collections::BTreeSet, fmt::Write, fs};
+use std::collections::BTreeSet;
 
 /// Ways to join requests, which the weights were tried with.
 const TRIED: [&str; 8] = [
@@ -67,13 +66,8 @@ pub(in crate::accept) fn spread(options: &Options) -> Outcome<Verdict> {
         .flat_map(|(half, ways)| join(half, &ways, &wishes))
         .collect();
     let searcher = Searcher::build()?;
-    let file = searcher.scratch.join("joined.jsonl");
-    let mut text = String::new();
-    for wish in &joined {
-        writeln!(text, "{}", json!({"id": wish.id, "query": wish.text})).expect("in memory");
-    }
-    fs::write(&file, text).context(file.display())?;
-    let ranking = searcher.run(Ask { queries: Some(&file), ..Ask::new(set, "hybrid") })?.ranking;
+    let texts = joined.iter().map(|wish| (&*wish.id, &*wish.text));
+    let ranking = searcher.ask_all(set, texts)?.ranking;
     let count = f64::from(WISHES);
     let mut all = Vec::new();
     for half in ["tried", "aside"] {

@@ -8,6 +8,7 @@ use mgp_discovery::ExpandedServer;
 use mgp_types::sync::Mutex;
 
 use crate::output::first_line;
+use crate::redaction::Secrets;
 
 const MAX_LINES: usize = 50;
 
@@ -17,36 +18,27 @@ const MAX_QUOTE_BYTES: usize = 200;
 /// Length above which a line is dropped instead of clipped: a clipped secret would not be recognized and hidden.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Minimum length of a secret that is hidden; shorter values would hide ordinary words.
-const MIN_SECRET_BYTES: usize = 6;
-
 /// The last lines of a server's standard error, with secrets removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StderrTail(Arc<Mutex<Tail>>);
 
 #[derive(Debug, Default)]
 struct Tail {
-    /// Longest first, because one secret may be a prefix of another.
-    secrets: Vec<String>,
+    secrets: Secrets,
     lines: VecDeque<String>,
 }
 
 impl StderrTail {
-    /// Sets the secrets to hide: each line and each word of the secret values in the server's configuration.
+    /// Sets the secrets to hide: the secret values in the server's configuration.
     pub(super) fn hide_secrets(&self, server: &ExpandedServer) {
-        let lines = server.secrets().flat_map(|secret| secret.split(char::is_control));
-        let parts =
-            lines.flat_map(|line| std::iter::once(line.trim()).chain(line.split_whitespace()));
-        let mut secrets: Vec<_> =
-            parts.filter(|part| part.len() >= MIN_SECRET_BYTES).map(str::to_owned).collect();
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        let mut secrets = Secrets::default();
+        secrets.add_server(server);
         self.0.lock().secrets = secrets;
     }
 
     /// Returns a text with the secrets replaced by `…`.
     pub(super) fn redact(&self, text: &str) -> String {
-        let hide = |text: String, secret: &String| text.replace(secret, "…");
-        self.0.lock().secrets.iter().fold(text.to_owned(), hide)
+        self.0.lock().secrets.redact(text)
     }
 
     /// Adds a line whose control characters are already escaped; colours and secrets are removed from it.

@@ -1,0 +1,255 @@
+//! The command `mgp logs`: shows what the kernel logs, or what a server writes to standard error.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use mgp_types::method::KernelServersLogs;
+use mgp_types::mgp::{KernelLogLine, KernelServerLogsParams};
+use serde::Serialize;
+use tokio::time::sleep;
+
+use super::known_names::check_running;
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::output::{Output, Render, print, print_json_line, write_stdout, escape_hidden};
+use crate::{control, log, state};
+
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The number of bytes at the end of the kernel's log that are read.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// `mgp logs`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "A kernel that a host started logs to `kernel.log` in the state folder; `mgp serve` logs to standard error.\n\nExample:\n  mgp logs -f\n  mgp logs files -n 20"
+)]
+pub(crate) struct Logs {
+    /// Server whose standard error is shown, instead of the kernel's log
+    server: Option<String>,
+    /// Number of lines, the last ones
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
+    lines: u64,
+    /// Keep printing new lines; with --json one document each
+    #[arg(long, short)]
+    follow: bool,
+}
+
+/// Lines of a log, oldest first.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct LogLines(Vec<LogLine>);
+
+/// A line of a log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct LogLine {
+    /// The time; absent where the line has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    /// The text.
+    text: String,
+}
+
+impl LogLine {
+    /// Parses a line of the kernel's log, which begins with its time.
+    fn parse(line: &str) -> Self {
+        let is_time = |word: &str| word.starts_with("20") && word.contains('T') && word.ends_with('Z');
+        match line.split_once(' ').filter(|(word, _)| is_time(word)) {
+            Some((at, text)) => Self { at: Some(at.to_owned()), text: text.trim_start().to_owned() },
+            None => Self { at: None, text: line.to_owned() },
+        }
+    }
+}
+
+impl From<KernelLogLine> for LogLine {
+    fn from(line: KernelLogLine) -> Self {
+        Self { at: Some(line.at.to_string()), text: line.text }
+    }
+}
+
+impl Render for LogLines {
+    fn render(&self, out: &mut Output) {
+        for LogLine { at, text } in &self.0 {
+            match at {
+                Some(at) => out.line(format!("{at} {text}")),
+                None => out.line(text),
+            }
+        }
+    }
+}
+
+pub(crate) async fn run(global: &Global, logs: &Logs) -> CliResult {
+    match &logs.server {
+        Some(server) => of_server(global, logs, server).await,
+        None => of_kernel(global, logs).await,
+    }
+}
+
+/// Shows what a server writes to standard error, for `mgp servers logs`.
+pub(super) async fn last_of_server(global: &Global, server: &str, lines: u64) -> CliResult {
+    let logs = Logs { server: Some(server.to_owned()), lines, follow: false };
+    run(global, &logs).await
+}
+
+async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
+    let client = control::connect(global).await?;
+    check_running(&client, server).await?;
+    let mut params = KernelServerLogsParams::new(server);
+    params.lines = Some(logs.lines);
+    let mut known: Vec<LogLine> = Vec::new();
+    loop {
+        let lines = client.request::<KernelServersLogs>(&params).await?.lines;
+        let lines: Vec<LogLine> = lines.into_iter().map(LogLine::from).collect();
+        if !logs.follow {
+            return print(global, &LogLines(lines));
+        }
+        print_lines(global, new_lines(&known, &lines))?;
+        known = lines;
+        params.lines = None;
+        sleep(FOLLOW_INTERVAL).await;
+    }
+}
+
+/// Returns the lines after those that are known already: the last known one is searched from the end.
+fn new_lines<'a>(known: &[LogLine], lines: &'a [LogLine]) -> &'a [LogLine] {
+    let is_after = |end: &usize| {
+        let before = &lines[..*end];
+        let count = before.len().min(known.len());
+        count > 0 && before[before.len() - count..] == known[known.len() - count..]
+    };
+    let from = (1..=lines.len()).rev().find(is_after).unwrap_or(0);
+    &lines[from..]
+}
+
+async fn of_kernel(global: &Global, logs: &Logs) -> CliResult {
+    control::admit_reader(global).await?;
+    let path = log::file(&state::folder(global)?);
+    let mut tail = Tail::open(&path).map_err(|error| missing(&path, &error))?;
+    let text = tail.read()?;
+    let lines: Vec<&str> = text.lines().collect();
+    let count = usize::try_from(logs.lines).unwrap_or(usize::MAX);
+    let last = &lines[lines.len().saturating_sub(count)..];
+    let parsed = |lines: &[&str]| lines.iter().map(|line| LogLine::parse(line)).collect();
+    if !logs.follow {
+        return print(global, &LogLines(parsed(last)));
+    }
+    let first: Vec<LogLine> = parsed(last);
+    print_lines(global, &first)?;
+    loop {
+        sleep(FOLLOW_INTERVAL).await;
+        if tail.is_replaced(&path) {
+            tail = Tail::open(&path).map_err(|error| missing(&path, &error))?;
+        }
+        let text = tail.read()?;
+        let lines: Vec<LogLine> = text.lines().map(LogLine::parse).collect();
+        print_lines(global, &lines)?;
+    }
+}
+
+fn missing(path: &Path, error: &io::Error) -> Failure {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::failed(format!(
+            "no kernel has logged to `{path}` yet; `mgp serve --http` and `--standalone` log to standard error"
+        )),
+        _ => Failure::failed(format!("`{path}`: {error}")),
+    }
+}
+
+fn print_lines(global: &Global, lines: &[LogLine]) -> CliResult {
+    for line in lines {
+        if global.json {
+            print_json_line(line)?;
+        } else {
+            let at = line.at.as_ref().map(|at| format!("{at} ")).unwrap_or_default();
+            write_stdout(&format!("{at}{}\n", escape_hidden(&line.text)))?;
+        }
+    }
+    Ok(())
+}
+
+/// The end of a growing file.
+struct Tail {
+    file: File,
+    read: u64,
+}
+
+impl Tail {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let read = file.metadata()?.len().saturating_sub(MAX_BYTES);
+        let mut tail = Self { file, read };
+        if read > 0 {
+            let text = tail.read()?;
+            tail.read = read + text.find('\n').map_or(0, |at| at as u64 + 1);
+        }
+        Ok(tail)
+    }
+
+    /// Returns the whole lines that were not read yet.
+    fn read(&mut self) -> io::Result<String> {
+        self.file.seek(SeekFrom::Start(self.read))?;
+        let mut bytes = Vec::new();
+        (&mut self.file).take(MAX_BYTES).read_to_end(&mut bytes)?;
+        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        bytes.truncate(end);
+        self.read += end as u64;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Returns whether a new file has taken the place of this one, because it had become too long.
+    fn is_replaced(&self, path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|new| new.len() < self.read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn only_new_lines_of_a_server_are_printed() {
+        let lines = |texts: &[&str]| -> Vec<LogLine> {
+            texts.iter().map(|text| LogLine { at: None, text: (*text).to_owned() }).collect()
+        };
+        let check = |known: &[&str], now: &[&str], expected: &[&str]| {
+            assert_eq!(new_lines(&lines(known), &lines(now)), lines(expected), "{known:?} {now:?}");
+        };
+        check(&[], &["a", "b"], &["a", "b"]);
+        check(&["a", "b"], &["a", "b"], &[]);
+        check(&["a", "b"], &["a", "b", "a"], &["a"]);
+        check(&["a", "a"], &["a", "a", "a"], &[]);
+        check(&["a", "b"], &["b", "c"], &["c"]);
+        check(&["a"], &["x", "y"], &["x", "y"]);
+    }
+
+    #[test]
+    fn the_end_of_a_file_is_read_line_by_line() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("kernel.log");
+        fs::write(&path, "one\ntwo\nthr").unwrap();
+        let mut tail = Tail::open(&path).unwrap();
+        assert_eq!(tail.read().unwrap(), "one\ntwo\n");
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"ee\n").unwrap();
+        assert_eq!(tail.read().unwrap(), "three\n");
+        assert!(!tail.is_replaced(&path));
+        fs::write(&path, "new\n").unwrap();
+        assert!(tail.is_replaced(&path));
+    }
+
+    #[test]
+    fn a_line_of_the_kernel_begins_with_its_time() {
+        let line = LogLine::parse("2026-11-24T01:02:03.000004Z  INFO mgp: the kernel serves");
+        assert!(line.at.is_some());
+        assert_eq!(line.text, "INFO mgp: the kernel serves");
+        assert_eq!(LogLine::parse("thread panicked").at, None);
+    }
+}

@@ -1,0 +1,115 @@
+//! The command `mgp report`: writes what helps to find the cause of a fault into one file, without secrets.
+//!
+//! The file has what other commands print, so that a person can read it before sending it.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use clap::Args;
+use mgp_discovery::{Expander, SecretFile, Trust};
+
+use crate::args::{ConfigArg, Global};
+use crate::exit::{CliResult, Failure};
+use crate::output::ActionReport;
+use crate::redaction::{Secrets, masked, names_secret};
+use crate::replace_file::create_private;
+use crate::{control, state};
+
+/// The commands whose output is part of a report.
+const COMMANDS: [&[&str]; 6] = [
+    &["status"],
+    &["servers", "ls"],
+    &["doctor", "--no-start"],
+    &["approvals", "ls"],
+    &["webhooks"],
+    &["logs", "-n", "200"],
+];
+
+/// The servers whose standard error is part of a report.
+const MAX_SERVERS: usize = 50;
+
+/// `mgp report`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "The file has the versions, what `mgp doctor` finds, the configuration and the last lines of the logs; secrets are replaced by `…`. Read it before you send it.\n\nExample:\n  mgp report"
+)]
+pub(crate) struct ReportArgs {
+    /// File that is created
+    #[arg(long, value_name = "FILE", default_value = "mgp-report.md")]
+    out: PathBuf,
+    #[command(flatten)]
+    config: ConfigArg,
+}
+
+pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
+    control::admit_reader(global).await?;
+    let failed = |error| Failure::failed(format!("`{}`: {error}", report.out.display()));
+    let mut file = create_private(&report.out).map_err(failed)?;
+    let (secrets, servers) = configured(global, report).await;
+    let mut text = format!(
+        "# Report of mgp {}\n\n{} on {}\n",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::OS,
+        std::env::consts::ARCH
+    );
+    let logs = servers.iter().take(MAX_SERVERS).map(|id| vec!["logs", id, "-n", "20"]);
+    for words in COMMANDS.into_iter().map(<[_]>::to_vec).chain(logs) {
+        add(&mut text, &format!("mgp {}", words.join(" ")), &printed(global, report, &words));
+    }
+    for path in report.config.sources().files().filter(|path| path.exists()) {
+        let shown = masked(path).unwrap_or_else(|failure| failure.to_string());
+        add(&mut text, &path.display().to_string(), &shown);
+    }
+    let mut text = secrets.redact(&text);
+    if let Some(home) = std::env::home_dir().filter(|home| home.parent().is_some()) {
+        text = text.replace(&*home.to_string_lossy(), "~");
+    }
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    let notes = vec!["read it before you send it".to_owned()];
+    ActionReport::new(report.out.display().to_string(), "written").with_notes(notes).print(global)
+}
+
+/// Adds a section; no line of it can end the section.
+fn add(text: &mut String, title: &str, body: &str) {
+    let indented: String = body.lines().map(|line| format!("    {line}\n")).collect();
+    text.push_str(&format!("\n## {title}\n\n{indented}"));
+}
+
+/// Returns the secrets of the configuration and of the environment, and the ids of the servers.
+async fn configured(global: &Global, report: &ReportArgs) -> (Secrets, Vec<String>) {
+    let mut secrets = Secrets::default();
+    std::env::vars().filter(|(name, _)| names_secret(name)).for_each(|(_, value)| secrets.add(&value));
+    let (Ok(folder), Ok(db)) = (state::folder(global), state::db(global).await) else {
+        return (secrets, Vec::new());
+    };
+    let Ok(loaded) = report.config.sources().load(&Trust::new(Arc::new(db))).await else {
+        return (secrets, Vec::new());
+    };
+    let servers = loaded.config.servers;
+    let ids = servers.iter().map(|server| server.id.as_str().to_owned()).collect();
+    let expander = Expander::from_env().secrets(SecretFile::in_folder(&folder));
+    let expanded = tokio::task::spawn_blocking(move || {
+        servers.iter().filter_map(|server| expander.server(server).ok()).collect::<Vec<_>>()
+    });
+    expanded.await.unwrap_or_default().iter().for_each(|server| secrets.add_server(server));
+    (secrets, ids)
+}
+
+/// Returns what a command of this program prints.
+fn printed(global: &Global, report: &ReportArgs, words: &[&str]) -> String {
+    let run = || -> std::io::Result<String> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(words).stdin(Stdio::null());
+        if let Some(folder) = &global.state {
+            command.arg("--state").arg(folder);
+        }
+        if let (["doctor", ..], Some(file)) = (words, report.config.named_file()) {
+            command.arg("--config").arg(file);
+        }
+        let output = command.output()?;
+        Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    run().unwrap_or_else(|error| error.to_string())
+}

@@ -1,0 +1,304 @@
+//! The command `mgp service`: runs the kernel as a service of the user, from login on.
+//!
+//! On Linux it is a unit of systemd, on macOS an agent of launchd.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::args::{ConfigArg, Global};
+use crate::exit::{CliResult, Failure};
+use crate::output::{ActionReport, Output, Render, print};
+use crate::replace_file::replace_file;
+use crate::{control, state};
+
+/// The name of the unit, and of the agent.
+const UNIT: &str = "mgp.service";
+const AGENT: &str = "mgp.kernel";
+
+/// The seconds that a kernel without an HTTP address stays without a host: for ever.
+const LINGER: &str = "4294967295";
+
+/// `mgp service`.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Service {
+    /// Run the kernel from login on, and start it now
+    #[command(
+        after_help = "Without --http the kernel serves the hosts of this user only, over its local socket. The service gets the PATH of this shell, with which it finds the programs of servers.\n\nExample:\n  mgp service install\n  mgp service install --http 127.0.0.1:8900"
+    )]
+    Install(Install),
+    /// Show whether the service is installed and running
+    Status,
+    /// Stop the service and remove it
+    Uninstall,
+}
+
+/// `mgp service install`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Install {
+    /// Also serve over HTTP at an address, e.g. 127.0.0.1:8900
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    #[command(flatten)]
+    config: ConfigArg,
+}
+
+/// The service of this user.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ServiceStatus {
+    /// The file that describes the service.
+    file: PathBuf,
+    /// `true` if the file exists.
+    is_installed: bool,
+    /// `true` if the service is running.
+    is_running: bool,
+}
+
+impl Render for ServiceStatus {
+    fn render(&self, out: &mut Output) {
+        let file = self.file.display();
+        out.line(match (self.is_installed, self.is_running) {
+            (false, _) => "not installed; run `mgp service install`".to_owned(),
+            (true, true) => format!("running; described in {file}"),
+            (true, false) => format!("installed in {file}, but not running; see `mgp logs`"),
+        });
+    }
+}
+
+/// The program that runs the services of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manager {
+    Systemd,
+    Launchd,
+}
+
+impl Manager {
+    fn of_this_system() -> CliResult<Self> {
+        match std::env::consts::OS {
+            "linux" => Ok(Self::Systemd),
+            "macos" => Ok(Self::Launchd),
+            other => Err(Failure::failed(format!(
+                "services are not supported on {other}; start `mgp serve` with its own means"
+            ))),
+        }
+    }
+
+    /// Returns the path of the file that describes the service.
+    fn file(self) -> CliResult<PathBuf> {
+        let home = std::env::home_dir()
+            .ok_or_else(|| Failure::failed("the home folder is not known; set HOME"))?;
+        let config = std::env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
+        Ok(match self {
+            Self::Systemd => config
+                .map_or_else(|| home.join(".config"), PathBuf::from)
+                .join("systemd/user")
+                .join(UNIT),
+            Self::Launchd => home.join("Library/LaunchAgents").join(format!("{AGENT}.plist")),
+        })
+    }
+
+    fn describe(self, service: &Description) -> String {
+        match self {
+            Self::Systemd => service.unit(),
+            Self::Launchd => service.agent(),
+        }
+    }
+
+    /// Returns the commands that start the service now and at each login.
+    fn start(self, file: &Path) -> Vec<Vec<String>> {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        match self {
+            Self::Systemd => vec![
+                words("systemctl --user daemon-reload"),
+                words(&format!("systemctl --user enable {UNIT}")),
+                words(&format!("systemctl --user restart {UNIT}")),
+            ],
+            Self::Launchd => {
+                let mut load = words("launchctl load -w");
+                load.push(file.to_string_lossy().into_owned());
+                vec![load]
+            }
+        }
+    }
+
+    /// Returns the commands that stop the service now and at each login.
+    fn stop(self, file: &Path) -> Vec<Vec<String>> {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        match self {
+            Self::Systemd => vec![words(&format!("systemctl --user disable --now {UNIT}"))],
+            Self::Launchd => {
+                let mut unload = words("launchctl unload -w");
+                unload.push(file.to_string_lossy().into_owned());
+                vec![unload]
+            }
+        }
+    }
+
+    fn is_running(self) -> bool {
+        let words = match self {
+            Self::Systemd => ["systemctl", "--user", "--quiet", "is-active", UNIT].as_slice(),
+            Self::Launchd => ["launchctl", "list", AGENT].as_slice(),
+        };
+        run_command(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).is_ok()
+    }
+}
+
+/// The parts of a service.
+struct Description {
+    /// The program and its arguments.
+    command: Vec<String>,
+    /// The search path for programs of servers.
+    path: String,
+}
+
+impl Description {
+    fn new(global: &Global, install: &Install) -> CliResult<Self> {
+        let absolute = |path: &Path| -> CliResult<String> {
+            Ok(std::path::absolute(path)?.to_string_lossy().into_owned())
+        };
+        let mut command = vec![absolute(&std::env::current_exe()?)?];
+        match &install.http {
+            Some(address) => command.extend(["serve".to_owned(), "--http".into(), address.clone()]),
+            None => command.extend(["__kernel".to_owned(), "--linger".into(), LINGER.into()]),
+        }
+        // A service has another environment than this shell, so its paths are written down.
+        let named = global.state.clone().or_else(state::folder_from_environment);
+        for (option, path) in [("--config", install.config.named_file()), ("--state", named)] {
+            if let Some(path) = path {
+                command.extend([option.to_owned(), absolute(&path)?]);
+            }
+        }
+        let path = std::env::var("PATH").unwrap_or_default();
+        if command.iter().chain([&path]).any(|text| text.contains(char::is_control)) {
+            return Err(Failure::failed("a path of the service has a control character"));
+        }
+        Ok(Self { command, path })
+    }
+
+    /// Returns the unit file of systemd.
+    fn unit(&self) -> String {
+        let quoted = |text: &str| {
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+            format!("\"{}\"", text.replace('%', "%%"))
+        };
+        let command: Vec<String> =
+            self.command.iter().map(|word| quoted(&word.replace('$', "$$"))).collect();
+        format!(
+            "[Unit]\nDescription=mgp, one governed server in front of all tool servers\nStartLimitIntervalSec=0\n\n\
+             [Service]\nExecStart={}\nEnvironment={}\nRestart=on-failure\nRestartSec=5\n\n\
+             [Install]\nWantedBy=default.target\n",
+            command.join(" "),
+            quoted(&format!("PATH={}", self.path)),
+        )
+    }
+
+    /// Returns the property list of launchd.
+    fn agent(&self) -> String {
+        let text = |text: &str| {
+            let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+            format!("<string>{text}</string>")
+        };
+        let command: String = self.command.iter().map(|word| format!("    {}\n", text(word))).collect();
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<plist version=\"1.0\">\n<dict>\n  \
+             <key>Label</key>\n  {}\n  <key>ProgramArguments</key>\n  <array>\n{command}  </array>\n  \
+             <key>EnvironmentVariables</key>\n  <dict>\n    <key>PATH</key>\n    {}\n  </dict>\n  \
+             <key>RunAtLoad</key>\n  <true/>\n  <key>KeepAlive</key>\n  <dict>\n    <key>SuccessfulExit</key>\n    \
+             <false/>\n  </dict>\n  <key>ThrottleInterval</key>\n  <integer>5</integer>\n</dict>\n</plist>\n",
+            text(AGENT),
+            text(&self.path),
+        )
+    }
+}
+
+pub(crate) async fn run(global: &Global, service: &Service) -> CliResult {
+    let manager = Manager::of_this_system()?;
+    let file = manager.file()?;
+    match service {
+        Service::Install(install) => self::install(global, install, manager, &file).await,
+        Service::Status => {
+            let is_installed = file.exists();
+            print(
+                global,
+                &ServiceStatus { is_running: is_installed && manager.is_running(), is_installed, file },
+            )
+        }
+        Service::Uninstall => uninstall(global, manager, &file).await,
+    }
+}
+
+async fn install(global: &Global, install: &Install, manager: Manager, file: &Path) -> CliResult {
+    control::admit_change(global).await?;
+    let text = manager.describe(&Description::new(global, install)?);
+    let folder = file.parent().unwrap_or(file);
+    let failed = |error| Failure::failed(format!("`{}`: {error}", file.display()));
+    fs::create_dir_all(folder).and_then(|()| replace_file(file, &text)).map_err(failed)?;
+    for command in manager.start(file) {
+        run_command(&command).map_err(|why| {
+            Failure::failed(format!(
+                "`{}` is written, but the service does not run: `{}`: {why}",
+                file.display(),
+                command.join(" ")
+            ))
+        })?;
+    }
+    let notes = vec![format!("described in {}", file.display())];
+    ActionReport::new("service", "running").with_notes(notes).print(global)
+}
+
+async fn uninstall(global: &Global, manager: Manager, file: &Path) -> CliResult {
+    control::admit_change(global).await?;
+    if !file.exists() {
+        return Err(Failure::failed("the service is not installed"));
+    }
+    // A service that cannot be stopped, e.g. because it is not loaded, is removed all the same.
+    let stopped = manager.stop(file).iter().try_for_each(|command| run_command(command));
+    fs::remove_file(file)?;
+    let notes = stopped.err().map(|why| format!("it could not be stopped: {why}"));
+    ActionReport::new("service", "removed").with_notes(notes.into_iter().collect()).print(global)
+}
+
+/// Runs a command of the service manager; returns what it wrote to standard error if it fails.
+fn run_command(words: &[String]) -> Result<(), String> {
+    let output = Command::new(&words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(match text.trim() {
+        "" => output.status.to_string(),
+        text => mgp_types::clip(text, 300).to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(program: &str) -> Description {
+        let words = [program, "serve", "--http", "127.0.0.1:8900"];
+        Description { command: words.map(str::to_owned).to_vec(), path: "/opt/a b:/usr/bin".into() }
+    }
+
+    #[test]
+    fn a_unit_quotes_what_systemd_would_expand() {
+        let unit = service(r#"/home/a b/50%/$x"\mgp"#).unit();
+        assert!(unit.contains(r#"ExecStart="/home/a b/50%%/$$x\"\\mgp" "serve" "--http""#), "{unit}");
+        assert!(unit.contains(r#"Environment="PATH=/opt/a b:/usr/bin""#), "{unit}");
+    }
+
+    #[test]
+    fn an_agent_escapes_markup() {
+        let agent = service("/home/<b> & c/mgp").agent();
+        assert!(agent.contains("<string>/home/&lt;b&gt; &amp; c/mgp</string>"), "{agent}");
+        assert!(agent.contains("<key>Label</key>\n  <string>mgp.kernel</string>"), "{agent}");
+    }
+}

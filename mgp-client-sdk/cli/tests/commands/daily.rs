@@ -1,0 +1,113 @@
+//! Tests of what a person does every day: reading logs, and the kernel as a service.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+
+use crate::world::Home;
+
+/// Where a kernel that a host started logs to.
+const LOG: &str = ".local/state/mgp/kernel.log";
+
+/// A service manager that writes its arguments to a file, and fails if there is a file `fails`.
+const SYSTEMCTL: &str = "#!/bin/sh\necho \"$@\" >> \"$HOME/calls\"\n[ ! -e \"$HOME/fails\" ] || { echo 'no bus' >&2; exit 1; }\n";
+
+#[test]
+fn the_log_of_the_kernel_is_shown_and_followed() {
+    let home = Home::new();
+    home.fail(1, &["logs"], "no kernel has logged to");
+    let first = "2026-11-24T01:02:03.000004Z  INFO mgp: the kernel serves\n";
+    let path = home.write(LOG, &format!("{first}a panic\nlast \u{1b}[31m\n"));
+    assert_eq!(home.succeed(&["logs", "-n", "1"]), "last \\u{1b}[31m\n");
+    let lines = home.json("logs", &["logs"]);
+    assert_eq!(lines[0]["at"], "2026-11-24T01:02:03.000004Z");
+    assert_eq!(lines[0]["text"], "INFO mgp: the kernel serves");
+    assert_eq!(lines[1]["text"], "a panic");
+
+    let mut following = home.command(&["logs", "-f", "-n", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut shown = BufReader::new(following.stdout.take().unwrap()).lines();
+    let append = |text: &str| {
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(text.as_bytes()).unwrap();
+    };
+    // The command may not have opened the file yet, so lines are added until one is shown.
+    let adding = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            for _ in 0..100 {
+                fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"new\n").unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        }
+    });
+    assert_eq!(shown.next().unwrap().unwrap(), "new");
+    adding.join().unwrap();
+    append("half");
+    // A kernel renames a log that has become too long.
+    fs::rename(&path, path.with_extension("log.old")).unwrap();
+    fs::write(&path, "renamed\n").unwrap();
+    assert!(shown.any(|line| line.unwrap() == "renamed"));
+    following.kill().unwrap();
+    following.wait().unwrap();
+}
+
+#[test]
+fn a_report_has_no_secrets() {
+    let home = Home::new();
+    home.write(
+        ".config/mgp/servers.toml",
+        "[[servers]]\nid = 'a'\ncommand = 'no-such-program'\nenv = { API_TOKEN = 't0psecret' }\n",
+    );
+    home.write(LOG, "WARN the server wrote t0psecret and envsecret1\n");
+    let env = [("GITHUB_TOKEN", "envsecret1")];
+    let written = home.run_with(&["report"], &env);
+    assert_eq!(written.code, Some(0), "{written:?}");
+    let text = fs::read_to_string(home.work().join("mgp-report.md")).unwrap();
+    assert!(!text.contains("t0psecret") && !text.contains("envsecret1"), "{text}");
+    for part in ["# Report of mgp ", "## mgp doctor --no-start", "no-such-program", "WARN the server wrote … and …"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains(home.path("").to_str().unwrap()), "{text}");
+    let mode = fs::metadata(home.work().join("mgp-report.md")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    home.fail(1, &["report"], "exists");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_kernel_runs_as_a_service() {
+    let home = Home::new();
+    let manager = home.write("bin/systemctl", SYSTEMCTL);
+    fs::set_permissions(&manager, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", manager.parent().unwrap().display());
+    let run = |arguments: &[&str]| home.run_with(arguments, &[("PATH", &path)]);
+    let unit = home.path(".config/systemd/user/mgp.service");
+    assert!(run(&["service", "status"]).out.contains("not installed"));
+    assert_eq!(run(&["service", "uninstall"]).code, Some(1));
+
+    let file = home.write("50% $x.toml", "");
+    let install =
+        ["service", "install", "--http", "127.0.0.1:8900", "--config", file.to_str().unwrap()];
+    let installed = run(&install);
+    assert_eq!(installed.code, Some(0), "{installed:?}");
+    let text = fs::read_to_string(&unit).unwrap();
+    let program = env!("CARGO_BIN_EXE_mgp");
+    assert!(text.contains(&format!("ExecStart=\"{program}\" \"serve\" \"--http\" \"127.0.0.1:8900\"")), "{text}");
+    assert!(text.contains("50%% $$x.toml\""), "{text}");
+    assert!(text.contains(&format!("Environment=\"PATH={path}\"")), "{text}");
+    let calls = fs::read_to_string(home.path("calls")).unwrap();
+    assert!(calls.ends_with("daemon-reload\n--user enable mgp.service\n--user restart mgp.service\n"), "{calls}");
+    assert!(run(&["service", "status"]).out.starts_with("running"));
+
+    fs::write(home.path("fails"), "").unwrap();
+    assert!(run(&["service", "status"]).out.contains("not running"));
+    let failed = run(&["service", "install"]);
+    assert_eq!(failed.code, Some(1));
+    assert!(failed.err.contains("is written, but the service does not run") && failed.err.contains("no bus"), "{failed:?}");
+    assert!(fs::read_to_string(&unit).unwrap().contains("\"__kernel\" \"--linger\""));
+    let removed = run(&["service", "uninstall"]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(!unit.exists());
+    let status = home.json("service-status", &["service", "status"]);
+    assert_eq!(status["is_installed"], false);
+}

@@ -1,0 +1,152 @@
+//! The acceptance check `find.learns`: the tools that a user calls after searches improve later searches for the same
+//! kinds of tools and harm no others, and what another user calls moves nothing.
+//!
+//! The use is simulated: a user looks at the first ten results and mostly calls the first right one, but one time in
+//! ten what is first in the list.
+
+use super::{
+    data::{Query, Set},
+    eval::{Ask, Searcher},
+    history,
+    score::{Ranking, score},
+    skipped,
+};
+use crate::{
+    accept::{Options, Verdict},
+    dice::Dice,
+    run::{Context, Outcome},
+};
+use serde_json::json;
+use std::{collections::BTreeSet, fmt::Write, fs, path::Path};
+
+/// The least gain of recall@5 on the kinds that were used, as the mean over the sets.
+const MIN_GAIN: f64 = 0.05;
+
+/// The greatest loss of recall@5 on the other kinds, in any set.
+const MAX_LOSS: f64 = 0.005;
+
+const SEED: u64 = 7;
+
+/// A user looks at so many results.
+const SEEN: usize = 10;
+
+/// One call in so many is that of the first result, right or wrong.
+const NOISE: usize = 10;
+
+/// The number of calls of the adversary.
+const ADVERSE_CALLS: usize = 1_000;
+
+/// A call after a query.
+struct Called<'a> {
+    query: &'a str,
+    tool: &'a str,
+    subject: Option<&'a str>,
+}
+
+/// Compares searches without a history, with one, and with that of an adversary besides.
+pub(in crate::accept) fn learns(options: &Options) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(options)? else { return Ok(skipped("find.learns")) };
+    let searcher = Searcher::build()?;
+    let (mut gains, mut worst) = (Vec::new(), 0.0_f64);
+    let (mut moved, mut moved_shared, mut asked_of) = (0, 0, 0);
+    println!(
+        "{:18}{:>6}{:>9}{:>9}{:>7}{:>9}{:>9}",
+        "set", "used", "before", "after", "other", "before", "after"
+    );
+    for set in &sets {
+        let before = searcher.run(Ask::new(set, "hybrid"))?.ranking;
+        let (past, asked) = history::split(&set.queries, SEED);
+        let used = calls(&past, &before);
+        let kinds: BTreeSet<&str> = used.iter().map(|call| call.tool).collect();
+        let after = with(&searcher, set, &used, false)?;
+        let (same, other): (Vec<&Query>, Vec<&Query>) = asked
+            .iter()
+            .partition(|query| query.relevant.iter().any(|tool| kinds.contains(&**tool)));
+        let servers = set.servers();
+        let recall = |queries: &[&Query], ranking: &Ranking| {
+            score(queries.iter().copied(), ranking, Some(&servers)).recall_5()
+        };
+        let [same_before, same_after] = [&before, &after].map(|ranking| recall(&same, ranking));
+        let [other_before, other_after] = [&before, &after].map(|ranking| recall(&other, ranking));
+        println!(
+            "{:18}{:>6}{same_before:>9.4}{same_after:>9.4}{:>7}{other_before:>9.4}{other_after:>9.4}",
+            set.name,
+            same.len(),
+            other.len()
+        );
+        gains.push(same_after - same_before);
+        worst = worst.max(other_before - other_after);
+        let adverse = adverse_calls(set, &asked);
+        let both: Vec<Called<'_>> = used.into_iter().chain(adverse).collect();
+        moved += moved_top(&asked, &after, &with(&searcher, set, &both, false)?);
+        moved_shared += moved_top(
+            &asked,
+            &with(&searcher, set, &both[..both.len() - ADVERSE_CALLS], true)?,
+            &with(&searcher, set, &both, true)?,
+        );
+        asked_of += asked.len();
+    }
+    let gain = gains.iter().sum::<f64>() / f64::from(u32::try_from(gains.len()).unwrap_or(1));
+    println!(
+        "an adversary moves {moved} of {asked_of} top fives, {moved_shared} where a tenant learns together"
+    );
+    Ok(Verdict {
+        pass: gain >= MIN_GAIN && worst <= MAX_LOSS && moved == 0,
+        figure: format!(
+            "{gain:+.3} on what was used, {:+.3} at worst elsewhere, {moved} moved",
+            -worst
+        ),
+        bound: format!("{MIN_GAIN:+.3}, {:+.3}, 0", -MAX_LOSS),
+    })
+}
+
+/// Returns the calls of a user who saw these results.
+fn calls<'a>(past: &[&'a Query], seen: &'a Ranking) -> Vec<Called<'a>> {
+    let mut dice = Dice::new(SEED);
+    past.iter()
+        .filter_map(|query| {
+            let results = seen.get(&query.id)?;
+            let shown = results.iter().take(SEEN);
+            let right = shown.clone().find(|tool| query.relevant.contains(*tool));
+            let tool = if dice.below(NOISE) == 0 { results.first() } else { right };
+            Some(Called { query: &query.text, tool: tool?, subject: None })
+        })
+        .collect()
+}
+
+/// Returns calls of wrong tools by another user, after the very queries that are asked later.
+fn adverse_calls<'a>(set: &'a Set, asked: &[&'a Query]) -> Vec<Called<'a>> {
+    let mut dice = Dice::new(SEED);
+    (0..ADVERSE_CALLS)
+        .map(|number| {
+            let query = asked[number % asked.len()];
+            let tool = &set.tools[dice.below(set.tools.len())].id;
+            Called { query: &query.text, tool, subject: Some("mallory") }
+        })
+        .collect()
+}
+
+/// Searches with a history of calls.
+fn with(searcher: &Searcher, set: &Set, calls: &[Called<'_>], is_shared: bool) -> Outcome<Ranking> {
+    let file = searcher.scratch.join("calls.jsonl");
+    write(&file, calls)?;
+    let ask = Ask { history: Some(&file), is_shared, ..Ask::new(set, "hybrid") };
+    Ok(searcher.run(ask)?.ranking)
+}
+
+fn write(file: &Path, calls: &[Called<'_>]) -> Outcome {
+    let mut text = String::new();
+    for Called { query, tool, subject } in calls {
+        let line = json!({"query": query, "relevant": [tool], "subject": subject});
+        writeln!(text, "{line}").expect("in memory");
+    }
+    fs::write(file, text).context(file.display())
+}
+
+/// Returns how many queries have other first five results.
+fn moved_top(asked: &[&Query], one: &Ranking, other: &Ranking) -> usize {
+    let top = |ranking: &Ranking, query: &Query| -> Vec<String> {
+        ranking.get(&query.id).map(|all| all.iter().take(5).cloned().collect()).unwrap_or_default()
+    };
+    asked.iter().filter(|query| top(one, query) != top(other, query)).count()
+}
