@@ -6,8 +6,7 @@ use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
     guard, import, index, init, kernel, keys, lock, logs, man, operator, permissions, report,
-    secrets,
-    servers, service, setup, tools, transactions, trust, validate, why,
+    secrets, servers, service, setup, tools, transactions, trust, validate, why,
 };
 use crate::console::ConsoleArgs;
 

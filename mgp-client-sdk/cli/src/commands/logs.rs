@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::known_names::check_running;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::output::{Output, Render, print, print_json_line, write_stdout, escape_hidden};
+use crate::output::{Output, Render, escape_hidden, print, print_json_line, write_stdout};
 use crate::{control, log, state};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
@@ -58,9 +58,12 @@ struct LogLine {
 impl LogLine {
     /// Parses a line of the kernel's log, which begins with its time.
     fn parse(line: &str) -> Self {
-        let is_time = |word: &str| word.starts_with("20") && word.contains('T') && word.ends_with('Z');
+        let is_time =
+            |word: &str| word.starts_with("20") && word.contains('T') && word.ends_with('Z');
         match line.split_once(' ').filter(|(word, _)| is_time(word)) {
-            Some((at, text)) => Self { at: Some(at.to_owned()), text: text.trim_start().to_owned() },
+            Some((at, text)) => {
+                Self { at: Some(at.to_owned()), text: text.trim_start().to_owned() }
+            }
             None => Self { at: None, text: line.to_owned() },
         }
     }

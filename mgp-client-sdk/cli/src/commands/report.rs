@@ -18,13 +18,12 @@ use crate::replace_file::create_private;
 use crate::{control, state};
 
 /// The commands whose output is part of a report.
-const COMMANDS: [&[&str]; 6] = [
+const COMMANDS: [&[&str]; 5] = [
     &["status"],
     &["servers", "ls"],
     &["doctor", "--no-start"],
     &["approvals", "ls"],
     &["webhooks"],
-    &["logs", "-n", "200"],
 ];
 
 /// The servers whose standard error is part of a report.
@@ -47,15 +46,28 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
     control::admit_reader(global).await?;
     let failed = |error| Failure::failed(format!("`{}`: {error}", report.out.display()));
     let mut file = create_private(&report.out).map_err(failed)?;
-    let (secrets, servers) = configured(global, report).await;
+    let mut secrets = Secrets::default();
+    for (_, value) in std::env::vars().filter(|(name, _)| names_secret(name)) {
+        secrets.add(&value);
+    }
+    let servers = configured(global, report, &mut secrets).await;
     let mut text = format!(
         "# Report of mgp {}\n\n{} on {}\n",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::OS,
         std::env::consts::ARCH
     );
-    let logs = servers.iter().take(MAX_SERVERS).map(|id| vec!["logs", id, "-n", "20"]);
-    for words in COMMANDS.into_iter().map(<[_]>::to_vec).chain(logs) {
+    let mut commands: Vec<Vec<&str>> = COMMANDS.map(<[_]>::to_vec).to_vec();
+    match &servers {
+        Ok(servers) => {
+            commands.push(vec!["logs", "-n", "200"]);
+            let of_servers = servers.iter().take(MAX_SERVERS);
+            commands.extend(of_servers.map(|id| vec!["logs", id, "-n", "20"]));
+        }
+        // Without the configuration, the secrets in the logs are not known.
+        Err(failure) => add(&mut text, "Logs", &format!("left out: {failure}")),
+    }
+    for words in commands {
         add(&mut text, &format!("mgp {}", words.join(" ")), &printed(global, report, &words));
     }
     for path in report.config.sources().files().filter(|path| path.exists()) {
@@ -77,24 +89,27 @@ fn add(text: &mut String, title: &str, body: &str) {
     text.push_str(&format!("\n## {title}\n\n{indented}"));
 }
 
-/// Returns the secrets of the configuration and of the environment, and the ids of the servers.
-async fn configured(global: &Global, report: &ReportArgs) -> (Secrets, Vec<String>) {
-    let mut secrets = Secrets::default();
-    std::env::vars().filter(|(name, _)| names_secret(name)).for_each(|(_, value)| secrets.add(&value));
-    let (Ok(folder), Ok(db)) = (state::folder(global), state::db(global).await) else {
-        return (secrets, Vec::new());
-    };
-    let Ok(loaded) = report.config.sources().load(&Trust::new(Arc::new(db))).await else {
-        return (secrets, Vec::new());
-    };
-    let servers = loaded.config.servers;
+/// Adds the secrets of the configuration, and returns the ids of the servers.
+async fn configured(
+    global: &Global,
+    report: &ReportArgs,
+    secrets: &mut Secrets,
+) -> CliResult<Vec<String>> {
+    let folder = state::folder(global)?;
+    let trust = Trust::new(Arc::new(state::db(global).await?));
+    let loaded = report.config.sources().load(&trust).await;
+    let servers = loaded.map_err(|error| Failure::failed(error.to_string()))?.config.servers;
     let ids = servers.iter().map(|server| server.id.as_str().to_owned()).collect();
     let expander = Expander::from_env().secrets(SecretFile::in_folder(&folder));
-    let expanded = tokio::task::spawn_blocking(move || {
-        servers.iter().filter_map(|server| expander.server(server).ok()).collect::<Vec<_>>()
-    });
-    expanded.await.unwrap_or_default().iter().for_each(|server| secrets.add_server(server));
-    (secrets, ids)
+    let expand = move || -> Result<Vec<_>, _> {
+        servers.iter().map(|server| expander.server(server)).collect()
+    };
+    let expanded = tokio::task::spawn_blocking(expand).await;
+    let expanded = expanded.map_err(|error| Failure::failed(error.to_string()))?;
+    for server in expanded.map_err(|error| Failure::failed(error.to_string()))? {
+        secrets.add_server(&server);
+    }
+    Ok(ids)
 }
 
 /// Returns what a command of this program prints.

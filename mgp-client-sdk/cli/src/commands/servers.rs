@@ -21,7 +21,7 @@ use mgp_types::method::{
     KernelServersStop, Request,
 };
 use mgp_types::mgp::{
-    KernelLogLine, KernelServer, KernelServerLogsParams, KernelServerParams, KernelServerResult,
+    KernelServer, KernelServerLogsParams, KernelServerParams, KernelServerResult,
     KernelServersParams, ServerState,
 };
 use mgp_types::service::ServerId;
@@ -32,8 +32,8 @@ use tokio::time::{Instant, sleep};
 use super::grant::{self, GrantResult, NewAccess};
 use super::import::planned_config;
 use super::known_names::{KnownNames, check_running};
-use super::logs;
 use super::login::{self, Login, LoginArg};
+use super::logs;
 use crate::args::ConfigArg;
 use crate::args::Global;
 use crate::config_file::ConfigFile;

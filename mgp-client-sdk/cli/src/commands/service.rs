@@ -202,7 +202,8 @@ impl Description {
             let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
             format!("<string>{text}</string>")
         };
-        let command: String = self.command.iter().map(|word| format!("    {}\n", text(word))).collect();
+        let command: String =
+            self.command.iter().map(|word| format!("    {}\n", text(word))).collect();
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<plist version=\"1.0\">\n<dict>\n  \
              <key>Label</key>\n  {}\n  <key>ProgramArguments</key>\n  <array>\n{command}  </array>\n  \
@@ -224,7 +225,11 @@ pub(crate) async fn run(global: &Global, service: &Service) -> CliResult {
             let is_installed = file.exists();
             print(
                 global,
-                &ServiceStatus { is_running: is_installed && manager.is_running(), is_installed, file },
+                &ServiceStatus {
+                    is_running: is_installed && manager.is_running(),
+                    is_installed,
+                    file,
+                },
             )
         }
         Service::Uninstall => uninstall(global, manager, &file).await,
@@ -291,7 +296,10 @@ mod tests {
     #[test]
     fn a_unit_quotes_what_systemd_would_expand() {
         let unit = service(r#"/home/a b/50%/$x"\mgp"#).unit();
-        assert!(unit.contains(r#"ExecStart="/home/a b/50%%/$$x\"\\mgp" "serve" "--http""#), "{unit}");
+        assert!(
+            unit.contains(r#"ExecStart="/home/a b/50%%/$$x\"\\mgp" "serve" "--http""#),
+            "{unit}"
+        );
         assert!(unit.contains(r#"Environment="PATH=/opt/a b:/usr/bin""#), "{unit}");
     }
 

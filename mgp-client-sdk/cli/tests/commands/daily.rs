@@ -25,17 +25,28 @@ fn the_log_of_the_kernel_is_shown_and_followed() {
     assert_eq!(lines[0]["text"], "INFO mgp: the kernel serves");
     assert_eq!(lines[1]["text"], "a panic");
 
-    let mut following = home.command(&["logs", "-f", "-n", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut following =
+        home.command(&["logs", "-f", "-n", "0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut shown = BufReader::new(following.stdout.take().unwrap()).lines();
     let append = |text: &str| {
-        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(text.as_bytes()).unwrap();
+        fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
     };
     // The command may not have opened the file yet, so lines are added until one is shown.
     let adding = std::thread::spawn({
         let path = path.clone();
         move || {
             for _ in 0..100 {
-                fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"new\n").unwrap();
+                fs::OpenOptions::new()
+                    .append(true)
+                    .open(&path)
+                    .unwrap()
+                    .write_all(b"new\n")
+                    .unwrap();
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }
         }
@@ -59,12 +70,24 @@ fn a_report_has_no_secrets() {
         "[[servers]]\nid = 'a'\ncommand = 'no-such-program'\nenv = { API_TOKEN = 't0psecret' }\n",
     );
     home.write(LOG, "WARN the server wrote t0psecret and envsecret1\n");
+    let state = home.path(".local/state/mgp");
     let env = [("GITHUB_TOKEN", "envsecret1")];
+    // The configuration cannot be read, so the secrets in the log are not known.
+    let written = home.run_with(&["report", "--out", "less.md"], &env);
+    assert_eq!(written.code, Some(0), "{written:?}");
+    let text = fs::read_to_string(home.work().join("less.md")).unwrap();
+    assert!(text.contains("## Logs") && !text.contains("t0psecret"), "{text}");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
     let written = home.run_with(&["report"], &env);
     assert_eq!(written.code, Some(0), "{written:?}");
     let text = fs::read_to_string(home.work().join("mgp-report.md")).unwrap();
     assert!(!text.contains("t0psecret") && !text.contains("envsecret1"), "{text}");
-    for part in ["# Report of mgp ", "## mgp doctor --no-start", "no-such-program", "WARN the server wrote … and …"] {
+    for part in [
+        "# Report of mgp ",
+        "## mgp doctor --no-start",
+        "no-such-program",
+        "WARN the server wrote … and …",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains(home.path("").to_str().unwrap()), "{text}");
@@ -92,18 +115,28 @@ fn the_kernel_runs_as_a_service() {
     assert_eq!(installed.code, Some(0), "{installed:?}");
     let text = fs::read_to_string(&unit).unwrap();
     let program = env!("CARGO_BIN_EXE_mgp");
-    assert!(text.contains(&format!("ExecStart=\"{program}\" \"serve\" \"--http\" \"127.0.0.1:8900\"")), "{text}");
+    assert!(
+        text.contains(&format!("ExecStart=\"{program}\" \"serve\" \"--http\" \"127.0.0.1:8900\"")),
+        "{text}"
+    );
     assert!(text.contains("50%% $$x.toml\""), "{text}");
     assert!(text.contains(&format!("Environment=\"PATH={path}\"")), "{text}");
     let calls = fs::read_to_string(home.path("calls")).unwrap();
-    assert!(calls.ends_with("daemon-reload\n--user enable mgp.service\n--user restart mgp.service\n"), "{calls}");
+    assert!(
+        calls.ends_with("daemon-reload\n--user enable mgp.service\n--user restart mgp.service\n"),
+        "{calls}"
+    );
     assert!(run(&["service", "status"]).out.starts_with("running"));
 
     fs::write(home.path("fails"), "").unwrap();
     assert!(run(&["service", "status"]).out.contains("not running"));
     let failed = run(&["service", "install"]);
     assert_eq!(failed.code, Some(1));
-    assert!(failed.err.contains("is written, but the service does not run") && failed.err.contains("no bus"), "{failed:?}");
+    assert!(
+        failed.err.contains("is written, but the service does not run")
+            && failed.err.contains("no bus"),
+        "{failed:?}"
+    );
     assert!(fs::read_to_string(&unit).unwrap().contains("\"__kernel\" \"--linger\""));
     let removed = run(&["service", "uninstall"]);
     assert_eq!(removed.code, Some(0), "{removed:?}");
