@@ -85,8 +85,8 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
 
 /// Adds a section; no line of it can end the section.
 fn add(text: &mut String, title: &str, body: &str) {
-    let indented: String = body.lines().map(|line| format!("    {line}\n")).collect();
-    text.push_str(&format!("\n## {title}\n\n{indented}"));
+    text.extend(["\n## ", title, "\n\n"]);
+    text.extend(body.lines().flat_map(|line| ["    ", line, "\n"]));
 }
 
 /// Adds the secrets of the configuration, and returns the ids of the servers.

@@ -202,11 +202,11 @@ impl Description {
             let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
             format!("<string>{text}</string>")
         };
-        let command: String =
-            self.command.iter().map(|word| format!("    {}\n", text(word))).collect();
+        let command: Vec<String> = self.command.iter().map(|word| text(word)).collect();
+        let command = command.join("\n    ");
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<plist version=\"1.0\">\n<dict>\n  \
-             <key>Label</key>\n  {}\n  <key>ProgramArguments</key>\n  <array>\n{command}  </array>\n  \
+             <key>Label</key>\n  {}\n  <key>ProgramArguments</key>\n  <array>\n    {command}\n  </array>\n  \
              <key>EnvironmentVariables</key>\n  <dict>\n    <key>PATH</key>\n    {}\n  </dict>\n  \
              <key>RunAtLoad</key>\n  <true/>\n  <key>KeepAlive</key>\n  <dict>\n    <key>SuccessfulExit</key>\n    \
              <false/>\n  </dict>\n  <key>ThrottleInterval</key>\n  <integer>5</integer>\n</dict>\n</plist>\n",
@@ -280,7 +280,7 @@ fn run_command(words: &[String]) -> Result<(), String> {
     let text = String::from_utf8_lossy(&output.stderr);
     Err(match text.trim() {
         "" => output.status.to_string(),
-        text => mgp_types::clip(text, 300).to_owned(),
+        text => mgp_types::clip(text, 300),
     })
 }
 

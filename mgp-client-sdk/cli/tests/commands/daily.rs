@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use crate::world::Home;
 
-/// Where a kernel that a host started logs to.
+/// The log of a kernel that a host started.
 const LOG: &str = ".local/state/mgp/kernel.log";
 
 /// A service manager that writes its arguments to a file, and fails if there is a file `fails`.

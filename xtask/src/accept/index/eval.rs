@@ -103,8 +103,8 @@ impl Searcher {
     ) -> Outcome<Answer> {
         let file = self.scratch.join("texts.jsonl");
         let lines = texts.into_iter().map(|(id, query)| json!({ "id": id, "query": query }));
-        let lines: String = lines.map(|line| format!("{line}\n")).collect();
-        fs::write(&file, lines).context(file.display())?;
+        let lines: Vec<String> = lines.map(|line| line.to_string()).collect();
+        fs::write(&file, lines.join("\n")).context(file.display())?;
         self.run(Ask { queries: Some(&file), ..Ask::new(set, "hybrid") })
     }
 
