@@ -160,6 +160,13 @@ impl HttpServer {
         self
     }
 
+    /// Serves the tools to clients that speak no MCP too: `POST /tools/NAME` calls a tool with the body as its
+    /// arguments, and `GET /tools` lists the tools, behind the same authentication and layers.
+    pub fn tool_paths(mut self) -> Self {
+        self.config.tool_paths = true;
+        self
+    }
+
     /// Changes the HTTP configuration: allowed hosts and origins, limits, time-outs.
     pub fn config(mut self, change: impl FnOnce(&mut HttpConfig)) -> Self {
         change(&mut self.config);

@@ -287,6 +287,7 @@ async fn bind(
     let http = server
         .http(address)
         .pages(probes::probes(kernel, drain))
+        .tool_paths()
         .config(|config| (config.hosts, config.origins) = (hosts, origins));
     let http = match access {
         HttpAccess::Anonymous(agent) => {

@@ -46,7 +46,7 @@ fn operation(tool: &Contract, input: &str) -> Value {
     let mut responses = Map::new();
     responses.insert(
         "200".to_owned(),
-        json!({ "description": "The structured content of the result.", "content": { "application/json": { "schema": {} } } }),
+        json!({ "description": "The structured content of the result, or its blocks as `content`.", "content": { "application/json": { "schema": {} } } }),
     );
     for (status, name, _) in FAILURES {
         let response = json!({ "$ref": format!("#/components/responses/{name}") });
@@ -74,9 +74,10 @@ const FAILURES: &[(&str, &str, &str)] = &[
     ("401", "Unauthorized", "The key is missing or unknown."),
     ("403", "Forbidden", "The caller may not use the tool."),
     ("404", "NotFound", "There is no such tool."),
-    ("409", "Conflict", "The tool waits for a decision, or its version is not the demanded one."),
+    ("409", "Conflict", "The tool is disabled, or several tools have its name."),
     ("422", "ToolError", "The tool ran and failed."),
     ("429", "TooManyRequests", "A limit is reached; retry later."),
+    ("default", "Failure", "The tool was not reached, or did not answer in time."),
 ];
 
 fn responses() -> Value {
@@ -90,12 +91,16 @@ fn responses() -> Value {
 fn error_schema() -> Value {
     json!({
         "type": "object",
-        "properties": {
-            "code": { "type": "integer", "description": "The code of the error." },
-            "message": { "type": "string", "description": "The reason." },
-            "data": { "description": "Details of the error." },
-        },
-        "required": ["code", "message"],
+        "properties": { "error": {
+            "type": "object",
+            "properties": {
+                "code": { "type": "integer", "description": "The code of the error." },
+                "message": { "type": "string", "description": "The reason." },
+                "data": { "description": "Details of the error." },
+            },
+            "required": ["code", "message"],
+        } },
+        "required": ["error"],
     })
 }
 
@@ -172,7 +177,7 @@ mod tests {
         let document = openapi("Tools", "1.0.0", &[tool("a.find"), tool("b/find")]);
         let operation = &document["paths"]["/tools/a.find"]["post"];
         assert_eq!(operation["summary"], "Finds");
-        assert_eq!(operation["responses"].as_object().map(Map::len), Some(8));
+        assert_eq!(operation["responses"].as_object().map(Map::len), Some(9));
         let schemas = &document["components"]["schemas"];
         let input = &schemas["a.find.0.input"];
         assert_eq!(input["properties"]["q"]["$ref"], "#/components/schemas/a.find.0.input/$defs/q");

@@ -14,6 +14,7 @@ mod project;
 mod recorded;
 mod refusal;
 mod serving;
+mod tool_paths;
 mod word;
 #[expect(dead_code, reason = "the flows use the rest of it")]
 #[path = "../world/stdio.rs"]

@@ -39,6 +39,9 @@ pub struct HttpConfig {
     /// If set, a body may be `multipart/related`: a message, and binary data that its strings `cid:NAME` stand for.
     /// Default: no, unless the server offers `multimodal_signatures`.
     pub multipart: bool,
+    /// If set, `POST /tools/NAME` calls a tool with the body as its arguments, and `GET /tools` lists the tools, for
+    /// clients that speak no MCP. Default: no.
+    pub tool_paths: bool,
     /// Form of the answers.
     pub answer_mode: AnswerMode,
     /// Time after which a call that still runs is answered with an event stream, so that proxies do not time out.
@@ -87,6 +90,7 @@ impl Default for HttpConfig {
             held_bytes: 256 << 20,
             in_flight: 8_192,
             multipart: false,
+            tool_paths: false,
             answer_mode: AnswerMode::AsNeeded,
             stream_delay: Duration::from_secs(10),
             keep_alive_interval: Duration::from_secs(15),

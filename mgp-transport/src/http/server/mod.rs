@@ -21,6 +21,7 @@ mod refusal;
 mod request_body;
 mod stream;
 mod tls;
+mod tool_paths;
 mod tracking;
 
 use std::convert::Infallible;
@@ -48,6 +49,7 @@ use self::refusal::{Refusal, clip_text, empty, events};
 use self::stream::{EventBudget, EventId};
 #[cfg(feature = "tls")]
 pub use self::tls::{ServerTls, ServerTlsError};
+use self::tool_paths::ToolPath;
 
 /// HTTP service that passes requests to a stack. Mount it in a router, or pass it to [`listen`].
 ///
@@ -190,6 +192,11 @@ where
 {
     let headers = RequestHeaders::read(&parts.headers)?;
     guard::check(&parts.uri, &headers, &state.config)?;
+    if state.config.tool_paths
+        && let Some(path) = ToolPath::of(parts.uri.path())
+    {
+        return Box::pin(ReceivedRequest { state, parts, headers }.tool_path(path, body)).await;
+    }
     if let Some(served) = &state.config.endpoint
         && served != parts.uri.path()
     {

@@ -71,7 +71,7 @@ fn boundary<'a>(received: &ReceivedRequest<'a>) -> Result<Option<&'a str>, Refus
     parts.map(Some).ok_or(Refusal::ContentType)
 }
 
-fn is_json(kind: &str) -> bool {
+pub(super) fn is_json(kind: &str) -> bool {
     kind == "application/json"
         || kind
             .split(';')

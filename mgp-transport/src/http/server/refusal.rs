@@ -19,6 +19,8 @@ pub(super) enum Refusal {
     Path { requested: String, served: String },
     #[error("the method {0} is not part of this protocol; messages are sent with POST")]
     Method(String),
+    #[error("the method {0} is not served at this path; use {1}")]
+    ToolMethod(String, &'static str),
     #[error(
         "there is no stream to GET and no session to DELETE in this revision; messages are sent with POST"
     )]
@@ -81,7 +83,9 @@ impl Refusal {
             }
             // With status 404 the client would repeat the call in a new session, although it may have had effects.
             Self::SessionEnded => StatusCode::OK,
-            Self::Method(_) | Self::Stateless => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Method(_) | Self::ToolMethod(..) | Self::Stateless => {
+                StatusCode::METHOD_NOT_ALLOWED
+            }
             Self::Accept => StatusCode::NOT_ACCEPTABLE,
             Self::ContentType | Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::BodyTooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -141,7 +145,11 @@ impl Refusal {
     /// Returns the response with any type of body.
     pub(super) fn into_response_with<R: From<Bytes>>(self, id: Option<Id>) -> Response<R> {
         let status = self.status();
-        let allow = if matches!(self, Self::Stateless) { "POST" } else { "GET, POST, DELETE" };
+        let allow = match &self {
+            Self::Stateless => "POST",
+            Self::ToolMethod(_, allowed) => allowed,
+            _ => "GET, POST, DELETE",
+        };
         tracing::debug!(%status, reason = %self, "refused a request");
         let mut response = json(status, self.into_message(id));
         let headers = response.headers_mut();
@@ -227,6 +235,7 @@ mod tests {
         let allowed = Some(("allow", "GET, POST, DELETE"));
         check(|| Refusal::Method(String::new()), 405, -32600, allowed);
         check(|| Refusal::Stateless, 405, -32600, Some(("allow", "POST")));
+        check(|| Refusal::ToolMethod(String::new(), "GET"), 405, -32600, Some(("allow", "GET")));
         let shown = Some(("www-authenticate", "Bearer"));
         check(|| Refusal::NoPrincipal, 401, ErrorCode::AUTH_REQUIRED.0, shown);
         check(|| Refusal::Accept, 406, -32600, None);

@@ -1,0 +1,142 @@
+//! Tools by plain HTTP: `POST /tools/NAME` and `GET /tools` of `mgp serve --http`, as the OpenAPI document of
+//! `mgp contract export` describes them.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use mgp_testkit::until;
+use serde_json::{Value, json};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::serving::Serving;
+use crate::world::World;
+
+const SERVERS: &str = r#"
+[[servers]]
+id = "notes"
+command = "{MGP}"
+args = ["__example", "notes"]
+[servers.mgp]
+default_policy = "opt-out"
+
+[[servers]]
+id = "unruly"
+command = "{MGP}"
+args = ["__example", "unruly"]
+[servers.mgp]
+default_policy = "opt-out"
+[servers.limits]
+calls_per_minute = 5
+"#;
+
+/// A caller over plain HTTP.
+struct Caller {
+    host: String,
+    key: String,
+}
+
+impl Caller {
+    fn send(&self, method: &str, path: &str, body: &str) -> JoinHandle<(u16, Value)> {
+        let (host, key, length) = (self.host.clone(), &self.key, body.len());
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        spawn_blocking(move || {
+            let mut stream = TcpStream::connect(host).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").expect(&answer);
+            let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+            (status, body.parse().unwrap())
+        })
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> (u16, Value) {
+        self.send("POST", &format!("/tools/{tool}"), &arguments.to_string()).await.unwrap()
+    }
+
+    async fn fails(&self, tool: &str, arguments: Value, expected: (u16, i64)) -> String {
+        let (status, body) = self.call(tool, arguments).await;
+        let error = &body["error"];
+        assert_eq!((status, error["code"].as_i64().unwrap()), expected, "{body}");
+        error["message"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Starts the kernel, and waits until it knows a new key and the tools.
+async fn serving(world: &World) -> (Serving, Caller) {
+    let serving = Serving::new(world).await;
+    let key = world.json(&["keys", "add", "ada"])["key"].as_str().unwrap().to_owned();
+    serving.comes(&key).await;
+    let host = serving.url.strip_prefix("http://").unwrap().trim_end_matches("/mcp").to_owned();
+    let caller = Caller { host, key };
+    until("both servers are listed", async || {
+        let (_, page) = caller.send("GET", "/tools", "").await.unwrap();
+        let names: Vec<_> =
+            page["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+        names.contains(&&json!("notes.list")) && names.contains(&&json!("wipe"))
+    })
+    .await;
+    (serving, caller)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_are_called_by_plain_http_under_the_same_rules() {
+    let world = World::new(SERVERS);
+    let (_serving, ada) = serving(&world).await;
+    let kept = ada.call("notes.keep", json!({"title": "a", "text": "b"})).await;
+    assert_eq!(kept, (200, json!({"content": [{"type": "text", "text": "kept"}]})));
+    // Structured content is the body itself; an encoded name is the same name; a body may be absent.
+    let list = ada.send("POST", "/tools/notes%2Elist", "").await.unwrap();
+    assert_eq!(list, (200, json!({"titles": ["a"]})));
+
+    let reason = ada.fails("notes.keep", json!({"title": 5}), (400, 4000)).await;
+    assert!(reason.contains("`/text`") && reason.contains("`/title`"), "{reason}");
+    ada.fails("notes.keep", json!([]), (400, -32602)).await;
+    ada.fails("no_such_tool", json!({}), (404, 4001)).await;
+    let reason = ada.fails("notes.read", json!({"title": "none"}), (422, 5000)).await;
+    assert!(reason.contains("no note `none`"), "{reason}");
+    let (status, body) = ada.send("GET", "/tools/notes.list", "").await.unwrap();
+    assert_eq!((status, &body["error"]["code"]), (405, &json!(-32600)));
+    let stranger = Caller { key: "mgp_none".to_owned(), ..ada };
+    stranger.fails("notes.list", json!({}), (401, 1002)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dangerous_tool_by_plain_http_waits_for_a_person() {
+    let world = World::new(SERVERS);
+    let (_serving, ada) = serving(&world).await;
+    for (answer, status) in [("approve", 200), ("deny", 403)] {
+        let running = ada.send("POST", "/tools/wipe", r#"{"disk":"sda"}"#);
+        let mut waiting = Value::Null;
+        until("the call waits", async || {
+            let all = world.json(&["approvals", "ls"]);
+            let open = all.as_array().unwrap().iter().find(|one| one["state"] == "open");
+            waiting = open.map_or(Value::Null, |one| one["id"].clone());
+            waiting.is_string()
+        })
+        .await;
+        assert!(!running.is_finished());
+        world.json(&["approvals", answer, waiting.as_str().unwrap()]);
+        let (answered, body) = running.await.unwrap();
+        assert_eq!(answered, status, "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_by_plain_http_is_answered_with_the_time_to_wait() {
+    let world = World::new(SERVERS);
+    let (_serving, ada) = serving(&world).await;
+    for _ in 0..20 {
+        let (status, body) = ada.call("weather", json!({"city": "Oslo"})).await;
+        if status == 429 {
+            assert_eq!(body["error"]["code"], 3000, "{body}");
+            assert!(body["error"]["data"]["_mgp"]["retry_after_ms"].is_u64(), "{body}");
+            return;
+        }
+        assert_eq!(status, 200, "{body}");
+    }
+    panic!("the limit was not reached");
+}

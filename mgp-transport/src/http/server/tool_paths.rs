@@ -1,0 +1,246 @@
+//! Plain HTTP calls of tools, as the exported OpenAPI document describes them: `POST /tools/NAME` with the arguments
+//! as its body calls a tool, and `GET /tools` lists them.
+//!
+//! They reach the same stack as messages do, as requests of a modern client. Their errors have
+//! the form of JSON-RPC errors, so that all refusals of a server look alike.
+
+use bytes::Bytes;
+use http::{HeaderValue, Method as HttpMethod, Response, StatusCode, header};
+use http_body::Body;
+use mgp_types::mcp::{Revision, key};
+use mgp_types::method::{Request as _, ToolsCall, ToolsList};
+use mgp_types::mgp::{Extension, MgpVersion};
+use mgp_types::service::{Body as AnswerBody, Call, Method, Params, Peer, Reply, write_answer};
+use mgp_types::{ErrorCode, Payload, RpcError};
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+
+use super::body::HttpBody;
+use super::post::{context, is_json};
+use super::refusal::{Refusal, clip_text, json};
+use super::{ReceivedRequest, request_body};
+
+/// The path of the list; the path of a tool continues it.
+const TOOLS: &str = "/tools";
+
+/// A path of tools.
+pub(super) enum ToolPath<'a> {
+    /// The list.
+    List,
+    /// A tool, by its encoded name.
+    Tool(&'a str),
+}
+
+impl<'a> ToolPath<'a> {
+    /// Returns which path of tools this is, if any.
+    pub(super) fn of(path: &'a str) -> Option<Self> {
+        let rest = path.strip_prefix(TOOLS)?;
+        match rest.strip_prefix('/') {
+            None if rest.is_empty() => Some(Self::List),
+            Some(name) if !name.is_empty() && !name.contains('/') => Some(Self::Tool(name)),
+            _ => None,
+        }
+    }
+}
+
+impl ReceivedRequest<'_> {
+    /// Answers a request at a path of tools.
+    pub(super) async fn tool_path<B>(
+        &self,
+        path: ToolPath<'_>,
+        body: B,
+    ) -> Result<Response<HttpBody>, Refusal>
+    where
+        B: Body<Data = Bytes>,
+    {
+        let expected = match path {
+            ToolPath::List => HttpMethod::GET,
+            ToolPath::Tool(_) => HttpMethod::POST,
+        };
+        if self.parts.method != expected {
+            let allowed = if expected == HttpMethod::GET { "GET" } else { "POST" };
+            return Err(Refusal::ToolMethod(clip_text(self.parts.method.as_str()), allowed));
+        }
+        let principal = self.principal()?;
+        let config = &self.state.config;
+        let mut busy = self.state.load.admit(&principal, config.in_flight)?;
+        let (method, params) = match path {
+            ToolPath::List => (ToolsList::METHOD, list_params(self.parts.uri.query())),
+            ToolPath::Tool(name) => {
+                let reading = request_body::read_text(&self.headers, body, None, config, &mut busy);
+                let text = reading.await?;
+                let is_typed = self.headers.content_type.is_some_and(is_json);
+                if !is_typed && !text.is_empty() {
+                    return Err(Refusal::ContentType);
+                }
+                (ToolsCall::METHOD, call_params(name, &text))
+            }
+        };
+        let params = Params::split(method, params?.into())
+            .map_err(|error| Refusal::Message(error.without_recovery(), None))?;
+        let within = self.state.handles.enter(principal, None);
+        let cx = context(Peer::none(), &within.scope, &within.principal, self);
+        let call = Call::request(Method::of(method), params, cx);
+        Ok(answer(self.state.stack.send(call).await, method))
+    }
+}
+
+/// Writes the params of a call of a tool by its encoded name.
+fn call_params(name: &str, body: &str) -> Result<String, Refusal> {
+    let name = percent_decode_str(name).decode_utf8();
+    let name = name.map_err(|_| invalid("the name of the tool is not UTF-8"))?;
+    let arguments = if body.trim().is_empty() { "{}" } else { body.trim() };
+    if !arguments.starts_with('{') {
+        return Err(invalid("the body must be a JSON object: the arguments of the tool"));
+    }
+    if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(arguments) {
+        return Err(invalid(&format!("the body is not JSON: {error}")));
+    }
+    let name = serde_json::Value::from(&*name);
+    Ok(format!(r#"{{"name":{name},"arguments":{arguments},"_meta":{}}}"#, caller_meta()))
+}
+
+/// Writes the params of a list, whose next page `?cursor=` names.
+fn list_params(query: Option<&str>) -> Result<String, Refusal> {
+    let cursor = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("cursor="));
+    let Some(cursor) = cursor else { return Ok(format!(r#"{{"_meta":{}}}"#, caller_meta())) };
+    let cursor = percent_decode_str(cursor).decode_utf8();
+    let cursor = cursor.map_err(|_| invalid("the cursor is not UTF-8"))?;
+    Ok(format!(r#"{{"cursor":{},"_meta":{}}}"#, serde_json::Value::from(&*cursor), caller_meta()))
+}
+
+/// Returns the `_meta` of a modern client that knows the codes of MGP, and nothing else.
+fn caller_meta() -> String {
+    let (revision, version) = (Revision::MODERN, MgpVersion::DEFAULT);
+    let extension = Extension::ErrorHandling;
+    format!(
+        r#"{{"{}":"{revision}","{}":{{"extensions":{{"{}":{{"version":"{}","extensions":["{extension}"]}}}}}}}}"#,
+        key::PROTOCOL_VERSION,
+        key::CLIENT_CAPABILITIES,
+        key::MGP,
+        version.as_str(),
+    )
+}
+
+fn invalid(why: &str) -> Refusal {
+    Refusal::Message(RpcError::invalid_params(why).without_recovery(), None)
+}
+
+/// Returns the response for the outcome of a call.
+fn answer(outcome: Result<Reply, RpcError>, method: &str) -> Response<HttpBody> {
+    match outcome {
+        Ok(Reply::Complete(body)) if method == ToolsCall::METHOD => {
+            match serde_json::from_slice::<ToolOutcome>(&body.to_json()) {
+                Ok(result) if result.is_error => {
+                    failed(StatusCode::UNPROCESSABLE_ENTITY, result.into_error())
+                }
+                Ok(result) => json(StatusCode::OK, result.into_body()),
+                Err(error) => failure(RpcError::internal(format!("unexpected result: {error}"))),
+            }
+        }
+        Ok(Reply::Complete(body)) => list_body(&body),
+        Ok(Reply::Task(body)) => json(StatusCode::ACCEPTED, body.to_json()),
+        Ok(_) => {
+            let why =
+                "the tool asks for input, which a plain HTTP call cannot give; use an MCP client";
+            failure(RpcError::new(ErrorCode::MISSING_CLIENT_CAPABILITY, why))
+        }
+        Err(error) => failure(error),
+    }
+}
+
+/// Returns the page of a list: the tools and the cursor of the next page.
+fn list_body(body: &AnswerBody) -> Response<HttpBody> {
+    let mut page = String::from(r#"{"tools":"#);
+    page.push_str(body.get("tools").as_ref().map_or("[]", Payload::as_str));
+    if let Some(cursor) = body.get("nextCursor") {
+        page.push_str(r#","nextCursor":"#);
+        page.push_str(cursor.as_str());
+    }
+    page.push('}');
+    json(StatusCode::OK, page.into_bytes())
+}
+
+/// The result of a tool.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolOutcome {
+    #[serde(default)]
+    content: Option<Payload>,
+    #[serde(default)]
+    structured_content: Option<Payload>,
+    #[serde(default)]
+    is_error: bool,
+}
+
+impl ToolOutcome {
+    /// Returns the structured content; a result without it is answered as its blocks of content.
+    fn into_body(self) -> Vec<u8> {
+        match (self.structured_content, self.content) {
+            (Some(structured), _) => structured.as_str().as_bytes().to_vec(),
+            (None, content) => {
+                let content = content.as_ref().map_or("[]", Payload::as_str);
+                format!(r#"{{"content":{content}}}"#).into_bytes()
+            }
+        }
+    }
+
+    /// Returns the failure of a tool as an error with the text of its content.
+    fn into_error(self) -> RpcError {
+        #[derive(Deserialize)]
+        struct Block {
+            #[serde(default)]
+            text: Option<String>,
+        }
+        let blocks = self.content.as_ref().and_then(|content| content.get::<Vec<Block>>().ok());
+        let texts = blocks.unwrap_or_default().into_iter().filter_map(|block| block.text);
+        let message = texts.collect::<Vec<_>>().join("\n");
+        let message = if message.is_empty() { "the tool failed".to_owned() } else { message };
+        let error = RpcError::new(ErrorCode::UPSTREAM_ERROR, message).without_recovery();
+        match self.structured_content {
+            Some(data) => error.data(data),
+            None => error,
+        }
+    }
+}
+
+/// Returns the response for an error.
+fn failure(error: RpcError) -> Response<HttpBody> {
+    let status = status(error.code());
+    failed(status, error)
+}
+
+fn failed(status: StatusCode, error: RpcError) -> Response<HttpBody> {
+    let wait = error.as_recovery().and_then(|recovery| recovery.retry_after_ms);
+    let mut text = Vec::new();
+    write_answer(&mut text, None, &Err(error));
+    let mut response = json(status, text);
+    if let Some(wait) = wait {
+        let seconds = HeaderValue::from(wait.div_ceil(1_000).max(1));
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
+    response
+}
+
+/// Returns the HTTP status of an error.
+fn status(code: ErrorCode) -> StatusCode {
+    match code {
+        ErrorCode::PARSE_ERROR
+        | ErrorCode::INVALID_REQUEST
+        | ErrorCode::INVALID_PARAMS
+        | ErrorCode::INVALID_TOOL_ARGS => StatusCode::BAD_REQUEST,
+        ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED => StatusCode::UNAUTHORIZED,
+        ErrorCode::TOOL_NOT_FOUND | ErrorCode::METHOD_NOT_FOUND | ErrorCode::RESOURCE_NOT_FOUND => {
+            StatusCode::NOT_FOUND
+        }
+        ErrorCode::TOOL_DISABLED
+        | ErrorCode::TOOL_NAME_CONFLICT
+        | ErrorCode::MISSING_CLIENT_CAPABILITY => StatusCode::CONFLICT,
+        ErrorCode::TIMEOUT | ErrorCode::UPSTREAM_TIMEOUT => StatusCode::GATEWAY_TIMEOUT,
+        ErrorCode(1000..=1099) => StatusCode::FORBIDDEN,
+        ErrorCode(2000..=2099) => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorCode(3000..=3099) => StatusCode::TOO_MANY_REQUESTS,
+        ErrorCode(5000..=5099) => StatusCode::BAD_GATEWAY,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
