@@ -223,7 +223,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     }
     "kernel.search": {
         "learning" KeyKind::Switch, "false", "Whether the tools that an agent calls after a search improve its later searches. Changes of this table take effect at the next start of the kernel.";
-        "learn_from" KeyKind::Word(&["agent", "user", "tenant"]), "agent", "Whose calls an agent learns from: its own, those of all agents of its user, or those of its tenant.";
+        "learn_from" KeyKind::Word(&["agent", "user", "tenant"]), "agent", "Whose calls an agent learns from: its own, those of all agents of its user, or also those that at least two others of its tenant agree on.";
         "stored_queries" KeyKind::Word(&["text", "vector", "words"]), "text", "The parts of a query that are stored: the `text` with its vector and hashes of its words, no text (`vector`), or the hashes only (`words`).";
         "encoder" KeyKind::Text, "", "The folder of a sentence encoder for search by meaning, in place of the built-in table, relative to the state directory, or to your home with `~/`. `mgp` must be built with the feature `fastembed`.";
         "encoder_library" KeyKind::Text, "", "The file of the onnxruntime library; the default is the one in the folder of the encoder.";

@@ -17,8 +17,7 @@ pub struct HistoryConfig {
     pub retention: Retention,
     /// The maximum number of queries in total. Default: 65,536.
     pub max_queries: usize,
-    /// The maximum number of queries of one ranking: of a subject, or of a tenant with a shared history. Default:
-    /// 10,000.
+    /// The maximum number of queries of one ranking. Default: 10,000.
     pub max_queries_per_ranking: usize,
     /// The maximum number of queries of one subject for one tool. Default: 64.
     pub max_queries_per_tool: usize,
@@ -35,7 +34,8 @@ pub enum HistoryScope {
     Subject,
     /// Each agent of each subject learns from its own calls only.
     Agent,
-    /// All subjects of a tenant learn from each other; one subject may have at most a quarter of the queries.
+    /// A subject also learns what at least two others of its tenant agree on, of the sixteen that called last: a
+    /// single subject never changes the results of others.
     Tenant,
 }
 

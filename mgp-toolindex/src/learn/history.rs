@@ -1,22 +1,24 @@
 //! The handle of a history.
 
-use std::fmt;
+use std::collections::hash_map::Entry;
 use std::future::ready;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
+use std::{fmt, mem};
 
 use mgp_types::service::{BoxFuture, Principal};
 use mgp_types::store::StoreError;
 use mgp_types::sync::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
 
 use super::config::{Erase, HistoryConfig, HistoryStats, Retention, UseOutcome};
 #[cfg(feature = "sqlite")]
 use super::database::HistoryDatabase;
 use super::features::Lookup;
 use super::model::Model;
-use super::partition::PartitionKey;
+use super::partition::Partition;
 use super::pending::PendingSearches;
 use super::query::{HashKey, MAX_TEXT_BYTES, Owner, QueryId};
 use super::table::{HistoryTable, NewQuery};
@@ -206,14 +208,14 @@ impl History {
     pub fn settle(&self) {
         let _guard = self.0.settling.lock();
         self.embed_missing();
-        let partition_keys: Vec<PartitionKey> = {
+        let owners: Vec<Owner> = {
             let mut table = self.0.table.write();
             table.is_due = false;
             let waiting = table.partitions.iter().filter(|(_, partition)| partition.new_calls > 0);
-            waiting.map(|(partition_key, _)| partition_key.clone()).collect()
+            waiting.map(|(owner, _)| owner.clone()).collect()
         };
-        for partition_key in &partition_keys {
-            self.fit(partition_key);
+        for owner in &owners {
+            self.fit(owner);
         }
     }
 
@@ -249,24 +251,20 @@ impl History {
     ) -> Vec<Lift> {
         let table = self.0.table.read();
         let owner = Owner::of(principal, table.config.scope);
-        let Some(partition) = table.partitions.get(&table.partition_key(&owner)) else {
-            return Vec::new();
-        };
         let words = self.0.secret.words(words);
         let fits = |vector: &&[f32]| {
             table.rows.as_ref().is_some_and(|rows| rows.dimensions() == vector.len())
         };
-        let vector = vector.filter(fits);
-        let ranked = table.features(partition, Lookup { words: &words, vector, exclude: None });
-        let (shares, none) = partition.model.shares(&ranked.features);
-        let shares = ranked.tools.iter().zip(shares);
-        let mut lifts: Vec<Lift> = shares
-            .filter(|(_, share)| *share >= MIN_SHARE)
-            .filter_map(|(tool, share)| {
-                let tool = Arc::clone(&table.tools.get(*tool)?.id);
-                Some(Lift { tool, share, amount: partition.model.lift(share, none) })
-            })
-            .collect();
+        let lookup = Lookup { words: &words, vector: vector.filter(fits), exclude: None };
+        let own = table.partitions.get(&owner).map(|own| lifts_of(&table, own, lookup));
+        let mut lifts = own.unwrap_or_default();
+        for shared in agreed(table.others(&owner).map(|other| lifts_of(&table, other, lookup))) {
+            match lifts.iter_mut().find(|lift| lift.tool == shared.tool) {
+                Some(lift) if lift.amount < shared.amount => *lift = shared,
+                Some(_) => {}
+                None => lifts.push(shared),
+            }
+        }
         lifts.sort_by(|left, right| {
             right.share.total_cmp(&left.share).then_with(|| left.tool.cmp(&right.tool))
         });
@@ -323,11 +321,11 @@ impl History {
     }
 
     /// Fits the model to stored queries, each as if it were new.
-    fn fit(&self, partition_key: &PartitionKey) {
+    fn fit(&self, owner: &Owner) {
         let query_ids: Vec<QueryId> = {
             let mut table = self.0.table.write();
-            table.update_lengths(partition_key);
-            let Some(partition) = table.partitions.get_mut(partition_key) else { return };
+            table.update_lengths(owner);
+            let Some(partition) = table.partitions.get_mut(owner) else { return };
             partition.new_calls = 0;
             let every = partition.len().div_ceil(MAX_EXAMPLES).max(1);
             partition.by_last_use.values().copied().step_by(every).collect()
@@ -337,7 +335,7 @@ impl History {
             .iter()
             .filter_map(|query_id| {
                 let table = self.0.table.read();
-                let partition = table.partitions.get(partition_key)?;
+                let partition = table.partitions.get(owner)?;
                 if partition.query_ids.contains(*query_id) {
                     table.example(partition, *query_id)
                 } else {
@@ -346,10 +344,40 @@ impl History {
             })
             .collect();
         let model = Model::fit(&examples);
-        if let Some(partition) = self.0.table.write().partitions.get_mut(partition_key) {
+        if let Some(partition) = self.0.table.write().partitions.get_mut(owner) {
             partition.model = model;
         }
     }
+}
+
+/// Returns the tools that one owner's past calls raise.
+fn lifts_of(table: &HistoryTable, partition: &Partition, lookup: Lookup<'_>) -> Vec<Lift> {
+    let ranked = table.features(partition, lookup);
+    let (shares, none) = partition.model.shares(&ranked.features);
+    let shares = ranked.tools.iter().zip(shares).filter(|(_, share)| *share >= MIN_SHARE);
+    let lifts = shares.filter_map(|(tool, share)| {
+        let tool = Arc::clone(&table.tools.get(*tool)?.id);
+        Some(Lift { tool, share, amount: partition.model.lift(share, none) })
+    });
+    lifts.collect()
+}
+
+/// Returns the tools that at least two owners raise, each by the second greatest amount: no single owner decides.
+fn agreed(of_owners: impl Iterator<Item = Vec<Lift>>) -> Vec<Lift> {
+    let mut by_tool: FxHashMap<Arc<str>, (Lift, Option<Lift>)> = FxHashMap::default();
+    for lift in of_owners.flatten() {
+        match by_tool.entry(Arc::clone(&lift.tool)) {
+            Entry::Vacant(free) => drop(free.insert((lift, None))),
+            Entry::Occupied(mut known) => {
+                let (most, second) = known.get_mut();
+                let less = if lift.amount > most.amount { mem::replace(most, lift) } else { lift };
+                if second.as_ref().is_none_or(|second| second.amount < less.amount) {
+                    *second = Some(less);
+                }
+            }
+        }
+    }
+    by_tool.into_values().filter_map(|(_, second)| second).collect()
 }
 
 impl Default for History {

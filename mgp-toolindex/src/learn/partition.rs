@@ -1,17 +1,13 @@
-//! The data of one ranking: the queries of a subject or of a tenant, by word and by tool.
+//! The data of one ranking: the queries of one owner, by word and by tool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mgp_types::service::{Subject, TenantId};
 use rustc_hash::FxHashMap;
 
 use super::model::Model;
 use super::query::{QueryId, StoredQuery, WordHash};
 use crate::catalog::Bitmap;
-
-/// The key of a ranking: a tenant, and a subject unless the tenant's subjects share.
-pub(super) type PartitionKey = (TenantId, Option<Subject>);
 
 /// The data that one ranking learns from.
 #[derive(Debug, Default)]
@@ -22,8 +18,6 @@ pub(super) struct Partition {
     pub(super) query_ids: Bitmap,
     /// The queries by their last use.
     pub(super) by_last_use: BTreeMap<u64, QueryId>,
-    /// The queries of each subject, by the counter of their last use.
-    pub(super) by_subject: FxHashMap<Subject, BTreeMap<u64, QueryId>>,
     pub(super) words: FxHashMap<WordHash, WordUse>,
     pub(super) names: FxHashMap<Arc<str>, u32>,
     /// The numbers of all tools of this ranking.
@@ -44,8 +38,8 @@ pub(super) struct ToolUse {
     pub(super) id: Arc<str>,
     /// The sum of the vectors of the queries after which the tool was called, weighted by calls.
     pub(super) sum: Vec<f32>,
-    /// For each subject, the queries after which the tool was called.
-    pub(super) of: FxHashMap<Subject, Vec<QueryId>>,
+    /// The queries after which the tool was called.
+    pub(super) query_ids: Vec<QueryId>,
 }
 
 // === impl Partition ===
@@ -74,10 +68,6 @@ impl Partition {
     pub(super) fn insert(&mut self, query_id: QueryId, query: &StoredQuery) {
         self.query_ids.set(query_id);
         self.by_last_use.insert(query.last_use, query_id);
-        self.by_subject
-            .entry(query.owner.subject.clone())
-            .or_default()
-            .insert(query.last_use, query_id);
         for word in &query.words {
             self.words.entry(*word).or_default().query_ids.push(query_id);
         }
@@ -86,12 +76,6 @@ impl Partition {
     pub(super) fn remove(&mut self, query_id: QueryId, query: &StoredQuery) {
         self.query_ids.clear(query_id);
         self.by_last_use.remove(&query.last_use);
-        if let Some(by_last_use) = self.by_subject.get_mut(&query.owner.subject) {
-            by_last_use.remove(&query.last_use);
-            if by_last_use.is_empty() {
-                self.by_subject.remove(&query.owner.subject);
-            }
-        }
         for word in &query.words {
             let Some(of) = self.words.get_mut(word) else { continue };
             if let Some(at) = of.query_ids.iter().position(|known| *known == query_id) {
@@ -106,9 +90,6 @@ impl Partition {
     pub(super) fn set_last_use(&mut self, query_id: QueryId, query: &StoredQuery, last_use: u64) {
         self.by_last_use.remove(&query.last_use);
         self.by_last_use.insert(last_use, query_id);
-        let of_owner = self.by_subject.entry(query.owner.subject.clone()).or_default();
-        of_owner.remove(&query.last_use);
-        of_owner.insert(last_use, query_id);
     }
 
     /// Adds to the weight of a tool for each of these words; a negative weight subtracts.
@@ -134,7 +115,7 @@ impl Partition {
 
 impl ToolUse {
     pub(super) fn new(id: Arc<str>) -> Self {
-        Self { id, sum: Vec::new(), of: FxHashMap::default() }
+        Self { id, sum: Vec::new(), query_ids: Vec::new() }
     }
 
     /// Adds a vector; a negative weight subtracts it.

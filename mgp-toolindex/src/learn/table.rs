@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use mgp_types::service::{Subject, TenantId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::config::{Erase, HistoryConfig, HistoryScope, HistoryStats, Retention};
-use super::partition::{Partition, PartitionKey, ToolUse};
+use super::partition::{Partition, ToolUse};
 use super::query::{
     MAX_TEXT_BYTES, MAX_TOOLS_PER_QUERY, Owner, QueryId, QueryKey, StoredQuery, ToolCalls, WordHash,
 };
@@ -17,8 +18,8 @@ use crate::vector::VectorTable;
 /// A model is fitted again after this many calls, and after a fifth of the queries.
 const MIN_NEW_CALLS: usize = 8;
 
-/// One subject may have one in this many of a tenant's queries.
-const SUBJECT_FRACTION: usize = 4;
+/// A subject learns from at most this many others of its tenant: those that called a tool last.
+const MAX_OTHERS: usize = 16;
 
 /// All stored queries and tools; each partition has its own.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(super) struct HistoryTable {
     pub(super) config: HistoryConfig,
     pub(super) queries: Slab<StoredQuery>,
     pub(super) tools: Slab<ToolUse>,
-    pub(super) partitions: FxHashMap<PartitionKey, Partition>,
+    pub(super) partitions: FxHashMap<Owner, Partition>,
     /// The length of the TF-IDF vector of each query, as of the last fit.
     pub(super) lengths: Vec<f32>,
     /// The weight of each tool. Dense vectors, like `lengths`, because searches scan both.
@@ -35,6 +36,8 @@ pub(super) struct HistoryTable {
     pub(super) rows: Option<VectorTable>,
     /// The mean vectors of the tools.
     pub(super) centres: Option<VectorTable>,
+    /// If a tenant learns together, its subjects by their last call, newest first.
+    recent: FxHashMap<TenantId, Vec<Subject>>,
     keys: FxHashMap<QueryKey, QueryId>,
     by_last_use: BTreeMap<u64, QueryId>,
     next: u64,
@@ -78,6 +81,7 @@ impl HistoryTable {
             weights: Vec::new(),
             rows: None,
             centres: None,
+            recent: FxHashMap::default(),
             keys: FxHashMap::default(),
             by_last_use: BTreeMap::new(),
             next: 0,
@@ -87,27 +91,31 @@ impl HistoryTable {
         }
     }
 
-    /// Returns the partition that an owner's ranking learns from.
-    pub(super) fn partition_key(&self, owner: &Owner) -> PartitionKey {
-        let subject = match self.config.scope {
-            HistoryScope::Subject | HistoryScope::Agent => Some(owner.subject.clone()),
-            HistoryScope::Tenant => None,
-        };
-        (owner.tenant.clone(), subject)
+    /// Returns the partitions of the others that an owner learns from; empty unless a tenant learns together.
+    pub(super) fn others(&self, owner: &Owner) -> impl Iterator<Item = &Partition> {
+        let recent = self.recent.get(&owner.tenant).into_iter().flatten();
+        let others = recent.filter(move |other| **other != owner.subject);
+        others.filter_map(|subject| {
+            let key = Owner { tenant: owner.tenant.clone(), subject: subject.clone() };
+            self.partitions.get(&key)
+        })
     }
 
     /// Stores a call after a query, and enforces all bounds.
     pub(super) fn record(&mut self, new_query: &NewQuery<'_>, tool: &str, times: u32) {
-        let partition_key = self.partition_key(&new_query.owner);
+        let owner = &new_query.owner;
         self.remove_expired(new_query.now);
         let query_id = match self.keys.get(&new_query.key) {
             Some(query_id) => *query_id,
-            None => self.insert(&partition_key, new_query),
+            None => self.insert(new_query),
         };
-        self.mark_used(&partition_key, query_id, new_query.now);
-        self.add_call(&partition_key, query_id, tool, times);
-        self.enforce_bounds(&partition_key, &new_query.owner);
-        if let Some(partition) = self.partitions.get_mut(&partition_key) {
+        self.mark_used(owner, query_id, new_query.now);
+        self.add_call(owner, query_id, tool, times);
+        self.enforce_bounds(owner);
+        if self.config.scope == HistoryScope::Tenant {
+            self.mark_recent(owner);
+        }
+        if let Some(partition) = self.partitions.get_mut(owner) {
             partition.new_calls += 1;
             self.is_due |= partition.new_calls >= MIN_NEW_CALLS.max(partition.len() / 5);
         }
@@ -214,8 +222,8 @@ impl HistoryTable {
     }
 
     /// Recomputes the TF-IDF lengths of a partition's queries.
-    pub(super) fn update_lengths(&mut self, partition_key: &PartitionKey) {
-        let Some(partition) = self.partitions.get(partition_key) else { return };
+    pub(super) fn update_lengths(&mut self, owner: &Owner) {
+        let Some(partition) = self.partitions.get(owner) else { return };
         for query_id in partition.by_last_use.values() {
             if let Some(query) = self.queries.get(*query_id) {
                 self.lengths[*query_id as usize] =
@@ -224,7 +232,7 @@ impl HistoryTable {
         }
     }
 
-    fn insert(&mut self, partition_key: &PartitionKey, new_query: &NewQuery<'_>) -> QueryId {
+    fn insert(&mut self, new_query: &NewQuery<'_>) -> QueryId {
         self.next += 1;
         let text = match self.config.retention {
             Retention::Text => new_query.text.map(|text| truncate(text, MAX_TEXT_BYTES).into()),
@@ -239,7 +247,7 @@ impl HistoryTable {
             last_use: self.next,
             last_used_at: new_query.now,
         };
-        let partition = self.partitions.entry(partition_key.clone()).or_default();
+        let partition = self.partitions.entry(new_query.owner.clone()).or_default();
         let query_id = self.queries.next();
         partition.insert(query_id, &query);
         self.lengths.resize(self.queries.len(), 1.0);
@@ -258,10 +266,10 @@ impl HistoryTable {
         query_id
     }
 
-    fn mark_used(&mut self, partition_key: &PartitionKey, query_id: QueryId, now: u64) {
+    fn mark_used(&mut self, owner: &Owner, query_id: QueryId, now: u64) {
         self.next += 1;
         let Some(query) = self.queries.get_mut(query_id) else { return };
-        if let Some(partition) = self.partitions.get_mut(partition_key) {
+        if let Some(partition) = self.partitions.get_mut(owner) {
             partition.set_last_use(query_id, query, self.next);
         }
         self.by_last_use.remove(&query.last_use);
@@ -272,8 +280,24 @@ impl HistoryTable {
         }
     }
 
-    fn add_call(&mut self, partition_key: &PartitionKey, query_id: QueryId, id: &str, times: u32) {
-        let tool = self.tool(partition_key, id);
+    fn mark_recent(&mut self, owner: &Owner) {
+        let recent = self.recent.entry(owner.tenant.clone()).or_default();
+        recent.retain(|subject| *subject != owner.subject);
+        recent.insert(0, owner.subject.clone());
+        // The owner itself is not one of the others.
+        recent.truncate(MAX_OTHERS + 1);
+    }
+
+    fn forget_recent(&mut self, owner: &Owner) {
+        let Some(recent) = self.recent.get_mut(&owner.tenant) else { return };
+        recent.retain(|subject| *subject != owner.subject);
+        if recent.is_empty() {
+            self.recent.remove(&owner.tenant);
+        }
+    }
+
+    fn add_call(&mut self, owner: &Owner, query_id: QueryId, id: &str, times: u32) {
+        let tool = self.tool(owner, id);
         let Some(query) = self.queries.get_mut(query_id) else { return };
         let added = if let Some(call) = query.calls.iter_mut().find(|call| call.tool == tool) {
             let before = call.weight();
@@ -283,39 +307,33 @@ impl HistoryTable {
             if query.calls.len() >= MAX_TOOLS_PER_QUERY {
                 let rarest = query.calls.iter().min_by_key(|call| call.count).copied();
                 if let Some(call) = rarest {
-                    self.remove_call(partition_key, query_id, call);
+                    self.remove_call(owner, query_id, call);
                 }
             }
             let Some(query) = self.queries.get_mut(query_id) else { return };
             let call = ToolCalls { tool, count: times };
             query.calls.push(call);
-            let owner = query.owner.subject.clone();
             if let Some(used) = self.tools.get_mut(tool) {
-                used.of.entry(owner).or_default().push(query_id);
+                used.query_ids.push(query_id);
             }
             call.weight()
         };
-        self.add_weight(partition_key, query_id, tool, added);
-        self.enforce_tool_bound(partition_key, query_id, tool);
+        self.add_weight(owner, query_id, tool, added);
+        self.enforce_tool_bound(owner, tool);
     }
 
     /// Removes a tool from a query; removes the tool itself if no query is left.
-    fn remove_call(&mut self, partition_key: &PartitionKey, query_id: QueryId, call: ToolCalls) {
-        self.add_weight(partition_key, query_id, call.tool, -call.weight());
+    fn remove_call(&mut self, owner: &Owner, query_id: QueryId, call: ToolCalls) {
+        self.add_weight(owner, query_id, call.tool, -call.weight());
         let Some(query) = self.queries.get_mut(query_id) else { return };
         query.calls.retain(|known| known.tool != call.tool);
         let Some(used) = self.tools.get_mut(call.tool) else { return };
-        if let Some(query_ids) = used.of.get_mut(&query.owner.subject) {
-            query_ids.retain(|known| *known != query_id);
-            if query_ids.is_empty() {
-                used.of.remove(&query.owner.subject);
-            }
-        }
-        if !used.of.is_empty() {
+        used.query_ids.retain(|known| *known != query_id);
+        if !used.query_ids.is_empty() {
             return;
         }
         if let Some(used) = self.tools.take(call.tool)
-            && let Some(partition) = self.partitions.get_mut(partition_key)
+            && let Some(partition) = self.partitions.get_mut(owner)
         {
             partition.names.remove(&used.id);
             partition.tools.clear(call.tool);
@@ -326,15 +344,9 @@ impl HistoryTable {
     }
 
     /// Adds to the weight of a tool: in total, for each word of the query, and for the query's vector.
-    fn add_weight(
-        &mut self,
-        partition_key: &PartitionKey,
-        query_id: QueryId,
-        tool: u32,
-        added: f32,
-    ) {
+    fn add_weight(&mut self, owner: &Owner, query_id: QueryId, tool: u32, added: f32) {
         let Some(query) = self.queries.get(query_id) else { return };
-        if let Some(partition) = self.partitions.get_mut(partition_key) {
+        if let Some(partition) = self.partitions.get_mut(owner) {
             partition.count(&query.words, tool, added);
         }
         self.weights[tool as usize] += added;
@@ -353,8 +365,8 @@ impl HistoryTable {
         }
     }
 
-    fn tool(&mut self, partition_key: &PartitionKey, id: &str) -> u32 {
-        let partition = self.partitions.entry(partition_key.clone()).or_default();
+    fn tool(&mut self, owner: &Owner, id: &str) -> u32 {
+        let partition = self.partitions.entry(owner.clone()).or_default();
         if let Some(tool) = partition.names.get(id) {
             return *tool;
         }
@@ -368,15 +380,9 @@ impl HistoryTable {
         tool
     }
 
-    /// Enforces the bound of one subject's queries for one tool.
-    fn enforce_tool_bound(&mut self, partition_key: &PartitionKey, query_id: QueryId, tool: u32) {
-        let Some(owner) = self.queries.get(query_id).map(|query| query.owner.subject.clone())
-        else {
-            return;
-        };
-        let Some(query_ids) = self.tools.get(tool).and_then(|used| used.of.get(&owner)) else {
-            return;
-        };
+    /// Enforces the bound of an owner's queries for one tool.
+    fn enforce_tool_bound(&mut self, owner: &Owner, tool: u32) {
+        let Some(query_ids) = self.tools.get(tool).map(|used| &used.query_ids) else { return };
         if query_ids.len() <= self.config.max_queries_per_tool {
             return;
         }
@@ -388,7 +394,7 @@ impl HistoryTable {
             .get(oldest)
             .and_then(|query| query.calls.iter().find(|call| call.tool == tool).copied());
         if let Some(call) = call {
-            self.remove_call(partition_key, oldest, call);
+            self.remove_call(owner, oldest, call);
         }
         self.changed_at(oldest);
         if self.queries.get(oldest).is_some_and(|query| query.calls.is_empty()) {
@@ -396,19 +402,9 @@ impl HistoryTable {
         }
     }
 
-    fn enforce_bounds(&mut self, partition_key: &PartitionKey, owner: &Owner) {
-        let HistoryConfig { max_queries, max_queries_per_ranking, scope, .. } = self.config;
-        if scope == HistoryScope::Tenant
-            && let Some(by_last_use) = self
-                .partitions
-                .get(partition_key)
-                .and_then(|partition| partition.by_subject.get(&owner.subject))
-            && by_last_use.len() > (max_queries_per_ranking / SUBJECT_FRACTION).max(1)
-            && let Some((_, query_id)) = by_last_use.first_key_value()
-        {
-            self.remove(*query_id);
-        }
-        if let Some(partition) = self.partitions.get(partition_key)
+    fn enforce_bounds(&mut self, owner: &Owner) {
+        let HistoryConfig { max_queries, max_queries_per_ranking, .. } = self.config;
+        if let Some(partition) = self.partitions.get(owner)
             && partition.len() > max_queries_per_ranking
             && let Some((_, query_id)) = partition.by_last_use.first_key_value()
         {
@@ -437,9 +433,9 @@ impl HistoryTable {
             self.by_last_use.retain(|_, known| *known != query_id);
             return;
         };
-        let partition_key = self.partition_key(&query.owner);
+        let owner = query.owner.clone();
         for call in query.calls.clone() {
-            self.remove_call(&partition_key, query_id, call);
+            self.remove_call(&owner, query_id, call);
         }
         self.changed_at(query_id);
         let Some(query) = self.queries.take(query_id) else { return };
@@ -449,10 +445,11 @@ impl HistoryTable {
         if let Some(rows) = &mut self.rows {
             rows.clear(query_id);
         }
-        if let Some(partition) = self.partitions.get_mut(&partition_key) {
+        if let Some(partition) = self.partitions.get_mut(&owner) {
             partition.remove(query_id, &query);
             if partition.len() == 0 {
-                self.partitions.remove(&partition_key);
+                self.partitions.remove(&owner);
+                self.forget_recent(&owner);
             }
         }
     }
@@ -463,13 +460,13 @@ impl HistoryTable {
         let tools: Vec<u32> = tools.into_iter().copied().collect();
         for tool in tools {
             let Some(used) = self.tools.get(tool) else { continue };
-            let query_ids: Vec<QueryId> = used.of.values().flatten().copied().collect();
+            let query_ids = used.query_ids.clone();
             for query_id in query_ids {
                 let Some(query) = self.queries.get(query_id) else { continue };
-                let partition_key = self.partition_key(&query.owner);
+                let owner = query.owner.clone();
                 let call = query.calls.iter().find(|call| call.tool == tool).copied();
                 if let Some(call) = call {
-                    self.remove_call(&partition_key, query_id, call);
+                    self.remove_call(&owner, query_id, call);
                 }
                 self.changed_at(query_id);
                 if self.queries.get(query_id).is_some_and(|query| query.calls.is_empty()) {

@@ -56,7 +56,7 @@ impl FusedScores {
         if requests.iter().any(|request| *request > 0) {
             alternate(&mut shares, |at| requests[clauses[at]]);
         }
-        shares.iter_mut().zip(lift).for_each(|(share, lift)| *share += lift);
+        raise(&mut shares, lift);
         // The best tool has all of the confidence.
         let most = maximum(&shares);
         // Without other evidence, past calls alone determine the confidence.
@@ -82,6 +82,32 @@ fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
         factors[request] *= NEXT_TOOL_WEIGHT;
     }
 }
+
+/// Adds lifts to shares. Past calls bring at most one tool before the [`KEPT`] best ones: a tool that was never called
+/// keeps its place among the first results.
+fn raise(shares: &mut [f32], lift: &[f32]) {
+    if lift.iter().all(|lift| *lift <= 0.0) {
+        return;
+    }
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    order.sort_unstable_by(|a, b| shares[*b].total_cmp(&shares[*a]).then(a.cmp(b)));
+    shares.iter_mut().zip(lift).for_each(|(share, lift)| *share += lift);
+    let (kept, others) = order.split_at(order.len().min(KEPT));
+    let least = kept.iter().map(|at| shares[*at]).fold(f32::INFINITY, f32::min);
+    let most = others.iter().copied().max_by(|a, b| shares[*a].total_cmp(&shares[*b]));
+    for at in others.iter().copied().filter(|at| Some(*at) != most) {
+        if shares[at] > least {
+            // Their order among each other stays.
+            shares[at] = least * (1.0 - LESS / (1.0 + shares[at] - least));
+        }
+    }
+}
+
+/// The number of best tools that past calls leave among the first results.
+const KEPT: usize = 4;
+
+/// The greatest part by which a tool is lowered below those that are kept.
+const LESS: f32 = 1e-3;
 
 /// The lift at which past calls alone give half the confidence.
 const HALF_CONFIDENCE_LIFT: f32 = 0.5;

@@ -125,19 +125,41 @@ async fn only_answered_calls_of_found_tools_teach() {
 }
 
 #[test]
-fn tenants_never_learn_from_each_other_and_subjects_only_if_they_share() {
-    let (you, far) = (Principal::new("t", "you"), Principal::new("x", "me"));
-    for (scope, is_lifted) in [(HistoryScope::Subject, false), (HistoryScope::Tenant, true)] {
+fn tenants_never_learn_from_each_other_and_subjects_only_what_two_others_agree_on() {
+    let (you, she, far) =
+        (Principal::new("t", "you"), Principal::new("t", "she"), Principal::new("x", "me"));
+    for (scope, is_shared) in [(HistoryScope::Subject, false), (HistoryScope::Tenant, true)] {
         let history = History::with_config(HistoryConfig::new().scope(scope));
         taught(&history, &me());
         let mine = lifts(&history, &me(), "send a mail");
         assert_eq!(lifts(&history, &me().agent("other"), "send a mail"), mine);
-        assert_eq!(lifts(&history, &you, "send a mail") == mine, is_lifted);
-        assert_eq!(lifts(&history, &you, "send a mail").is_empty(), !is_lifted);
+        assert_eq!(lifts(&history, &you, "send a mail"), [], "one other decides nothing");
+        taught(&history, &she);
+        assert_eq!(lifts(&history, &me(), "send a mail"), mine, "of one other");
+        assert_eq!(lifts(&history, &you, "send a mail") == mine, is_shared);
+        assert_eq!(lifts(&history, &you, "send a mail").is_empty(), !is_shared);
         assert_eq!(lifts(&history, &far, "send a mail"), []);
         taught(&history, &far);
         assert_eq!(lifts(&history, &me(), "send a mail"), mine, "{scope:?}");
     }
+}
+
+#[test]
+fn a_flood_of_wrong_calls_of_one_subject_changes_nothing_for_others() {
+    let history = History::with_config(HistoryConfig::new().scope(HistoryScope::Tenant));
+    let (you, she) = (Principal::new("t", "you"), Principal::new("t", "she"));
+    taught(&history, &me());
+    taught(&history, &she);
+    history.settle();
+    let before = [lifts(&history, &me(), "send a mail"), lifts(&history, &you, "send a mail")];
+    let mallory = Principal::new("t", "mallory");
+    for n in 0..300 {
+        history.record(&mallory, &format!("send a mail {n}"), &format!("s.bad{}", n % 3));
+    }
+    history.settle();
+    let after = [lifts(&history, &me(), "send a mail"), lifts(&history, &you, "send a mail")];
+    assert_eq!(before, after);
+    assert!(!before[1].is_empty());
 }
 
 #[test]
@@ -158,7 +180,8 @@ fn erased_data_is_gone_and_the_rest_stays() {
     assert_eq!(history.stats().queries, 2 * 36);
     drop(history.erase(Erase::Tenant(far.tenant())));
     assert_eq!(lifts(&history, &far, "play music"), []);
-    assert_eq!(best(&history, &me(), "play music").unwrap().0, "s.tool3", "of the other subject");
+    assert_eq!(best(&history, &me(), "play music"), None, "one other subject decides nothing");
+    assert_eq!(best(&history, &you, "play music").unwrap().0, "s.tool3");
     drop(history.erase(Erase::All));
     assert_eq!(history.stats(), HistoryStats::default());
     history.record_search(&me(), 1, "mail", ["s.mail"]);
