@@ -46,7 +46,7 @@ const fn files(
 use UserFile::{Config, Home, Programs};
 
 /// The table of hosts; the paths are those that each host's own documentation names.
-static TABLE: [HostFiles; 14] = [
+static TABLE: [HostFiles; 16] = [
     files(
         Host::ClaudeDesktop,
         "Claude Desktop",
@@ -94,6 +94,15 @@ static TABLE: [HostFiles; 14] = [
     files(Host::LmStudio, "LM Studio", Home(".lmstudio/mcp.json"), None),
     // https://kiro.dev/docs/mcp/configuration
     files(Host::Kiro, "Kiro", Home(".kiro/settings/mcp.json"), Some(".kiro/settings/mcp.json")),
+    // https://docs.continue.dev/customize/deep-dives/mcp
+    files(
+        Host::Continue,
+        "Continue",
+        Home(".continue/mcpServers/mcp.json"),
+        Some(".continue/mcpServers/mcp.json"),
+    ),
+    // https://block.github.io/goose/docs/guides/config-files
+    files(Host::Goose, "Goose", Config("goose/config.yaml"), None),
     // https://www.jetbrains.com/help/junie/model-context-protocol-mcp.html
     files(Host::Junie, "JetBrains Junie", Home(".junie/mcp/mcp.json"), Some(".junie/mcp/mcp.json")),
 ];
@@ -145,6 +154,10 @@ impl KnownHost {
         };
         match self.0.user {
             Home(path) => home.join(path),
+            // The Windows folder of Goose has two more names.
+            Config("goose/config.yaml") if cfg!(windows) => {
+                programs().join("Block/goose/config/config.yaml")
+            }
             Config(path) if cfg!(windows) => programs().join(path),
             Config(path) => config().join(path),
             Programs(path) => programs().join(path),
@@ -174,7 +187,7 @@ impl KnownHost {
 /// Returns the end of a host's path by which it is recognised: a name that only this host has, else also its folder.
 fn distinct_end(path: &'static str) -> &'static Path {
     let path = Path::new(path);
-    let is_common = |name: &str| ["mcp.json", "settings.json", "config.toml"].contains(&name);
+    let is_common = |name: &str| ["mcp.json", "settings.json", "config.toml", "config.yaml"].contains(&name);
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let folder = path.parent().and_then(Path::parent).filter(|_| is_common(name));
     match folder {

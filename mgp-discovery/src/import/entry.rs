@@ -69,6 +69,14 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
         Host::GeminiCli if members.contains_key("url") && !members.contains_key("type") => {
             members.insert("type".to_owned(), "sse".into());
         }
+        Host::Goose => {
+            for (from, to) in [("cmd", "command"), ("envs", "env"), ("uri", "url")] {
+                rename(members, from, to);
+            }
+            for idle in ["available_tools", "bundled", "display_name", "timeout"] {
+                members.remove(idle);
+            }
+        }
         // An older form of Zed has program, arguments and environment in one object.
         Host::Zed => {
             if let Some(Value::Object(command)) = members.get("command").cloned() {
@@ -102,6 +110,9 @@ fn with_dollars(value: &mut Value) {
 /// The member for the name of a variable whose value is a bearer token.
 const TOKEN_VARIABLE: &str = "bearer_token_env_var";
 
+/// The member with the names of variables whose values are secrets of the host.
+const SECRET_NAMES: &str = "env_keys";
+
 /// Converts an entry of `mcpServers` or `servers`; the error is the reason why it cannot be imported.
 pub(super) fn entry(
     value: &Value,
@@ -125,12 +136,20 @@ pub(super) fn entry(
                 entry.args = args.collect::<Result<_, String>>()?;
             }
             "cwd" => entry.cwd = Some(map(text(name, value)?)),
-            "env" => entry.env = texts(name, value, &mut map)?,
+            "env" => entry.env.extend(texts(name, value, &mut map)?),
             "url" | "serverUrl" => entry.url = Some(map(text(name, value)?)),
             "headers" => entry.headers.extend(texts(name, value, &mut map)?),
             TOKEN_VARIABLE => {
                 let token = format!("Bearer ${{{}}}", text(name, value)?);
                 entry.headers.insert("Authorization".to_owned(), token);
+            }
+            SECRET_NAMES => {
+                for secret in value.as_array().into_iter().flatten() {
+                    let secret = text(name, secret)?;
+                    let value = format!("${{keyring:{secret}}}");
+                    entry.env.entry(secret.to_owned()).or_insert(value);
+                    notes.push(format!("`{secret}` is a secret there: run `mgp secrets set {secret}`"));
+                }
             }
             "type" | "transport" => entry.transport = transport(text(name, value)?)?,
             "era" => entry.era = era(text(name, value)?)?,
@@ -178,6 +197,9 @@ fn transport(word: &str) -> Result<Option<&'static str>, String> {
         "stdio" | "local" | "remote" | "http" | "streamable-http" | "streamableHttp"
         | "streamable_http" => Ok(None),
         "sse" => Ok(Some("sse")),
+        "builtin" | "platform" | "frontend" | "inline_python" => {
+            Err("it is a part of its host".into())
+        }
         _ => Err("its transport is not known here".into()),
     }
 }

@@ -43,6 +43,10 @@ pub enum Host {
     Kiro,
     /// `~/.junie/mcp/mcp.json` of `JetBrains`.
     Junie,
+    /// `.continue/mcpServers/mcp.json`, a file of its own beside the settings of Continue.
+    Continue,
+    /// `~/.config/goose/config.yaml`, with `extensions`.
+    Goose,
     /// Any other file with `mcpServers`.
     Generic,
     /// `server.json` of the registry.
@@ -68,6 +72,8 @@ impl Host {
             Self::LmStudio => "lm-studio",
             Self::Kiro => "kiro",
             Self::Junie => "junie",
+            Self::Continue => "continue",
+            Self::Goose => "goose",
             Self::Generic => "file",
             Self::Registry => "registry",
         }
@@ -81,14 +87,19 @@ impl Host {
             Self::Codex => "mcp_servers",
             Self::Zed => "context_servers",
             Self::OpenCode => "mcp",
+            Self::Goose => "extensions",
             _ => "mcpServers",
         }
     }
 
     fn dialect(self) -> Dialect {
         match self {
-            // Codex, Zed and LM Studio start what is written.
-            Self::ClaudeDesktop | Self::Codex | Self::Zed | Self::LmStudio => Dialect::Plain,
+            // These start what is written.
+            Self::ClaudeDesktop
+            | Self::Codex
+            | Self::Continue
+            | Self::LmStudio
+            | Self::Zed => Dialect::Plain,
             Self::VsCode | Self::Cursor | Self::Windsurf | Self::Cline => Dialect::Editor,
             _ => Dialect::Shell,
         }
@@ -153,6 +164,7 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     let foreign = |reason: String| DiscoveryError::Foreign { path: file.to_owned(), reason };
     let value = match host {
         Host::Codex => json::from_toml(text),
+        Host::Goose => json::from_yaml(text),
         _ => json::parse(text),
     };
     let value = value.map_err(foreign)?;

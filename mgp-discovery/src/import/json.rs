@@ -1,4 +1,5 @@
-//! JSON as editors write it: with comments and trailing commas (MGP §15.2).
+//! The files of hosts as JSON values: JSON as editors write it, with comments and trailing commas, TOML and YAML
+//! (MGP §15.2).
 
 use serde_json::Value;
 use toml_edit::{DocumentMut, Item};
@@ -16,6 +17,15 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
 pub(super) fn from_toml(text: &str) -> Result<Value, String> {
     let document: DocumentMut = text.parse().map_err(|_| "it is not TOML".to_owned())?;
     Ok(of_item(document.as_item()))
+}
+
+/// Reads YAML as the same values, with the limits of the library on nesting, aliases and size.
+pub(super) fn from_yaml(text: &str) -> Result<Value, String> {
+    // Without the text of the error: values of the file may be secret.
+    serde_saphyr::from_str(text).map_err(|error| match error.location() {
+        Some(at) => format!("it is not YAML at line {}, column {}", at.line(), at.column()),
+        None => "it is not YAML".to_owned(),
+    })
 }
 
 fn of_item(item: &Item) -> Value {

@@ -84,6 +84,11 @@ const FORMS: &[(Host, &str)] = &[
         r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "files"], "env": {"ROOT": "/srv"}},
             "web": {"url": "https://x.org/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}}}"#,
     ),
+    (
+        Host::Goose,
+        "GOOSE_MODEL: o\nextensions:\n  developer: {type: builtin, enabled: true, name: off}\n  files:\n    type: stdio\n    cmd: npx\n    args: ['-y', files]\n    envs:\n      ROOT: /srv\n    timeout: 300\n\
+        \x20 web:\n    type: streamable_http\n    uri: https://x.org/mcp\n    headers: {Authorization: 'Bearer ${TOKEN}'}\n",
+    ),
 ];
 
 #[test]
@@ -97,7 +102,22 @@ fn each_host_writes_the_same_servers_in_its_own_form() {
         assert_eq!(files.entry.env["ROOT"], "/srv", "{host:?}");
         assert_eq!(web.entry.url.as_deref(), Some("https://x.org/mcp"), "{host:?}");
         assert_eq!(web.entry.headers["Authorization"], "Bearer ${TOKEN}", "{host:?}");
-        assert!(import.refused.iter().all(|refused| refused.name == "off"), "{host:?}");
+        let is_left_out = |name: &str| name == "off" || name == "developer";
+        assert!(import.refused.iter().all(|refused| is_left_out(&refused.name)), "{host:?}");
+    }
+}
+
+#[test]
+fn secrets_of_goose_are_taken_from_the_own_store() {
+    let text = "extensions:\n  hub:\n    type: stdio\n    cmd: hub\n    args: []\n    envs: {HOST: a}\n    env_keys: [HUB_TOKEN]\n";
+    let import = imported(Host::Goose, "config.yaml", text);
+    let hub = &import.servers[0];
+    assert_eq!(hub.entry.env["HUB_TOKEN"], "${keyring:HUB_TOKEN}");
+    assert_eq!(hub.entry.env["HOST"], "a");
+    assert_eq!(hub.notes.len(), 1, "{:?}", hub.notes);
+    assert!(hub.notes[0].contains("mgp secrets set HUB_TOKEN"), "{:?}", hub.notes);
+    for bomb in ["a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n".to_owned(), "[".repeat(100_000), "a: {b".to_owned()] {
+        assert!(read(Host::Goose, Path::new("config.yaml"), &bomb).is_err());
     }
 }
 

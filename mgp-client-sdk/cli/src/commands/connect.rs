@@ -22,6 +22,7 @@ use crate::{prompt, state};
 pub(crate) mod disconnect;
 mod edit;
 mod edit_toml;
+mod edit_yaml;
 mod entry;
 mod record;
 mod syntax;

@@ -293,6 +293,16 @@ const HOST_FILES: &[(&str, &str, &str)] = &[
         ".junie/mcp/mcp.json",
         "{\n  \"mcpServers\": {\n    \"own\": { \"command\": \"own\", \"args\": [\"-y\"] }\n  }\n}\n",
     ),
+    (
+        "continue",
+        ".continue/mcpServers/mcp.json",
+        "{\n  \"mcpServers\": {\n    \"own\": { \"command\": \"own\", \"args\": [\"-y\"] }\n  }\n}\n",
+    ),
+    (
+        "goose",
+        ".config/goose/config.yaml",
+        "GOOSE_MODEL: o # mine\nextensions:\n  own: # notes\n    enabled: true\n    type: stdio\n    name: own\n    cmd: own\n    args:\n    - -y\n    envs: {}\n    env_keys: []\n    timeout: 300\n    bundled: null\nGOOSE_PROVIDER: p\n",
+    ),
 ];
 
 #[test]

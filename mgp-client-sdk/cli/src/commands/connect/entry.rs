@@ -7,47 +7,70 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Connect;
+use super::record::ENTRY;
 use crate::args::Global;
 use crate::exit::CliResult;
 use crate::hosts::KnownHost;
 use crate::state;
 
 /// The entry of mgp in a host's file, in the order in which it is written.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct HostEntry {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'static str>,
     /// The program; of `OpenCode` also the arguments.
-    command: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<Value>,
+    /// The program in a file of Goose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cmd: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     args: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     enabled: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<[&'static str; 1]>,
+    /// The time limit of a call in Goose, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout: Option<u32>,
 }
 
 impl HostEntry {
     fn new(host: Option<Host>, command: String, args: Vec<String>) -> Self {
-        if host == Some(Host::OpenCode) {
-            let words: Value = std::iter::once(command).chain(args).collect();
-            return Self {
+        match host {
+            Some(Host::OpenCode) => Self {
                 kind: Some("local"),
-                command: words,
-                args: None,
+                command: Some(std::iter::once(command).chain(args).collect()),
                 enabled: Some(true),
-                tools: None,
-            };
+                ..Self::default()
+            },
+            Some(Host::Goose) => Self {
+                kind: Some("stdio"),
+                name: Some(ENTRY),
+                cmd: Some(command),
+                args: Some(args),
+                enabled: Some(true),
+                timeout: Some(GOOSE_TIMEOUT),
+                ..Self::default()
+            },
+            host => {
+                let is_copilot = host == Some(Host::CopilotCli);
+                let kind = match host {
+                    Some(Host::VsCode) => Some("stdio"),
+                    _ => is_copilot.then_some("local"),
+                };
+                let tools = is_copilot.then_some(["*"]);
+                let command = Some(command.into());
+                Self { kind, command, args: Some(args), tools, ..Self::default() }
+            }
         }
-        let is_copilot = host == Some(Host::CopilotCli);
-        let kind = match host {
-            Some(Host::VsCode) => Some("stdio"),
-            _ => is_copilot.then_some("local"),
-        };
-        let tools = is_copilot.then_some(["*"]);
-        Self { kind, command: command.into(), args: Some(args), enabled: None, tools }
     }
 }
+
+/// A call waits this many seconds for a person who confirms it.
+const GOOSE_TIMEOUT: u32 = 600;
 
 /// Builds the entry of mgp for the host's file.
 pub(super) fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResult<HostEntry> {

@@ -2,18 +2,23 @@
 
 use std::path::Path;
 
-use super::{edit, edit_toml};
+use super::{edit, edit_toml, edit_yaml};
 
 /// The syntax of a host's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
     Json,
     Toml,
+    Yaml,
 }
 
 impl Syntax {
     pub(crate) fn of(file: &Path) -> Self {
-        if file.extension().is_some_and(|end| end == "toml") { Self::Toml } else { Self::Json }
+        match file.extension().and_then(|end| end.to_str()) {
+            Some("toml") => Self::Toml,
+            Some("yaml" | "yml") => Self::Yaml,
+            _ => Self::Json,
+        }
     }
 
     /// Returns the members of the table at a path, with their values as JSON; empty if the table is missing.
@@ -25,6 +30,7 @@ impl Syntax {
         match self {
             Self::Json => edit::members(text, path),
             Self::Toml => edit_toml::members(text, path),
+            Self::Yaml => edit_yaml::members(text, path),
         }
     }
 
@@ -39,6 +45,7 @@ impl Syntax {
         match self {
             Self::Json => edit::put(text, table, name, value),
             Self::Toml => edit_toml::put(text, table, name, value),
+            Self::Yaml => edit_yaml::put(text, table, name, value),
         }
     }
 
@@ -53,6 +60,7 @@ impl Syntax {
         match self {
             Self::Json => edit::insert(text, path, name, removed),
             Self::Toml => edit_toml::insert(text, path, name, removed),
+            Self::Yaml => edit_yaml::insert(text, path, name, removed),
         }
     }
 
@@ -66,6 +74,7 @@ impl Syntax {
         match self {
             Self::Json => edit::remove(text, path, name),
             Self::Toml => edit_toml::remove(text, path, name),
+            Self::Yaml => edit_yaml::remove(text, path, name),
         }
     }
 }
