@@ -187,7 +187,8 @@ impl KnownHost {
 /// Returns the end of a host's path by which it is recognised: a name that only this host has, else also its folder.
 fn distinct_end(path: &'static str) -> &'static Path {
     let path = Path::new(path);
-    let is_common = |name: &str| ["mcp.json", "settings.json", "config.toml", "config.yaml"].contains(&name);
+    let is_common =
+        |name: &str| ["mcp.json", "settings.json", "config.toml", "config.yaml"].contains(&name);
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let folder = path.parent().and_then(Path::parent).filter(|_| is_common(name));
     match folder {

@@ -148,7 +148,9 @@ pub(super) fn entry(
                     let secret = text(name, secret)?;
                     let value = format!("${{keyring:{secret}}}");
                     entry.env.entry(secret.to_owned()).or_insert(value);
-                    notes.push(format!("`{secret}` is a secret there: run `mgp secrets set {secret}`"));
+                    notes.push(format!(
+                        "`{secret}` is a secret there: run `mgp secrets set {secret}`"
+                    ));
                 }
             }
             "type" | "transport" => entry.transport = transport(text(name, value)?)?,

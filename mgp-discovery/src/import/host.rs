@@ -95,11 +95,9 @@ impl Host {
     fn dialect(self) -> Dialect {
         match self {
             // These start what is written.
-            Self::ClaudeDesktop
-            | Self::Codex
-            | Self::Continue
-            | Self::LmStudio
-            | Self::Zed => Dialect::Plain,
+            Self::ClaudeDesktop | Self::Codex | Self::Continue | Self::LmStudio | Self::Zed => {
+                Dialect::Plain
+            }
             Self::VsCode | Self::Cursor | Self::Windsurf | Self::Cline => Dialect::Editor,
             _ => Dialect::Shell,
         }
