@@ -1,0 +1,258 @@
+//! A document as a whole: its operations, its address, and the server that offers them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use mgp_server_sdk::{Server, ToolError};
+use mgp_types::clip;
+use mgp_types::service::{FetchError, SharedFetch};
+use serde_json::Value;
+
+use crate::error::OpenApiError;
+use crate::operation::{Operation, placeholders};
+use crate::reference::resolve;
+use crate::request::Credentials;
+use crate::response;
+
+/// The maximum size of a document.
+const MAX_DOCUMENT: usize = 16 << 20;
+
+/// The maximum number of operations; what is beyond it is left out.
+const MAX_OPERATIONS: usize = 2_000;
+
+/// The methods of operations, as they are keys of a path.
+const METHODS: &[(&str, &str)] = &[
+    ("get", "GET"),
+    ("put", "PUT"),
+    ("post", "POST"),
+    ("delete", "DELETE"),
+    ("options", "OPTIONS"),
+    ("head", "HEAD"),
+    ("patch", "PATCH"),
+];
+
+/// An API as its document describes it.
+#[derive(Clone, Debug)]
+pub struct Api {
+    title: String,
+    version: String,
+    described_url: Option<String>,
+    base_url: Option<String>,
+    operations: Vec<Operation>,
+    left_out: Vec<LeftOut>,
+}
+
+/// An operation that is not offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// The method and the path.
+    pub operation: String,
+    /// The reason.
+    pub why: String,
+}
+
+impl Api {
+    /// Reads a document, in JSON or YAML.
+    ///
+    /// # Errors
+    /// If it is not a document of OpenAPI 3.0 or 3.1, is longer than 16 MiB, or has no operation that can be called.
+    pub fn parse(text: &str) -> Result<Self, OpenApiError> {
+        if text.len() > MAX_DOCUMENT {
+            return Err(OpenApiError::TooLong(MAX_DOCUMENT));
+        }
+        let root = value(text)?;
+        check_version(&root)?;
+        let mut api = Self {
+            title: root["info"]["title"].as_str().unwrap_or("API").to_owned(),
+            version: root["info"]["version"].as_str().unwrap_or("1").to_owned(),
+            described_url: described_url(&root),
+            base_url: None,
+            operations: Vec::new(),
+            left_out: Vec::new(),
+        };
+        let mut names = HashSet::new();
+        for (path, item) in root["paths"].as_object().into_iter().flatten() {
+            let Some(item) = resolve(&root, item) else { continue };
+            for (_, method) in METHODS.iter().filter(|(key, _)| item[*key].is_object()) {
+                let operation = format!("{method} {path}");
+                let read = match (api.operations.len() < MAX_OPERATIONS, path.starts_with('/')) {
+                    (false, _) => Err(format!("{MAX_OPERATIONS} operations are possible")),
+                    (_, false) => Err("its path does not begin with `/`".to_owned()),
+                    _ => Operation::read(&root, path, item, method, &mut names),
+                };
+                match read {
+                    Ok(read) => api.operations.push(read),
+                    Err(why) => api.left_out.push(LeftOut { operation, why }),
+                }
+            }
+        }
+        if api.operations.is_empty() { Err(OpenApiError::Empty) } else { Ok(api) }
+    }
+
+    /// Keeps the operations that a pattern names: `*` is a wildcard, and each pattern is compared with the identifier of
+    /// an operation, the name of its tool, and its method and path, e.g. `GET /pets*`.
+    ///
+    /// # Errors
+    /// If no operation is left.
+    pub fn only(mut self, patterns: &[impl AsRef<str>]) -> Result<Self, OpenApiError> {
+        self.operations.retain(|operation| {
+            let place = format!("{} {}", operation.method, operation.path);
+            let names = [operation.id.as_deref(), Some(&*operation.tool), Some(&*place)];
+            let names = names.into_iter().flatten();
+            names
+                .into_iter()
+                .any(|name| patterns.iter().any(|pattern| fits(pattern.as_ref(), name)))
+        });
+        if self.operations.is_empty() { Err(OpenApiError::Empty) } else { Ok(self) }
+    }
+
+    /// Sets the address of the API, e.g. `https://api.example/v1`, in place of that in the document.
+    #[must_use]
+    pub fn base_url(mut self, url: impl Into<String>) -> Self {
+        self.base_url = Some(url.into());
+        self
+    }
+
+    /// Returns the operations, in the order of the document.
+    #[must_use]
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
+    /// Returns the operations that are not offered, with the reasons.
+    #[must_use]
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// Returns the title of the API.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Returns the address to which requests go. A relative address in the document is completed by the address from
+    /// which the document came.
+    ///
+    /// # Errors
+    /// If there is no address, or it is no `http` or `https` URL.
+    pub fn address(&self, document_url: Option<&str>) -> Result<String, OpenApiError> {
+        let bad = |why: &str| OpenApiError::BaseUrl(why.to_owned());
+        let described = self.base_url.as_ref().or(self.described_url.as_ref());
+        let described = described.map_or("/", String::as_str);
+        let url = if described.contains("://") {
+            described.to_owned()
+        } else {
+            let document = document_url.ok_or_else(|| {
+                bad("the document names no address of the API; set it with `--base-url`")
+            })?;
+            let begin = document.find("://").map_or(0, |at| at + 3);
+            let end =
+                document[begin..].find(['/', '?', '#']).map_or(document.len(), |at| begin + at);
+            format!("{}/{}", &document[..end], described.trim_start_matches(['.', '/']))
+        };
+        let scheme = url.split("://").next().unwrap_or_default().to_ascii_lowercase();
+        let host = url.split('/').nth(2).unwrap_or_default();
+        match scheme.as_str() {
+            "http" | "https" if host.contains('@') => {
+                Err(bad("the address of the API has a user name; send keys as headers"))
+            }
+            "http" | "https" if !host.is_empty() && placeholders(&url).next().is_none() => {
+                let end = url.find(['?', '#']).unwrap_or(url.len());
+                Ok(url[..end].trim_end_matches('/').to_owned())
+            }
+            _ => {
+                Err(OpenApiError::BaseUrl(format!("`{}` is no address of an API", clip(&url, 200))))
+            }
+        }
+    }
+
+    /// Builds the server: its tools send their requests to `address` with `fetch`, each with the credentials.
+    pub fn into_server(
+        self,
+        address: &str,
+        credentials: Credentials,
+        fetch: &SharedFetch,
+    ) -> Server {
+        let credentials = Arc::new(credentials);
+        let address: Arc<str> = address.into();
+        let mut server = Server::new(clip(&self.title, 100), clip(&self.version, 40));
+        for operation in self.operations {
+            let operation = Arc::new(operation);
+            let (address, credentials) = (Arc::clone(&address), Arc::clone(&credentials));
+            let (own, fetch) = (Arc::clone(&operation), Arc::clone(fetch));
+            server = server.tool(operation.tool(move |arguments| {
+                let request = own.request(&address, &credentials, &arguments);
+                let fetch = Arc::clone(&fetch);
+                async move {
+                    let answer = fetch.fetch(request.map_err(ToolError)?).await;
+                    response::result(&answer.map_err(|error| failure(&error))?)
+                }
+            }));
+        }
+        server
+    }
+}
+
+/// Returns why the API was not reached, without its address: the query may have a key.
+fn failure(error: &FetchError) -> ToolError {
+    let why = match error {
+        FetchError::Forbidden { why, .. } | FetchError::Failed { why, .. } => why.as_str(),
+        _ => "for an unknown reason",
+    };
+    ToolError(format!("the API was not reached: {why}"))
+}
+
+fn value(text: &str) -> Result<Value, OpenApiError> {
+    let text = text.trim_start_matches('\u{feff}');
+    if text.trim_start().starts_with('{')
+        && let Ok(value) = serde_json::from_str(text)
+    {
+        return Ok(value);
+    }
+    serde_saphyr::from_str(text).map_err(|error| {
+        OpenApiError::Syntax(clip(error.to_string().lines().next().unwrap_or_default(), 200))
+    })
+}
+
+fn check_version(root: &Value) -> Result<(), OpenApiError> {
+    let bad = |why: String| Err(OpenApiError::Version(why));
+    match (root["openapi"].as_str(), root["swagger"].as_str()) {
+        (Some(version), _) if version.starts_with("3.") => Ok(()),
+        (Some(version), _) => {
+            bad(format!("OpenAPI {} is not supported; use 3.0 or 3.1", clip(version, 20)))
+        }
+        (None, Some(version)) => bad(format!(
+            "it is a document of Swagger {}; convert it to OpenAPI 3.0 first",
+            clip(version, 20)
+        )),
+        (None, None) => bad("it is no OpenAPI document: it has no `openapi`".to_owned()),
+    }
+}
+
+/// Returns the first address in the document, with the defaults of its variables.
+fn described_url(root: &Value) -> Option<String> {
+    let server = root["servers"].get(0)?;
+    let mut url = server["url"].as_str()?.to_owned();
+    for (name, variable) in server["variables"].as_object().into_iter().flatten() {
+        if let Some(default) = variable["default"].as_str() {
+            url = url.replace(&format!("{{{name}}}"), default);
+        }
+    }
+    Some(url)
+}
+
+/// Returns whether a text fits a pattern, in which `*` stands for any text.
+fn fits(pattern: &str, text: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(text) = text.strip_prefix(head) else { return false };
+    let mut left = text;
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let Some(end) = parts.pop() else { return true };
+    for part in parts {
+        let Some(at) = left.find(part) else { return false };
+        left = &left[at + part.len()..];
+    }
+    left.ends_with(end)
+}

@@ -1,0 +1,32 @@
+//! An OpenAPI document (3.0 or 3.1) as a server: each operation is a tool, and a call of the tool is a request to the
+//! API.
+//!
+//! ```
+//! use mgp_openapi::Api;
+//!
+//! let api = Api::parse(r#"{
+//!     "openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "servers": [{"url": "https://pets.example/v1"}],
+//!     "paths": {"/pets/{id}": {"get": {"operationId": "getPet", "summary": "Returns a pet", "parameters": [
+//!         {"name": "id", "in": "path", "required": true, "schema": {"type": "integer"}}
+//!     ]}}}
+//! }"#).unwrap();
+//! let pet = &api.operations()[0];
+//! assert_eq!((pet.tool_name(), pet.method(), pet.path()), ("getPet", "GET", "/pets/{id}"));
+//! ```
+//!
+//! [`Api::into_server`] builds the server; who sends the requests, and to which addresses, is up to a
+//! [`Fetch`](mgp_types::service::Fetch).
+
+mod api;
+mod error;
+mod name;
+mod operation;
+mod reference;
+mod request;
+mod response;
+mod schema;
+
+pub use api::{Api, LeftOut};
+pub use error::OpenApiError;
+pub use operation::Operation;
+pub use request::Credentials;

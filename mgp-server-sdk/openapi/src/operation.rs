@@ -1,0 +1,305 @@
+//! One operation of a document: the tool, its arguments, and the places of a request that they fill.
+
+use std::collections::HashSet;
+
+use mgp_server_sdk::{Args, Tool};
+use mgp_types::mcp::{CallToolResult, ToolAnnotations};
+use mgp_types::{RawObject, clip};
+use serde_json::{Map, Value, json};
+
+use crate::name;
+use crate::reference::resolve;
+use crate::request::{Body, BodyKind, Parameter, Place, Style};
+use crate::schema::Schemas;
+
+/// The greatest length of the description of a tool.
+const MAX_DESCRIPTION: usize = 1_000;
+
+/// The maximum number of parameters of an operation.
+const MAX_PARAMETERS: usize = 128;
+
+/// Headers that the connection or the credentials set, never a caller.
+const OWN_HEADERS: &[&str] = &[
+    "accept",
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "cookie",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "origin",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+];
+
+/// An operation of an API, which is one tool.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub(crate) tool: String,
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    /// The identifier in the document.
+    pub(crate) id: Option<String>,
+    title: Option<String>,
+    description: String,
+    is_deprecated: bool,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) body: Option<Body>,
+    schema: Value,
+}
+
+impl Operation {
+    /// Returns the name of its tool.
+    #[must_use]
+    pub fn tool_name(&self) -> &str {
+        &self.tool
+    }
+
+    /// Returns the method of its requests.
+    #[must_use]
+    pub fn method(&self) -> &str {
+        self.method
+    }
+
+    /// Returns its path in the document, e.g. `/pets/{id}`.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the JSON Schema of the arguments.
+    #[must_use]
+    pub fn input_schema(&self) -> &Value {
+        &self.schema
+    }
+
+    /// Reads an operation; the error is the reason why it cannot be offered.
+    pub(crate) fn read(
+        root: &Value,
+        path: &str,
+        item: &Value,
+        method: &'static str,
+        names: &mut HashSet<String>,
+    ) -> Result<Self, String> {
+        let own = &item[method.to_ascii_lowercase()];
+        let id = own["operationId"].as_str().map(str::to_owned);
+        let mut arguments = Arguments::new(root);
+        arguments.parameters(&item["parameters"], &own["parameters"])?;
+        let body = arguments.body(&own["requestBody"])?;
+        let (parameters, schema) = arguments.finish();
+        if let Some(missing) = placeholders(path).find(|name| {
+            !parameters.iter().any(|one| one.place == Place::Path && one.name == *name)
+        }) {
+            return Err(format!("its path has `{{{missing}}}`, which no parameter describes"));
+        }
+        let summary = own["summary"].as_str().unwrap_or_default().trim();
+        let described = own["description"].as_str().unwrap_or_default().trim();
+        let text = match (summary.is_empty(), described.is_empty()) {
+            (true, true) => format!("{method} {path}"),
+            (true, false) => described.to_owned(),
+            (false, true) => summary.to_owned(),
+            (false, false) if described.starts_with(summary) => described.to_owned(),
+            (false, false) => format!("{}. {described}", summary.trim_end_matches('.')),
+        };
+        let named = id.clone().unwrap_or_else(|| format!("{} {path}", method.to_ascii_lowercase()));
+        Ok(Self {
+            tool: name::unique(&named, names),
+            method,
+            path: path.to_owned(),
+            id,
+            title: (!summary.is_empty()).then(|| clip(summary, 100)),
+            description: clip(&text, MAX_DESCRIPTION),
+            is_deprecated: own["deprecated"] == true,
+            parameters,
+            body,
+            schema,
+        })
+    }
+
+    /// Creates the tool, which `call` serves.
+    pub(crate) fn tool<F, R>(&self, call: F) -> Tool
+    where
+        F: Fn(Map<String, Value>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<CallToolResult, mgp_server_sdk::ToolError>> + Send + 'static,
+    {
+        let call = std::sync::Arc::new(call);
+        let tool =
+            Tool::new(&*self.tool, &*self.description, move |Args(arguments)| call(arguments))
+                .annotations(self.annotations());
+        let tool = match RawObject::of(&self.schema) {
+            Ok(schema) => tool.input_schema(schema),
+            Err(_) => tool,
+        };
+        let tool = if self.is_deprecated {
+            tool.define(|tool| {
+                let text = tool.description.take().unwrap_or_default();
+                tool.description = Some(format!("Deprecated. {text}"));
+            })
+        } else {
+            tool
+        };
+        match &self.title {
+            Some(title) => tool.title(title),
+            None => tool,
+        }
+    }
+
+    /// Returns the hints that the method gives (RFC 9110 §9.2).
+    fn annotations(&self) -> ToolAnnotations {
+        let reads = ["GET", "HEAD", "OPTIONS"].contains(&self.method);
+        let mut hints = ToolAnnotations::default();
+        hints.read_only_hint = Some(reads);
+        hints.open_world_hint = Some(true);
+        if !reads {
+            hints.idempotent_hint = Some(["PUT", "DELETE"].contains(&self.method));
+            // PATCH and POST may create or destroy; the default of the protocol is to expect the worse.
+            hints.destructive_hint = (self.method == "DELETE").then_some(true);
+        }
+        hints
+    }
+}
+
+/// Returns the names in the braces of a path.
+pub(crate) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
+    path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
+}
+
+/// The arguments of an operation while they are collected.
+struct Arguments<'a> {
+    root: &'a Value,
+    schemas: Schemas<'a>,
+    used: HashSet<String>,
+    parameters: Vec<Parameter>,
+    properties: Map<String, Value>,
+    required: Vec<String>,
+}
+
+impl<'a> Arguments<'a> {
+    fn new(root: &'a Value) -> Self {
+        Self {
+            root,
+            schemas: Schemas::new(root),
+            used: HashSet::new(),
+            parameters: Vec::new(),
+            properties: Map::new(),
+            required: Vec::new(),
+        }
+    }
+
+    /// Adds the parameters of the operation, and those of its path that it does not replace.
+    fn parameters(&mut self, of_path: &'a Value, own: &'a Value) -> Result<(), String> {
+        let list = |value: &'a Value| value.as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut all: Vec<&'a Value> = Vec::new();
+        for value in list(own).iter().chain(list(of_path)) {
+            let parameter = resolve(self.root, value).ok_or_else(|| {
+                format!(
+                    "it refers to `{}`, which is not in the document",
+                    value["$ref"].as_str().unwrap_or_default()
+                )
+            })?;
+            let same = |known: &&Value| {
+                known["name"] == parameter["name"] && known["in"] == parameter["in"]
+            };
+            if !all.iter().any(same) {
+                all.push(parameter);
+            }
+        }
+        if all.len() > MAX_PARAMETERS {
+            return Err(format!("it has more than {MAX_PARAMETERS} parameters"));
+        }
+        all.into_iter().try_for_each(|parameter| self.parameter(parameter))
+    }
+
+    fn parameter(&mut self, parameter: &'a Value) -> Result<(), String> {
+        let name = parameter["name"].as_str().ok_or("a parameter has no name")?;
+        let place = match parameter["in"].as_str() {
+            Some("path") => Place::Path,
+            Some("query") => Place::Query,
+            Some("header") => Place::Header,
+            Some("cookie") => Place::Cookie,
+            _ => return Err(format!("the place of its parameter `{name}` is not known")),
+        };
+        let is_required = parameter["required"] == true || place == Place::Path;
+        if place == Place::Header && OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            return Ok(());
+        }
+        let content = parameter["content"].as_object().and_then(|kinds| kinds.values().next());
+        let style = match content {
+            Some(_) => Style::Json,
+            None => Style::read(place, parameter),
+        };
+        let schema = match content {
+            Some(kind) => &kind["schema"],
+            None => &parameter["schema"],
+        };
+        let described = parameter["description"].as_str();
+        let argument = self.argument(name, schema, described, is_required);
+        self.parameters.push(Parameter { argument, name: name.to_owned(), place, style });
+        Ok(())
+    }
+
+    /// Adds an argument; returns its name.
+    fn argument(
+        &mut self,
+        name: &str,
+        schema: &'a Value,
+        described: Option<&str>,
+        is_required: bool,
+    ) -> String {
+        let argument = name::unique(name, &mut self.used);
+        let mut read = self.schemas.read(schema);
+        if let (Some(text), Some(members)) = (described, read.as_object_mut()) {
+            members.insert("description".to_owned(), clip(text.trim(), 400).into());
+        }
+        self.properties.insert(argument.clone(), read);
+        if is_required {
+            self.required.push(argument.clone());
+        }
+        argument
+    }
+
+    /// Adds the argument `body` if requests have a body.
+    fn body(&mut self, body: &'a Value) -> Result<Option<Body>, String> {
+        let Some(body) = resolve(self.root, body).filter(|body| body.is_object()) else {
+            return if body.is_null() {
+                Ok(None)
+            } else {
+                Err("its request body is not in the document".into())
+            };
+        };
+        let is_required = body["required"] == true;
+        let kinds = body["content"].as_object();
+        let mut kinds: Vec<(&String, &Value)> = kinds.into_iter().flatten().collect();
+        kinds.sort_by_key(|(kind, _)| BodyKind::read(kind).map_or(u8::MAX, |kind| kind as u8));
+        let Some((name, content)) = kinds.first() else { return Ok(None) };
+        let Some(kind) = BodyKind::read(name) else {
+            return if is_required {
+                Err(format!("its request body is `{name}`, which a tool cannot send"))
+            } else {
+                Ok(None)
+            };
+        };
+        let described = body["description"].as_str();
+        let argument = self.argument("body", &content["schema"], described, is_required);
+        Ok(Some(Body { argument, kind, media: (*name).clone() }))
+    }
+
+    fn finish(self) -> (Vec<Parameter>, Value) {
+        let mut schema = json!({ "type": "object", "properties": self.properties });
+        if !self.required.is_empty() {
+            schema["required"] = self.required.into();
+        }
+        let definitions = self.schemas.definitions();
+        if !definitions.is_empty() {
+            schema["$defs"] = json!(definitions);
+        }
+        (self.parameters, schema)
+    }
+}

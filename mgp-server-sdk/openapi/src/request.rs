@@ -1,0 +1,236 @@
+//! Calls of tools as requests to an API.
+
+use mgp_types::service::FetchRequest;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+
+use crate::operation::Operation;
+
+/// The characters that need no encoding anywhere (RFC 3986 §2.3).
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The headers and members of the query that every request of a server carries, such as keys. They are secret.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Credentials {
+    /// The headers, by lower-case name.
+    pub headers: Vec<(String, String)>,
+    /// The members of the query.
+    pub query: Vec<(String, String)>,
+}
+
+mgp_types::opaque_debug!(Credentials);
+
+/// An argument and its place in a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    pub(crate) argument: String,
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    pub(crate) style: Style,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Path,
+    Query,
+    Header,
+    Cookie,
+}
+
+/// How a list or an object is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// The parts behind each other, with a character between them.
+    Joined(&'static str),
+    /// Each part with the name of its own.
+    Exploded,
+    /// `name[member]=value`.
+    Deep,
+    /// One JSON text.
+    Json,
+}
+
+/// The body of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    pub(crate) argument: String,
+    pub(crate) kind: BodyKind,
+    pub(crate) media: String,
+}
+
+/// The kinds of bodies that a tool can send, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyKind {
+    Json,
+    Form,
+    Text,
+}
+
+impl Style {
+    pub(crate) fn read(place: Place, parameter: &Value) -> Self {
+        let explodes = parameter["explode"].as_bool();
+        match (place, parameter["style"].as_str()) {
+            (Place::Query, Some("deepObject")) => Self::Deep,
+            (Place::Query, Some("spaceDelimited")) if explodes != Some(true) => Self::Joined("%20"),
+            (Place::Query, Some("pipeDelimited")) if explodes != Some(true) => Self::Joined("%7C"),
+            (Place::Query, _) if explodes != Some(false) => Self::Exploded,
+            _ => Self::Joined(","),
+        }
+    }
+}
+
+impl BodyKind {
+    pub(crate) fn read(media: &str) -> Option<Self> {
+        let essence = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match essence.as_str() {
+            "application/x-www-form-urlencoded" => Some(Self::Form),
+            "application/json" | "*/*" => Some(Self::Json),
+            json if json.ends_with("+json") => Some(Self::Json),
+            text if text.starts_with("text/") => Some(Self::Text),
+            _ => None,
+        }
+    }
+}
+
+impl Operation {
+    /// Builds the request of a call; the error is for the model.
+    pub(crate) fn request(
+        &self,
+        base: &str,
+        credentials: &Credentials,
+        arguments: &Map<String, Value>,
+    ) -> Result<FetchRequest, String> {
+        let mut path = self.path.clone();
+        let (mut query, mut cookies) = (Vec::new(), Vec::new());
+        let mut headers = Vec::new();
+        for parameter in &self.parameters {
+            let Some(value) = arguments.get(&parameter.argument).filter(|value| !value.is_null())
+            else {
+                continue;
+            };
+            let Parameter { name, place, style, .. } = parameter;
+            match place {
+                Place::Path => {
+                    let text = joined(value, *style, &|text| encoded(text));
+                    // A segment of dots would name another path.
+                    if text.is_empty() || text.chars().all(|c| c == '.') {
+                        return Err(format!(
+                            "`{}` must not be empty or of dots",
+                            parameter.argument
+                        ));
+                    }
+                    path = path.replace(&format!("{{{name}}}"), &text);
+                }
+                Place::Query => pairs(name, value, *style, &mut query),
+                Place::Header => {
+                    headers
+                        .push((name.to_ascii_lowercase(), joined(value, *style, &str::to_owned)));
+                }
+                Place::Cookie => {
+                    let text = joined(value, *style, &|text| encoded(text));
+                    cookies.push(format!("{}={text}", encoded(name)));
+                }
+            }
+        }
+        if path.contains(['{', '}']) {
+            return Err("an argument for the path is missing".to_owned());
+        }
+        query.extend(credentials.query.iter().map(|(name, value)| pair(name, value)));
+        let mark = if query.is_empty() { "" } else { "?" };
+        let url = format!("{}{path}{mark}{}", base.trim_end_matches('/'), query.join("&"));
+        let mut request = FetchRequest::get(url);
+        request.method = self.method;
+        request.headers.push(("accept".into(), "application/json, text/*;q=0.9, */*;q=0.5".into()));
+        if !cookies.is_empty() {
+            headers.push(("cookie".to_owned(), cookies.join("; ")));
+        }
+        // What the operator set replaces what a caller sends.
+        headers.retain(|(name, _)| !credentials.headers.iter().any(|(own, _)| own == name));
+        headers.extend(credentials.headers.iter().cloned());
+        request.headers.extend(headers.into_iter().map(|(name, value)| (name.into(), value)));
+        if let Some(body) = &self.body
+            && let Some(value) = arguments.get(&body.argument)
+        {
+            request.body = body.write(value);
+            request.headers.push(("content-type".into(), body.media_type().to_owned()));
+        }
+        Ok(request)
+    }
+}
+
+impl Body {
+    fn media_type(&self) -> &str {
+        if self.media.starts_with("*/") { "application/json" } else { &self.media }
+    }
+
+    fn write(&self, value: &Value) -> Vec<u8> {
+        match (self.kind, value) {
+            (BodyKind::Form, Value::Object(members)) => {
+                let mut form = Vec::new();
+                for (name, value) in members {
+                    pairs(name, value, Style::Exploded, &mut form);
+                }
+                form.join("&").into_bytes()
+            }
+            (BodyKind::Text, Value::String(text)) => text.clone().into_bytes(),
+            (_, value) => value.to_string().into_bytes(),
+        }
+    }
+}
+
+/// Writes a value as one text.
+fn joined(value: &Value, style: Style, encode: &dyn Fn(&str) -> String) -> String {
+    let separator = match style {
+        Style::Joined(separator) => separator,
+        Style::Json => return encode(&value.to_string()),
+        _ => ",",
+    };
+    let parts: Vec<String> = match value {
+        Value::Array(items) => items.iter().map(|item| encode(&text(item))).collect(),
+        Value::Object(members) => {
+            let parts =
+                members.iter().flat_map(|(name, value)| [encode(name), encode(&text(value))]);
+            parts.collect()
+        }
+        value => vec![encode(&text(value))],
+    };
+    parts.join(separator)
+}
+
+/// Writes a value as pairs of a query or form.
+fn pairs(name: &str, value: &Value, style: Style, out: &mut Vec<String>) {
+    match (style, value) {
+        (Style::Exploded, Value::Array(items)) => {
+            out.extend(items.iter().map(|item| pair(name, &text(item))));
+        }
+        (Style::Exploded, Value::Object(members)) => {
+            out.extend(members.iter().map(|(name, value)| pair(name, &text(value))));
+        }
+        (Style::Deep, Value::Object(members)) => {
+            let deep = |member: &str| format!("{}[{}]", encoded(name), encoded(member));
+            let pairs = members.iter().map(|(member, value)| (deep(member), encoded(&text(value))));
+            out.extend(pairs.map(|(name, value)| format!("{name}={value}")));
+        }
+        (style, value) => {
+            let value = joined(value, style, &|text| encoded(text));
+            out.push(format!("{}={value}", encoded(name)));
+        }
+    }
+}
+
+fn pair(name: &str, value: &str) -> String {
+    format!("{}={}", encoded(name), encoded(value))
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        value => value.to_string(),
+    }
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, ENCODED).to_string()
+}

@@ -1,0 +1,290 @@
+//! Schemas of a document as schemas of arguments: JSON Schema 2020-12 that refers to nothing outside itself.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use serde_json::{Map, Value, json};
+
+use crate::name;
+use crate::reference::resolve;
+
+/// The greatest size of the schemas of one tool; what is beyond it permits any value.
+const MAX_BYTES: usize = 16 << 10;
+
+/// The maximum number of schemas that are read for one tool.
+const MAX_SCHEMAS: usize = 2_000;
+
+const MAX_DEPTH: usize = 32;
+
+/// The maximum length of a chain of references.
+const MAX_CHAIN: usize = 24;
+
+/// The greatest length of a description of an argument.
+const MAX_DESCRIPTION: usize = 400;
+
+/// The greatest size of a member that is copied, such as a list of values.
+const MAX_MEMBER: usize = 4 << 10;
+
+/// Members without a meaning for arguments, and those that would point elsewhere.
+const DROPPED: &[&str] = &[
+    "$anchor",
+    "$comment",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$id",
+    "$schema",
+    "$vocabulary",
+    "deprecated",
+    "discriminator",
+    "example",
+    "examples",
+    "externalDocs",
+    "nullable",
+    "readOnly",
+    "writeOnly",
+    "xml",
+];
+
+/// Collects the schemas that the arguments of one tool need.
+pub(crate) struct Schemas<'a> {
+    root: &'a Value,
+    /// The names of the schemas that were referred to, by reference.
+    names: HashMap<&'a str, String>,
+    used: HashSet<String>,
+    waiting: VecDeque<&'a str>,
+    bytes: usize,
+    read: usize,
+}
+
+impl<'a> Schemas<'a> {
+    pub(crate) fn new(root: &'a Value) -> Self {
+        let (names, used) = (HashMap::new(), HashSet::new());
+        Self { root, names, used, waiting: VecDeque::new(), bytes: 0, read: 0 }
+    }
+
+    /// Returns a schema whose references stay within the tool.
+    pub(crate) fn read(&mut self, schema: &'a Value) -> Value {
+        let read = self.converted(schema, 0);
+        self.bounded(read)
+    }
+
+    /// Returns the schemas that were referred to, by the names that references use.
+    pub(crate) fn definitions(mut self) -> BTreeMap<String, Value> {
+        let mut definitions = BTreeMap::new();
+        while let Some(reference) = self.waiting.pop_front() {
+            let found = reference.strip_prefix('#').and_then(|at| self.root.pointer(at));
+            let read = found.map_or_else(|| json!({}), |schema| self.converted(schema, 0));
+            let read = self.bounded(read);
+            definitions.insert(self.names[reference].clone(), read);
+        }
+        let names: Vec<String> = definitions.keys().cloned().collect();
+        let (mut open, mut done) = (Vec::new(), HashSet::new());
+        for name in names {
+            cut_circles(&name, &mut definitions, &mut open, &mut done);
+        }
+        definitions
+    }
+
+    fn bounded(&mut self, schema: Value) -> Value {
+        let bytes = schema.to_string().len();
+        if self.bytes + bytes > MAX_BYTES {
+            return json!({});
+        }
+        self.bytes += bytes;
+        schema
+    }
+
+    fn converted(&mut self, schema: &'a Value, depth: usize) -> Value {
+        self.read += 1;
+        let Some(members) = schema.as_object() else {
+            // `true` and `false` are schemas too.
+            return if schema.is_boolean() { schema.clone() } else { json!({}) };
+        };
+        if depth > MAX_DEPTH || self.read > MAX_SCHEMAS {
+            return json!({});
+        }
+        if let Some(reference) = members.get("$ref") {
+            return self.reference(reference.as_str().unwrap_or_default());
+        }
+        let mut read = Map::new();
+        for (name, value) in members {
+            if let Some(value) = self.member(name, value, depth + 1) {
+                read.insert(name.clone(), value);
+            }
+        }
+        self.leave_out_read_only(&mut read, members);
+        in_newer_form(&mut read, members);
+        read.into()
+    }
+
+    fn reference(&mut self, reference: &'a str) -> Value {
+        if let Some(known) = self.names.get(reference) {
+            return json!({ "$ref": format!("#/$defs/{known}") });
+        }
+        if !reference.starts_with("#/") {
+            return json!({});
+        }
+        let last = reference.rsplit('/').next().unwrap_or_default();
+        let own = name::unique(last, &mut self.used);
+        let pointer = format!("#/$defs/{own}");
+        self.names.insert(reference, own);
+        self.waiting.push_back(reference);
+        json!({ "$ref": pointer })
+    }
+
+    fn member(&mut self, name: &str, value: &'a Value, depth: usize) -> Option<Value> {
+        match name {
+            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
+                let members = value.as_object()?.iter();
+                let read =
+                    members.map(|(name, schema)| (name.clone(), self.converted(schema, depth)));
+                Some(read.collect::<Map<_, _>>().into())
+            }
+            "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
+                let schemas = value.as_array()?.iter();
+                Some(schemas.map(|schema| self.converted(schema, depth)).collect())
+            }
+            "items"
+            | "additionalProperties"
+            | "not"
+            | "contains"
+            | "if"
+            | "then"
+            | "else"
+            | "propertyNames"
+            | "unevaluatedItems"
+            | "unevaluatedProperties" => Some(self.converted(value, depth)),
+            "description" | "title" => {
+                Some(mgp_types::clip(value.as_str()?, MAX_DESCRIPTION).into())
+            }
+            _ if DROPPED.contains(&name) || name.starts_with("x-") => None,
+            _ => (value.to_string().len() <= MAX_MEMBER).then(|| value.clone()),
+        }
+    }
+
+    /// Leaves out properties that only answers have.
+    fn leave_out_read_only(&self, read: &mut Map<String, Value>, members: &'a Map<String, Value>) {
+        let Some(properties) = members.get("properties").and_then(Value::as_object) else { return };
+        let is_read_only = |schema: &'a Value| {
+            resolve(self.root, schema).is_some_and(|schema| schema["readOnly"] == true)
+        };
+        let left_out: HashSet<&str> = properties
+            .iter()
+            .filter(|(_, schema)| is_read_only(schema))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if left_out.is_empty() {
+            return;
+        }
+        if let Some(Value::Object(properties)) = read.get_mut("properties") {
+            properties.retain(|name, _| !left_out.contains(name.as_str()));
+        }
+        if let Some(Value::Array(required)) = read.get_mut("required") {
+            required.retain(|name| name.as_str().is_none_or(|name| !left_out.contains(name)));
+        }
+    }
+}
+
+/// Replaces references that lead back to where they are by a schema that permits anything: hosts and checks of
+/// arguments accept no circles.
+fn cut_circles(
+    name: &str,
+    definitions: &mut BTreeMap<String, Value>,
+    open: &mut Vec<String>,
+    done: &mut HashSet<String>,
+) {
+    if done.contains(name) || open.len() >= MAX_CHAIN {
+        return;
+    }
+    let Some(mut schema) = definitions.remove(name) else { return };
+    open.push(name.to_owned());
+    let mut referred = Vec::new();
+    let mut parts = vec![&mut schema];
+    while let Some(part) = parts.pop() {
+        let to = part.get("$ref").and_then(Value::as_str);
+        if let Some(to) = to.and_then(|to| to.strip_prefix("#/$defs/")).map(str::to_owned) {
+            if open.contains(&to) || open.len() == MAX_CHAIN {
+                *part = json!({});
+            } else {
+                referred.push(to);
+            }
+            continue;
+        }
+        match part {
+            Value::Array(items) => parts.extend(items),
+            Value::Object(members) => parts.extend(members.values_mut()),
+            _ => {}
+        }
+    }
+    for name in referred {
+        cut_circles(&name, definitions, open, done);
+    }
+    open.pop();
+    done.insert(name.to_owned());
+    definitions.insert(name.to_owned(), schema);
+}
+
+/// Writes the forms of OpenAPI 3.0 as JSON Schema has them.
+fn in_newer_form(read: &mut Map<String, Value>, members: &Map<String, Value>) {
+    if members.get("nullable") == Some(&Value::Bool(true)) {
+        if let Some(Value::String(kind)) = read.get("type").cloned() {
+            read.insert("type".to_owned(), json!([kind, "null"]));
+        }
+        if let Some(Value::Array(values)) = read.get_mut("enum")
+            && !values.contains(&Value::Null)
+        {
+            values.push(Value::Null);
+        }
+    }
+    for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+        match read.get(exclusive) {
+            Some(Value::Bool(true)) => match read.remove(bound) {
+                Some(number) => read.insert(exclusive.to_owned(), number),
+                None => read.remove(exclusive),
+            },
+            Some(Value::Bool(false)) => read.remove(exclusive),
+            _ => None,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_become_definitions_and_circles_are_cut() {
+        let root = json!({"components": {"schemas": {
+            "Node": {"type": "object", "x-go": 1, "properties": {
+                "id": {"type": "integer", "readOnly": true},
+                "next": {"$ref": "#/components/schemas/Node"},
+                "size": {"type": "number", "minimum": 0, "exclusiveMinimum": true, "nullable": true},
+            }, "required": ["id", "next"]},
+        }}});
+        let start = json!({"$ref": "#/components/schemas/Node"});
+        let mut schemas = Schemas::new(&root);
+        assert_eq!(schemas.read(&start), json!({"$ref": "#/$defs/Node"}));
+        let definitions = schemas.definitions();
+        assert_eq!(
+            definitions["Node"],
+            json!({"type": "object", "properties": {
+                "next": {},
+                "size": {"type": ["number", "null"], "exclusiveMinimum": 0},
+            }, "required": ["next"]})
+        );
+    }
+
+    #[test]
+    fn a_large_or_deep_schema_permits_anything_beyond_the_bounds() {
+        let mut deep = json!({"type": "string"});
+        for _ in 0..100 {
+            deep = json!({"type": "array", "items": deep});
+        }
+        let root = json!({});
+        let read = Schemas::new(&root).read(&deep).to_string();
+        assert!(read.len() < 4_000 && !read.contains("string"), "{read}");
+        let wide: Map<String, Value> =
+            (0..5_000).map(|n| (format!("p{n}"), json!({"type": "string"}))).collect();
+        let wide = json!({ "properties": wide });
+        assert_eq!(Schemas::new(&root).read(&wide), json!({}));
+    }
+}

@@ -1,0 +1,258 @@
+//! A document as a server: its tools, the requests of their calls, and what becomes of the responses.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use mgp_openapi::{Api, Credentials, OpenApiError};
+use mgp_types::service::{Fetch, FetchError, FetchRequest, FetchResponse, SharedFetch, mock};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const PETS: &str = r##"
+openapi: 3.0.3
+info: {title: Pets, version: "1.2"}
+servers: [{url: "https://{place}.example/v1/", variables: {place: {default: pets}}}]
+paths:
+  /pets/{petId}:
+    parameters:
+      - {name: petId, in: path, required: true, schema: {type: string}}
+    get:
+      operationId: getPet
+      summary: Returns a pet
+      parameters:
+        - {name: "fields[]", in: query, schema: {type: array, items: {type: string}}}
+        - {name: filter, in: query, style: deepObject, schema: {type: object}}
+        - {name: ids, in: query, explode: false, schema: {type: array, items: {type: integer}}}
+        - {name: X-Trace, in: header, schema: {type: string}}
+        - {name: Authorization, in: header, schema: {type: string}}
+    delete: {operationId: deletePet, deprecated: true}
+  /pets:
+    post:
+      requestBody: {required: true, content: {application/json: {schema: {$ref: "#/components/schemas/Pet"}}}}
+    put:
+      operationId: form
+      requestBody: {content: {application/x-www-form-urlencoded: {schema: {type: object}}}}
+  /photos:
+    post: {operationId: photo, requestBody: {required: true, content: {multipart/form-data: {schema: {}}}}}
+  /broken/{x}:
+    get: {operationId: broken}
+components:
+  schemas:
+    Pet:
+      type: object
+      required: [name, id]
+      properties:
+        id: {type: integer, readOnly: true}
+        name: {type: string, nullable: true}
+        parent: {$ref: "#/components/schemas/Pet"}
+"##;
+
+/// An API that keeps the requests and answers all of them alike.
+struct Stub {
+    requests: Arc<Mutex<Vec<FetchRequest>>>,
+    response: FetchResponse,
+}
+
+#[async_trait]
+impl Fetch for Stub {
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+        self.requests.lock().unwrap().push(request);
+        Ok(self.response.clone())
+    }
+}
+
+fn response(status: u16, kind: &str, body: impl Into<Vec<u8>>) -> FetchResponse {
+    let mut response = FetchResponse::new(status, body);
+    response.headers.push(("content-type".to_owned(), kind.to_owned()));
+    response
+}
+
+fn meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
+}
+
+/// Calls a tool of the server of a document; returns the result and the request.
+async fn call(
+    tool: &str,
+    arguments: Value,
+    response: FetchResponse,
+) -> (Value, Option<FetchRequest>) {
+    let api = Api::parse(PETS).unwrap();
+    let address = api.address(None).unwrap();
+    let mut credentials = Credentials::default();
+    credentials.headers.push(("authorization".to_owned(), "Bearer s3cret".to_owned()));
+    credentials.query.push(("key".to_owned(), "k&y".to_owned()));
+    let stub = Arc::new(Stub { requests: Arc::default(), response });
+    let fetch: SharedFetch = Arc::clone(&stub) as SharedFetch;
+    let server = api.into_server(&address, credentials, &fetch);
+    let mut client = mock::client(server.into_stack().unwrap());
+    let params = json!({"name": tool, "arguments": arguments, "_meta": meta()}).to_string();
+    let answer = match client.request("tools/call", &params).await {
+        Ok(answer) => answer.as_str().parse().unwrap(),
+        Err(error) => json!({"refused": error.message()}),
+    };
+    let request = stub.requests.lock().unwrap().pop();
+    (answer, request)
+}
+
+#[test]
+fn operations_become_tools_and_the_others_are_named_with_the_reason() {
+    let api = Api::parse(PETS).unwrap();
+    let names: Vec<_> = api.operations().iter().map(mgp_openapi::Operation::tool_name).collect();
+    assert_eq!(names, ["form", "post_pets", "getPet", "deletePet"]);
+    let left_out: Vec<_> =
+        api.left_out().iter().map(|one| (one.operation.as_str(), one.why.as_str())).collect();
+    assert_eq!(left_out.len(), 2, "{left_out:?}");
+    assert!(
+        left_out.iter().any(|(name, why)| *name == "POST /photos" && why.contains("multipart"))
+    );
+    assert!(left_out.iter().any(|(name, why)| *name == "GET /broken/{x}" && why.contains("{x}")));
+    let get = api.operations()[2].input_schema();
+    assert_eq!(get["required"], json!(["petId"]));
+    let names: Vec<_> = get["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["X-Trace", "fields", "filter", "ids", "petId"]);
+    let post = api.operations()[1].input_schema();
+    assert_eq!(post["properties"]["body"]["$ref"], "#/$defs/Pet");
+    assert_eq!(post["$defs"]["Pet"]["required"], json!(["name"]));
+    assert_eq!(post["$defs"]["Pet"]["properties"]["name"]["type"], json!(["string", "null"]));
+
+    let some = Api::parse(PETS).unwrap().only(&["get*", "PUT /pets"]).unwrap();
+    assert_eq!(some.operations().len(), 2);
+    assert!(matches!(Api::parse(PETS).unwrap().only(&["none"]), Err(OpenApiError::Empty)));
+}
+
+#[tokio::test]
+async fn methods_give_the_hints_by_which_calls_are_judged() {
+    let api = Api::parse(PETS).unwrap();
+    let stub = Stub { requests: Arc::default(), response: FetchResponse::new(200, "") };
+    let fetch: SharedFetch = Arc::new(stub);
+    let server = api.into_server("https://x.org", Credentials::default(), &fetch);
+    let mut client = mock::client(server.into_stack().unwrap());
+    let listed =
+        client.request("tools/list", &json!({ "_meta": meta() }).to_string()).await.unwrap();
+    let listed: Value = listed.as_str().parse().unwrap();
+    let tools = listed["tools"].as_array().unwrap();
+    let hints =
+        |name: &str| &tools.iter().find(|tool| tool["name"] == name).unwrap()["annotations"];
+    assert_eq!(hints("getPet")["readOnlyHint"], true);
+    assert_eq!(hints("deletePet")["destructiveHint"], true);
+    assert_eq!(hints("post_pets")["readOnlyHint"], false);
+    assert!(hints("post_pets").get("destructiveHint").is_none());
+}
+
+#[tokio::test]
+async fn arguments_fill_their_places_and_credentials_go_along() {
+    let arguments = json!({
+        "petId": "a/../b c", "fields": ["x", "y&z"], "filter": {"k": "v"}, "ids": [1, 2], "X-Trace": "t",
+    });
+    let ok = response(200, "application/json; charset=utf-8", r#"{"id": 7}"#);
+    let (result, request) = call("getPet", arguments, ok).await;
+    let request = request.unwrap();
+    assert_eq!(
+        request.url,
+        "https://pets.example/v1/pets/a%2F..%2Fb%20c?fields%5B%5D=x&fields%5B%5D=y%26z&filter[k]=v&ids=1,2&key=k%26y"
+    );
+    let header =
+        |name: &str| request.headers.iter().find(|(own, _)| own == name).map(|one| &*one.1);
+    assert_eq!((header("x-trace"), header("authorization")), (Some("t"), Some("Bearer s3cret")));
+    assert_eq!(result["structuredContent"], json!({"id": 7}));
+    assert_eq!(result["content"][0]["text"], r#"{"id": 7}"#);
+
+    let body = json!({"body": {"name": null}});
+    let (result, request) = call("post_pets", body, FetchResponse::new(204, "")).await;
+    let request = request.unwrap();
+    assert_eq!((request.method, &*request.body), ("POST", br#"{"name":null}"#.as_slice()));
+    assert_eq!(result["content"][0]["text"], "HTTP 204, without a body");
+    let body = json!({"body": {"a b": "1&2", "c": [1, 2]}});
+    let (_, request) = call("form", body, FetchResponse::new(200, "ok")).await;
+    assert_eq!(request.unwrap().body, b"a%20b=1%262&c=1&c=2");
+}
+
+#[tokio::test]
+async fn wrong_arguments_reach_no_api() {
+    for (tool, arguments) in [
+        ("getPet", json!({})),
+        ("getPet", json!({"petId": ".."})),
+        ("getPet", json!({"petId": ""})),
+    ] {
+        let (answer, request) = call(tool, arguments.clone(), FetchResponse::new(200, "ok")).await;
+        assert!(request.is_none(), "{arguments}");
+        assert!(answer.get("refused").is_some() || answer["isError"] == true, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn failures_and_other_media_are_results_that_a_model_can_read() {
+    let pet = || json!({"petId": "a"});
+    let long = "x".repeat(100_000);
+    let (result, _) = call("getPet", pet(), response(404, "text/plain", long)).await;
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(result["isError"] == true && text.starts_with("HTTP 404: x") && text.len() < 5_000);
+    let mut moved = FetchResponse::new(302, "");
+    moved.headers.push(("location".to_owned(), "http://169.254.169.254/".to_owned()));
+    let (result, _) = call("getPet", pet(), moved).await;
+    assert!(result["isError"] == true && result.to_string().contains("not followed"), "{result}");
+    let (result, _) = call("getPet", pet(), response(200, "image/png", [0x89, 0x50])).await;
+    assert_eq!(result["content"][0]["type"], "image");
+    let (result, _) = call("getPet", pet(), response(200, "application/zip", [0xff, 0xfe])).await;
+    assert!(result["content"][0]["text"].as_str().unwrap().contains("2 bytes"), "{result}");
+}
+
+#[test]
+fn the_address_comes_from_the_document_or_the_operator() {
+    let with = |url: &str| {
+        let url = json!(url);
+        Api::parse(&format!(
+            r#"{{"openapi":"3.1.0","servers":[{{"url":{url}}}],"paths":{{"/a":{{"get":{{}}}}}}}}"#
+        ))
+        .unwrap()
+    };
+    assert_eq!(with("/v2/").address(Some("https://x.org/api.json")).unwrap(), "https://x.org/v2");
+    assert_eq!(
+        with("https://y.org/").base_url("http://z.org/b").address(None).unwrap(),
+        "http://z.org/b"
+    );
+    for bad in ["/v1", "ftp://x.org", "https://u:p@x.org", "https://{host}/", "https://"] {
+        assert!(with(bad).address(None).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn other_documents_are_refused_in_words() {
+    for (text, words) in [
+        ("", "no OpenAPI document"),
+        ("swagger: '2.0'", "Swagger 2.0"),
+        ("openapi: 4.0.0", "not supported"),
+        ("{\"openapi\": \"3.1.0\", \"paths\": {}}", "no operation"),
+        ("a: [", "neither JSON nor YAML"),
+    ] {
+        let error = Api::parse(text).unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+    assert!(matches!(Api::parse(&" ".repeat(17 << 20)), Err(OpenApiError::TooLong(_))));
+    assert!(Api::parse(&"[".repeat(200_000)).is_err());
+    assert!(Api::parse(&format!("openapi: 3.0.0\npaths: {}", "{a: ".repeat(100_000))).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Whatever a caller sends, requests stay below the path of the operation on its host.
+    #[test]
+    fn no_argument_leaves_the_path_of_its_operation(id in "\\PC{0,12}", field in "\\PC{0,12}") {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let arguments = json!({"petId": id, "fields": [field]});
+        let (_, request) = runtime.block_on(call("getPet", arguments, FetchResponse::new(200, "ok")));
+        if let Some(request) = request {
+            let rest = request.url.strip_prefix("https://pets.example/v1/pets/").unwrap();
+            let (segment, _) = rest.split_once('?').unwrap();
+            prop_assert!(!segment.contains(['/', '#', '\\', ' ', '\n']), "{}", request.url);
+            prop_assert!(!segment.is_empty() && segment.chars().any(|c| c != '.'));
+        }
+    }
+}
