@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
-    guard, import, index, init, kernel, keys, lock, logs, man, operator, permissions, report,
-    secrets, servers, service, setup, tools, transactions, trust, validate, why,
+    guard, import, index, init, kernel, keys, lock, logs, man, openapi, operator, permissions,
+    report, secrets, servers, service, setup, tools, transactions, trust, validate, why,
 };
 use crate::console::ConsoleArgs;
 
@@ -123,6 +123,9 @@ pub(crate) enum Command {
     /// Compare, check, document and export definitions of tools
     #[command(subcommand)]
     Contract(contract::Contract),
+    /// Serve the operations of an OpenAPI document as tools, over standard streams
+    #[command(name = "openapi")]
+    OpenApi(openapi::OpenApi),
     /// Write down what each server starts and lists, for `mgp serve --locked`
     Lock(lock::Lock),
     /// Judge test cases of the validators and of tool definitions, one JSON line each

@@ -97,8 +97,9 @@ fn start(global: &Global, command: Command) -> CliResult {
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, callbacks, complete, completions, connect, contract, doctor,
-        events, guard, import, index, init, kernel, keys, lock, logs, man, permissions, report,
-        secrets, servers, service, setup, tools, transactions, trust, validate, webhooks, why,
+        events, guard, import, index, init, kernel, keys, lock, logs, man, openapi, permissions,
+        report, secrets, servers, service, setup, tools, transactions, trust, validate, webhooks,
+        why,
     };
     match command {
         Command::Kernel(_) | Command::TryHost(_) => Ok(()),
@@ -138,6 +139,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Why(why) => why::run(global, &why).await,
         Command::Contract(contract) => contract::run(global, &contract).await,
         Command::Lock(lock) => lock::run(global, &lock).await,
+        Command::OpenApi(arguments) => openapi::run(global, &arguments).await,
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Validate(validate) => validate::run(global, validate).await,
         Command::Man(arguments) => man::run(&arguments, Cli::command()),

@@ -1,0 +1,184 @@
+//! The command `mgp openapi`: serves the operations of an API that an OpenAPI document describes, over standard streams.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use mgp_openapi::{Api, Credentials};
+use mgp_transport::http::{GuardedFetch, HttpClientError, Proxy};
+use mgp_types::service::{Fetch as _, FetchRequest, SharedFetch};
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::output::{Output, Render, print};
+use crate::time_args;
+
+/// The maximum size of a document at a URL.
+const MAX_DOCUMENT: usize = 16 << 20;
+
+/// The maximum size of a response of an API.
+const MAX_RESPONSE: usize = 8 << 20;
+
+const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The begin of names of environment variables that are headers of each request.
+const HEADER: &str = "MGP_HEADER_";
+
+/// The begin of names of environment variables that are members of the query of each request.
+const QUERY: &str = "MGP_QUERY_";
+
+/// `mgp openapi`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "The environment variable MGP_HEADER_X_API_KEY is the header `X-Api-Key` of each request, MGP_QUERY_key is `key` in its query.\n\nExample:\n  mgp openapi pets.yaml --list\n  mgp servers add pets -- mgp openapi ~/apis/pets.yaml --only 'GET *'"
+)]
+pub(crate) struct OpenApi {
+    /// The document: a file or a URL, in JSON or YAML
+    source: String,
+    /// Address of the API; without it the one in the document, which must then be public and `https`
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Operations to serve, by identifier, or method and path; `*` is a wildcard
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+    /// Time limit of each request
+    #[arg(long, value_name = "DURATION", value_parser = time_args::duration, default_value = "60s")]
+    timeout: Duration,
+    /// List the tools and the operations that are left out, and serve nothing
+    #[arg(long)]
+    list: bool,
+}
+
+/// The tools of an API.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ApiReport {
+    /// The address to which requests go.
+    address: String,
+    /// The tools.
+    tools: Vec<ApiTool>,
+    /// The operations that are left out.
+    left_out: Vec<ApiLeftOut>,
+}
+
+/// A tool of an API.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ApiTool {
+    /// The name.
+    name: String,
+    /// The method and the path.
+    operation: String,
+}
+
+/// An operation that is left out.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ApiLeftOut {
+    /// The method and the path.
+    operation: String,
+    /// The reason.
+    why: String,
+}
+
+impl ApiReport {
+    fn new(api: &Api, address: String) -> Self {
+        let tool = |one: &mgp_openapi::Operation| ApiTool {
+            name: one.tool_name().to_owned(),
+            operation: format!("{} {}", one.method(), one.path()),
+        };
+        let left_out = |one: &mgp_openapi::LeftOut| ApiLeftOut {
+            operation: one.operation.clone(),
+            why: one.why.clone(),
+        };
+        let tools = api.operations().iter().map(tool).collect();
+        Self { address, tools, left_out: api.left_out().iter().map(left_out).collect() }
+    }
+}
+
+impl Render for ApiReport {
+    fn render(&self, out: &mut Output) {
+        out.line(format!("requests go to {}", self.address));
+        let widest = self.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
+        for tool in &self.tools {
+            out.line(format!("{:widest$}  {}", tool.name, tool.operation));
+        }
+        for one in &self.left_out {
+            out.line(format!("left out: {}: {}", one.operation, one.why));
+        }
+    }
+}
+
+pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
+    let source = arguments.source.as_str();
+    let is_url = source.starts_with("http://") || source.starts_with("https://");
+    let text = if is_url { fetched(source).await? } else { read(source)? };
+    let failed = |why: &dyn std::fmt::Display| Failure::failed(format!("`{source}`: {why}"));
+    let mut api = Api::parse(&text).map_err(|error| failed(&error))?;
+    if !arguments.only.is_empty() {
+        api = api.only(&arguments.only).map_err(|error| failed(&error))?;
+    }
+    if let Some(url) = &arguments.base_url {
+        api = api.base_url(url);
+    }
+    let address = api.address(is_url.then_some(source)).map_err(|error| failed(&error))?;
+    if arguments.list {
+        return print(global, &ApiReport::new(&api, address));
+    }
+    for one in api.left_out() {
+        tracing::warn!(operation = one.operation, reason = one.why, "left out an operation");
+    }
+    // The operator named these hosts; an address in a document that others wrote may not reach into this network.
+    let named = arguments.base_url.as_deref().or_else(|| is_url.then_some(source));
+    let fetch = fetch(named, arguments.timeout, MAX_RESPONSE).map_err(|error| failed(&error))?;
+    let fetch: SharedFetch = Arc::new(fetch);
+    Ok(api.into_server(&address, credentials(), &fetch).serve_stdio().await?)
+}
+
+fn read(file: &str) -> CliResult<String> {
+    let failed = |error| Failure::failed(format!("`{file}` cannot be read: {error}"));
+    let size = std::fs::metadata(file).map_err(failed)?.len();
+    if size > MAX_DOCUMENT as u64 {
+        return Err(Failure::failed(format!("`{file}` has more than {MAX_DOCUMENT} bytes")));
+    }
+    std::fs::read_to_string(file).map_err(failed)
+}
+
+async fn fetched(url: &str) -> CliResult<String> {
+    let fetch = fetch(Some(url), DOCUMENT_TIMEOUT, MAX_DOCUMENT)
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let answer = fetch.fetch(FetchRequest::get(url)).await;
+    let answer = answer.map_err(|error| Failure::failed(error.to_string()))?;
+    if answer.status != 200 {
+        return Err(Failure::failed(format!("`{url}` answered with HTTP {}", answer.status)));
+    }
+    String::from_utf8(answer.body).map_err(|_| Failure::failed(format!("`{url}` is not a text")))
+}
+
+/// Returns a fetcher that reaches public servers over `https`, and the host of a URL that the operator named.
+fn fetch(
+    named: Option<&str>,
+    timeout: Duration,
+    bytes: usize,
+) -> Result<GuardedFetch, HttpClientError> {
+    let fetch = GuardedFetch::new()?.proxy(Proxy::from_env())?.with_limits(timeout, bytes);
+    let host = named.and_then(|url| url.parse::<http::Uri>().ok()?.host().map(str::to_owned));
+    match host {
+        Some(host) => fetch.allow_host(host),
+        None => Ok(fetch),
+    }
+}
+
+/// Returns the credentials in the environment, which other users cannot read as they can arguments.
+fn credentials() -> Credentials {
+    let mut credentials = Credentials::default();
+    for (name, value) in std::env::vars() {
+        if let Some(header) = name.strip_prefix(HEADER) {
+            credentials.headers.push((header.to_ascii_lowercase().replace('_', "-"), value));
+        } else if let Some(member) = name.strip_prefix(QUERY) {
+            credentials.query.push((member.to_owned(), value));
+        }
+    }
+    credentials
+}
