@@ -144,29 +144,13 @@ pub(super) fn entry(
                 entry.headers.insert("Authorization".to_owned(), token);
             }
             SECRET_NAMES => {
-                for secret in value.as_array().into_iter().flatten() {
-                    let secret = text(name, secret)?;
-                    let value = format!("${{keyring:{secret}}}");
-                    entry.env.entry(secret.to_owned()).or_insert(value);
-                    notes.push(format!(
-                        "`{secret}` is a secret there: run `mgp secrets set {secret}`"
-                    ));
-                }
+                let secrets = value.as_array().into_iter().flatten();
+                let secrets = secrets.map(|secret| text(name, secret)).collect::<Result<_, _>>()?;
+                add_secrets(&mut entry, secrets, notes);
             }
             "type" | "transport" => entry.transport = transport(text(name, value)?)?,
             "era" => entry.era = era(text(name, value)?)?,
-            "autoApprove" | "alwaysAllow" | "trust" => {
-                notes.push(format!(
-                    "`{name}` was left out: what runs without asking is decided here"
-                ));
-            }
-            "envFile" => {
-                notes.push("`envFile` was left out: write its variables to `env`, or set them before you start".into());
-            }
-            _ if IDLE.contains(&name.as_str()) => {}
-            _ => {
-                notes.push(format!("`{}` was left out: it is not known here", name.escape_debug()));
-            }
+            _ => notes.extend(why_left_out(name)),
         }
     }
     // In the home folder, where the files of users lie, servers start anyway.
@@ -180,6 +164,25 @@ pub(super) fn entry(
         (Some(_), Some(_)) => Err("it has a `command` and a `url`".into()),
         (None, None) => Err("it has neither a `command` nor a `url`".into()),
         _ => Ok(entry),
+    }
+}
+
+/// Returns a note about a member that is left out; `None` if it does not matter.
+fn why_left_out(name: &str) -> Option<String> {
+    let why = match name {
+        "autoApprove" | "alwaysAllow" | "trust" => "what runs without asking is decided here",
+        "envFile" => "write its variables to `env`, or set them before you start",
+        _ if IDLE.contains(&name) => return None,
+        _ => "it is not known here",
+    };
+    Some(format!("`{}` was left out: {why}", name.escape_debug()))
+}
+
+/// Adds environment variables whose values are secrets that the user must set.
+fn add_secrets(entry: &mut Entry, names: Vec<&str>, notes: &mut Vec<String>) {
+    for name in names {
+        entry.env.entry(name.to_owned()).or_insert_with(|| format!("${{keyring:{name}}}"));
+        notes.push(format!("`{name}` is a secret there: run `mgp secrets set {name}`"));
     }
 }
 

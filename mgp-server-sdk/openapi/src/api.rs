@@ -243,7 +243,7 @@ fn described_url(root: &Value) -> Option<String> {
     Some(url)
 }
 
-/// Returns whether a text fits a pattern, in which `*` stands for any text.
+/// Returns whether a text fits a pattern, in which `*` matches any text.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(head) else { return false };

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// The maximum number of references that lead to each other.
 const MAX_STEPS: usize = 16;
 
-/// Returns the value that a value stands for: itself, or what it refers to within the document.
+/// Returns a value itself, or the one in the document that it refers to.
 ///
 /// References to other documents are not followed, because what they contain could change with each start.
 pub(crate) fn resolve<'a>(root: &'a Value, value: &'a Value) -> Option<&'a Value> {

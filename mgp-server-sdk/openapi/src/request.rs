@@ -38,7 +38,7 @@ pub(crate) enum Place {
     Cookie,
 }
 
-/// How a list or an object is written.
+/// The form in which a list or an object is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// The parts behind each other, with a character between them.
@@ -49,6 +49,15 @@ pub(crate) enum Style {
     Deep,
     /// One JSON text.
     Json,
+}
+
+/// The parts of a request that arguments fill.
+#[derive(Default)]
+struct Placed {
+    path: String,
+    query: Vec<String>,
+    headers: Vec<(String, String)>,
+    cookies: Vec<String>,
 }
 
 /// The body of a request.
@@ -101,41 +110,7 @@ impl Operation {
         credentials: &Credentials,
         arguments: &Map<String, Value>,
     ) -> Result<FetchRequest, String> {
-        let mut path = self.path.clone();
-        let (mut query, mut cookies) = (Vec::new(), Vec::new());
-        let mut headers = Vec::new();
-        for parameter in &self.parameters {
-            let Some(value) = arguments.get(&parameter.argument).filter(|value| !value.is_null())
-            else {
-                continue;
-            };
-            let Parameter { name, place, style, .. } = parameter;
-            match place {
-                Place::Path => {
-                    let text = joined(value, *style, &|text| encoded(text));
-                    // A segment of dots would name another path.
-                    if text.is_empty() || text.chars().all(|c| c == '.') {
-                        return Err(format!(
-                            "`{}` must not be empty or of dots",
-                            parameter.argument
-                        ));
-                    }
-                    path = path.replace(&format!("{{{name}}}"), &text);
-                }
-                Place::Query => pairs(name, value, *style, &mut query),
-                Place::Header => {
-                    headers
-                        .push((name.to_ascii_lowercase(), joined(value, *style, &str::to_owned)));
-                }
-                Place::Cookie => {
-                    let text = joined(value, *style, &|text| encoded(text));
-                    cookies.push(format!("{}={text}", encoded(name)));
-                }
-            }
-        }
-        if path.contains(['{', '}']) {
-            return Err("an argument for the path is missing".to_owned());
-        }
+        let Placed { path, mut query, mut headers, cookies } = self.place(arguments)?;
         query.extend(credentials.query.iter().map(|(name, value)| pair(name, value)));
         let mark = if query.is_empty() { "" } else { "?" };
         let url = format!("{}{path}{mark}{}", base.trim_end_matches('/'), query.join("&"));
@@ -156,6 +131,44 @@ impl Operation {
             request.headers.push(("content-type".into(), body.media_type().to_owned()));
         }
         Ok(request)
+    }
+
+    /// Writes the arguments to their places in a request.
+    fn place(&self, arguments: &Map<String, Value>) -> Result<Placed, String> {
+        let mut placed = Placed { path: self.path.clone(), ..Placed::default() };
+        for parameter in &self.parameters {
+            let Some(value) = arguments.get(&parameter.argument).filter(|value| !value.is_null())
+            else {
+                continue;
+            };
+            let Parameter { name, place, style, .. } = parameter;
+            match place {
+                Place::Path => {
+                    let text = joined(value, *style, &|text| encoded(text));
+                    // A segment of dots would name another path.
+                    if text.is_empty() || text.chars().all(|c| c == '.') {
+                        return Err(format!(
+                            "`{}` must not be empty or of dots",
+                            parameter.argument
+                        ));
+                    }
+                    placed.path = placed.path.replace(&format!("{{{name}}}"), &text);
+                }
+                Place::Query => pairs(name, value, *style, &mut placed.query),
+                Place::Header => {
+                    let text = joined(value, *style, &str::to_owned);
+                    placed.headers.push((name.to_ascii_lowercase(), text));
+                }
+                Place::Cookie => {
+                    let text = joined(value, *style, &|text| encoded(text));
+                    placed.cookies.push(format!("{}={text}", encoded(name)));
+                }
+            }
+        }
+        if placed.path.contains(['{', '}']) {
+            return Err("an argument for the path is missing".to_owned());
+        }
+        Ok(placed)
     }
 }
 

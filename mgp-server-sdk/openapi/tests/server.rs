@@ -1,4 +1,4 @@
-//! A document as a server: its tools, the requests of their calls, and what becomes of the responses.
+//! Tests of a document as a server: its tools, the requests of their calls, and their results.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -30,6 +30,7 @@ const ALLOWED: &[Arrows] = &[
     // The code that the macros generate uses the server SDK, but the package itself needs none of ours.
     Arrows { from: "mgp-macros", to: &[], optional: &[] },
     Arrows { from: "mgp-contract", to: &["mgp-types"], optional: &[] },
+    Arrows { from: "mgp-openapi", to: &["mgp-types", "mgp-server-sdk"], optional: &[] },
     Arrows {
         from: "mgp-client-sdk",
         // Its tests use the server SDK for the servers that they connect to.
@@ -71,6 +72,7 @@ const ALLOWED: &[Arrows] = &[
             "mgp-server-sdk",
             "mgp-client-sdk",
             "mgp-kernel",
+            "mgp-openapi",
             "mgp-validate",
         ],
         optional: &[],

@@ -126,11 +126,16 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
     if arguments.list {
         return print(global, &ApiReport::new(&api, address));
     }
+    // The operator named these hosts; an address in a document that others wrote may not reach into this network.
+    let named = arguments.base_url.as_deref().or_else(|| is_url.then_some(source));
+    if named.is_none() && !address.starts_with("https://") {
+        return Err(Failure::failed(format!(
+            "`{source}` names the address `{address}`, which is not https; if it is right, give it with --base-url"
+        )));
+    }
     for one in api.left_out() {
         tracing::warn!(operation = one.operation, reason = one.why, "left out an operation");
     }
-    // The operator named these hosts; an address in a document that others wrote may not reach into this network.
-    let named = arguments.base_url.as_deref().or_else(|| is_url.then_some(source));
     let fetch = fetch(named, arguments.timeout, MAX_RESPONSE).map_err(|error| failed(&error))?;
     let fetch: SharedFetch = Arc::new(fetch);
     Ok(api.into_server(&address, credentials(), &fetch).serve_stdio().await?)

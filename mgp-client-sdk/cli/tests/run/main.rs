@@ -19,6 +19,7 @@ mod first;
 #[path = "../world/host.rs"]
 mod host;
 mod locked;
+mod openapi;
 #[path = "../world/program.rs"]
 mod program;
 mod reach;

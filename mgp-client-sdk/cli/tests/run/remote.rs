@@ -103,7 +103,7 @@ fn serve(mut stream: &TcpStream, script: &Mutex<Script>) {
     let _ = stream.write_all(response.as_bytes());
 }
 
-fn read_request(stream: &TcpStream) -> Option<(String, Value)> {
+pub(crate) fn read_request(stream: &TcpStream) -> Option<(String, Value)> {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     loop {

@@ -1,0 +1,164 @@
+//! A test of `mgp openapi` behind a kernel: the operations of an API are found, called and governed as tools.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::remote::read_request;
+use crate::wire::Wire;
+use crate::world::{Host, World, within};
+
+const SECRET: &str = "Bearer of-the-operator";
+
+/// An API: the heads and bodies of the requests that it received.
+#[derive(Clone, Default)]
+struct Api(Arc<Mutex<Vec<(String, Value)>>>);
+
+impl Api {
+    /// Serves at a free port until the test ends.
+    fn start(&self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let all = self.clone();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().take(1000).flatten() {
+                let Some((head, body)) = read_request(&stream) else { continue };
+                let (status, answer) = if head.contains("/pets/404") {
+                    ("404 Not Found", json!({"error": "no such pet"}))
+                } else {
+                    ("200 OK", json!({"name": "Rex", "id": 7}))
+                };
+                all.0.lock().unwrap().push((head, body));
+                let answer = answer.to_string();
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                     content-length: {}\r\n\r\n{answer}",
+                    answer.len()
+                );
+            }
+        });
+        url
+    }
+
+    fn last(&self) -> (String, Value) {
+        self.0.lock().unwrap().last().cloned().unwrap()
+    }
+}
+
+fn document() -> Value {
+    let id = json!({"name": "id", "in": "path", "required": true, "schema": {"type": "integer"}});
+    let pet =
+        json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}});
+    json!({
+        "openapi": "3.1.0", "info": {"title": "Pets", "version": "1"},
+        "servers": [{"url": "https://pets.example/v1"}],
+        "paths": {
+            "/pets/{id}": {
+                "parameters": [id],
+                "get": {"operationId": "getPet", "summary": "Returns a pet", "parameters": [
+                    {"name": "fields", "in": "query", "schema": {"type": "array", "items": {"type": "string"}}},
+                ]},
+                "delete": {"operationId": "deletePet", "summary": "Deletes a pet"},
+            },
+            "/pets": {"post": {
+                "operationId": "addPet", "summary": "Adds a pet to the shop",
+                "requestBody": {"required": true, "content": {"application/json": {"schema": pet}}},
+            }},
+        },
+    })
+}
+
+fn api_world(url: &str) -> World {
+    let world = World::empty();
+    let file = world.folder.join("pets.json");
+    fs::write(&file, document().to_string()).unwrap();
+    world.config(&format!(
+        "[[servers]]\nid = \"pets\"\ncommand = '{}'\nargs = [\"openapi\", '{}', \"--base-url\", \"{url}/v2\"]\n\
+         env = {{ MGP_HEADER_AUTHORIZATION = \"{SECRET}\" }}\n\
+         [servers.mgp]\ndefault_policy = \"opt-out\"\nrisk = {{ addPet = \"safe\" }}\n",
+        env!("CARGO_BIN_EXE_mgp"),
+        file.display(),
+    ));
+    world
+}
+
+/// Makes a call that an operator must approve; returns the question.
+fn call_approved(host: &mut Host, operator: &mut Wire, tool: &str, sent: &Api) -> String {
+    let before = sent.0.lock().unwrap().len();
+    thread::scope(|scope| {
+        let call = scope.spawn(|| host.call(tool, &json!({"id": 7})));
+        let approval = within(|| {
+            let all = operator.ask("mgp/kernel/approvals", &json!({})).unwrap();
+            all["approvals"].as_array()?.iter().find(|one| one["state"] == "open").cloned()
+        });
+        assert_eq!(sent.0.lock().unwrap().len(), before);
+        operator.ask("mgp/kernel/approvals/approve", &json!({"id": approval["id"]})).unwrap();
+        call.join().unwrap().unwrap();
+        approval["question"].as_str().unwrap().to_owned()
+    })
+}
+
+#[test]
+fn the_operations_of_an_api_are_tools_and_deleting_waits_for_a_person() {
+    let api = Api::default();
+    let world = api_world(&api.start());
+    let mut host = Host::standalone(&world, &[]);
+    within(|| host.ask("tools/list", &json!({})).unwrap()["tools"][0]["name"].as_str().map(|_| ()));
+    let mut operator = world.operator();
+    let question = call_approved(&mut host, &mut operator, "getPet", &api);
+    assert!(question.contains("network.outbound"), "{question}");
+
+    let pet = host.call("getPet", &json!({"id": 7, "fields": ["name", "age & size"]})).unwrap();
+    assert!(pet.contains("Rex"), "{pet}");
+    let (head, _) = api.last();
+    let line = head.lines().next().unwrap();
+    assert_eq!(line, "get /v2/pets/7?fields=name&fields=age%20%26%20size http/1.1");
+    assert!(head.contains(&format!("authorization: {}\r", SECRET.to_lowercase())), "{head}");
+
+    host.call("addPet", &json!({"body": {"name": "Rex"}})).unwrap();
+    assert_eq!(api.last().1, json!({"name": "Rex"}));
+    let refused = host.call("addPet", &json!({"body": {}})).unwrap_err();
+    assert!(refused.to_string().contains("name"), "{refused}");
+
+    let missing = host.call("getPet", &json!({"id": 404})).unwrap_err();
+    let text = missing.to_string();
+    assert!(text.contains("404") && text.contains("no such pet"), "{text}");
+    assert!(!text.contains("of-the-operator"), "{text}");
+
+    let mut search = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    search.args(["tools", "search", "put an animal into the shop", "--json", "--state"]);
+    let found = search.arg(world.state()).output().unwrap().stdout;
+    let found: Value = serde_json::from_slice(&found).unwrap();
+    assert_eq!(found[0]["name"], "addPet", "{found}");
+
+    let question = call_approved(&mut host, &mut operator, "deletePet", &api);
+    assert!(question.contains("deletePet"), "{question}");
+    assert!(api.last().0.starts_with("delete /v2/pets/7 http"));
+}
+
+#[test]
+fn an_address_in_a_document_does_not_lead_into_this_network() {
+    let api = Api::default();
+    let world = World::empty();
+    let mut pets = document();
+    pets["servers"][0]["url"] = json!(api.start());
+    let file = world.folder.join("pets.json");
+    fs::write(&file, pets.to_string()).unwrap();
+    let mgp = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+        command.arg("openapi").arg(&file).args(more).output().unwrap()
+    };
+    let list = String::from_utf8(mgp(&["--list"]).stdout).unwrap();
+    assert!(list.contains("getPet"), "{list}");
+
+    let refused = mgp(&[]);
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && error.contains("--base-url"), "{error}");
+    assert!(api.0.lock().unwrap().is_empty());
+}
