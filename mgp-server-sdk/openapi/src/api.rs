@@ -136,7 +136,7 @@ impl Api {
     /// which the document came.
     ///
     /// # Errors
-    /// If there is no address, or it is no `http` or `https` URL.
+    /// If the document has no address, or one that is not an `http` or `https` URL.
     pub fn address(&self, document_url: Option<&str>) -> Result<String, OpenApiError> {
         let bad = |why: &str| OpenApiError::BaseUrl(why.to_owned());
         let described = self.base_url.as_ref().or(self.described_url.as_ref());
