@@ -27,13 +27,13 @@ pub use change::{ChangeEffect, ChangedServer, ConfigChange, Reload, Reloaded};
 pub use config::{
     AgentConfig, AuditFsync, AuditLogConfig, AuditSinkConfig, AuthConfig, AuthGrant, CallLimits,
     CallTimeouts, Config, ConfigErrors, ConfigFinding, ConfigKey, ConfirmLevel, DpopUse,
-    FindingSeverity, GovernanceConfig, HttpAccessConfig, Isolation, KEYS, KernelConfig, KeyKind,
-    LearnFrom, LoginScope, OnUngranted, OperatorProof, ParsedConfig, ProxyConfig,
-    RecordedArguments, ReferencesConfig, RegistrationAllowList, RestartConfig, ResultLimits,
-    ResultsConfig, RetryCallsConfig, SearchConfig, ServerConfig, ServerLimits, SinkHeaders,
-    StoredQueries, Surface, TargetConfig, TelemetryConfig, TokenConfig, TokenTenant,
-    ToolBudgetConfig, ToolCreationConfig, WebhookConfig, config_markdown, config_schema, limits,
-    nearest, parse_duration, path_in,
+    EmailConfig, FindingSeverity, GovernanceConfig, HttpAccessConfig, Isolation, KEYS,
+    KernelConfig, KeyKind, LearnFrom, LoginScope, NotifyConfig, NotifyWay, OnUngranted,
+    OperatorProof, ParsedConfig, ProxyConfig, QuietHours, RecordedArguments, ReferencesConfig,
+    RegistrationAllowList, RestartConfig, ResultLimits, ResultsConfig, RetryCallsConfig,
+    SearchConfig, ServerConfig, ServerLimits, SinkHeaders, StoredQueries, Surface, TargetConfig,
+    TelemetryConfig, TokenConfig, TokenTenant, ToolBudgetConfig, ToolCreationConfig, WebhookConfig,
+    config_markdown, config_schema, limits, nearest, parse_duration, path_in,
 };
 pub use error::DiscoveryError;
 pub use expand::{

@@ -16,6 +16,7 @@ mod backoff;
 mod canonical;
 mod clip;
 mod hex;
+mod hidden;
 mod macros;
 pub mod mcp;
 pub mod method;
@@ -47,6 +48,7 @@ pub use backoff::{Backoff, millis};
 pub use canonical::{Sha256Hash, canonical, canonical_hash, is_canonical};
 pub use clip::clip;
 pub use hex::{from_hex, push_hex, to_hex};
+pub use hidden::{escape_hidden, is_hidden};
 #[cfg(feature = "private-file")]
 pub use private_file::{FileLock, PrivateFile, PrivateFileError, backup_paths};
 pub use record::{Extras, Lenient, List, Nullable, Number, Object, OneOrMany, RawObject};

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
-    guard, import, index, init, kernel, keys, lock, logs, man, openapi, operator, permissions,
+    guard, import, index, init, kernel, keys, lock, logs, man, notify, openapi, operator, permissions,
     report, secrets, servers, service, setup, tools, transactions, trust, validate, why,
 };
 use crate::console::ConsoleArgs;
@@ -115,6 +115,9 @@ pub(crate) enum Command {
     Events(events::Events),
     /// Show the webhooks and the events that they could not deliver
     Webhooks,
+    /// Test the messages that reach you when a decision waits
+    #[command(subcommand)]
+    Notify(notify::Notify),
     /// Show the tools that agents have in context
     Sessions(kernel::Sessions),
     /// Export the index of tools

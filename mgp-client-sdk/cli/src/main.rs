@@ -97,7 +97,7 @@ fn start(global: &Global, command: Command) -> CliResult {
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, callbacks, complete, completions, connect, contract, doctor,
-        events, guard, import, index, init, kernel, keys, lock, logs, man, openapi, permissions,
+        events, guard, import, index, init, kernel, keys, lock, logs, man, notify, openapi, permissions,
         report, secrets, servers, service, setup, tools, transactions, trust, validate, webhooks,
         why,
     };
@@ -134,6 +134,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Audit(audit) => audit::run(global, &audit).await,
         Command::Events(events) => events::run(global, &events).await,
         Command::Webhooks => webhooks::run(global).await,
+        Command::Notify(notify) => notify::run(global, &notify).await,
         Command::Sessions(sessions) => kernel::sessions(global, &sessions).await,
         Command::Index(index) => index::run(global, &index).await,
         Command::Why(why) => why::run(global, &why).await,

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mgp_types::{escape_hidden, is_hidden};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -320,37 +321,12 @@ impl Cell {
     }
 }
 
-/// Escapes invisible characters: control characters, and those that change the direction of text or have no glyph.
-pub(crate) fn escape_hidden(text: &str) -> String {
-    if !text.contains(is_hidden) {
-        return text.to_owned();
-    }
-    text.chars().fold(String::new(), |mut out, c| {
-        if is_hidden(c) {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-        out
-    })
-}
-
 /// Escapes invisible characters except line breaks.
 pub(crate) fn escape_lines(text: &str) -> String {
     text.split('\n')
         .map(|line| escape_hidden(line.trim_end_matches('\r')))
         .collect::<Vec<_>>()
         .join("\n")
-}
-
-/// Returns whether a character is invisible but changes how other text looks, or is interpreted by terminals.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Returns the first line that is not blank, truncated to `max` bytes.

@@ -6,12 +6,12 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mgp_types::escape_hidden;
 use mgp_types::sync::Mutex;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::operator::MAX_PASSPHRASE_BYTES;
-use crate::output::escape_hidden;
 
 /// The operator's passphrase after the first prompt: a command may connect several times and should ask only once.
 static PASSPHRASE: Mutex<Option<String>> = Mutex::new(None);

@@ -43,6 +43,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("transactions-ls", of::<transactions::TransactionList>()),
         ("transactions-show", of::<transactions::WholeTransaction>()),
         ("permissions-ls", of::<permissions::DecisionList>()),
+        ("notify-test", of::<notify::TestedPlaces>()),
         ("openapi", of::<openapi::ApiReport>()),
         ("secrets-ls", of::<secrets::SecretNames>()),
         ("servers-add", of::<servers::AddResult>()),

@@ -30,7 +30,7 @@ use super::caller_view::CallerView;
 use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
-use super::events::{KernelEvents, WebhookContext, follow_audit};
+use super::events::{DeliveryContext, KernelEvents, follow_audit};
 use super::fleet::{
     self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
     StaleLists, load_stored_lists,
@@ -298,8 +298,8 @@ impl KernelBuilder {
         let origin = sources.map(|sources| origin(sources, &store));
         let bounds = CallBounds::load(&governance, &config).await?;
         let calls = CallProposals::open(&store, &config).await?;
-        let webhooks = WebhookContext::new(&store, &expander, &logins);
-        let events = start_events(&governance, &view, db, webhooks, &config).await?;
+        let deliveries = DeliveryContext::new(&store, &expander, &logins);
+        let events = start_events(&governance, &view, db, deliveries, &config).await?;
         shared.set(config, loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned()));
         let context = FleetContext {
             events,
@@ -409,19 +409,19 @@ fn set_groups(governance: &Governance, config: &Config) {
     }
 }
 
-/// Creates the events of a kernel; one in a folder has durable subscriptions and webhooks.
+/// Creates the events of a kernel; one in a folder has durable subscriptions, webhooks and messages to people.
 async fn start_events(
     governance: &Governance,
     view: &CallerView,
     db: Option<Db>,
-    webhooks: WebhookContext,
+    deliveries: DeliveryContext,
     config: &Config,
 ) -> Result<KernelEvents, KernelError> {
     let events = KernelEvents::new(governance, view);
     if let Some(db) = db {
         events.hub().keep_in_db(db).await?;
-        events.webhooks.enable(webhooks);
-        events.webhooks.apply(events.hub(), &config.kernel.webhooks).await;
+        events.deliveries.enable(deliveries);
+        events.deliveries.apply(events.hub(), &config.kernel).await;
     }
     Ok(events)
 }

@@ -62,6 +62,7 @@ mod readme {}
 pub use builder::KernelBuilder;
 pub use clients::{ClientGuard, ClientTransport, Clients, ConnectedClient};
 pub use error::KernelError;
+pub use events::notify_test;
 pub use handle::Kernel;
 pub use lock::read_start;
 pub use login::{LoginServer, Logins, proxy};

@@ -101,7 +101,6 @@ async fn apply_loaded(
         ("kernel.metrics", before.kernel.metrics != after.metrics),
         ("kernel.search", before.kernel.search != after.search),
         ("kernel.telemetry", before.kernel.telemetry != after.telemetry),
-        ("kernel.webhooks", before.kernel.webhooks != after.webhooks),
     ];
     result.changed = apply_detached(kernel, loaded.config, loaded.broken, by).await?;
     for (key, _) in at_start.into_iter().filter(|(_, is_changed)| *is_changed) {
@@ -158,7 +157,7 @@ async fn apply(
     dispatch.results.set(&config);
     parts.fleet.context().bounds.set(&config);
     let events = &parts.fleet.context().events;
-    events.webhooks.apply(events.hub(), &config.kernel.webhooks).await;
+    events.deliveries.apply(events.hub(), &config.kernel).await;
     if let Some(inbox) = kernel.governance().inbox() {
         inbox.set_wait(config.kernel.approval_timeout);
     }

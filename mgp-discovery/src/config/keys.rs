@@ -206,6 +206,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "metrics" KeyKind::Text, "", "An address, e.g. `127.0.0.1:9464`, at which `/metrics` (Prometheus), `/healthz` and `/readyz` are served without authentication.";
         "audit" KeyKind::Table, "", "The audit log.";
         "webhooks" KeyKind::TableMap, "", "URLs to which events are sent, one `[kernel.webhooks.NAME]` each. A changed one goes on with the next event; one that is removed loses its waiting events.";
+        "notify" KeyKind::TableMap, "", "Places where a person learns that decisions wait, one `[kernel.notify.NAME]` each; `mgp notify test` sends a first message. A changed place goes on with the next decision.";
         "http" KeyKind::Table, "", "TLS and access tokens of `mgp serve --http`.";
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
         "search" KeyKind::Table, "", "What improves the search for tools.";
@@ -261,6 +262,19 @@ pub const KEYS: &[ConfigKey] = keys! {
         "min_severity" KeyKind::Word(SEVERITIES), "info", "The lowest severity.";
         "secret" KeyKind::Text, "", "The key of the signature, e.g. `${keyring:hook}`. The header `mgp-signature` is `sha256=` and the hexadecimal HMAC-SHA256 of the header `mgp-timestamp`, a dot and the body.";
         "allow_loopback" KeyKind::Switch, "false", "Whether the URL may be on this machine, also over plain `http`.";
+    }
+    "kernel.notify.*": {
+        "desktop" KeyKind::Switch, "false", "Shows a notification on the desktop of the user who runs the kernel (`notify-send`, or `osascript` on macOS).";
+        "ntfy" KeyKind::Text, "", "The URL of a topic of an ntfy server, e.g. `https://ntfy.example.com/approvals`. `secret` is its access token.";
+        "webhook" KeyKind::Text, "", "A URL that gets the message as JSON in a POST, signed with `secret` as those of `kernel.webhooks`.";
+        "email" KeyKind::Text, "", "An address to which the message is sent by `smtp`.";
+        "smtp" KeyKind::Text, "", "The mail server: `smtps://HOST`, or `smtp://HOST` with STARTTLS. A server on this machine may do without.";
+        "from" KeyKind::Text, "", "The sender of e-mails; the default is `email`.";
+        "user" KeyKind::Text, "", "The name at the mail server; `secret` is its password.";
+        "secret" KeyKind::Text, "", "The access token, key of the signature or password, e.g. `${keyring:phone}`.";
+        "after" KeyKind::Duration, "10s", "How long a decision waits before a message is sent, so that those made meanwhile send none. What comes in this time goes into the same message.";
+        "quiet" KeyKind::Text, "", "Hours without messages in the time of this machine, e.g. `22:00-07:00`; what waits then is sent after them.";
+        "allow_loopback" KeyKind::Switch, "false", "Whether `ntfy` or `webhook` may be on this machine, also over plain `http`.";
     }
     "kernel.audit": {
         "dir" KeyKind::Text, "", "The folder of the log, relative to the state directory, or to your home with `~/`; the default is `audit` in the state directory. Another folder begins another log.";

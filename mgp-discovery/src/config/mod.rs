@@ -11,6 +11,7 @@ mod kind;
 pub mod limits;
 mod model;
 mod nearest;
+mod notify;
 mod parse;
 mod reader;
 mod references;
@@ -36,6 +37,7 @@ pub use model::{
     TargetConfig, ToolBudgetConfig, ToolCreationConfig,
 };
 pub use nearest::nearest;
+pub use notify::{EmailConfig, NotifyConfig, NotifyWay, QuietHours};
 pub use parse::ParsedConfig;
 pub(crate) use parse::valid_id;
 pub use references::ReferencesConfig;

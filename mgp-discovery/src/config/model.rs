@@ -16,6 +16,7 @@ use super::audit::AuditLogConfig;
 use super::auth::{AuthConfig, LoginScope};
 use super::bounds::{CallLimits, ResultLimits, ResultsConfig, ServerLimits, Surface};
 use super::http::HttpAccessConfig;
+use super::notify::NotifyConfig;
 use super::references::ReferencesConfig;
 use super::retry::RetryCallsConfig;
 use super::search::SearchConfig;
@@ -438,6 +439,8 @@ pub struct KernelConfig {
     pub audit: AuditLogConfig,
     /// The URLs to which events are sent, by name.
     pub webhooks: BTreeMap<String, WebhookConfig>,
+    /// The places where a person learns that decisions wait, by name.
+    pub notify: BTreeMap<String, NotifyConfig>,
     /// TLS and access tokens of `mgp serve --http`.
     pub http: HttpAccessConfig,
     /// The proof that operators at the local socket give before they change anything.
@@ -510,6 +513,7 @@ impl Default for KernelConfig {
             metrics: None,
             audit: AuditLogConfig::default(),
             webhooks: BTreeMap::new(),
+            notify: BTreeMap::new(),
             http: HttpAccessConfig::default(),
             operator_proof: OperatorProof::None,
             registry: None,

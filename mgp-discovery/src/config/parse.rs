@@ -24,7 +24,7 @@ use super::{
     Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList,
     RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
-use super::{retry, search, telemetry, webhook};
+use super::{notify, retry, search, telemetry, webhook};
 use crate::source::Origin;
 
 /// The content of a file, with the findings of reading it.
@@ -471,6 +471,7 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
         kernel.audit = audit_log(&mut below);
     }
     kernel.webhooks = webhook::webhooks(&mut reader);
+    kernel.notify = notify::places(&mut reader);
     if let Some(mut below) = reader.below("http", "kernel.http") {
         kernel.http = http_access(&mut below);
     }

@@ -151,6 +151,37 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         self.texts(name).iter().map(|word| T::from(word.as_str())).collect()
     }
 
+    /// Returns the tables below a key by the names that the user chose, with a finding for each that is not valid.
+    ///
+    /// `path` is that of their keys, and `max` their maximum number.
+    pub(super) fn named_tables(
+        &mut self,
+        name: &str,
+        path: &'static str,
+        max: usize,
+    ) -> Vec<(String, &'t dyn TableLike)> {
+        let heading = path.replace('*', "NAME");
+        let Some(item) = self.item(name) else { return Vec::new() };
+        let Some(table) = item.as_table_like().filter(|table| table.len() <= max) else {
+            let remedy = format!("write `[{heading}]` above each of them");
+            self.error(name, format!("is not a table of up to {max} tables"), Some(remedy));
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for (own, item) in table.iter() {
+            let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+            let is_name = (1..=64).contains(&own.len()) && own.bytes().all(is_word);
+            if let Some(entry) = item.as_table_like().filter(|_| is_name) {
+                tables.push((own.to_owned(), entry));
+            } else {
+                let what = format!("has `{}`, which is not such a table", shown(own));
+                let remedy = format!("write `[{heading}]`, with letters, digits, `_` and `-`");
+                self.error(name, what, Some(remedy));
+            }
+        }
+        tables
+    }
+
     /// Returns a table below this one.
     pub(super) fn below(&mut self, name: &str, path: &'static str) -> Option<Reader<'_, 'f, 't>> {
         let item = self.item(name)?;

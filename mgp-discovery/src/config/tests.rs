@@ -140,6 +140,9 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.webhooks" => "{ x = { url = 'https://example.com' } }",
         "kernel.webhooks.*.url" => "'https://example.com'",
         "kernel.webhooks.*.min_severity" => "'error'",
+        "kernel.notify" => "{ x = { desktop = true } }",
+        "kernel.notify.*.quiet" => "'22:00-07:00'",
+        "kernel.notify.*.smtp" => "'smtps://mail.example.com'",
         "kernel.metrics" => "'127.0.0.1:1'",
         "servers.limits" | "agents.*.limits" => "{ running = 1 }",
         "servers.results" | "kernel.results" | "agents.*.results" => "{ max_text = 1 }",
@@ -181,12 +184,44 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.webhooks.*" if key.name != "url" => {
             format!("[kernel.webhooks.ada]\nurl = 'https://x'\n{} = {value}\n", key.name)
         }
+        "kernel.notify.*" => {
+            format!("[kernel.notify.ada]\n{}{} = {value}\n", notify_base(key), key.name)
+        }
         "kernel.references" if key.name != "enabled" => {
             format!("[kernel.references]\nenabled = true\n{} = {value}\n", key.name)
         }
         table => format!("[{}]\n{} = {value}\n", table.replace('*', "ada"), key.name),
     };
     above.to_owned() + &line
+}
+
+/// Returns the keys that a key of `[kernel.notify.NAME]` needs beside it.
+fn notify_base(key: &ConfigKey) -> &'static str {
+    match key.name {
+        "desktop" | "ntfy" | "webhook" => "",
+        "email" => "smtp = 'smtp://mail.example.com'\n",
+        "smtp" => "email = 'ada@example.com'\n",
+        "from" | "user" => "email = 'ada@example.com'\nsmtp = 'smtp://mail.example.com'\n",
+        _ => "desktop = true\n",
+    }
+}
+
+#[test]
+fn places_of_messages_are_checked() {
+    let at = |text: &str, says: &str| {
+        let text = format!("[kernel.notify.x]\n{text}");
+        let errors = Config::parse("mgp.toml", &text).unwrap_err().to_string();
+        assert!(errors.contains(says), "{errors}");
+    };
+    at("", "write one of `desktop`, `ntfy`, `webhook` and `email`");
+    at("desktop = true\nntfy = 'https://x'", "must be the only way of its place");
+    at("email = 'a@b'", "`kernel.notify.*.smtp` is not a mail server");
+    at("email = 'a@b'\nsmtp = 'mail'", "smtps://HOST");
+    for quiet in ["22:00", "7:00-7:00", "24:00-01:00", "1:5-2:00", "a-b"] {
+        at(&format!("desktop = true\nquiet = '{quiet}'"), "is not a range of hours");
+    }
+    let read = parsed("[kernel.notify.x]\ndesktop = true\nsecret = 's3cret'");
+    assert!(!format!("{:?}", read.config).contains("s3cret"));
 }
 
 #[test]
@@ -233,8 +268,13 @@ fn written_defaults_are_the_defaults() {
     let mut table = "servers";
     // These have a meaning beside another key only.
     let is_of_url = |key: &ConfigKey| {
-        let tables =
-            ["servers.auth", "kernel.audit.sinks.*", "kernel.http.tokens", "kernel.webhooks.*"];
+        let tables = [
+            "servers.auth",
+            "kernel.audit.sinks.*",
+            "kernel.http.tokens",
+            "kernel.notify.*",
+            "kernel.webhooks.*",
+        ];
         tables.contains(&key.table) || ["headers", "login"].contains(&key.name)
     };
     for key in KEYS.iter().filter(|key| !key.default.is_empty() && !is_of_url(key)) {

@@ -27,25 +27,10 @@ pub struct WebhookConfig {
 
 /// Reads the table of webhooks.
 pub(super) fn webhooks(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, WebhookConfig> {
-    const REMEDY: &str = "write `[kernel.webhooks.NAME]` above each of them";
-    let Some(item) = kernel.item("webhooks") else { return BTreeMap::new() };
-    let table = item.as_table_like().filter(|table| table.len() <= MAX_WEBHOOKS);
-    let Some(table) = table else {
-        let what = format!("is not a table of up to {MAX_WEBHOOKS} tables");
-        kernel.error("webhooks", what, Some(REMEDY.to_owned()));
-        return BTreeMap::new();
-    };
+    const PATH: &str = "kernel.webhooks.*";
     let mut all = BTreeMap::new();
-    for (name, item) in table.iter() {
-        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        let is_name = (1..=64).contains(&name.len()) && name.bytes().all(is_word);
-        let Some(entry) = item.as_table_like().filter(|_| is_name) else {
-            let what = format!("has `{}`, which is not a webhook", super::kind::shown(name));
-            let remedy = "write `[kernel.webhooks.NAME]`, with letters, digits, `_` and `-`";
-            kernel.error("webhooks", what, Some(remedy.to_owned()));
-            continue;
-        };
-        let mut reader = Reader::new(kernel.report, "kernel.webhooks.*", entry);
+    for (name, table) in kernel.named_tables("webhooks", PATH, MAX_WEBHOOKS) {
+        let mut reader = Reader::new(kernel.report, PATH, table);
         let Some(url) = reader.text("url") else {
             let remedy = "add e.g. `url = \"https://example.com/hook\"`".to_owned();
             reader.error("url", "is missing", Some(remedy));
@@ -62,7 +47,7 @@ pub(super) fn webhooks(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, Webh
             secret: reader.text("secret"),
             allow_loopback: reader.switch("allow_loopback").unwrap_or_default(),
         };
-        all.insert(name.to_owned(), webhook);
+        all.insert(name, webhook);
     }
     all
 }

@@ -89,6 +89,12 @@ impl EventReader {
         }
     }
 
+    /// Moves the position behind an event, which is not read again before a restart; [`EventReader::acknowledge`] stores
+    /// the position.
+    pub fn advance(&self, seq: u64) {
+        self.subscription.set_cursor(seq);
+    }
+
     /// Moves the position behind an event; it is not read again, also after a restart.
     ///
     /// # Errors

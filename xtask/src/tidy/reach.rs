@@ -67,6 +67,8 @@ const REACHED: [(&str, &str, &str); 50] = [
     ("TelemetryConfig", "[kernel.telemetry]", "calls_and_figures_reach_a_collector_in_the_trace_of_the_caller"),
     ("TokenConfig", "[kernel.http.tokens]", "access_tokens_admit_callers_as_the_agents_they_name"),
     ("ToolBudgetConfig", "[kernel.tool_context_budget]", "an_agent_may_have_a_budget_other_than_that_of_the_kernel"),
+    ("EmailConfig", "kernel.notify.NAME.email", "an_e_mail_reaches_a_mail_server"),
+    ("NotifyConfig", "[kernel.notify.NAME]", "a_person_learns_once_that_decisions_wait_unless_they_were_made_meanwhile"),
     ("WebhookConfig", "[kernel.webhooks.NAME]", "a_webhook_gets_signed_events_in_order_also_after_failures_and_kills"),
     ("ToolCreationConfig", "[tool_creation]", "automatic_approval_of_permissions_creates_no_tool"),
 ];

@@ -16,6 +16,7 @@ use mgp_discovery::{
 };
 use mgp_kernel::{LoginServer, Logins};
 use mgp_transport::http::Proxy;
+use mgp_types::escape_hidden;
 use mgp_types::method::KernelServersRestart;
 use mgp_types::mgp::{KernelServerParams, Transport};
 use mgp_types::service::Principal;
@@ -24,7 +25,7 @@ use super::known_names::no_server;
 use super::probe;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
-use crate::output::{ActionReport, escape_hidden};
+use crate::output::ActionReport;
 use crate::{control, state, time_args};
 
 /// The redirect URI of logins whose browser runs on another device; nothing listens at this address.

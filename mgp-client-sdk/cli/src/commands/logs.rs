@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use mgp_types::escape_hidden;
 use mgp_types::method::KernelServersLogs;
 use mgp_types::mgp::{KernelLogLine, KernelServerLogsParams};
 use serde::Serialize;
@@ -14,7 +15,7 @@ use tokio::time::sleep;
 use super::known_names::check_running;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::output::{Output, Render, escape_hidden, print, print_json_line, write_stdout};
+use crate::output::{Output, Render, print, print_json_line, write_stdout};
 use crate::{control, log, state};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);

@@ -22,6 +22,7 @@ pub(crate) mod lock;
 mod login;
 pub(crate) mod logs;
 pub(crate) mod man;
+pub(crate) mod notify;
 pub(crate) mod openapi;
 pub(crate) mod operator;
 pub(crate) mod permissions;

@@ -21,7 +21,7 @@ pub(crate) struct WebhookTable(Vec<KernelWebhook>);
 impl Render for WebhookTable {
     fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return out.line("no webhooks; add `[kernel.webhooks.NAME]` to your configuration");
+            return out.line("no webhooks; add `[kernel.webhooks.NAME]` or `[kernel.notify.NAME]` to your configuration");
         }
         let rows = self.0.iter().map(|webhook| {
             let failed = webhook.failures.len();
@@ -34,7 +34,7 @@ impl Render for WebhookTable {
                 webhook.last_error.clone().into(),
             ]
         });
-        out.table(["URL", "DELIVERED", "WAITING", "FAILED", "LAST ERROR"], rows);
+        out.table(["TO", "DELIVERED", "WAITING", "FAILED", "LAST ERROR"], rows);
         for failure in self.0.iter().flat_map(|webhook| &webhook.failures) {
             let event = mgp_types::clip(failure.event.as_str(), MAX_EVENT);
             out.line(format!("{}  {}  {event}", failure.at, failure.error));

@@ -23,6 +23,6 @@ pub(super) async fn webhooks(
 ) -> Result<KernelWebhooksResult, RpcError> {
     let context = kernel.0.fleet.context();
     let mut result = KernelWebhooksResult::new();
-    result.webhooks = context.events.webhooks.list(&**context.governance.store()).await?;
+    result.webhooks = context.events.deliveries.list(&**context.governance.store()).await?;
     Ok(result)
 }

@@ -3,7 +3,9 @@
 //! A subscriber receives an event only if it may see the server or tool that the event is about, by the same
 //! decision as lists; operators receive all.
 
+mod deliveries;
 mod forward;
+mod notify;
 mod security;
 mod webhooks;
 
@@ -22,9 +24,10 @@ use tokio::time::Instant;
 use self::forward::ForwardLog;
 use crate::caller_view::CallerView;
 
+use self::deliveries::Deliveries;
+pub(crate) use self::deliveries::DeliveryContext;
+pub use self::notify::notify_test;
 pub(crate) use self::security::follow as follow_audit;
-pub(crate) use self::webhooks::WebhookContext;
-use self::webhooks::Webhooks;
 
 /// The channels of the kernel itself.
 const CHANNELS: [(&str, &str); 11] = [
@@ -54,7 +57,7 @@ const TRANSACTION_STUCK: &str = "transactions.stuck";
 pub(crate) struct KernelEvents {
     hub: EventHub,
     forwards: Arc<ForwardLog>,
-    pub(crate) webhooks: Webhooks,
+    pub(crate) deliveries: Deliveries,
 }
 
 mgp_types::opaque_debug!(KernelEvents);
@@ -79,7 +82,7 @@ impl KernelEvents {
         for (channel, description) in CHANNELS {
             hub.declare(channel, description);
         }
-        Self { hub, forwards: Arc::default(), webhooks: Webhooks::default() }
+        Self { hub, forwards: Arc::default(), deliveries: Deliveries::default() }
     }
 
     pub(crate) fn hub(&self) -> &EventHub {

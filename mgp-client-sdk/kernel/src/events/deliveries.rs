@@ -1,0 +1,340 @@
+//! What leaves the kernel by itself: events to URLs, and messages to people (MGP §4.4, §13).
+//!
+//! Each delivery is a durable subscription, so it loses no event while the kernel or the receiver is down.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mgp_client_sdk::GuardedFetch;
+use mgp_discovery::{Expander, KernelConfig, NotifyConfig, Origin, Template, WebhookConfig};
+use mgp_server_sdk::{EventHub, EventReader, ReadEvent};
+use mgp_transport::http::Proxy;
+use mgp_types::mgp::{KernelWebhook, KernelWebhookFailure};
+use mgp_types::service::{Fetch as _, FetchRequest};
+use mgp_types::store::{Change, Store, StoreError};
+use mgp_types::sync::Mutex;
+use mgp_types::{Backoff, Payload, RpcError, Timestamp};
+use tokio::task::JoinSet;
+
+use super::{notify, webhooks};
+use crate::login::Logins;
+
+/// The space of events that were given up, in the store.
+const SPACE: &str = "events.failed";
+
+/// The maximum number of events that were given up and are kept, per delivery.
+const MAX_FAILURES: usize = 100;
+
+/// The number of attempts before an event is given up, about ten minutes, and the delays between them.
+const ATTEMPTS: u32 = 12;
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(2);
+
+/// The limits of an answer.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// The number of events that are read at a time.
+const BATCH: usize = 32;
+
+/// The maximum length of an error that is kept.
+const MAX_ERROR: usize = 256;
+
+/// The deliveries of a kernel; a cheap handle.
+#[derive(Clone, Default)]
+pub(crate) struct Deliveries(Arc<DeliveryTable>);
+
+#[derive(Default)]
+struct DeliveryTable {
+    running: Mutex<BTreeMap<String, RunningDelivery>>,
+    context: OnceLock<DeliveryContext>,
+}
+
+/// A delivery with its task, which ends when this is dropped.
+struct RunningDelivery {
+    delivery: Arc<Delivery>,
+    outbound: Outbound,
+    task: JoinSet<()>,
+}
+
+/// The receiver of a delivery.
+#[derive(Clone, PartialEq)]
+enum Outbound {
+    Webhook(WebhookConfig),
+    Notify(NotifyConfig),
+}
+
+/// The handles that all deliveries share.
+#[derive(Clone)]
+pub(crate) struct DeliveryContext {
+    store: Arc<dyn Store>,
+    sender: SenderContext,
+}
+
+/// The handles that senders share.
+#[derive(Clone)]
+pub(super) struct SenderContext {
+    pub(super) expander: Expander,
+    pub(super) proxy: Proxy,
+}
+
+/// A delivery: its position in the events, and its figures.
+pub(super) struct Delivery {
+    pub(super) name: String,
+    /// The receiver as operators see it.
+    target: String,
+    reader: Mutex<Option<EventReader>>,
+    state: Mutex<DeliveryState>,
+}
+
+#[derive(Default)]
+struct DeliveryState {
+    delivered: u64,
+    last_error: Option<String>,
+}
+
+/// The result of an attempt.
+pub(super) enum Attempt {
+    Accepted,
+    /// Another attempt may succeed.
+    Failed(String),
+    /// The receiver refuses this event.
+    Refused(String),
+}
+
+impl DeliveryContext {
+    pub(crate) fn new(store: &Arc<dyn Store>, expander: &Expander, logins: &Logins) -> Self {
+        let sender = SenderContext { expander: expander.clone(), proxy: logins.proxy().clone() };
+        Self { store: Arc::clone(store), sender }
+    }
+}
+
+impl SenderContext {
+    /// Expands a text of the user's own file.
+    pub(super) fn expand(&self, text: Option<&str>) -> Result<Option<String>, String> {
+        let Some(text) = text else { return Ok(None) };
+        let template = Template::parse(text).map_err(|error| error.to_string())?;
+        let value = self.expander.expand(&template, Origin::User, Path::new("."))?;
+        Ok(Some(value.as_str().to_owned()))
+    }
+
+    /// Returns a client that sends to a URL.
+    pub(super) fn fetch(&self, url: &str, allow_loopback: bool) -> Result<GuardedFetch, String> {
+        let fetch =
+            if allow_loopback { GuardedFetch::for_server(url) } else { GuardedFetch::new() };
+        let fetch = fetch.and_then(|fetch| fetch.proxy(self.proxy.clone()));
+        let fetch = fetch.map_err(|error| error.to_string())?;
+        Ok(fetch.with_limits(TIMEOUT, MAX_ANSWER))
+    }
+}
+
+impl Outbound {
+    /// Returns the deliveries of a configuration by their names in the store. Names of people's places have a dot,
+    /// which those of webhooks cannot have.
+    fn of(config: &KernelConfig) -> BTreeMap<String, Self> {
+        let webhooks = config.webhooks.iter();
+        let webhooks = webhooks.map(|(name, one)| (name.clone(), Self::Webhook(one.clone())));
+        let places = config.notify.iter();
+        let places =
+            places.map(|(name, one)| (format!("kernel.notify.{name}"), Self::Notify(one.clone())));
+        webhooks.chain(places).collect()
+    }
+}
+
+impl Deliveries {
+    /// Sets what the deliveries need; without it there are none.
+    pub(crate) fn enable(&self, context: DeliveryContext) {
+        // A kernel is built once, so it was not set before.
+        let _ = self.0.context.set(context);
+    }
+
+    /// Starts, stops and replaces deliveries, so that those of a configuration run. One that is no longer configured
+    /// loses its waiting events; a changed one goes on where it was.
+    pub(crate) async fn apply(&self, hub: &EventHub, config: &KernelConfig) {
+        let Some(context) = self.0.context.get() else { return };
+        let configured = Outbound::of(config);
+        let ended: Vec<_> = {
+            let mut running = self.0.running.lock();
+            let is_old = |name: &String, one: &mut RunningDelivery| {
+                configured.get(name) != Some(&one.outbound)
+            };
+            running.extract_if(.., is_old).collect()
+        };
+        for (name, RunningDelivery { delivery, mut task, .. }) in ended {
+            // Its successor must not send an event at the same time.
+            task.shutdown().await;
+            let reader = delivery.reader.lock().take();
+            if let Some(reader) = reader.filter(|_| !configured.contains_key(&name)) {
+                reader.end().await;
+            }
+        }
+        let mut running = self.0.running.lock();
+        for (name, outbound) in configured {
+            if !running.contains_key(&name) {
+                running.insert(name.clone(), start(hub, context, name, outbound));
+            }
+        }
+    }
+
+    /// Returns the deliveries and the events that they could not deliver.
+    pub(crate) async fn list(&self, store: &dyn Store) -> Result<Vec<KernelWebhook>, StoreError> {
+        let failures = store.load(SPACE).await?.records;
+        let all: Vec<_> = {
+            let running = self.0.running.lock();
+            running.values().map(|one| Arc::clone(&one.delivery)).collect()
+        };
+        let listed = all.iter().map(|delivery| {
+            let waiting = delivery.reader.lock().as_ref().map_or(0, EventReader::waiting);
+            let state = delivery.state.lock();
+            let mut listed = KernelWebhook::new(delivery.target.clone(), state.delivered, waiting);
+            listed.last_error.clone_from(&state.last_error);
+            let mut own: Vec<_> =
+                failures.iter().filter(|failure| delivery.owns(&failure.key)).collect();
+            own.sort_by(|one, other| one.key.cmp(&other.key));
+            let read = own.iter().filter_map(|failure| failure.value.as_ref()?.get().ok());
+            listed.failures = read.collect();
+            listed
+        });
+        Ok(listed.collect())
+    }
+}
+
+fn start(
+    hub: &EventHub,
+    context: &DeliveryContext,
+    name: String,
+    outbound: Outbound,
+) -> RunningDelivery {
+    let target = match &outbound {
+        Outbound::Webhook(config) => config.url.clone(),
+        // Topics and addresses are not shown: who knows a topic can read it.
+        Outbound::Notify(_) => name.clone(),
+    };
+    let (reader, state) = (Mutex::default(), Mutex::default());
+    let delivery = Arc::new(Delivery { name, target, reader, state });
+    let mut task = JoinSet::new();
+    let (hub, context) = (hub.clone(), context.clone());
+    let (running, settings) = (Arc::clone(&delivery), outbound.clone());
+    task.spawn(async move {
+        if let Err(why) = run(&hub, &context, &running, settings).await {
+            tracing::error!(delivery = running.name, why, "delivery stopped");
+            running.state.lock().last_error = Some(why);
+        }
+    });
+    RunningDelivery { delivery, outbound, task }
+}
+
+/// Delivers events until the store is closed; fails if the configuration cannot be used.
+async fn run(
+    hub: &EventHub,
+    context: &DeliveryContext,
+    delivery: &Delivery,
+    outbound: Outbound,
+) -> Result<(), String> {
+    let sender = &context.sender;
+    match outbound {
+        Outbound::Webhook(config) => {
+            let webhook = webhooks::Webhook::new(sender, config)?;
+            let (channels, min) = (&webhook.config.channels, webhook.config.min_severity.as_ref());
+            let id = format!("webhook-{}", delivery.name);
+            let reader = hub.reader(&id, channels, min).await;
+            let reader = reader.map_err(|error| error.to_string())?;
+            *delivery.reader.lock() = Some(reader.clone());
+            webhook.run(delivery, &*context.store, &reader).await
+        }
+        Outbound::Notify(config) => {
+            let messenger = notify::Messenger::new(sender, &config)?;
+            let reader = hub.reader(&delivery.name, &notify::CHANNELS, None).await;
+            let reader = reader.map_err(|error| error.to_string())?;
+            *delivery.reader.lock() = Some(reader.clone());
+            notify::run(&messenger, &config, delivery, &*context.store, &reader).await
+        }
+    }
+}
+
+impl Delivery {
+    fn owns(&self, key: &str) -> bool {
+        key.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with(' '))
+    }
+
+    /// Waits for the next events; a store that fails is asked again.
+    pub(super) async fn read(&self, reader: &EventReader) -> Vec<ReadEvent> {
+        loop {
+            match reader.read(BATCH).await {
+                Ok(events) => return events,
+                Err(error) => {
+                    tracing::warn!(delivery = self.name, %error, "retry: events cannot be read");
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+            }
+        }
+    }
+
+    /// Sends until it is accepted. An event that is refused, or not accepted after too many attempts, is kept as
+    /// given up.
+    pub(super) async fn deliver<F: Future<Output = Attempt> + Send>(
+        &self,
+        store: &dyn Store,
+        event: &ReadEvent,
+        send: impl Fn() -> F + Send + Sync,
+    ) -> Result<(), RpcError> {
+        let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
+        for attempt in 1.. {
+            let (error, is_final) = match send().await {
+                Attempt::Accepted => {
+                    let mut state = self.state.lock();
+                    state.delivered += 1;
+                    state.last_error = None;
+                    break;
+                }
+                Attempt::Refused(error) => (error, true),
+                Attempt::Failed(error) => (error, attempt == ATTEMPTS),
+            };
+            self.state.lock().last_error = Some(error.clone());
+            if is_final {
+                tracing::warn!(delivery = self.name, seq = event.seq, error, "gave up an event");
+                self.give_up(store, event, error).await?;
+                break;
+            }
+            tracing::debug!(delivery = self.name, attempt, error, "retry: event not accepted");
+            tokio::time::sleep(backoff.next_delay()).await;
+        }
+        Ok(())
+    }
+
+    /// Keeps an event that was given up, in place of the oldest one if there are too many.
+    async fn give_up(
+        &self,
+        store: &dyn Store,
+        event: &ReadEvent,
+        error: String,
+    ) -> Result<(), StoreError> {
+        let failure = KernelWebhookFailure::new(Timestamp::now(), error, event.event.clone());
+        let failure = Payload::of(&failure).map_err(StoreError::failed)?;
+        let mut change =
+            Change::new().put(SPACE, format!("{} {:020}", self.name, event.seq), failure);
+        let mut kept: Vec<_> = store.load(SPACE).await?.records;
+        kept.retain(|failure| self.owns(&failure.key));
+        kept.sort_by(|one, other| one.key.cmp(&other.key));
+        for oldest in kept.iter().take((kept.len() + 1).saturating_sub(MAX_FAILURES)) {
+            change = change.remove(SPACE, oldest.key.clone());
+        }
+        store.commit(change).await.map(drop)
+    }
+}
+
+/// Sends a request once.
+pub(super) async fn post(fetch: &GuardedFetch, request: FetchRequest) -> Attempt {
+    match fetch.fetch(request).await {
+        Ok(answer) if (200..300).contains(&answer.status) => Attempt::Accepted,
+        Ok(answer) => {
+            let error = format!("the receiver answered {}", answer.status);
+            let is_final =
+                (400..500).contains(&answer.status) && ![408, 429].contains(&answer.status);
+            if is_final { Attempt::Refused(error) } else { Attempt::Failed(error) }
+        }
+        Err(error) => Attempt::Failed(mgp_types::clip(&error.to_string(), MAX_ERROR)),
+    }
+}

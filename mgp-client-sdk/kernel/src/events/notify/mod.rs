@@ -1,0 +1,102 @@
+//! Messages to people: decisions that wait for an operator, on a desktop, a phone or in a mailbox (MGP §4.4).
+//!
+//! A message names agents, servers and tools, and never an argument: it may pass machines of others.
+
+mod message;
+mod messenger;
+
+use std::time::Duration;
+
+use mgp_discovery::{Expander, KernelConfig, NotifyConfig, QuietHours};
+use mgp_server_sdk::EventReader;
+use mgp_types::store::Store;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use self::message::{Message, Waiting};
+pub(super) use self::messenger::Messenger;
+use super::deliveries::{Attempt, Delivery, SenderContext};
+
+/// The channels whose events a person learns of.
+pub(super) const CHANNELS: [&str; 4] = [
+    "approvals.requested",
+    "approvals.decided",
+    "security.definition_changed",
+    super::TRANSACTION_STUCK,
+];
+
+/// The longest sleep in quiet hours: the clock of a machine that slept has moved on.
+const MAX_SLEEP: Duration = Duration::from_mins(1);
+
+/// Collects what waits for a person, and sends it in one message after the configured time; fails if the store does.
+pub(super) async fn run(
+    messenger: &Messenger,
+    config: &NotifyConfig,
+    delivery: &Delivery,
+    store: &dyn Store,
+    reader: &EventReader,
+) -> Result<(), String> {
+    let mut waiting = Waiting::default();
+    loop {
+        tokio::select! {
+            events = delivery.read(reader) => {
+                for event in events {
+                    // Not stored before it is sent: the next kernel reads it again.
+                    reader.advance(event.seq);
+                    waiting.add(event);
+                }
+            }
+            () = due(waiting.since(), config) => {
+                let Some(last) = waiting.last.take() else { continue };
+                if let Some(message) = waiting.take() {
+                    let send = || messenger.send(&message);
+                    let sent = delivery.deliver(store, &last, send).await;
+                    sent.map_err(|error| error.to_string())?;
+                }
+                reader.acknowledge(last.seq).await.map_err(|error| error.to_string())?;
+            }
+        }
+    }
+}
+
+/// Waits until a message is due: some time after the first decision, outside of the quiet hours.
+async fn due(since: Option<Instant>, config: &NotifyConfig) {
+    let Some(since) = since else { return std::future::pending().await };
+    sleep_until(since + config.after).await;
+    while let Some(left) = config.quiet.and_then(quiet_left) {
+        sleep(left.min(MAX_SLEEP)).await;
+    }
+}
+
+/// Returns how long the quiet hours still last, or `None` outside of them.
+fn quiet_left(hours: QuietHours) -> Option<Duration> {
+    let now = jiff::ZonedDateTime::now().time();
+    let minute = u16::try_from(i32::from(now.hour()) * 60 + i32::from(now.minute())).ok()?;
+    let left = Duration::from_secs(u64::from(hours.minutes_left(minute)?) * 60);
+    let passed = Duration::from_secs(u64::from(now.second().unsigned_abs()));
+    Some(left.saturating_sub(passed).max(Duration::from_secs(1)))
+}
+
+/// Sends a first message to the places of a configuration, or to one of them, and returns the result of each.
+///
+/// # Cancel safety
+/// If the future is dropped, some messages may have been sent.
+pub async fn notify_test(
+    config: &KernelConfig,
+    name: Option<&str>,
+    expander: &Expander,
+) -> Vec<(String, Result<(), String>)> {
+    let sender = SenderContext { expander: expander.clone(), proxy: crate::login::proxy(config) };
+    let mut results = Vec::new();
+    let places = config.notify.iter().filter(|(own, _)| name.is_none_or(|name| name == *own));
+    for (own, place) in places {
+        let sent = match Messenger::new(&sender, place) {
+            Ok(messenger) => match messenger.send(&Message::test()).await {
+                Attempt::Accepted => Ok(()),
+                Attempt::Failed(error) | Attempt::Refused(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        results.push((own.clone(), sent));
+    }
+    results
+}

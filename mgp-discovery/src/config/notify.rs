@@ -1,0 +1,182 @@
+//! `[kernel.notify.NAME]`: the places where a person learns that decisions wait (MGP §4.4).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::reader::Reader;
+
+/// The maximum number of places.
+const MAX_PLACES: usize = 16;
+
+/// How long a decision waits before a message is sent, if the configuration does not say.
+const AFTER: Duration = Duration::from_secs(10);
+
+/// The minutes of a day.
+const DAY: u16 = 24 * 60;
+
+/// A place where a person learns that decisions wait.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotifyConfig {
+    /// The way to the person.
+    pub way: NotifyWay,
+    /// The access token, key of the signature or password, with `${…}` not expanded yet.
+    pub secret: Option<String>,
+    /// How long a decision waits before a message is sent.
+    pub after: Duration,
+    /// The hours without messages.
+    pub quiet: Option<QuietHours>,
+    /// If set, a URL may be on this machine.
+    pub allow_loopback: bool,
+}
+
+/// Omits the secret.
+impl fmt::Debug for NotifyConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { way, secret, after, quiet, allow_loopback } = self;
+        f.debug_struct("NotifyConfig")
+            .field("way", way)
+            .field("has_secret", &secret.is_some())
+            .field("after", after)
+            .field("quiet", quiet)
+            .field("allow_loopback", allow_loopback)
+            .finish()
+    }
+}
+
+/// The way to a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotifyWay {
+    /// The desktop of the user who runs the kernel.
+    Desktop,
+    /// A topic of an ntfy server, by its URL.
+    Ntfy(String),
+    /// A URL that gets a signed POST.
+    Webhook(String),
+    /// An e-mail.
+    Email(EmailConfig),
+}
+
+/// An address for e-mails, and the mail server that takes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EmailConfig {
+    /// The receiver.
+    pub to: String,
+    /// The sender.
+    pub from: String,
+    /// The mail server: `smtps://HOST[:PORT]` or `smtp://HOST[:PORT]`.
+    pub server: String,
+    /// The name at the mail server.
+    pub user: Option<String>,
+}
+
+/// Hours of each day, in minutes since midnight; they may span midnight.
+///
+/// ```
+/// use mgp_discovery::QuietHours;
+///
+/// let night = QuietHours::parse("22:00-07:30").unwrap();
+/// assert_eq!(night.minutes_left(23 * 60), Some(8 * 60 + 30));
+/// assert_eq!(night.minutes_left(12 * 60), None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuietHours {
+    begin: u16,
+    end: u16,
+}
+
+impl QuietHours {
+    /// Parses hours such as `22:00-07:00`; `None` if they are not valid, or empty.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let minute = |time: &str| {
+            let (hours, minutes) = time.trim().split_once(':')?;
+            let is_number = |part: &str| {
+                (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+            };
+            if !is_number(hours) || minutes.len() != 2 || !is_number(minutes) {
+                return None;
+            }
+            let (hours, minutes): (u16, u16) = (hours.parse().ok()?, minutes.parse().ok()?);
+            (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)
+        };
+        let (begin, end) = text.split_once('-')?;
+        let (begin, end) = (minute(begin)?, minute(end)?);
+        (begin != end).then_some(Self { begin, end })
+    }
+
+    /// Returns the minutes until the hours end, or `None` at a minute outside of them.
+    #[must_use]
+    pub fn minutes_left(self, minute: u16) -> Option<u16> {
+        let since = (minute + DAY - self.begin) % DAY;
+        let length = (self.end + DAY - self.begin) % DAY;
+        (since < length).then(|| length - since)
+    }
+}
+
+/// Reads the tables of places.
+pub(super) fn places(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, NotifyConfig> {
+    const PATH: &str = "kernel.notify.*";
+    let mut all = BTreeMap::new();
+    for (name, table) in kernel.named_tables("notify", PATH, MAX_PLACES) {
+        let mut reader = Reader::new(kernel.report, PATH, table);
+        let Some(way) = way(&mut reader) else { continue };
+        let place = NotifyConfig {
+            way,
+            secret: reader.text("secret"),
+            after: reader.duration("after").unwrap_or(AFTER),
+            quiet: quiet(&mut reader),
+            allow_loopback: reader.switch("allow_loopback").unwrap_or_default(),
+        };
+        all.insert(name, place);
+    }
+    all
+}
+
+/// Reads the only way of a place.
+fn way(reader: &mut Reader<'_, '_, '_>) -> Option<NotifyWay> {
+    let desktop = reader.switch("desktop").unwrap_or_default().then_some(NotifyWay::Desktop);
+    let to = reader.text("email");
+    let has_email = to.is_some();
+    let ways = [
+        desktop,
+        reader.text("ntfy").map(NotifyWay::Ntfy),
+        reader.text("webhook").map(NotifyWay::Webhook),
+        to.map(|to| {
+            let from = reader.text("from").unwrap_or_else(|| to.clone());
+            let server = reader.text("smtp").unwrap_or_default();
+            NotifyWay::Email(EmailConfig { to, from, server, user: reader.text("user") })
+        }),
+    ];
+    let mut given = ways.into_iter().flatten();
+    let (Some(way), None) = (given.next(), given.next()) else {
+        let remedy = "write one of `desktop`, `ntfy`, `webhook` and `email`".to_owned();
+        let key = if has_email { "email" } else { "desktop" };
+        reader.error(key, "must be the only way of its place", Some(remedy));
+        return None;
+    };
+    if let NotifyWay::Email(email) = &way {
+        let is_server = ["smtps://", "smtp://"]
+            .into_iter()
+            .any(|scheme| email.server.strip_prefix(scheme).is_some_and(|host| !host.is_empty()));
+        if !is_server {
+            let remedy = "write `smtp = \"smtps://HOST\"`, or `smtp://HOST` for STARTTLS";
+            reader.error("smtp", "is not a mail server", Some(remedy.to_owned()));
+            return None;
+        }
+    }
+    Some(way)
+}
+
+fn quiet(reader: &mut Reader<'_, '_, '_>) -> Option<QuietHours> {
+    let text = reader.text("quiet")?;
+    let hours = QuietHours::parse(&text);
+    if hours.is_none() {
+        let remedy = "write two times of the day, e.g. `\"22:00-07:00\"`".to_owned();
+        reader.error("quiet", "is not a range of hours", Some(remedy));
+    }
+    hours
+}
