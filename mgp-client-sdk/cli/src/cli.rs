@@ -5,8 +5,9 @@ use clap::{Parser, Subcommand};
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, callbacks, complete, completions, connect, contract, doctor, events,
-    guard, import, index, init, kernel, keys, lock, logs, man, notify, openapi, operator, permissions,
-    report, secrets, servers, service, setup, tools, transactions, trust, validate, why,
+    guard, import, index, init, kernel, keys, lock, logs, man, notify, openapi, operator,
+    permissions, report, secrets, servers, service, setup, tools, transactions, trust, validate,
+    why,
 };
 use crate::console::ConsoleArgs;
 

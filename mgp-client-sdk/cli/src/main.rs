@@ -97,9 +97,9 @@ fn start(global: &Global, command: Command) -> CliResult {
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, callbacks, complete, completions, connect, contract, doctor,
-        events, guard, import, index, init, kernel, keys, lock, logs, man, notify, openapi, permissions,
-        report, secrets, servers, service, setup, tools, transactions, trust, validate, webhooks,
-        why,
+        events, guard, import, index, init, kernel, keys, lock, logs, man, notify, openapi,
+        permissions, report, secrets, servers, service, setup, tools, transactions, trust,
+        validate, webhooks, why,
     };
     match command {
         Command::Kernel(_) | Command::TryHost(_) => Ok(()),

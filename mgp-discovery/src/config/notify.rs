@@ -9,7 +9,7 @@ use super::reader::Reader;
 /// The maximum number of places.
 const MAX_PLACES: usize = 16;
 
-/// How long a decision waits before a message is sent, if the configuration does not say.
+/// The time that a decision waits before a message is sent, if the configuration has none.
 const AFTER: Duration = Duration::from_secs(10);
 
 /// The minutes of a day.
@@ -23,7 +23,7 @@ pub struct NotifyConfig {
     pub way: NotifyWay,
     /// The access token, key of the signature or password, with `${…}` not expanded yet.
     pub secret: Option<String>,
-    /// How long a decision waits before a message is sent.
+    /// The time that a decision waits before a message is sent.
     pub after: Duration,
     /// The hours without messages.
     pub quiet: Option<QuietHours>,

@@ -69,9 +69,23 @@ impl EventReader {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub async fn read(&self, max: usize) -> Result<Vec<ReadEvent>, RpcError> {
+        self.read_after(0, max).await
+    }
+
+    /// Waits for events after the position and after `seq`, and returns up to `max` of them: a reader that
+    /// acknowledges several at once reads on with this.
+    ///
+    /// # Errors
+    /// The error of the store.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    pub async fn read_after(&self, seq: u64, max: usize) -> Result<Vec<ReadEvent>, RpcError> {
+        let mut last = seq;
         loop {
             let changed = self.subscription.changed.notified();
-            let (after, stored) = self.subscription.positions();
+            let (cursor, stored) = self.subscription.positions();
+            let after = last.max(cursor);
             if after < stored {
                 let id = self.subscription.id();
                 let events = self.hub.0.read_stored(id, after, stored, max).await?;
@@ -83,16 +97,13 @@ impl EventReader {
                 if !read.is_empty() {
                     return Ok(read);
                 }
-                self.subscription.set_cursor(stored);
+                if after == cursor {
+                    self.subscription.set_cursor(stored);
+                }
+                last = stored;
             }
             changed.await;
         }
-    }
-
-    /// Moves the position behind an event, which is not read again before a restart; [`EventReader::acknowledge`] stores
-    /// the position.
-    pub fn advance(&self, seq: u64) {
-        self.subscription.set_cursor(seq);
     }
 
     /// Moves the position behind an event; it is not read again, also after a restart.

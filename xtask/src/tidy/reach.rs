@@ -18,7 +18,7 @@ const ENDS: [&str; 6] = ["Config", "Limits", "Limit", "Budget", "Quota", "Timeou
 /// The configuration types, each with the configuration key, flag or builder call that sets it, and a test of its
 /// effect.
 #[rustfmt::skip]
-const REACHED: [(&str, &str, &str); 50] = [
+const REACHED: [(&str, &str, &str); 52] = [
     ("AgentConfig", "[agents.NAME]", "pinned_tools_are_in_the_list_of_that_agent_only"),
     ("AuditConfig", "kernel.audit.arguments", "the_audit_log_is_kept_as_configured"),
     ("AuditLogConfig", "[kernel.audit]", "the_audit_log_is_kept_as_configured"),

@@ -218,25 +218,27 @@ async fn operators_see_recent_events_and_filter_them() {
 }
 
 /// A request of a webhook: its headers, lower case, and its body.
-struct Posted {
+pub(crate) struct Posted {
     headers: Vec<String>,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Posted {
-    fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         let found =
             self.headers.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         found.unwrap_or_else(|| panic!("{name}: {:?}", self.headers))
     }
 
-    fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
 }
 
 /// A receiver that answers each request with a status.
-fn receiver(status: impl Fn(usize, &Value) -> u16 + Send + 'static) -> (String, Receiver<Posted>) {
+pub(crate) fn receiver(
+    status: impl Fn(usize, &Posted) -> u16 + Send + 'static,
+) -> (String, Receiver<Posted>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
     let (sender, posted) = channel();
@@ -252,7 +254,7 @@ fn receiver(status: impl Fn(usize, &Value) -> u16 + Send + 'static) -> (String, 
             let mut body = vec![0; length.unwrap().parse().unwrap()];
             reader.read_exact(&mut body).unwrap();
             let one = Posted { headers, body: String::from_utf8(body).unwrap() };
-            let code = status(number, &one.value());
+            let code = status(number, &one);
             let answer =
                 format!("HTTP/1.1 {code} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             let _ = reader.get_mut().write_all(answer.as_bytes());
@@ -265,7 +267,7 @@ fn receiver(status: impl Fn(usize, &Value) -> u16 + Send + 'static) -> (String, 
 }
 
 /// Returns the signature that a webhook must send.
-fn signature(secret: &str, timestamp: &str, body: &str) -> String {
+pub(crate) fn signature(secret: &str, timestamp: &str, body: &str) -> String {
     let pad = |byte: u8| -> Vec<u8> {
         let mut block = secret.as_bytes().to_vec();
         block.resize(64, 0);
@@ -282,7 +284,7 @@ async fn a_webhook_gets_signed_events_in_order_also_after_failures_and_kills() {
     // The first attempt fails, and events of one channel are refused.
     let (url, posted) = receiver(|number, event| match number {
         0 => 503,
-        _ if event["channel"] == "bench.bad" => 400,
+        _ if event.value()["channel"] == "bench.bad" => 400,
         _ => 204,
     });
     let world = world(&format!(

@@ -19,6 +19,7 @@ mod first;
 #[path = "../world/host.rs"]
 mod host;
 mod locked;
+mod notify;
 mod openapi;
 #[path = "../world/program.rs"]
 mod program;

@@ -259,10 +259,10 @@ impl Delivery {
         key.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with(' '))
     }
 
-    /// Waits for the next events; a store that fails is asked again.
-    pub(super) async fn read(&self, reader: &EventReader) -> Vec<ReadEvent> {
+    /// Waits for the events after a number; a store that fails is asked again.
+    pub(super) async fn read_after(&self, reader: &EventReader, seq: u64) -> Vec<ReadEvent> {
         loop {
-            match reader.read(BATCH).await {
+            match reader.read_after(seq, BATCH).await {
                 Ok(events) => return events,
                 Err(error) => {
                     tracing::warn!(delivery = self.name, %error, "retry: events cannot be read");

@@ -36,7 +36,7 @@ impl Webhook {
         reader: &EventReader,
     ) -> Result<(), String> {
         loop {
-            for event in delivery.read(reader).await {
+            for event in delivery.read_after(reader, 0).await {
                 // The same in each attempt, so that the receiver can drop repeated ones.
                 let id = format!("{}-{}", delivery.name, event.seq);
                 let send = || {

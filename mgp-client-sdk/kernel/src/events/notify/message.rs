@@ -24,7 +24,7 @@ pub(super) struct Message {
     pub(super) lines: Vec<String>,
 }
 
-/// What waits for a person since the last message.
+/// The decisions that wait for a person since the last message.
 #[derive(Default)]
 pub(super) struct Waiting {
     lines: BTreeMap<String, Line>,

@@ -96,7 +96,7 @@ impl MailSender {
         let builder = if is_encrypted {
             AsyncSmtpTransport::<Tokio1Executor>::relay(host)
         } else if is_here {
-            // Nobody listens between two programs of one machine.
+            // No other machine can listen between two programs of this one.
             Ok(AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host))
         } else {
             AsyncSmtpTransport::<Tokio1Executor>::starttls_relay(host)

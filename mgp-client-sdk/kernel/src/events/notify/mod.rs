@@ -36,12 +36,13 @@ pub(super) async fn run(
     reader: &EventReader,
 ) -> Result<(), String> {
     let mut waiting = Waiting::default();
+    // The position is not stored before the message is sent: the next kernel reads the events again.
+    let mut seq = 0;
     loop {
         tokio::select! {
-            events = delivery.read(reader) => {
+            events = delivery.read_after(reader, seq) => {
                 for event in events {
-                    // Not stored before it is sent: the next kernel reads it again.
-                    reader.advance(event.seq);
+                    seq = event.seq;
                     waiting.add(event);
                 }
             }
