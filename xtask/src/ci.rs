@@ -5,7 +5,7 @@ use crate::{
     flags::Flags,
     publish,
     run::{Failure, Outcome, Program, Rigour, has, now, root, seconds},
-    schema, spec, tidy,
+    schema, site, spec, tidy,
 };
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { name: "fmt", needs: Some("cargo-fmt"), run: |_| fmt() },
     Step { name: "tidy", needs: None, run: |_| tidy::tidy(&Flags::default()) },
+    Step { name: "site", needs: None, run: |_| site::site(&Flags::of(&["--check"])) },
     Step { name: "clippy", needs: Some("cargo-clippy"), run: |_| clippy() },
     Step { name: "test", needs: None, run: |_| test() },
     Step { name: "doctest", needs: None, run: |_| doctest() },

@@ -19,6 +19,7 @@ mod publish;
 mod run;
 mod schema;
 mod serving;
+mod site;
 mod spec;
 mod tidy;
 
@@ -114,6 +115,14 @@ const COMMANDS: &[Command] = &[
         switches: &[],
         options: &["--bin", "--out", "--url"],
         run: dist::dist,
+    },
+    Command {
+        name: "site",
+        usage: "[--check] [--out DIR]",
+        help: "write the documents as a site with navigation and search, or only check their links",
+        switches: &["--check"],
+        options: &["--out"],
+        run: site::site,
     },
     Command {
         name: "accept",

@@ -30,7 +30,7 @@ pub(crate) enum Approvals {
     },
     /// Approve: a call runs once, a registered server until it is removed
     #[command(
-        after_help = "Example:\n  mgp approvals approve a9e645ed67 --because \"the disk is sold\"\n  mgp approvals approve a9e645ed67 --for 1h\n  mgp approvals approve a9e645ed67 --always-like-this\n\n`mgp permissions ls` lists approvals that hold for later calls, and `mgp permissions revoke` ends them."
+        after_help = "`mgp permissions ls` lists approvals that hold for later calls, and `mgp permissions revoke` ends them.\n\nExample:\n  mgp approvals approve a9e645ed67 --because \"the disk is sold\"\n  mgp approvals approve a9e645ed67 --for 1h\n  mgp approvals approve a9e645ed67 --always-like-this"
     )]
     Approve(Approval),
     /// Deny; the caller reads the reason

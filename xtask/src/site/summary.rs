@@ -1,0 +1,54 @@
+//! The table of contents, `docs/SUMMARY.md`, in the format of mdBook.
+
+use crate::run::{Context, Failure, Outcome, root};
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+/// A part of the documents, e.g. "Use".
+pub(super) struct Part {
+    pub(super) title: String,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// A page, in the order of the table of contents.
+pub(super) struct Entry {
+    /// The title, as Markdown.
+    pub(super) title: String,
+    /// The file, relative to the root of the workspace.
+    pub(super) file: PathBuf,
+}
+
+/// Reads the table of contents; each document in `docs/` must be in it.
+pub(super) fn read() -> Outcome<Vec<Part>> {
+    let text = fs::read_to_string(root().join("docs/SUMMARY.md")).context("docs/SUMMARY.md")?;
+    let mut parts = vec![Part { title: String::new(), entries: Vec::new() }];
+    for line in text.lines().skip(1).map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(title) = line.strip_prefix("# ") {
+            parts.push(Part { title: title.to_owned(), entries: Vec::new() });
+            continue;
+        }
+        let link = line.trim_start_matches("- ").strip_prefix('[');
+        let link = link.and_then(|link| link.strip_suffix(')')?.split_once("]("));
+        let (title, file) = link.context(format!("a link in `{line}`"))?;
+        let file = match file.strip_prefix("../") {
+            Some(file) => PathBuf::from(file),
+            None => PathBuf::from("docs").join(file),
+        };
+        let part = parts.last_mut().context("a part")?;
+        part.entries.push(Entry { title: title.to_owned(), file });
+    }
+    check_complete(&parts)?;
+    Ok(parts)
+}
+
+fn check_complete(parts: &[Part]) -> Outcome {
+    let listed: BTreeSet<_> =
+        parts.iter().flat_map(|part| &part.entries).map(|entry| &entry.file).collect();
+    for entry in fs::read_dir(root().join("docs")).context("docs")? {
+        let file = PathBuf::from("docs").join(entry.context("docs")?.file_name());
+        let is_page = file.extension().is_some_and(|kind| kind == "md");
+        if is_page && !file.ends_with("SUMMARY.md") && !listed.contains(&file) {
+            return Err(Failure::new(format!("docs/SUMMARY.md lacks {}", file.display())));
+        }
+    }
+    Ok(())
+}
