@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 const MAX_OF_SERVER: usize = 16;
 /// The maximum number of open questions.
 const MAX_OPEN: usize = 256;
-/// The time limit of a question that names none; the same as of a question to a caller.
+/// The time limit of a question that sets none, equal to that of a question to a caller.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The maximum time limit of a question.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);

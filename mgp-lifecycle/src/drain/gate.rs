@@ -12,7 +12,7 @@ const ENDED: usize = 2;
 /// Value by which one call increases the state; the lower bits are flags.
 const ONE: usize = 4;
 
-/// The count and the two flags.
+/// Counts the calls that run, and admits new ones; `state` is the count times [`ONE`], plus two flags.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     state: AtomicUsize,

@@ -172,7 +172,7 @@ fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdi
     verdict
 }
 
-/// Decides again about a call that [waited](Waited) in an inner layer, right before it runs. Asks no further
+/// Decides again about a call that [waited](WaitMark) in an inner layer, right before it runs. Asks no further
 /// questions.
 ///
 /// # Errors
@@ -184,9 +184,15 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     let granted = call.cx().extensions.get::<GrantedOnce>();
     let granted = granted.map_or_else(Vec::new, |granted| granted.0.clone());
     match decide_call(sources, call, &Progress::finished(granted)).into_outcome().0 {
+        CallOutcome::Allow => Ok(()),
         CallOutcome::Refuse(refusal) => Err(deny(sources, call, refusal)),
-        CallOutcome::Allow | CallOutcome::Ask(_) => Ok(()),
+        CallOutcome::Ask(_) => Err(undecided()),
     }
+}
+
+/// Returns the error for a question that has no part to answer it: a gate refuses what it does not expect.
+fn undecided() -> RpcError {
+    RpcError::internal("a question about this call could not be asked; it was not run")
 }
 
 /// Logs a refusal for the operator, and converts it to the error for the caller.

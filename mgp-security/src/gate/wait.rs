@@ -7,7 +7,7 @@ use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{Call, CallRecord, MgpService, Outlet, Reply, WaitMark, keep_alive};
 use mgp_types::{Payload, RpcError};
 
-use super::{GrantedOnce, decide_call, deny, log_denied, with_facts};
+use super::{GrantedOnce, decide_call, deny, log_denied, undecided, with_facts};
 use crate::decision::{CallOutcome, Progress, Requirement, Sources, after_permissions};
 use crate::error::Refusal;
 use crate::permission::AskOutcomes;
@@ -65,7 +65,7 @@ async fn get<S: MgpService>(
         Requirement::Listing => {
             progress.listed = true;
             let (Some(definitions), Some(server)) = (&sources.definitions, server) else {
-                return Ok(());
+                return Err(undecided());
             };
             let fetched = definitions.fetch(server, inner, call, tool).await;
             fetched.inspect_err(|error| log_denied(sources, call, error))?;
@@ -73,7 +73,7 @@ async fn get<S: MgpService>(
         }
         Requirement::RiskRecord => {
             let (Some(definitions), Some(server)) = (&sources.definitions, server) else {
-                return Ok(());
+                return Err(undecided());
             };
             let recorded = definitions.record_override(server, call, tool).await;
             recorded.inspect_err(|error| log_denied(sources, call, error))?;
@@ -82,7 +82,7 @@ async fn get<S: MgpService>(
             progress.listed = true;
             progress.asked = Some(AskOutcomes::default());
             let (Some(permissions), Some(assessment)) = (&sources.permissions, assessment) else {
-                return Ok(());
+                return Err(undecided());
             };
             let missing = Permission::canonical(missing.iter().map(|missing| &missing.permission));
             let mut needed = Permission::canonical(assessment.permissions.iter().chain(&missing));
@@ -104,9 +104,9 @@ async fn get<S: MgpService>(
             progress.asked = Some(outcomes);
         }
         Requirement::Confirmation => {
+            confirm(sources, call, assessment, Vec::new()).await?;
             (progress.listed, progress.confirmed) = (true, true);
             progress.asked.get_or_insert_default();
-            confirm(sources, call, assessment, Vec::new()).await?;
         }
     }
     Ok(())
@@ -122,7 +122,7 @@ async fn confirm(
     let (Some(confirmations), Some(assessment), Some(tools)) =
         (&sources.confirmations, assessment, sources.assess())
     else {
-        return Ok(());
+        return Err(undecided());
     };
     let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
     let server = sources.server_of(cx);

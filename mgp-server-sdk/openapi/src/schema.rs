@@ -223,7 +223,7 @@ fn cut_circles(
     definitions.insert(name.to_owned(), schema);
 }
 
-/// Writes the forms of OpenAPI 3.0 as JSON Schema has them.
+/// Translates `nullable` and the boolean `exclusiveMinimum` and `exclusiveMaximum` of OpenAPI 3.0.
 fn in_newer_form(read: &mut Map<String, Value>, members: &Map<String, Value>) {
     if members.get("nullable") == Some(&Value::Bool(true)) {
         if let Some(Value::String(kind)) = read.get("type").cloned() {

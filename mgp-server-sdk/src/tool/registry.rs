@@ -75,7 +75,7 @@ struct Snapshot {
     any_typed: bool,
     /// `true` if any tool has its own time limit.
     any_timeout: bool,
-    /// `true` if any tool has members of proposals, so that lists differ by what their callers negotiated.
+    /// `true` if any tool has members of an extension beyond MGP: a list then depends on what its caller negotiated.
     any_proposed: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 8],
 }

@@ -112,7 +112,7 @@ fn a_failure_is_json_where_json_was_asked_for() {
     }
     let (report, _) = home.any_json("error", &["servers", "lst"]);
     assert!(report["error"].as_str().unwrap().contains("similar subcommands exist"), "{report}");
-    // An argument of another program is not an option of this one.
+    // `--json` after `--` belongs to the program of the server, so this error is plain text.
     let ended = home.run(&["servers", "add", "a", "--no-such", "--", "x", "--json"]);
     assert_eq!((ended.code, &*ended.out), (Some(2), ""));
     let (report, code) = home.any_json("error", &["access", "grant", "ada", "nothing"]);

@@ -43,7 +43,7 @@ impl RecentEvents {
     }
 }
 
-/// A store, and its changes.
+/// The events that were committed with a change in the store and are not in the log yet.
 pub(super) struct Outbox {
     store: Arc<dyn Store>,
     log: String,

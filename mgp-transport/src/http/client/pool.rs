@@ -238,7 +238,7 @@ impl IdleConnections {
 
     /// Takes the newest free connection; closed and expired ones are dropped.
     fn take(&self) -> Checkout {
-        // Senders are dropped after the lock is released: that wakes the tasks of their connections.
+        // Dropping a sender wakes the task of its connection, so obsolete ones are dropped after the lock.
         let mut obsolete = Vec::new();
         let mut state = self.state.lock();
         let (connections, mut taken) = (&mut state.connections, Checkout::None);

@@ -74,7 +74,7 @@ fn the_kernel_and_keepers_of_other_programs_admit_no_agent() {
     let refused = admit(&mut hosts, &table, 52, "ada").unwrap_err();
     assert!(refused.contains("a server cannot act as an agent"), "{refused}");
     let chain = ancestry(&table, 52).unwrap();
-    // The keeper was started by a command such as `mgp doctor`, so no kernel is among the ancestors.
+    // A server and its keeper (the process that watches it), which `mgp doctor` started: no kernel is above them.
     assert!(hosts.admit_agent(&table, &chain[..2], "ada", false, 4).is_err());
 }
 
