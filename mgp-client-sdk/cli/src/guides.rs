@@ -89,7 +89,7 @@ fn each_command_of_the_guides_is_accepted() {
             }
         }
     }
-    assert!(count > 200, "{count} commands");
+    assert!(count > 150, "{count} commands");
 }
 
 #[test]
@@ -100,7 +100,10 @@ fn each_configuration_of_the_guides_is_accepted() {
             continue;
         }
         count += 1;
-        let parsed = Config::parse("mgp.toml", &block.text);
+        let server = "[[servers]]\nid = \"files\"\ncommand = \"files\"\n";
+        let is_part = block.text.starts_with("[servers.");
+        let text = if is_part { server.to_owned() + &block.text } else { block.text };
+        let parsed = Config::parse("mgp.toml", &text);
         let parsed = parsed.unwrap_or_else(|errors| panic!("{}: {errors}", block.place));
         assert!(parsed.findings.is_empty(), "{}: {:?}", block.place, parsed.findings);
     }

@@ -10,6 +10,8 @@ mod control;
 mod demo;
 mod example;
 mod exit;
+#[cfg(test)]
+mod guides;
 mod hosts;
 mod http_access;
 mod launch;

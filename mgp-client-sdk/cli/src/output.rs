@@ -96,7 +96,7 @@ pub(crate) fn write_stdout(text: &str) -> CliResult {
     }
 }
 
-/// The result of a command that prints nothing to people on success.
+/// The result of a command that changes something.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ActionReport {
@@ -118,12 +118,18 @@ impl ActionReport {
         self
     }
 
-    /// Prints the report as JSON, or its notes to people.
+    /// Prints the report; its notes go to standard error.
     pub(crate) fn print(&self, global: &Global) -> CliResult {
         for text in &self.notes {
             print_note(global, &format!("mgp: {text}"));
         }
-        if global.json { print_json(self) } else { Ok(()) }
+        print(global, self)
+    }
+}
+
+impl Render for ActionReport {
+    fn render(&self, out: &mut Output) {
+        out.line(format!("{}: {}", self.subject, self.status));
     }
 }
 

@@ -280,7 +280,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "dir" KeyKind::Text, "", "The folder of the log, relative to the state directory, or to your home with `~/`; the default is `audit` in the state directory. Another folder begins another log.";
         "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the log is flushed to the disk; `always` survives a power cut.";
         "keep" KeyKind::Number(0, 1_000_000), "0", "The number of log files that are kept; `0` keeps all.";
-        "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "The part of a call's arguments that is recorded.";
+        "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "The part of a call's arguments that is recorded: `redacted` a digest and the length, `names` also the names of the arguments, `full` also their values, secrets included.";
         "intent" KeyKind::Switch, "true", "Whether the intent that a caller states with a call (`intent_hints`) is recorded, at most 512 bytes of it.";
         "sinks" KeyKind::TableMap, "", "Programs and machines that get a copy of each event, by name. What a sink has got is stored under its name, so a sink that was away gets all it missed.";
     }

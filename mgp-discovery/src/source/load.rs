@@ -111,6 +111,7 @@ impl Sources {
         }
         let user = self.user()?;
         let mut loaded = LoadedConfig { unapproved: None, ..LoadedConfig::of(user.clone()) };
+        loaded.findings.extend(self.misplaced());
         let Some((file, text)) = self.project(&mut loaded.findings) else { return Ok(loaded) };
         match trust.of(&file, &text).await? {
             None => loaded.unapproved = Some(UnapprovedProject { file }),
@@ -142,6 +143,17 @@ impl Sources {
             Some(text) => parsed(path, &text, Origin::User),
             None => Ok(ParsedConfig::empty()),
         }
+    }
+
+    /// Returns a warning if the user's folder has a file with the name of a project's file, which is not read there.
+    fn misplaced(&self) -> Option<ConfigFinding> {
+        let user = self.user.as_ref()?;
+        let file = user.with_file_name(PROJECT_FILE);
+        if self.project.as_ref() == Some(&file) || !file.is_file() {
+            return None;
+        }
+        let what = format!("this file is not read; your own configuration is `{}`", user.display());
+        Some(ConfigFinding::of_file(&file, what))
     }
 
     /// Returns the path and the text of the project's file; a file that cannot be read only adds a finding.

@@ -261,13 +261,13 @@ async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliR
     }
 }
 
-/// Asks the person to decide about one approval; any other answer leaves the approval pending.
+/// Asks the person to decide about one approval; a skipped one stays pending.
 async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) -> CliResult {
     let id = approval.id.clone();
     print(global, &ApprovalList(vec![approval]))?;
     loop {
         let question = format!(
-            "{id}: approve once? [y]es or [n]o, with a reason if you like, [d]etails, [s]kip: "
+            "{id}: approve once? [y]es or [n]o (e.g. `n not on Fridays`), [d]etails, [s]kip: "
         );
         // Reading from a terminal cannot be cancelled; an interrupt ends the process.
         let asked = tokio::task::spawn_blocking(move || prompt::line(&question)).await;
@@ -283,7 +283,11 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
                 whole.map_or(Ok(()), |whole| print(global, &WholeApproval(whole)))?;
                 continue;
             }
-            _ => return Ok(()),
+            "" | "s" | "skip" => return Ok(()),
+            _ => {
+                print_note(global, "answer y, n, d or s");
+                continue;
+            }
         };
         // The request fails if the approval has been decided elsewhere in the meantime.
         let outcome = decided.unwrap_or_else(|failure| failure.to_string());

@@ -1,17 +1,19 @@
 //! The commands `mgp status`, `mgp reload`, `mgp stop` and `mgp sessions`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use mgp_types::method::{KernelInfo, KernelReload, KernelSessions, KernelStop};
+use mgp_types::method::{KernelApprovals, KernelInfo, KernelReload, KernelSessions, KernelStop};
 use mgp_types::mgp::{
-    KernelInfoParams, KernelInfoResult, KernelReloadParams, KernelReloadResult, KernelSession,
+    KernelApprovalsParams, KernelInfoParams, KernelInfoResult, KernelReloadParams, KernelReloadResult, KernelSession,
     KernelSessionsParams, KernelStopParams,
 };
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
 
+use super::tools::{fetch_tools, needs_decision};
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::lock::{self, LockAttempt};
@@ -46,11 +48,32 @@ pub(crate) struct Sessions {
     agent: Option<String>,
 }
 
-/// The state of the kernel.
+/// The state of the kernel, and what waits for a person.
 #[derive(Debug, Serialize)]
-#[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Status(KernelInfoResult);
+pub(crate) struct Status {
+    #[serde(flatten)]
+    info: KernelInfoResult,
+    /// The number of calls, permissions and registrations that wait for a decision.
+    waiting_approvals: usize,
+    /// The number of tools whose definition waits for a decision, by server.
+    waiting_definitions: BTreeMap<String, usize>,
+}
+
+impl Status {
+    fn render_waiting(&self, out: &mut Output) {
+        let lines = (self.waiting_approvals > 0)
+            .then(|| format!("{}: mgp approvals watch", plural(self.waiting_approvals, "approval")))
+            .into_iter()
+            .chain(self.waiting_definitions.iter().map(|(server, count)| {
+                let count = plural(*count, "definition");
+                format!("{count} of {server}: mgp tools ls {server} --waiting")
+            }));
+        for (at, line) in lines.enumerate() {
+            out.line(format!("  {:10}{line}", if at == 0 { "waiting" } else { "" }));
+        }
+    }
+}
 
 /// The changes that a reload applied.
 #[derive(Debug, Serialize)]
@@ -66,12 +89,13 @@ pub(crate) struct SessionList(Vec<KernelSession>);
 
 impl Render for Status {
     fn render(&self, out: &mut Output) {
-        let info = &self.0;
+        let info = &self.info;
         out.status_line(
             &Cell::from("running").color(Color::Green),
             &format!("mgp {}, process {}, since {}", info.version, info.pid, info.started_at),
         );
         out.line(format!("  servers   {}, with {}", info.servers, plural(info.tools, "tool")));
+        self.render_waiting(out);
         for (name, text) in [("state", &info.state), ("socket", &info.socket), ("http", &info.http)]
         {
             if let Some(text) = text {
@@ -144,7 +168,13 @@ pub(crate) async fn status(global: &Global) -> CliResult {
     let client = control::connect(global).await?;
     let mut info = client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
     info.extra.remove(RESULT_TYPE);
-    print(global, &Status(info))
+    let approvals = client.request::<KernelApprovals>(&KernelApprovalsParams::new()).await?.approvals;
+    let waiting_approvals = approvals.iter().filter(|approval| approval.state == "open").count();
+    let mut waiting_definitions = BTreeMap::new();
+    for tool in fetch_tools(&client, None, None).await?.into_iter().filter(needs_decision) {
+        *waiting_definitions.entry(tool.server_id).or_default() += 1;
+    }
+    print(global, &Status { info, waiting_approvals, waiting_definitions })
 }
 
 /// Applies the configuration files as they are now.

@@ -277,6 +277,15 @@ fn limits_hold_across_a_reload_a_restart_and_a_kill() {
     refused(&error, 3000, "tool_calls_per_minute");
     let (_, error) = exhaust(&mut bob, "rows");
     refused(&error, 3000, "limits.calls_per_minute");
+    for _ in 0..3 {
+        bob.call("rows", &json!({})).unwrap_err();
+    }
+    let filter = json!({"limit": 500, "event_type": "TOOL_BLOCKED", "agent": "bob"});
+    let recorded = world.operator().ask("mgp/kernel/audit", &filter).unwrap();
+    let of_rows = recorded["events"].as_array().unwrap().iter().filter(|event| {
+        event["target"]["tool_name"] == "rows" && event["details"]["reason"] == "RATE_LIMITED"
+    });
+    assert_eq!(of_rows.count(), 1, "one record of four refusals in a minute: {recorded}");
 }
 
 /// Sends a GET request and returns the response; empty if nothing listens at the address.

@@ -2,6 +2,7 @@
 //!
 //! Without limits in the configuration, a call costs one comparison.
 
+mod refusals;
 mod usage;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use mgp_types::sync::RwLock;
 use mgp_types::{Object, RpcError};
 use tower_layer::Layer as _;
 
+use self::refusals::RefusalLog;
 use self::usage::{Counted, Usage};
 
 /// The limits of all calls; a cheap handle.
@@ -33,6 +35,7 @@ struct BoundsState {
     is_set: AtomicBool,
     table: RwLock<Arc<BoundTable>>,
     usage: Usage,
+    refusals: RefusalLog,
     /// The definitions of tools, which may state a cost.
     definitions: Definitions,
 }
@@ -66,8 +69,9 @@ impl CallBounds {
     pub(crate) async fn load(governance: &Governance, config: &Config) -> Result<Self, StoreError> {
         let usage = Usage::load(Arc::clone(governance.store())).await?;
         let (table, definitions) = (RwLock::default(), governance.definitions().clone());
+        let refusals = RefusalLog::new(Arc::clone(governance.audit()));
         let is_set = AtomicBool::new(false);
-        let this = Self(Arc::new(BoundsState { is_set, table, usage, definitions }));
+        let this = Self(Arc::new(BoundsState { is_set, table, usage, refusals, definitions }));
         this.set(config);
         Ok(this)
     }
@@ -118,6 +122,15 @@ impl CallBounds {
             return inner;
         }
         let configured = server.as_ref().and_then(|server| server.limits.units_of(tool.name));
+        // A call that reaches its server is recorded there.
+        let reached = Arc::new(AtomicBool::new(false));
+        let inner = {
+            let reached = Arc::clone(&reached);
+            Stack::from_fn(move |call| {
+                reached.store(true, Ordering::Relaxed);
+                inner.send(call)
+            })
+        };
         let cost = CallCost { configured, stated: self.stated_units(id, tool.name) };
         let tool_rate = server.as_ref().and_then(|server| server.tools.get(tool.name).cloned());
         // Innermost, so that a call that another limit refuses is not charged.
@@ -129,7 +142,25 @@ impl CallBounds {
         for bound in server.as_ref().map(|server| &server.all).into_iter().chain(agent.as_deref()) {
             stack = bound.layer(stack);
         }
-        stack
+        self.record_refusals(id.clone(), reached, stack)
+    }
+
+    /// Returns a stack that records a call which failed without having reached its server.
+    fn record_refusals(&self, server: ServerId, reached: Arc<AtomicBool>, stack: Stack) -> Stack {
+        let state = Arc::clone(&self.0);
+        Stack::from_fn(move |call: Call| {
+            let (state, server, reached) = (Arc::clone(&state), server.clone(), reached.clone());
+            let (cx, tool) = (call.cx().clone(), call.tool().map(|tool| tool.name.to_owned()));
+            let sending = stack.send(call);
+            async move {
+                let answer = sending.await;
+                if let (Err(error), false) = (&answer, reached.load(Ordering::Relaxed)) {
+                    let (who, tool) = (who(&cx.principal), tool.unwrap_or_default());
+                    state.refusals.refused(&cx, who, &server, &tool, error).await;
+                }
+                answer
+            }
+        })
     }
 
     /// Returns the units that the server states for a call of a tool.

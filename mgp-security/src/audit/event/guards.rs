@@ -55,6 +55,19 @@ impl Event {
         Self::refused(EventType::PermissionDenied, ErrorCode::PERMISSION_DENIED, by, server, tool)
     }
 
+    /// Creates `TOOL_BLOCKED` for a tool call above a limit; `unrecorded` is the number of such calls before it that
+    /// have no record of their own.
+    pub fn call_limited(
+        by: impl Into<EventActor>,
+        server: &ServerId,
+        tool: &str,
+        code: ErrorCode,
+        unrecorded: u64,
+    ) -> Self {
+        let event = Self::refused(EventType::ToolBlocked, code, by, Some(server), tool);
+        if unrecorded == 0 { event } else { event.detail("unrecorded", &unrecorded) }
+    }
+
     fn refused(
         event_type: EventType,
         code: ErrorCode,

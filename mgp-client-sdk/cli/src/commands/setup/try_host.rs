@@ -112,7 +112,12 @@ async fn usable(client: &Client, expected: &[String]) -> CliResult<Usable> {
     loop {
         // Contains only servers with a tool that the agent may call.
         let mut servers = client.mgp().discovery_list(&DiscoveryListParams::new()).await?.servers;
-        servers.retain(|server| server.status == ServerState::Connected);
+        // A server whose tools are known starts with its first call.
+        servers.retain(|server| match server.status {
+            ServerState::Connected => true,
+            ServerState::Registered => !server.tools.is_empty(),
+            _ => false,
+        });
         let is_ready = |id: &&String| servers.iter().any(|server| server.id == **id);
         if Instant::now() > deadline || expected.iter().all(|id| is_ready(&id)) {
             let missing = expected.iter().filter(|id| !is_ready(id)).cloned().collect();

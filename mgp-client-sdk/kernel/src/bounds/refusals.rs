@@ -1,0 +1,78 @@
+//! Records of the calls that a limit refused.
+//!
+//! A caller in a loop must not fill the audit log, so the first refusal of a minute is recorded for each agent, tool and
+//! code; the next record has the number of the refusals between them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_security::Event;
+use mgp_types::service::{AuditSink, Context, Rule, ServerId};
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, RpcError};
+use tokio::time::Instant;
+
+/// The time after a record in which refusals of the same kind are only counted.
+const RECORD_INTERVAL: Duration = Duration::from_mins(1);
+/// The maximum number of kinds that are remembered.
+const MAX_KINDS: usize = 1024;
+
+/// The refusals of one agent, tool and code since the last record.
+struct Recent {
+    recorded: Instant,
+    unrecorded: u64,
+}
+
+type Kind = (String, ServerId, String, ErrorCode);
+
+pub(super) struct RefusalLog {
+    audit: Arc<dyn AuditSink>,
+    recent: Mutex<HashMap<Kind, Recent>>,
+}
+
+impl RefusalLog {
+    pub(super) fn new(audit: Arc<dyn AuditSink>) -> Self {
+        Self { audit, recent: Mutex::default() }
+    }
+
+    /// Records a refusal, unless one like it was recorded a moment ago.
+    pub(super) async fn refused(
+        &self,
+        cx: &Context,
+        who: String,
+        server: &ServerId,
+        tool: &str,
+        error: &RpcError,
+    ) {
+        let code = error.code();
+        let Some(unrecorded) = self.due((who, server.clone(), tool.to_owned(), code)) else { return };
+        let event = Event::call_limited(&cx.principal, server, tool, code, unrecorded);
+        let event = event.trace(cx.trace.as_deref()).rule(Some(&Rule::new(error.message().to_owned())));
+        if let Err(error) = self.audit.record(event.build()).await {
+            tracing::warn!(%server, tool, %error, "a refused call is not in the audit log");
+        }
+    }
+
+    /// Returns the number of refusals without a record if one is due now, and counts this one otherwise.
+    fn due(&self, kind: Kind) -> Option<u64> {
+        let now = Instant::now();
+        let mut recent = self.recent.lock();
+        if let Some(known) = recent.get_mut(&kind) {
+            if now.duration_since(known.recorded) < RECORD_INTERVAL {
+                known.unrecorded += 1;
+                return None;
+            }
+            known.recorded = now;
+            return Some(std::mem::take(&mut known.unrecorded));
+        }
+        if recent.len() >= MAX_KINDS {
+            recent.retain(|_, known| now.duration_since(known.recorded) < RECORD_INTERVAL);
+        }
+        if recent.len() >= MAX_KINDS {
+            return None;
+        }
+        recent.insert(kind, Recent { recorded: now, unrecorded: 0 });
+        Some(0)
+    }
+}
