@@ -3,6 +3,7 @@
 mod chunks;
 mod cut;
 mod part;
+mod shrink;
 mod store;
 
 use std::fmt::Write as _;
@@ -22,8 +23,8 @@ use mgp_types::{Payload, RawObject, RpcError};
 use serde::Deserialize;
 use tower_layer::Layer as _;
 
-use self::cut::cut_json;
 use self::part::{Limits, Position, Rest, count_left, first_part, next_part};
+use self::shrink::shrink_json;
 use self::store::RestStore;
 use crate::active_config::SharedConfig;
 use crate::fleet::FleetContext;
@@ -142,8 +143,8 @@ impl Results {
         let mut part = first_part(result.content, limits);
         result.structured_content = structured;
         if let Some(whole) = &whole {
-            let cut = cut_json(whole.as_str(), limits.structured);
-            result.structured_content = cut.map(|cut| Payload::from_trusted(cut.shown));
+            let shorter = shrink_json(whole.as_str(), limits.structured);
+            result.structured_content = shorter.map(Payload::from_trusted);
             if !is_repeated {
                 part.rest.push(Rest::new(ContentBlock::text(whole.as_str())));
             }
@@ -217,12 +218,20 @@ fn size(max: Option<u64>) -> usize {
     max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX))
 }
 
-/// Returns whether a text block has the same value as the structured content.
+/// Returns whether a text block has the same value as the structured content, or as its only member: a tool that
+/// returns a text may wrap it, e.g. as `{"result": "…"}`.
 fn is_in_text(structured: &Payload, content: &[ContentBlock]) -> bool {
-    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    let texts = content.iter().filter_map(ContentBlock::as_text);
-    let mut long = texts.filter(|text| text.len() >= structured.as_str().len());
-    long.any(|text| text == structured.as_str() || value(text) == value(structured.as_str()))
+    use serde_json::Value;
+
+    let Ok(whole) = structured.get::<Value>() else { return false };
+    let wrapped = whole.as_object().filter(|members| members.len() == 1);
+    let wrapped = wrapped.and_then(|members| members.values().next()?.as_str());
+    let mut texts = content.iter().filter_map(ContentBlock::as_text);
+    texts.any(|text| {
+        wrapped == Some(text)
+            || text.len() * 2 >= structured.as_str().len()
+                && serde_json::from_str(text).is_ok_and(|value: Value| value == whole)
+    })
 }
 
 /// Returns the note for the model behind a part of a result.

@@ -9,7 +9,7 @@ use mgp_types::service::{
     AgentId, AuditSink, CallRecord, CallerAccess, CallerChannel, Context, MemoryAudit, Principal,
     ServerId,
 };
-use mgp_types::{Object, Payload, Sha256Hash, Timestamp, canonical};
+use mgp_types::{ErrorCode, Object, Payload, Sha256Hash, Timestamp, canonical};
 use serde::{Deserialize, Serialize};
 
 use super::naming::{NamedTool, NamedTools};
@@ -285,7 +285,10 @@ impl Confirmations {
             Ok(Ok(decision)) => Ok(decision),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "call was not confirmed");
-                Err(Unconfirmed::NobodyToAsk)
+                Err(match error.code() {
+                    ErrorCode::RESOURCE_EXHAUSTED => Unconfirmed::TooMany,
+                    _ => Unconfirmed::NobodyToAsk,
+                })
             }
             Err(_) => Err(Unconfirmed::Unanswered),
         }
