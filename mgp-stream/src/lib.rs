@@ -11,6 +11,8 @@ mod chunk;
 mod collect;
 mod emit;
 mod event;
+#[cfg(test)]
+mod model;
 mod route;
 
 #[cfg(doctest)]

@@ -150,16 +150,12 @@ fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcErr
         return Ok(None);
     };
     let reports_loss = read.gap_unrecoverable;
-    let arrival = receiver.accept(ReceivedChunk { index: read.index, chunk, reports_loss });
-    for chunk in arrival.next.into_iter().chain(arrival.after) {
-        if !push(&waiting, OutletItem::Chunk(chunk)) {
-            receiver.note_dropped();
-        }
-    }
-    if arrival.missing.is_empty() {
+    let received = ReceivedChunk { index: read.index, chunk, reports_loss };
+    let missing = receiver.deliver(received, |chunk| push(&waiting, OutletItem::Chunk(chunk)));
+    if missing.is_empty() {
         return Ok(None);
     }
-    let params = GapParams::new(read.request_id, arrival.missing);
+    let params = GapParams::new(read.request_id, missing);
     let cx = call.cx();
     let mut own = Context::new(cx.peer.clone(), cx.scope.clone(), cx.principal.clone());
     own.callee = Arc::clone(&waiting.cx.callee);
@@ -226,3 +222,6 @@ fn read_progress(params: &Params) -> Result<(Id, Step), RpcError> {
     };
     Ok((read.progress_token, step))
 }
+
+#[cfg(test)]
+mod model;

@@ -8,7 +8,8 @@
 //!
 //! Features: `service` (default), `seal` (sealed state), `private-file` (files of keys and tokens),
 //! `sqlite` (`store::Db`, state in an SQLite file that processes share; SQLite is compiled in, which takes a C
-//! compiler), `schema` (JSON Schemas of the messages, the page of methods, and the check of examples).
+//! compiler), `schema` (JSON Schemas of the messages, the page of methods, and the check of examples), `interleave`
+//! (locks whose order a test chooses).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -3,8 +3,16 @@
 //! The data behind these locks must be consistent between any two statements, so lock poisoning would not add
 //! safety.
 
+#[cfg(feature = "interleave")]
+pub mod interleave;
+
 use std::fmt;
-use std::sync::{MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::PoisonError;
+
+#[cfg(feature = "interleave")]
+pub use interleave::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(not(feature = "interleave"))]
+pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 /// A [`std::sync::Mutex`] that ignores poisoning.
 ///
@@ -34,6 +42,9 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(feature = "interleave")]
+        return interleave::lock(|| self.0.try_lock(), || self.0.lock());
+        #[cfg(not(feature = "interleave"))]
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,12 +75,18 @@ impl<T: ?Sized> RwLock<T> {
     /// Waits for shared access.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        #[cfg(feature = "interleave")]
+        return interleave::lock(|| self.0.try_read(), || self.0.read());
+        #[cfg(not(feature = "interleave"))]
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for exclusive access.
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        #[cfg(feature = "interleave")]
+        return interleave::lock(|| self.0.try_write(), || self.0.write());
+        #[cfg(not(feature = "interleave"))]
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

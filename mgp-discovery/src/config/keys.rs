@@ -65,7 +65,6 @@ const PROPOSALS: &[&str] = &[
     "structured_errors",
     "server_recommendations",
     "session_state",
-    "subscribe_notify",
 ];
 const APPROVAL: &[&str] = &["interactive", "auto_approve", "deny_all", "config_only"];
 const DEFAULTS: &[&str] = &["opt-in", "opt-out"];

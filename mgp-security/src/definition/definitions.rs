@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{AuditSink, MemoryAudit, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
-use mgp_types::sync::{Mutex, RwLock};
+use mgp_types::sync::{Mutex, MutexGuard, RwLock};
 use mgp_types::{Payload, Sha256Hash, canonical_hash, mcp};
 
 use super::DefinitionState;

@@ -1,12 +1,12 @@
 //! Questions about permissions: calls that need the same permissions share one question, and each call waits for a
 //! limited time (MGP §3.4).
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission};
 use mgp_types::service::{AgentId, Context, Principal, ServerId};
-use mgp_types::sync::Mutex;
+use mgp_types::sync::{Mutex, MutexGuard};
 use mgp_types::{Object, RpcError, Sha256Hash};
 use tokio::sync::watch;
 

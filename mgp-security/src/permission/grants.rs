@@ -1,13 +1,13 @@
 //! The client's decisions about permissions, as known to the server (MGP §3.6, §8.2).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
 use mgp_types::service::Context;
-use mgp_types::sync::Mutex;
+use mgp_types::sync::{Mutex, MutexGuard};
 
 /// The maximum number of permissions whose decisions are stored, because the peer chooses the names; further ones
 /// remain deferred.

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answer::CallbackAnswer;
 use super::bridge;
 use super::layer::CallbackChannel;
+use super::table::WaitingCallback;
 use crate::cancel::CancelSignal;
 
 /// The time limit of a question that names none.
@@ -55,26 +56,19 @@ pub async fn ask_callback(
         notify(cx, channel, question).await;
         return Ok(CallbackAnswer::Dismissed);
     }
-    let late = |_| {
-        let message = format!(
-            "the question was not answered within {}s, so nothing was confirmed; call again to be asked again",
-            limit.as_secs_f32().ceil()
-        );
-        RpcError::new(ErrorCode::TIMEOUT, message)
-    };
     let Some(channel) = channel else {
-        return timeout_at(until, bridge::ask(cx, key, &question)).await.map_err(late)?;
+        let asking = timeout_at(until, bridge::ask(cx, key, &question)).await;
+        return asking.map_err(|_| unanswered_in(limit))?;
     };
     let CallerAccess::Channel(rounds) = &cx.caller_access else {
-        return timeout_at(until, ask_back(cx, channel, question)).await.map_err(late)?;
+        return ask_back(cx, channel, question, until).await;
     };
     // Another question may end the round, and the handler runs again: then this one is not asked twice.
     let kept = format!("callback.{key}");
     if let Some(response) = rounds.kept(&kept) {
         return CallbackAnswer::read(&question, &response);
     }
-    let asking = ask_back(cx, channel, question.clone());
-    let answer = timeout_at(until, asking).await.map_err(late)??;
+    let answer = ask_back(cx, channel, question.clone(), until).await?;
     rounds.keep(&kept, &answer.clone().into_response(&question));
     Ok(answer)
 }
@@ -95,15 +89,38 @@ fn channel<'a>(cx: &'a Context, kind: &CallbackType) -> Option<&'a CallbackChann
     cx.extensions.get::<CallbackChannel>().filter(|_| wanted)
 }
 
-/// Sends the callback, again while it may have been lost, and waits for the answer.
+/// Returns the error of a question that was not answered within a time limit.
+fn unanswered_in(limit: Duration) -> RpcError {
+    let message = format!(
+        "the question was not answered within {}s, so nothing was confirmed; call again to be asked again",
+        limit.as_secs_f32().ceil()
+    );
+    RpcError::new(ErrorCode::TIMEOUT, message)
+}
+
+/// Asks the callback, and waits for the answer until a moment.
 async fn ask_back(
     cx: &Context,
     channel: &CallbackChannel,
     mut question: CallbackRequestParams,
+    until: Instant,
 ) -> Result<CallbackAnswer, RpcError> {
+    let limit = until - Instant::now();
     let call = cx.extensions.get_shared::<CancelSignal>();
     let mut waiting = channel.table.open(channel.owner.clone(), call, &mut question)?;
     question.request_id = Some(channel.request.clone());
+    match timeout_at(until, send_until_answered(cx, question, &mut waiting)).await {
+        Ok(answer) => answer,
+        Err(_) => waiting.withdraw().ok_or_else(|| unanswered_in(limit)),
+    }
+}
+
+/// Sends the callback, again while it may have been lost, and waits for the answer.
+async fn send_until_answered(
+    cx: &Context,
+    mut question: CallbackRequestParams,
+    waiting: &mut WaitingCallback,
+) -> Result<CallbackAnswer, RpcError> {
     let unanswered = || {
         let message = "the caller disconnected without an answer, so nothing was confirmed";
         RpcError::new(ErrorCode::TIMEOUT, message)

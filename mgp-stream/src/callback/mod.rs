@@ -6,6 +6,8 @@ mod answer;
 mod ask;
 mod bridge;
 mod layer;
+#[cfg(test)]
+mod model;
 mod table;
 
 #[cfg(test)]

@@ -116,6 +116,11 @@ impl CallbackTable {
         Ok(if is_answered { CallbackStatus::AlreadyProcessed } else { CallbackStatus::Unknown })
     }
 
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().open.is_empty()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.lock().open.values().filter(|open| open.is_open()).count()
     }
@@ -128,6 +133,14 @@ pub(super) struct WaitingCallback {
     table: CallbackTable,
     id: String,
     pub(super) answer: oneshot::Receiver<CallbackAnswer>,
+}
+
+impl WaitingCallback {
+    /// Withdraws the question when its time has ended; returns an answer that was accepted just before.
+    pub(super) fn withdraw(&mut self) -> Option<CallbackAnswer> {
+        self.table.0.lock().open.remove(&self.id);
+        self.answer.try_recv().ok()
+    }
 }
 
 impl Drop for WaitingCallback {

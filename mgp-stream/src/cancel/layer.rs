@@ -102,12 +102,13 @@ impl CancelLayer {
     /// Handles `mgp/stream/cancel`: idempotent, and never an error if the params are valid.
     fn cancel_with_partial(&self, scope: ScopeId, params: &Params) -> Result<Reply, RpcError> {
         let CancelParams { request_id, reason, .. } = params.get()?;
-        let Some(signal) = self.calls.get(scope, &request_id) else {
+        let signal = self.calls.get(scope, &request_id);
+        let how = Cancellation::WithPartial { reason };
+        let Some(partial) = signal.and_then(|signal| signal.cancel(how)) else {
             let mut none = CancelResult::new(false);
             none.reason = Some("not_active".to_owned());
             return Reply::of(&none);
         };
-        let partial = signal.cancel(Cancellation::WithPartial { reason });
         Reply::of(&PartialAnswer {
             cancelled: true,
             partial_result: Content { content: &partial.content() },
@@ -213,7 +214,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let this = self.project();
         let Some((_, signal)) = this.running else { return this.inner.poll(task) };
         if let Poll::Ready(outcome) = this.inner.poll(task) {
-            return Poll::Ready(match signal.cancellation() {
+            return Poll::Ready(match signal.end() {
                 // A handler that listens for cancellation may still complete; the caller no longer waits for it.
                 Some(Cancellation::Silently) => Ok(Reply::None),
                 Some(Cancellation::WithPartial { reason }) => outcome.and_then(|mut reply| {

@@ -31,12 +31,14 @@ pub struct CancelSignal {
 #[derive(Default)]
 struct SignalState {
     cancelled: Option<Cancellation>,
+    /// The call was answered, so it can no longer be cancelled.
+    is_answered: bool,
     listening: bool,
     layer: Option<Waker>,
     listener: Option<Waker>,
     partial: Vec<Payload>,
     partial_bytes: usize,
-    /// The partial result is not extended any more, because a chunk was not kept.
+    /// The partial result is not extended any more: a chunk was not kept, or the call was cancelled.
     is_cut: bool,
     chunks: u64,
 }
@@ -92,15 +94,21 @@ impl CancelSignal {
         self.state.lock().cancelled.is_some()
     }
 
-    pub(super) fn cancel(&self, how: Cancellation) -> Partial {
+    /// Cancels the call; returns the content so far, with which the call is answered too, or `None` if the call was
+    /// answered before.
+    pub(super) fn cancel(&self, how: Cancellation) -> Option<Partial> {
         let (wakers, partial) = {
             let mut state = self.state.lock();
+            if state.is_answered {
+                return None;
+            }
             state.cancelled.get_or_insert(how);
+            state.is_cut = true;
             let partial = Partial { chunks: state.partial.clone(), chunks_sent: state.chunks };
             ([state.layer.take(), state.listener.take()], partial)
         };
         wakers.into_iter().flatten().for_each(Waker::wake);
-        partial
+        Some(partial)
     }
 
     #[cfg(test)]
@@ -160,8 +168,11 @@ impl CancelSignal {
         }
     }
 
-    pub(super) fn cancellation(&self) -> Option<Cancellation> {
-        self.state.lock().cancelled.clone()
+    /// Notes that the handler has ended; returns the cancellation that came before.
+    pub(super) fn end(&self) -> Option<Cancellation> {
+        let mut state = self.state.lock();
+        state.is_answered = state.cancelled.is_none();
+        state.cancelled.clone()
     }
 }
 

@@ -27,10 +27,10 @@ pub(crate) struct ReceivedChunk {
 
 /// The effect of a chunk: chunks that are delivered now, and chunks to request from the callee.
 #[derive(Debug, Default)]
-pub(crate) struct Arrival {
-    pub(crate) next: Option<Chunk>,
-    pub(crate) after: Vec<Chunk>,
-    pub(crate) missing: Vec<u64>,
+struct Arrival {
+    next: Option<Chunk>,
+    after: Vec<Chunk>,
+    missing: Vec<u64>,
 }
 
 /// Puts the chunks of one call in order; drops repeats, and all chunks after one that is lost, so that the caller
@@ -69,32 +69,23 @@ impl ChunkReceiver {
         self.meta.clone()
     }
 
-    /// Takes a chunk.
-    pub(crate) fn accept(&self, received: ReceivedChunk) -> Arrival {
+    /// Takes a chunk, and delivers it and those that waited for it with `push`, which returns `false` if there is no
+    /// room; returns the numbers of chunks to request from the callee.
+    ///
+    /// `push` is called under the lock, so that chunks of two streams keep their order; it must not wait.
+    pub(crate) fn deliver(
+        &self,
+        received: ReceivedChunk,
+        push: impl Fn(Chunk) -> bool,
+    ) -> Vec<u64> {
         let mut state = self.state.lock();
-        let index = received.index.unwrap_or(state.next);
-        let mut arrival = Arrival::default();
-        if index >= state.next && !state.waiting.contains_key(&index) {
-            state.arrived += 1;
-        }
-        if index < state.next {
-            tracing::debug!(index, "dropped a repeated chunk");
-        } else if state.is_cut {
-            state.drop_chunk(index);
-        } else if received.reports_loss && (index > state.next || is_empty(&received.chunk)) {
-            if received.chunk.done {
-                arrival.next = Some(received.chunk);
+        let arrival = state.accept(received);
+        for chunk in arrival.next.into_iter().chain(arrival.after) {
+            if !push(chunk) {
+                state.dropped += 1;
             }
-            state.cut();
-        } else if index == state.next {
-            arrival.next = Some(received.chunk);
-            state.next += 1;
-            state.release(&mut arrival.after);
-        } else {
-            state.hold(index, received.chunk, &mut arrival.missing);
         }
-        state.end_at_last(&mut arrival);
-        arrival
+        arrival.missing
     }
 
     /// Notes that the callee cannot send a chunk again.
@@ -103,11 +94,6 @@ impl ChunkReceiver {
         if index >= state.next && !state.waiting.contains_key(&index) {
             state.cut();
         }
-    }
-
-    /// Counts a chunk that the caller was too slow for.
-    pub(crate) fn note_dropped(&self) {
-        self.state.lock().dropped += 1;
     }
 
     /// Returns the number of chunks that arrived, without repeats.
@@ -123,6 +109,33 @@ impl ChunkReceiver {
 }
 
 impl ReceiveState {
+    /// Takes a chunk.
+    fn accept(&mut self, received: ReceivedChunk) -> Arrival {
+        let index = received.index.unwrap_or(self.next);
+        let mut arrival = Arrival::default();
+        if index >= self.next && !self.waiting.contains_key(&index) {
+            self.arrived += 1;
+        }
+        if index < self.next {
+            tracing::debug!(index, "dropped a repeated chunk");
+        } else if self.is_cut {
+            self.drop_chunk(index);
+        } else if received.reports_loss && (index > self.next || is_empty(&received.chunk)) {
+            if received.chunk.done {
+                arrival.next = Some(received.chunk);
+            }
+            self.cut();
+        } else if index == self.next {
+            arrival.next = Some(received.chunk);
+            self.next += 1;
+            self.release(&mut arrival.after);
+        } else {
+            self.hold(index, received.chunk, &mut arrival.missing);
+        }
+        self.end_at_last(&mut arrival);
+        arrival
+    }
+
     /// Gives up waiting: the chunk that is missing cannot be replaced.
     fn cut(&mut self) {
         if !self.is_cut {
@@ -202,10 +215,13 @@ mod tests {
 
     /// Returns the texts that are delivered, and the numbers that are requested.
     fn take(receiver: &ChunkReceiver, received: ReceivedChunk) -> (Vec<String>, Vec<u64>) {
-        let arrival = receiver.accept(received);
-        let chunks = arrival.next.into_iter().chain(arrival.after);
-        let text = |chunk: Chunk| chunk.content.get::<serde_json::Value>().unwrap()["text"].clone();
-        (chunks.map(|chunk| text(chunk).as_str().unwrap().to_owned()).collect(), arrival.missing)
+        let texts = Mutex::new(Vec::new());
+        let missing = receiver.deliver(received, |chunk| {
+            let content: serde_json::Value = chunk.content.get().unwrap();
+            texts.lock().push(content["text"].as_str().unwrap().to_owned());
+            true
+        });
+        (texts.into_inner(), missing)
     }
 
     #[test]
@@ -264,13 +280,16 @@ mod tests {
     fn what_waits_is_bounded_and_any_number_is_survived() {
         let receiver = ChunkReceiver::default();
         for index in (1..=64).rev().chain([u64::MAX, u64::MAX - 1, 0, u64::MAX]) {
-            receiver.accept(chunk(index));
+            take(&receiver, chunk(index));
         }
         assert!(receiver.state.lock().waiting.is_empty());
         let receiver = ChunkReceiver::default();
         for index in 1..10 {
             let chunk = Chunk::text(&"x".repeat(MAX_WAITING_BYTES / 4));
-            receiver.accept(ReceivedChunk { index: Some(index), chunk, reports_loss: false });
+            receiver
+                .deliver(ReceivedChunk { index: Some(index), chunk, reports_loss: false }, |_| {
+                    true
+                });
         }
         assert!(receiver.state.lock().waiting_bytes <= MAX_WAITING_BYTES);
         assert_eq!(receiver.dropped(), 10, "the chunk that never came counts");

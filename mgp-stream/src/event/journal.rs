@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::draft::PublishedEvent;
 use super::hub::Hub;
+use super::sending::spawn;
 use super::subscription::Subscription;
 
 /// The maximum number of events that wait to be stored; beyond it a publication fails.
@@ -146,7 +147,7 @@ impl Journal {
         pending.newest += 1;
         if !pending.is_writing {
             pending.is_writing = true;
-            self.runtime.spawn(Arc::clone(self).write_all(Arc::downgrade(hub)));
+            spawn(&self.runtime, Arc::clone(self).write_all(Arc::downgrade(hub)));
         }
         Ok(())
     }
@@ -172,11 +173,13 @@ impl Journal {
             if !self.write(&rows).await {
                 return;
             }
-            self.stored.send_replace(last);
-            let Some(hub) = hub.upgrade() else { continue };
-            for row in &rows {
-                row.subscription.stored(&hub, row.seq);
+            // Handed over first, so that no answer overtakes the events of its call.
+            if let Some(hub) = hub.upgrade() {
+                for row in &rows {
+                    row.subscription.stored(&hub, row.seq);
+                }
             }
+            self.stored.send_replace(last);
         }
     }
 

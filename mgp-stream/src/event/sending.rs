@@ -1,9 +1,10 @@
-//! The subscriptions that send events at this moment.
+//! The subscriptions that send events at this moment, and the start of their tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_types::sync::Mutex;
+use tokio::runtime::Handle;
 
 /// A list of what is being sent, shared by its guards.
 pub(super) struct SendingList<T>(Arc<Entries<T>>);
@@ -52,4 +53,11 @@ impl<T> Drop for SendingGuard<T> {
         }
         self.entries.count.store(all.len(), Ordering::Release);
     }
+}
+
+/// Starts a task on a runtime; in a model, as a thread of the model.
+pub(super) fn spawn(runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
+    #[cfg(test)]
+    let Some(task) = crate::model::spawn(task) else { return };
+    runtime.spawn(task);
 }

@@ -12,6 +12,7 @@ use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use tokio::runtime::Handle;
 
 use super::EventHub;
+use super::journal::Journal;
 use super::pattern::Pattern;
 use super::subscription::{ID_PREFIX, Subscription, Target};
 
@@ -194,12 +195,19 @@ impl EventHub {
         if let Some(subscription) = &removed {
             subscription.wait_idle().await;
             if let Some(journal) = self.0.journal.get().filter(|_| subscription.is_durable)
-                && let Err(error) = journal.store.remove(&id).await
+                && let Err(error) = self.remove_stored(journal, &id).await
             {
                 tracing::warn!(%error, "durable subscription not removed from the store");
             }
         }
         UnsubscribeResult::new(id, removed.is_some())
+    }
+
+    /// Removes a subscription that has ended from the store, after its last events.
+    async fn remove_stored(&self, journal: &Journal, id: &str) -> Result<(), RpcError> {
+        let flushed = self.flush().await;
+        journal.store.remove(id).await?;
+        flushed
     }
 
     pub(super) async fn replay(

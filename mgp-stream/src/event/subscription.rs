@@ -24,7 +24,7 @@ use super::draft::PublishedEvent;
 use super::hub::Hub;
 use super::journal::StoredSubscription;
 use super::pattern::Pattern;
-use super::sending::SendingGuard;
+use super::sending::{SendingGuard, spawn};
 use super::stored::Terms;
 
 /// The beginning of the id of a caller's subscription.
@@ -273,7 +273,7 @@ impl Subscription {
         let runtime = target.runtime.clone();
         state.is_sending = true;
         let sending = hub.sending.add(self);
-        runtime.spawn(Arc::clone(self).send_all(Arc::clone(hub), sending));
+        spawn(&runtime, Arc::clone(self).send_all(Arc::clone(hub), sending));
     }
 
     /// Waits until the subscriber is no longer behind, until `deadline`; then it counts as stuck.
@@ -295,12 +295,12 @@ impl Subscription {
     /// Waits until the events so far are sent to a subscriber on this connection or session, as long as it reads: at
     /// most `pause` without any progress.
     pub(super) async fn wait_sent(&self, scope: ScopeId, pause: Duration) {
-        let (last, mut before) = {
+        let last = {
             let state = self.state.lock();
             if state.target.as_ref().is_none_or(|target| target.cx.scope.id() != scope) {
                 return;
             }
-            (if self.is_durable { state.stored } else { state.next_seq - 1 }, state.cursor)
+            if self.is_durable { state.stored } else { state.next_seq - 1 }
         };
         loop {
             let mut sent = pin!(self.sent.notified());
@@ -312,11 +312,9 @@ impl Subscription {
                 }
                 state.cursor
             };
-            if tokio::time::timeout(pause, sent).await.is_err() {
-                if cursor == before {
-                    return;
-                }
-                before = cursor;
+            let is_late = tokio::time::timeout(pause, sent).await.is_err();
+            if is_late && self.state.lock().cursor == cursor {
+                return;
             }
         }
     }
@@ -337,7 +335,8 @@ impl Subscription {
             let Some((target, batch, mut dropped)) = taken else { break };
             for (seq, event) in batch {
                 if !self.send(&hub, &target, seq, &event, dropped).await {
-                    return;
+                    // Another target may have taken its place.
+                    break;
                 }
                 dropped = 0;
             }
@@ -360,7 +359,6 @@ impl Subscription {
             let mut state = self.state.lock();
             let is_current = state.target.as_ref().is_some_and(|current| current.key == target.key);
             if state.is_ended || !is_current {
-                state.is_sending = false;
                 return false;
             }
             state.cursor = state.cursor.max(seq);
@@ -371,21 +369,16 @@ impl Subscription {
         }
         let sent = tokio::select! {
             sent = self.notify(target, event.to_json(Some(&self.id), seq, dropped)) => sent,
-            () = self.ended.notified() => return self.stop_sending(),
+            () = self.ended.notified() => return false,
         };
         match sent {
             Ok(()) => true,
             Err(error) => {
                 tracing::debug!(subscription = %self.id, %error, "subscriber disconnected");
                 self.detach(target.key);
-                self.stop_sending()
+                false
             }
         }
-    }
-
-    fn stop_sending(&self) -> bool {
-        self.state.lock().is_sending = false;
-        false
     }
 
     async fn notify(&self, target: &Target, params: String) -> Result<(), RpcError> {

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 #[cfg(feature = "sqlite")]
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 
 use mgp_types::mgp::ServerState;
-use mgp_types::sync::{Mutex, RwLock};
+use mgp_types::sync::{Mutex, MutexGuard, RwLock};
 
 use super::category_trees::CategoryTreeCache;
 use super::change::Change;

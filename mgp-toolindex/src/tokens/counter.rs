@@ -137,7 +137,7 @@ impl fmt::Debug for TokenCounter {
 /// The permission to count, which one caller holds at a time.
 #[cfg(feature = "tokens")]
 struct CountPermit {
-    _guard: std::sync::MutexGuard<'static, ()>,
+    _guard: mgp_types::sync::MutexGuard<'static, ()>,
 }
 
 #[cfg(feature = "tokens")]

@@ -69,8 +69,6 @@ string_enum! {
         ServerRecommendations = "server_recommendations",
         /// Proposal 14: state that the client keeps for the server.
         SessionState = "session_state",
-        /// Proposal 15: subscriptions to events in another spelling.
-        SubscribeNotify = "subscribe_notify",
     }
 }
 
@@ -138,7 +136,6 @@ impl Extension {
             Self::StructuredErrors => 1 << 27,
             Self::ServerRecommendations => 1 << 28,
             Self::SessionState => 1 << 29,
-            Self::SubscribeNotify => 1 << 30,
         }
     }
 }
@@ -173,7 +170,7 @@ impl ExtensionSet {
     };
 
     /// The proposals: extensions beyond §2.2 that a program chooses one by one.
-    pub const PROPOSALS: Self = Self(0x7fff << 16);
+    pub const PROPOSALS: Self = Self(0x3fff << 16);
 
     /// Creates a set from names; unknown names are ignored.
     #[must_use]
@@ -374,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn proposals_are_the_fifteen_that_are_not_part_of_mgp() {
+    fn proposals_are_the_fourteen_that_are_not_part_of_mgp() {
         let later: ExtensionSet = ["error_handling", "delegation"]
             .iter()
             .filter_map(|name| Extension::from_word(name))
@@ -384,7 +381,7 @@ mod tests {
             rest.difference(ExtensionSet::STANDARD).difference(later),
             ExtensionSet::PROPOSALS
         );
-        assert_eq!(ExtensionSet::PROPOSALS.iter().count(), 15);
+        assert_eq!(ExtensionSet::PROPOSALS.iter().count(), 14);
     }
 
     #[test]

@@ -199,10 +199,13 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     check(
         "stream.concurrency",
-        "random orders of production, cancellation and disconnection; a transport that splits, delays and cuts",
-        &[TestStep(&[Tests::of(CLIENT, "stream_stories")
-            .each(&["faulty::", "interleavings::"])
-            .env(&[("STREAM_SEEDS", "2000")])])],
+        "models of the shared tables; random orders of production, cancellation and disconnection; a faulty transport",
+        &[TestStep(&[
+            Tests::of(STREAM, LIBRARY).each(&["model::"]).env(&[("MODEL_ROUNDS", "5")]),
+            Tests::of(CLIENT, "stream_stories")
+                .each(&["faulty::", "interleavings::"])
+                .env(&[("STREAM_SEEDS", "2000")]),
+        ])],
     ),
     check(
         "gov.world",

@@ -4,14 +4,14 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::{Error, SupervisedClient, gateway};
 use mgp_types::mcp::{ListParams, Prompt, Resource, ResourceTemplate, ServerCapabilities};
 use mgp_types::method::{PromptsList, Request, ResourcesList, ResourcesTemplatesList};
 use mgp_types::service::{Call, Method, Params, PeerInfo, ServerId};
-use mgp_types::sync::Mutex;
+use mgp_types::sync::{Mutex, MutexGuard};
 use mgp_types::{ErrorCode, Payload};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;

@@ -1,12 +1,11 @@
 //! The counters of a quota: the usage of each principal in this period, and calls that continue in another round.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::MutexGuard;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytestring::ByteString;
 use mgp_types::Timestamp;
-use mgp_types::sync::Mutex;
+use mgp_types::sync::{Mutex, MutexGuard};
 
 use super::super::caller::Caller;
 use super::{Quota, QuotaExceeded, QuotaUse};

@@ -1,10 +1,10 @@
 //! A counter of open questions, per caller and in total (MGP §4.4).
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use mgp_types::service::Principal;
-use mgp_types::sync::Mutex;
+use mgp_types::sync::{Mutex, MutexGuard};
 
 /// Counts open questions and enforces their limits.
 #[derive(Debug)]

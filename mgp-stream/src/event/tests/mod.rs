@@ -8,6 +8,7 @@
 
 mod again;
 mod durable;
+mod model;
 
 use std::sync::Arc;
 use std::time::Duration;

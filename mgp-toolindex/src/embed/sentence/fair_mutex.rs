@@ -1,8 +1,6 @@
 //! A mutex that a busy thread cannot monopolise (MGP §16.4).
 
-use std::sync::MutexGuard;
-
-use mgp_types::sync::Mutex;
+use mgp_types::sync::{Mutex, MutexGuard};
 
 /// A mutex that serves threads in turn.
 ///

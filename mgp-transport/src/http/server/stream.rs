@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_types::service::ConsumerGone;
-use mgp_types::sync::Mutex;
+use mgp_types::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 

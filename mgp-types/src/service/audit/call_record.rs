@@ -1,8 +1,8 @@
 //! The audit facts about one tool call.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use bytestring::ByteString;
@@ -12,7 +12,7 @@ use super::ArgumentsDigest;
 use crate::mgp::RiskLevel;
 use crate::record::Object;
 use crate::service::{Call, CallKey, Context, Principal, RetryAttempt, ServerId, Target};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use crate::wire::Payload;
 
 /// The audit facts about one tool call, collected before and while it runs.

@@ -1,0 +1,59 @@
+//! Runs a model of several threads in many orders of their steps, and checks the promises of its tables in each.
+//!
+//! A step ends where a lock of [`mgp_types::sync`] is taken or released. No timer of a model ever expires, so a thread
+//! that waits for a wake-up that was lost waits for ever, which fails the model. A failure prints its order; `MODEL_SCHEDULE`
+//! runs a test in that order again.
+
+use std::mem::ManuallyDrop;
+
+use mgp_types::sync::interleave::{Checker, is_checked, with_checker};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+
+/// The maximum number of preemptions in the orders of the second scheduler.
+const MAX_PREEMPTIONS: usize = 3;
+
+/// The stack of a thread: frames of unoptimised futures are large.
+const STACK_BYTES: usize = 512 << 10;
+
+const CHECKER: Checker = Checker {
+    switch: || shuttle::thread::sleep(std::time::Duration::ZERO),
+    wait: shuttle::thread::yield_now,
+};
+
+/// Runs a model in a number of random orders, and as many with few preemptions; `MODEL_ROUNDS` multiplies the number,
+/// and `MODEL_SEED` chooses other orders.
+pub(crate) fn explore(orders: usize, model: fn()) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    // Never dropped: that would wake threads of a model that failed.
+    let runtime = ManuallyDrop::new(runtime.enable_time().start_paused(true).build().unwrap());
+    let _entered = runtime.enter();
+    let number = |name| std::env::var(name).map_or(1, |text| text.parse::<u32>().unwrap());
+    let (orders, seed) = (orders * number("MODEL_ROUNDS") as usize, number("MODEL_SEED").into());
+    with_checker(Some(CHECKER), || match std::env::var("MODEL_SCHEDULE") {
+        Ok(schedule) => shuttle::replay(model, &schedule),
+        Err(_) => {
+            run(RandomScheduler::new_from_seed(seed, orders), model);
+            run(PctScheduler::new_from_seed(seed, MAX_PREEMPTIONS, orders), model);
+        }
+    });
+}
+
+fn run(scheduler: impl Scheduler + 'static, model: fn()) {
+    let mut config = shuttle::Config::new();
+    config.stack_size = STACK_BYTES;
+    shuttle::Runner::new(scheduler, config).run(model);
+}
+
+/// Starts a task as a thread of the model that runs; without one, returns the task.
+pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(task: F) -> Option<F> {
+    if !is_checked() {
+        return Some(task);
+    }
+    drop(shuttle::future::spawn(task));
+    None
+}
+
+/// Runs the setup of a model as one step.
+pub(crate) fn at_once<R>(setup: impl FnOnce() -> R) -> R {
+    with_checker(None, setup)
+}
