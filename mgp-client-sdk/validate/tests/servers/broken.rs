@@ -154,19 +154,6 @@ const BASE: &[Row] = &[
     ("mcp.tools.annotations", &[], |m, r| {
         legacy(m, r, "tools/list", |x| x["tools"][0]["annotations"]["readOnlyHint"] = json!("yes"));
     }),
-    ("mcp.cancelled.unknown", &[], |m, r| {
-        if m.method() == "notifications/cancelled" {
-            r.push(json!({ "end": true }));
-        }
-    }),
-    ("mcp.tools.capability", &[], |m, r| {
-        if !m.has_mgp {
-            legacy(m, r, "initialize", |x| x["capabilities"]["tools"] = Value::Null);
-        }
-    }),
-    ("mcp.prompts.capability", &[], |m, r| {
-        legacy(m, r, "initialize", |x| x["capabilities"]["prompts"] = Value::Null);
-    }),
     ("mcp.tools.stable", &[], |m, r| {
         if m.value["id"].as_i64().is_some_and(|id| id % 2 == 0) {
             legacy(m, r, "tools/list", |x| x["tools"][1]["title"] = json!("Now"));

@@ -1,10 +1,23 @@
-//! Servers that break a single rule about pages of tools or skills.
+//! Servers that break a single rule about what it declares: capabilities, pages of tools, skills.
 
 use serde_json::{Value, json};
 
 use crate::broken::{Row, legacy, modern};
 
 pub(crate) const EXTENSIONS: &[Row] = &[
+    ("mcp.cancelled.unknown", &[], |m, r| {
+        if m.method() == "notifications/cancelled" {
+            r.push(json!({ "end": true }));
+        }
+    }),
+    ("mcp.tools.capability", &[], |m, r| {
+        if !m.has_mgp {
+            legacy(m, r, "initialize", |x| x["capabilities"]["tools"] = Value::Null);
+        }
+    }),
+    ("mcp.prompts.capability", &[], |m, r| {
+        legacy(m, r, "initialize", |x| x["capabilities"]["prompts"] = Value::Null);
+    }),
     ("apps.visibility", &[], |m, r| {
         legacy(m, r, "tools/list", |x| {
             x["tools"][0]["_meta"]["ui"]["visibility"] = json!(["user"])
