@@ -38,9 +38,10 @@ fn charts(era: Era, name: &'static str, lists_page: bool) -> Server {
 }
 
 async fn two_charts(era: Era, config: Option<Config>, lists_page: bool) -> Kernel {
+    let tools = ["zoom_rain", "zoom_sun"];
     let mut builder = Kernel::builder()
-        .local_with("rain", open(&[]), move || charts(era, "rain", lists_page))
-        .local_with("My_sun", open(&[]), move || charts(era, "sun", lists_page));
+        .local_with("rain", open(&tools), move || charts(era, "rain", lists_page))
+        .local_with("My_sun", open(&tools), move || charts(era, "sun", lists_page));
     if let Some(config) = config {
         builder = builder.config(config);
     }

@@ -212,7 +212,7 @@ const BASE: &[Row] = &[
         });
     }),
     ("mcp.resources.read.unknown", &[], |m, r| {
-        if m.method() == "resources/read" {
+        if m.method() == "resources/read" && r[0].get("error").is_some() {
             succeed(m, r, json!({ "contents": [] }));
         }
     }),
