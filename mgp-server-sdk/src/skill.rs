@@ -111,7 +111,7 @@ impl Skill {
 
     /// Sets the path in front of the skill's name in its URIs, e.g. `acme/billing`.
     pub fn prefix(mut self, path: &str) -> Self {
-        self.prefix = path.trim_matches('/').to_owned();
+        path.trim_matches('/').clone_into(&mut self.prefix);
         self
     }
 
@@ -132,19 +132,19 @@ impl Skill {
     }
 
     /// Returns the files as resources.
-    fn resources(&self) -> impl Iterator<Item = Resource> {
+    fn into_resources(self) -> impl Iterator<Item = Resource> {
         let root = self.root();
-        self.files.iter().map(move |(path, bytes)| {
+        let Self { name, description, files, .. } = self;
+        files.into_iter().map(move |(path, bytes)| {
             let uri = format!("{root}/{path}");
-            if path == mcp::Skill::FILE {
-                let text = String::from_utf8_lossy(bytes).into_owned();
-                let file = Resource::text(uri, self.name.clone(), text);
-                return file.mime("text/markdown").description(self.description.clone());
-            }
-            let name = path.rsplit('/').next().unwrap_or_default();
-            match std::str::from_utf8(bytes) {
-                Ok(text) => Resource::text(uri, name, text).mime(media_type(name)),
-                Err(_) => Resource::bytes(uri, name, bytes.clone()),
+            let file = path.rsplit('/').next().unwrap_or_default();
+            match String::from_utf8(bytes) {
+                Ok(text) if path == mcp::Skill::FILE => {
+                    let file = Resource::text(uri, name.clone(), text);
+                    file.mime("text/markdown").description(description.clone())
+                }
+                Ok(text) => Resource::text(uri, file, text).mime(media_type(file)),
+                Err(bytes) => Resource::bytes(uri, file, bytes.into_bytes()),
             }
         })
     }
@@ -204,7 +204,7 @@ impl Server {
     /// A second skill with the same URI makes [`Server::into_stack`] fail.
     pub fn skill(mut self, skill: Skill) -> Self {
         self.features.skills.push(skill.entry());
-        skill.resources().fold(self, Self::resource)
+        skill.into_resources().fold(self, Self::resource)
     }
 }
 

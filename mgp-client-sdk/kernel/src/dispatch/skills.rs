@@ -57,7 +57,7 @@ pub(super) fn has_file(server: &ManagedServer, uri: &str) -> bool {
 }
 
 fn settings(server: &ManagedServer) -> Option<SkillsCapability> {
-    declared_skills(&*server.lists().capabilities()?)
+    declared_skills(&server.lists().capabilities()?)
 }
 
 fn requested_uri(call: &Call) -> Result<String, RpcError> {

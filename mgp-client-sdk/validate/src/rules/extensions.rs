@@ -31,6 +31,8 @@ server_rules! { Mcp;
 /// The most pages, and the most skills, that are read.
 const MAX_READ: usize = 16;
 
+const READ_DIRECTORY: &str = "resources/directory/read";
+
 const PAGE: &str = "text/html;profile=mcp-app";
 
 // === Pages ===
@@ -188,14 +190,14 @@ async fn directories(session: &mut Session) -> Check {
     if settings(session)?["directoryRead"] != json!(true) {
         return Err(skip("the server does not read directories"));
     }
-    const METHOD: &str = "resources/directory/read";
     for skill in skills(session).await? {
         let folder = folder(&skill)?.trim_end_matches('/');
-        let result = session.ask(METHOD, json!({ "uri": folder })).await?.result(METHOD)?;
+        let result =
+            session.ask(READ_DIRECTORY, json!({ "uri": folder })).await?.result(READ_DIRECTORY)?;
         let has_file = list(&result, "resources")?.iter().any(|child| child["uri"] == skill["uri"]);
         ensure(has_file, || format!("the folder `{folder}` lacks its `SKILL.md`"))?;
     }
     let params = json!({ "uri": "skill://no-such-skill-7f3a" });
-    session.ask(METHOD, params).await?.error("an unknown directory", &[-32602])?;
+    session.ask(READ_DIRECTORY, params).await?.error("an unknown directory", &[-32602])?;
     Ok(())
 }
