@@ -57,7 +57,8 @@ pub(super) fn has_file(server: &ManagedServer, uri: &str) -> bool {
 }
 
 fn settings(server: &ManagedServer) -> Option<SkillsCapability> {
-    declared_skills(&server.lists().capabilities()?)
+    let capabilities = server.lists().capabilities()?;
+    declared_skills(&capabilities)
 }
 
 fn requested_uri(call: &Call) -> Result<String, RpcError> {

@@ -20,7 +20,7 @@ pub(crate) const EXTENSIONS: &[Row] = &[
     }),
     ("apps.visibility", &[], |m, r| {
         legacy(m, r, "tools/list", |x| {
-            x["tools"][0]["_meta"]["ui"]["visibility"] = json!(["user"])
+            x["tools"][0]["_meta"]["ui"]["visibility"] = json!(["user"]);
         });
     }),
     ("apps.page", &[], |m, r| {
