@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use mgp_lifecycle::{Drain, ServerOffer, StructuredErrorsLayer};
 use mgp_stream::EventHub;
+#[cfg(feature = "skills")]
+use mgp_types::Payload;
+#[cfg(feature = "skills")]
+use mgp_types::mcp::key;
 use mgp_types::mcp::{Completion, ListChanged, ResourcesCapability, ServerCapabilities};
 use mgp_types::method::Initialized;
 #[cfg(feature = "schemas")]
@@ -28,6 +32,9 @@ pub(crate) struct Features {
     /// Present if `structured_errors` is offered.
     pub(crate) structured_errors: Option<StructuredErrorsLayer>,
     pub(crate) resources: Resources,
+    /// The entries of the skills, whose files are resources.
+    #[cfg(feature = "skills")]
+    pub(crate) skills: Vec<mgp_types::mcp::Skill>,
     pub(crate) prompts: Prompts,
     pub(crate) completer: Option<Function<Completion>>,
     pub(crate) logging: bool,
@@ -59,6 +66,8 @@ impl Features {
         Self {
             structured_errors: None,
             resources: Resources::new(subscribers.clone()),
+            #[cfg(feature = "skills")]
+            skills: Vec::new(),
             prompts: Prompts::new(subscribers.clone()),
             completer: None,
             logging: false,
@@ -99,6 +108,13 @@ impl Features {
         }
         if offered.resources.is_some() {
             router = router.merge(self.resources.routes(config));
+        }
+        #[cfg(feature = "skills")]
+        if !self.skills.is_empty() {
+            let extensions = offered.extensions.get_or_insert_default();
+            let settings = Payload::from_trusted(r#"{"directoryRead":true}"#);
+            extensions.insert(key::SKILLS_EXTENSION, settings);
+            router = router.merge(crate::skill::routes(self.skills.clone()));
         }
         if offered.completions.is_some() {
             let (prompts, resources) = (self.prompts.clone(), self.resources.clone());

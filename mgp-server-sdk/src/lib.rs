@@ -100,6 +100,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod app;
 mod ask;
 mod builder;
 mod catalog;
@@ -135,6 +136,8 @@ mod resource;
 mod server;
 mod session_state;
 mod signals;
+#[cfg(feature = "skills")]
+mod skill;
 mod stack;
 mod subscribers;
 mod tool;
@@ -182,6 +185,8 @@ pub use request::{FromRequest, IntoAnswer, PartialArgument, RequestHandler, Text
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use session_state::{CallerState, SessionStates};
+#[cfg(feature = "skills")]
+pub use skill::{Skill, SkillError};
 pub use tool::{
     Args, Cancelled, Deprecation, FromCall, Handler, IntoToolResult, IntoTools, Json,
     RequiredState, ResultStream, Resume, SchemaStyle, SessionInfo, State, Tool, ToolError,

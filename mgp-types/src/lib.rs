@@ -8,14 +8,16 @@
 //!
 //! Features: `service` (default), `seal` (sealed state), `private-file` (files of keys and tokens),
 //! `sqlite` (`store::Db`, state in an SQLite file that processes share; SQLite is compiled in, which takes a C
-//! compiler), `schema` (JSON Schemas of the messages, the page of methods, and the check of examples), `interleave`
-//! (locks whose order a test chooses).
+//! compiler), `schema` (JSON Schemas of the messages, the page of methods, and the check of examples), `skills` (the
+//! frontmatter of skills), `interleave` (locks whose order a test chooses).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
 mod canonical;
 mod clip;
+#[cfg(feature = "skills")]
+mod frontmatter;
 mod hex;
 mod hidden;
 mod macros;
@@ -48,6 +50,8 @@ mod readme {}
 pub use backoff::{Backoff, millis};
 pub use canonical::{Sha256Hash, canonical, canonical_hash, is_canonical};
 pub use clip::clip;
+#[cfg(feature = "skills")]
+pub use frontmatter::{FrontmatterError, frontmatter};
 pub use hex::{from_hex, push_hex, to_hex};
 pub use hidden::{escape_hidden, is_hidden};
 #[cfg(feature = "private-file")]

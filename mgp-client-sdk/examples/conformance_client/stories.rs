@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mgp_client_sdk::prelude::*;
-use mgp_types::mcp::Tool;
+use mgp_types::mcp::{SkillResources, Tool};
 use mgp_types::{Object, Payload, RpcError};
 use serde::Deserialize;
 use serde_json::json;
@@ -30,6 +30,9 @@ pub(crate) async fn play(client: &Client, scenario: &Scenario) -> Result<(), Err
             every_resource_and_prompt(client).await
         }
         "json-schema-2020-12-preservation" => echo_schema(client).await,
+        // Only lists: files of a skill are read when the skill is used.
+        "sep-2640-client-no-prefetch" => client.list_skills().await.map(drop),
+        name if name.starts_with("sep-2640-client-verify") => every_skill(client).await,
         // Do not call the tool: the scenario checks that the client does not fetch the references in its schema.
         "initialize" | "json-schema-ref-no-deref" => client.tools().await.map(drop),
         _ => every_tool(client).await,
@@ -40,6 +43,18 @@ pub(crate) async fn play(client: &Client, scenario: &Scenario) -> Result<(), Err
 async fn every_tool(client: &Client) -> Result<(), Error> {
     for tool in client.tools().await?.iter() {
         call(client, &tool.name, &sample(tool)?).await?;
+    }
+    Ok(())
+}
+
+/// Loads each skill: `SKILL.md` first, and the other files only if it is as its entry states.
+async fn every_skill(client: &Client) -> Result<(), Error> {
+    for skill in client.list_skills().await? {
+        client.read_skill_file(&skill, &skill.uri).await?;
+        let SkillResources::Files(files) = &skill.resources else { continue };
+        for file in files {
+            client.read_skill_file(&skill, &file.uri).await?;
+        }
     }
     Ok(())
 }

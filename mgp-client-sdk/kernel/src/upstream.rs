@@ -10,7 +10,7 @@ use mgp_lifecycle::{Fleet, Health, Timeouts};
 use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{Server, StructuredErrors};
 use mgp_types::RpcError;
-use mgp_types::mcp::{ListChanged, ResourcesCapability};
+use mgp_types::mcp::{ListChanged, ResourcesCapability, key};
 use mgp_types::method::{LifecycleShutdown, Request as _};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{BoxFuture, Call, Context, Either, MgpService, Reply, Router, Stack};
@@ -84,6 +84,8 @@ impl Kernel {
                 resources.subscribe = Some(true);
                 offer.capabilities.resources = Some(resources);
                 offer.capabilities.completions.get_or_insert_default();
+                let extensions = offer.capabilities.extensions.get_or_insert_default();
+                extensions.insert(key::SKILLS_EXTENSION, dispatch::skills_capability());
             })
             .logging()
             // The limits of tool calls apply later, at the call to the server, so that no wait for a person counts.

@@ -128,6 +128,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Declares that the client shows the pages of tools (MCP Apps), so that servers offer tools with pages.
+    pub fn apps(mut self) -> Self {
+        self.config.offer.capabilities.declare_apps();
+        self
+    }
+
     /// Uses plain MCP only.
     pub fn without_mgp(mut self) -> Self {
         self.mgp = None;

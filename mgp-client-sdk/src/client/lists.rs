@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use mgp_types::mcp::{
     Era, ListParams, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, Prompt, Resource, ResourceTemplate, Tool,
+    ListSkillsResult, ListToolsResult, Prompt, Resource, ResourceTemplate, Skill, Tool,
 };
-use mgp_types::method::{PromptsList, Request, ResourcesList, ResourcesTemplatesList, ToolsList};
+use mgp_types::method::{
+    PromptsList, Request, ResourcesList, ResourcesTemplatesList, SkillsList, ToolsList,
+};
 use mgp_types::{ErrorCode, RpcError};
 
 use super::Client;
@@ -44,6 +46,7 @@ pages! {
     ListResourcesResult { resources: Resource }
     ListResourceTemplatesResult { resource_templates: ResourceTemplate }
     ListPromptsResult { prompts: Prompt }
+    ListSkillsResult { skills: Skill }
 }
 
 /// All pages, with the shortest `ttlMs` of them.
@@ -116,6 +119,17 @@ lists! {
 }
 
 impl Client {
+    /// Requests all skills, page by page (SEP-2640).
+    ///
+    /// # Errors
+    /// See [`Client::list_tools`]; −32601 from a server without skills.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request at the server.
+    pub async fn list_skills(&self) -> Result<Vec<Skill>, Error> {
+        Ok(self.all_pages::<SkillsList>().await?.items)
+    }
+
     /// Drops a cached list, as if the server had reported a change. Use it if gates that filter lists have changed.
     pub fn invalidate(&self, what: &ServerChange) {
         self.0.lists.invalidate(what);
@@ -176,6 +190,6 @@ impl Client {
     }
 }
 
-fn endless(method: &str, why: &str) -> Error {
+pub(super) fn endless(method: &str, why: &str) -> Error {
     RpcError::new(ErrorCode::INTERNAL_ERROR, format!("`{method}` does not end: {why}")).into()
 }

@@ -5,6 +5,7 @@ mod lists;
 mod mcp;
 mod mgp;
 mod rounds;
+mod skills;
 mod tasks;
 
 use std::fmt;

@@ -85,6 +85,13 @@ impl ServerOffer {
     /// Returns the capabilities for `initialize`; in 2025-11-25, the last legacy revision, tasks are a core capability.
     pub(crate) fn legacy_capabilities(&self, revision: &Revision) -> ServerCapabilities {
         let mut capabilities = self.capabilities.clone();
+        // The methods of skills exist in the modern era only.
+        if let Some(extensions) = &mut capabilities.extensions
+            && extensions.remove(key::SKILLS_EXTENSION).is_some()
+            && extensions.is_empty()
+        {
+            capabilities.extensions = None;
+        }
         if self.tasks && *revision == Revision::V2025_11_25 {
             let mut tasks = TasksCapability::new();
             tasks.list = Some(Object::new());

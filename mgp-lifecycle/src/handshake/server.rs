@@ -335,6 +335,7 @@ fn client_facts(
 ) -> Result<PeerInfo, RpcError> {
     let mut facts = PeerInfo::new(revision);
     facts.accepts = AcceptedRequests::from_capabilities(capabilities);
+    facts.shows_apps = capabilities.shows_apps();
     facts.capabilities = Some(Payload::of(capabilities)?);
     facts.info = info.map(Payload::of).transpose()?;
     Ok(facts)

@@ -8,8 +8,8 @@ use std::time::Duration;
 use mgp_types::RpcError;
 use mgp_types::mcp::Tool;
 use mgp_types::method::{
-    CompletionComplete, PromptsGet, PromptsList, ResourcesList, ResourcesRead,
-    ResourcesTemplatesList, ToolsList,
+    CompletionComplete, PromptsGet, PromptsList, ResourcesDirectoryRead, ResourcesList,
+    ResourcesRead, ResourcesTemplatesList, SkillsGet, SkillsList, ToolsList,
 };
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Call, Kind, MgpService, Reply, ServerId};
@@ -198,6 +198,9 @@ impl RequestKind {
             return Some(Self::List(if further { ListPage::Next } else { ListPage::First }));
         }
         let reads = call.is::<ResourcesRead>()
+            || call.is::<ResourcesDirectoryRead>()
+            || call.is::<SkillsList>()
+            || call.is::<SkillsGet>()
             || call.is::<ResourcesList>()
             || call.is::<ResourcesTemplatesList>()
             || call.is::<PromptsList>()

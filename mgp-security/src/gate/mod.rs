@@ -15,9 +15,9 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 
 use mgp_types::method::{
-    CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
-    ResourcesSubscribe, ResourcesTemplatesList, SubscriptionsListen, ToolsCall, ToolsList,
-    ToolsValidate,
+    CompletionComplete, PromptsGet, PromptsList, Request, ResourcesDirectoryRead, ResourcesList,
+    ResourcesRead, ResourcesSubscribe, ResourcesTemplatesList, SkillsGet, SkillsList,
+    SubscriptionsListen, ToolsCall, ToolsList, ToolsValidate,
 };
 use mgp_types::mgp::{Permission, Validator};
 use mgp_types::service::{
@@ -252,12 +252,15 @@ impl<'a> CallTarget<'a> {
             ToolsList::METHOD => Self::Tools,
             ToolsValidate::METHOD => Self::Validation,
             ResourcesRead::METHOD
+            | ResourcesDirectoryRead::METHOD
+            | SkillsGet::METHOD
             | ResourcesSubscribe::METHOD
             | PromptsGet::METHOD
             | CompletionComplete::METHOD => Self::Server,
             ResourcesList::METHOD => Self::List("resources"),
             ResourcesTemplatesList::METHOD => Self::List("resourceTemplates"),
             PromptsList::METHOD => Self::List("prompts"),
+            SkillsList::METHOD => Self::List("skills"),
             // Everything else is allowed; e.g. a caller who may no longer read a resource may still unsubscribe from
             // it.
             _ => Self::Other,

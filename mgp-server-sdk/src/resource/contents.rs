@@ -1,6 +1,6 @@
 //! The contents of a resource, and the return types of functions that read one.
 
-use mgp_types::mcp::{CacheScope, Era, ReadResourceResult, ResourceContents, ResultType};
+use mgp_types::mcp::{CacheScope, Era, Meta, ReadResourceResult, ResourceContents, ResultType};
 use mgp_types::service::Reply;
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
@@ -22,6 +22,7 @@ use crate::request::IntoAnswer;
 pub struct Contents {
     body: Body,
     mime: Option<String>,
+    meta: Option<Meta>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -36,22 +37,28 @@ enum Body {
 impl Contents {
     /// Creates text contents.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { body: Body::Text(text.into()), mime: None }
+        Self { body: Body::Text(text.into()), mime: None, meta: None }
     }
 
     /// Creates binary contents.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { body: Body::Bytes(bytes.into()), mime: None }
+        Self { body: Body::Bytes(bytes.into()), mime: None, meta: None }
     }
 
     /// Creates an answer which reports that the resource does not exist.
     pub fn missing() -> Self {
-        Self { body: Body::Missing, mime: None }
+        Self { body: Body::Missing, mime: None, meta: None }
     }
 
     /// Sets the media type. Default: the media type of the resource.
     pub fn mime(mut self, mime: impl Into<String>) -> Self {
         self.mime = Some(mime.into());
+        self
+    }
+
+    /// Sets the `_meta` member of text or bytes.
+    pub fn meta(mut self, meta: Meta) -> Self {
+        self.meta = Some(meta);
         self
     }
 
@@ -68,6 +75,7 @@ impl Contents {
     /// Returns the result of `resources/read`, or `None` if there is no such resource.
     pub(crate) fn reply(self, read: &ReadContext<'_>) -> Result<Option<Reply>, RpcError> {
         let mut one = ResourceContents::new(read.uri);
+        one.meta = self.meta;
         one.mime_type = self.mime.or_else(|| read.mime.map(str::to_owned));
         let mut result = match self.body {
             Body::Missing => return Ok(None),
@@ -139,13 +147,13 @@ impl IntoAnswer<Contents> for ResourceContents {
 
 impl IntoAnswer<Contents> for Vec<ResourceContents> {
     fn into_answer(self) -> Result<Contents, RpcError> {
-        Ok(Contents { body: Body::Several(self), mime: None })
+        Ok(Contents { body: Body::Several(self), mime: None, meta: None })
     }
 }
 
 impl IntoAnswer<Contents> for ReadResourceResult {
     fn into_answer(self) -> Result<Contents, RpcError> {
-        Ok(Contents { body: Body::Result(self), mime: None })
+        Ok(Contents { body: Body::Result(self), mime: None, meta: None })
     }
 }
 

@@ -29,6 +29,14 @@ pub mod key {
     pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
     /// The identifier of the tasks extension (2026-07-28).
     pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+    /// The identifier of the skills extension (SEP-2640).
+    pub const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
+    /// The identifier of MCP Apps (SEP-1865).
+    pub const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
+    /// The metadata of MCP Apps.
+    pub const UI: &str = "ui";
+    /// The URI of a tool's page under an older name, which is read, and written only if the tool has it.
+    pub const UI_RESOURCE_URI: &str = "ui/resourceUri";
     /// The token that the sender of a request chose for its progress notifications.
     pub const PROGRESS_TOKEN: &str = "progressToken";
     /// The trace of a request (OpenTelemetry).

@@ -15,9 +15,11 @@ mod revision;
 mod roots;
 mod sampling;
 mod shared;
+mod skill;
 mod subscription;
 mod task;
 mod tool;
+mod ui;
 
 pub use capability::{
     ClientCapabilities, ElicitationCapability, ListChanged, MgpPlaces, ResourcesCapability,
@@ -60,6 +62,10 @@ pub use sampling::{
     ToolChoice,
 };
 pub use shared::{CacheScope, InputResponses, ListParams, ResultType, TaskAugmentation};
+pub use skill::{
+    GetSkillParams, GetSkillResult, ListSkillsResult, ReadDirectoryParams, ReadDirectoryResult,
+    Skill, SkillResource, SkillResources, SkillsCapability,
+};
 pub use subscription::{
     ListenParams, ListenResult, SubscriptionFilter, SubscriptionsAcknowledgedParams,
 };
@@ -71,3 +77,4 @@ pub use tool::{
     ArgumentError, CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool,
     ToolAnnotations, ToolExecution, ValidateToolParams, ValidateToolResult,
 };
+pub use ui::{UI_MIME_TYPE, UiAudience, UiCapability, UiCsp, UiResourceMeta, UiToolMeta};

@@ -16,7 +16,7 @@ pub(crate) use shape::Shape;
 pub(crate) use table::shapes;
 pub use table::*;
 pub use tool::{
-    AUDIT_REPLAY, KERNEL_TOOLS, KernelToolName, READ_MORE, TOOLS_CALL, find_kernel_tool,
+    AUDIT_REPLAY, CALL_MANY, KERNEL_TOOLS, KernelToolName, READ_MORE, TOOLS_CALL, find_kernel_tool,
     tool_spelling,
 };
 pub use unserved::UNSERVED;

@@ -111,6 +111,15 @@ methods! {
     /// Unsubscribes from a resource (legacy).
     Request ResourcesUnsubscribe = "resources/unsubscribe" (mcp::SubscribeParams) -> EmptyResult,
         ToServer, "MCP", [V2024_11_05 to V2025_11_25];
+    /// Lists the skills (SEP-2640).
+    Request SkillsList = "skills/list" (mcp::ListParams) -> mcp::ListSkillsResult,
+        ToServer, "MCP", [V2026_07_28 to V2026_07_28];
+    /// Returns one skill (SEP-2640).
+    Request SkillsGet = "skills/get" (mcp::GetSkillParams) -> mcp::GetSkillResult,
+        ToServer, "MCP", [V2026_07_28 to V2026_07_28];
+    /// Lists the files and directories in a directory (SEP-2640).
+    Request ResourcesDirectoryRead = "resources/directory/read" (mcp::ReadDirectoryParams) -> mcp::ReadDirectoryResult,
+        ToServer, "MCP", [V2026_07_28 to V2026_07_28];
     /// Lists the prompts.
     Request PromptsList = "prompts/list" (mcp::ListParams) -> mcp::ListPromptsResult,
         ToServer, "MCP", [V2024_11_05 to V2026_07_28];

@@ -52,6 +52,7 @@ tools! {
     "mgp.tools.discover" = "mgp/tools/discover", requires "query";
     "mgp.tools.request" = "mgp/tools/request";
     "mgp.tools.call";
+    "mgp.tools.call_many";
     "mgp.read_more";
     "mgp.tools.session" = "mgp/tools/session";
     "mgp.tools.session.evict" = "mgp/tools/session/evict";
@@ -94,6 +95,9 @@ pub const AUDIT_REPLAY: &str = "mgp.audit.replay";
 /// The tool that calls a tool found by a search (§16.5); it has no method.
 pub const TOOLS_CALL: &str = "mgp.tools.call";
 
+/// The tool that makes several such calls; it has no method.
+pub const CALL_MANY: &str = "mgp.tools.call_many";
+
 /// The tool that reads on in a long result; it has no method.
 pub const READ_MORE: &str = "mgp.read_more";
 
@@ -123,7 +127,7 @@ mod tests {
             assert_eq!(find_kernel_tool(name).unwrap().method, Some("mgp/tools/session/evict"));
         }
         assert!(find_kernel_tool("tools_session").is_none());
-        for name in [AUDIT_REPLAY, TOOLS_CALL, READ_MORE] {
+        for name in [AUDIT_REPLAY, TOOLS_CALL, CALL_MANY, READ_MORE] {
             assert!(find_kernel_tool(name).unwrap().method.is_none());
         }
         assert_eq!(tool_spelling("mgp/tools/discover"), "mgp_tools_discover");

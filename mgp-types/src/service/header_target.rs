@@ -3,7 +3,9 @@
 use serde::Deserialize;
 
 use super::{Method, Params};
-use crate::method::{Request as _, TasksCancel, TasksGet, TasksUpdate};
+use crate::method::{
+    Request as _, ResourcesDirectoryRead, SkillsGet, TasksCancel, TasksGet, TasksUpdate,
+};
 
 /// The target of a request, as repeated in `Mcp-Name` after [`encode_header`](super::encode_header).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +33,9 @@ impl<'a> HeaderTarget<'a> {
             #[serde(rename = "taskId")]
             id: String,
         }
-        if let Some(target) = params.target() {
+        if let Some(target) = params.target()
+            && !matches!(method.as_str(), SkillsGet::METHOD | ResourcesDirectoryRead::METHOD)
+        {
             return Some(Self::Named(target.as_str()));
         }
         match method.as_str() {
@@ -68,6 +72,7 @@ mod tests {
         check("tools/call", r#"{"name":"add","arguments":{"name":"x"}}"#, Some(&Named("add")));
         check("prompts/get", r#"{"name":"p"}"#, Some(&Named("p")));
         check("resources/read", r#"{"uri":"file:///a b"}"#, Some(&Named("file:///a b")));
+        check("skills/get", r#"{"uri":"skill://a/SKILL.md"}"#, None);
         for method in [TasksGet::METHOD, TasksUpdate::METHOD, TasksCancel::METHOD] {
             check(method, r#"{"taskId":"t1"}"#, Some(&Task("t1".to_owned())));
             check(method, r#"{"taskId":1}"#, None);

@@ -32,6 +32,8 @@ pub struct PeerInfo {
     pub permissions_required: Vec<String>,
     /// The kinds of requests that the peer accepts.
     pub accepts: AcceptedRequests,
+    /// `true` if the peer is a client that shows the pages of tools (MCP Apps).
+    pub shows_apps: bool,
     /// `true` if a modern server declares that it asks modern callers everything that it asks legacy callers.
     pub asks_in_rounds: bool,
 }
@@ -100,6 +102,7 @@ impl PeerInfo {
             claimed_trust_level: None,
             permissions_required: Vec::new(),
             accepts: AcceptedRequests::default(),
+            shows_apps: false,
             asks_in_rounds: false,
         }
     }

@@ -1,5 +1,7 @@
 //! Dispatches each call of a client to the server that it is meant for.
 
+mod apps;
+mod batch;
 mod creation;
 mod delegation;
 mod dispatcher;
@@ -11,6 +13,7 @@ mod page;
 mod permission_check;
 mod result_members;
 mod server_features;
+mod skills;
 mod subscribe;
 mod tasks;
 mod tool_list;
@@ -34,6 +37,7 @@ use tower_layer::Layer as _;
 use crate::results::is_read_more;
 pub(super) use dispatcher::Dispatcher;
 pub(super) use meta_tools::MetaToolConfig;
+pub(super) use skills::capability as skills_capability;
 pub(super) use tasks::support as task_support;
 pub(super) use tool_list::context_level;
 pub(super) use tools::{call as call_tool, unwrap_kernel_tool};
@@ -76,6 +80,9 @@ pub(super) fn router(
             if is_read_more(&call) {
                 return Either::Left(more.send(call));
             }
+            if batch::is_batch(&call) {
+                return Either::Left(Box::pin(batch::run(calls.clone(), call)));
+            }
             Either::Right(tools::call(calls.clone(), call))
         }));
     methods
@@ -113,11 +120,13 @@ fn search_router(dispatcher: &Dispatcher) -> Router {
             async move {
                 let fleet = &dispatcher.parts().fleet;
                 dispatcher.wait_for_new(call.cx(), fleet.all().values()).await;
-                let cx = (method == ToolsRequest::METHOD).then(|| call.cx().clone());
+                let cx = call.cx().clone();
                 let reply = search.send(call).await?;
-                match cx {
-                    Some(cx) => fleet.context().proposals.recommender.attach(&cx, reply).await,
-                    None => Ok(reply),
+                if method == ToolsRequest::METHOD {
+                    fleet.context().proposals.recommender.attach(&cx, reply).await
+                } else {
+                    let caller = dispatcher.parts().search.caller(&cx);
+                    apps::without_app_tools(&fleet.context().index, &caller, reply)
                 }
             }
         });

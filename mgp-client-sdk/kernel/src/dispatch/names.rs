@@ -2,8 +2,9 @@
 //! that includes the server's id.
 //!
 //! - A prompt is `name`, or `server.name`, like a tool.
-//! - A resource or template is its URI, or `mgp+server:URI`. A scheme cannot contain capitals or `_`, so such
+//! - A resource, template or skill is its URI, or `mgp+server:URI`. A scheme cannot contain capitals or `_`, so such
 //!   characters of an id are written as `+` and two hexadecimal digits.
+//! - Hosts expect pages and skills under schemes of their own, so `ui://a` becomes `ui://mgp+server/a`.
 //!
 //! Lists and calls use the same table, so every listed name leads back to its entry.
 
@@ -92,25 +93,49 @@ impl NameTable {
                 let found = self.lists.iter().filter_map(|(server, _)| split(server));
                 found.min_by_key(|(_, key)| key.len())
             }
-            ListKind::Resources | ListKind::Templates => {
-                let (id, uri) = name.strip_prefix(SCHEME)?.split_once(':')?;
+            ListKind::Resources | ListKind::Templates | ListKind::Skills => {
+                let (id, uri) = split_uri(name)?;
                 let mut servers = self.lists.iter().map(|(server, _)| server);
                 let server = servers.find(|server| scheme_part(server.id()) == id)?;
-                Some((Arc::clone(server), uri.to_owned()))
+                Some((Arc::clone(server), uri))
             }
         }
     }
 }
 
-/// The prefix of URI schemes that include a server's id.
-const SCHEME: &str = "mgp+";
+/// The prefix of the part of a URI that is a server's id.
+const SERVER_PREFIX: &str = "mgp+";
+
+/// The schemes that stay in front of a server's id.
+const KEPT_SCHEMES: [&str; 2] = ["ui://", "skill://"];
+
+/// Splits a URI that includes a server's id into the id and the server's own URI.
+fn split_uri(uri: &str) -> Option<(&str, String)> {
+    let kept =
+        KEPT_SCHEMES.into_iter().find_map(|scheme| Some((scheme, uri.strip_prefix(scheme)?)));
+    match kept {
+        Some((scheme, rest)) => {
+            let (id, rest) = rest.strip_prefix(SERVER_PREFIX)?.split_once('/')?;
+            Some((id, format!("{scheme}{rest}")))
+        }
+        None => {
+            let (id, uri) = uri.strip_prefix(SERVER_PREFIX)?.split_once(':')?;
+            Some((id, uri.to_owned()))
+        }
+    }
+}
 
 /// Returns the name of an entry with the server's id included.
 pub(super) fn qualify(kind: ListKind, server: &ServerId, key: &str) -> String {
     match kind {
         ListKind::Prompts => format!("{server}.{key}"),
-        ListKind::Resources | ListKind::Templates => {
-            format!("{SCHEME}{}:{key}", scheme_part(server))
+        ListKind::Resources | ListKind::Templates | ListKind::Skills => {
+            let id = scheme_part(server);
+            let kept = |scheme| Some((scheme, key.strip_prefix(scheme)?));
+            match KEPT_SCHEMES.into_iter().find_map(kept) {
+                Some((scheme, rest)) => format!("{scheme}{SERVER_PREFIX}{id}/{rest}"),
+                None => format!("{SERVER_PREFIX}{id}:{key}"),
+            }
         }
     }
 }
@@ -172,6 +197,19 @@ mod tests {
                 .bytes()
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b))
         );
+    }
+
+    #[test]
+    fn pages_and_skills_keep_their_scheme() {
+        for (uri, qualified) in [
+            ("ui://chart/page.html", "ui://mgp+a.b/chart/page.html"),
+            ("skill://tea/SKILL.md", "skill://mgp+a.b/tea/SKILL.md"),
+            ("file:///ui://x", "mgp+a.b:file:///ui://x"),
+            ("ui://mgp+inner/page", "ui://mgp+a.b/mgp+inner/page"),
+        ] {
+            assert_eq!(qualify(ListKind::Skills, &"a.b".into(), uri), qualified);
+            assert_eq!(split_uri(qualified), Some(("a.b", uri.to_owned())));
+        }
     }
 
     #[track_caller]

@@ -6,11 +6,12 @@
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use mgp_types::mcp::{Era, ListParams, Prompt, Resource, ResourceTemplate};
-use mgp_types::service::{Call, Reply};
+use mgp_types::mcp::{Era, ListParams, Prompt, Resource, ResourceTemplate, Skill};
+use mgp_types::service::{Call, Reply, ServerId};
 use mgp_types::{Payload, RpcError};
 
 use super::names::NameTable;
+use super::skills::qualify_skill;
 use crate::fleet::{ListEntry, ListKind};
 
 const PAGE_ENTRIES: usize = 500;
@@ -35,6 +36,7 @@ pub(super) fn page(kind: ListKind, names: &NameTable, call: &Call) -> Result<Rep
         ListKind::Resources => "resources",
         ListKind::Templates => "resourceTemplates",
         ListKind::Prompts => "prompts",
+        ListKind::Skills => "skills",
     };
     let mut out = format!(r#"{{"{member}":["#);
     let mut rest = all.skip(start);
@@ -44,7 +46,7 @@ pub(super) fn page(kind: ListKind, names: &NameTable, call: &Call) -> Result<Rep
         }
         match names.shown_name(server, &entry.key) {
             None => out.push_str(entry.text.as_str()),
-            Some(name) => out.push_str(renamed(kind, entry, name)?.as_str()),
+            Some(name) => out.push_str(renamed(kind, server, entry, name)?.as_str()),
         }
     }
     out.push(']');
@@ -58,7 +60,12 @@ pub(super) fn page(kind: ListKind, names: &NameTable, call: &Call) -> Result<Rep
     Ok(Reply::raw(Payload::from_trusted(out)))
 }
 
-fn renamed(kind: ListKind, entry: &ListEntry, name: String) -> Result<Payload, RpcError> {
+fn renamed(
+    kind: ListKind,
+    server: &ServerId,
+    entry: &ListEntry,
+    name: String,
+) -> Result<Payload, RpcError> {
     match kind {
         ListKind::Resources => {
             let mut resource: Resource = entry.text.get()?;
@@ -74,6 +81,11 @@ fn renamed(kind: ListKind, entry: &ListEntry, name: String) -> Result<Payload, R
             let mut prompt: Prompt = entry.text.get()?;
             prompt.name = name;
             Payload::of(&prompt)
+        }
+        ListKind::Skills => {
+            let mut skill: Skill = entry.text.get()?;
+            qualify_skill(&mut skill, server);
+            Payload::of(&skill)
         }
     }
 }

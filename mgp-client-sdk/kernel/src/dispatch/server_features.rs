@@ -1,4 +1,4 @@
-//! The features of servers other than tools: resources, prompts, completion and roots.
+//! The features of servers other than tools: resources, skills, prompts, completion and roots.
 //!
 //! A caller receives the entries of all servers of which it may see more than single tools. The gates of each
 //! server check each use again.
@@ -12,7 +12,7 @@ use mgp_types::mcp::{
 };
 use mgp_types::method::{
     CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
-    ResourcesTemplatesList, RootsListChanged,
+    ResourcesTemplatesList, RootsListChanged, SkillsList,
 };
 use mgp_types::service::{Call, Context, Params, Reply, Router, Stack, Target};
 use mgp_types::{ErrorCode, Payload, RpcError, clip};
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::dispatcher::Dispatcher;
 use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify};
 use super::page::page;
+use super::skills;
 use crate::fleet::{ListGroup, ListKind, ManagedServer};
 
 /// The maximum time that a list request waits for servers to return their lists. After it, the last known lists
@@ -45,6 +46,8 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
         .route(ResourcesList::METHOD, list(ListKind::Resources))
         .route(ResourcesTemplatesList::METHOD, list(ListKind::Templates))
         .route(PromptsList::METHOD, list(ListKind::Prompts))
+        .route(SkillsList::METHOD, list(ListKind::Skills))
+        .merge(skills::router(dispatcher))
         .route(ResourcesRead::METHOD, Stack::from_fn(move |call| read_resource(read.clone(), call)))
         .route(PromptsGet::METHOD, Stack::from_fn(move |call| get_prompt(get.clone(), call)))
         .route(
@@ -82,7 +85,7 @@ async fn list(dispatcher: Dispatcher, kind: ListKind, call: Call) -> Result<Repl
 }
 
 /// Returns the servers of which a caller sees more than tools, after refreshing their stale lists.
-async fn refreshed_servers(
+pub(super) async fn refreshed_servers(
     dispatcher: &Dispatcher,
     cx: &Context,
     kind: ListKind,
@@ -93,11 +96,15 @@ async fn refreshed_servers(
     if let Ok(changed) = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await {
         let fleet = &dispatcher.parts().fleet;
         let group = match kind {
-            ListKind::Resources | ListKind::Templates => ListGroup::Resources,
-            ListKind::Prompts => ListGroup::Prompts,
+            ListKind::Resources | ListKind::Templates => Some(ListGroup::Resources),
+            ListKind::Prompts => Some(ListGroup::Prompts),
+            // No notification announces a change of skills.
+            ListKind::Skills => None,
         };
         for (server, _) in servers.iter().zip(changed).filter(|(_, has_changed)| *has_changed) {
-            fleet.notify_list_changed(server, group);
+            if let Some(group) = group {
+                fleet.notify_list_changed(server, group);
+            }
             fleet.store_lists(server);
         }
     }
@@ -170,6 +177,11 @@ fn find_listed(
         Lookup::Ambiguous(names) => return Err(ambiguous(cx, "resource", uri, &names)),
         Lookup::Unknown => {}
     }
+    // Servers need not list the files of their skills.
+    let skilled = servers.iter().filter(|server| skills::has_file(server, uri));
+    if let Some(entry) = only_server(cx, uri, &skilled.collect::<Vec<_>>())? {
+        return Ok(Some(entry));
+    }
     let servers = servers.iter().filter(|server| has_template(server, uri));
     only_server(cx, uri, &servers.collect::<Vec<_>>())
 }
@@ -194,7 +206,7 @@ fn find_unlisted(
 
 /// Returns an entry on the only server. If there are several, the caller has to choose, and no server is
 /// contacted.
-fn only_server(
+pub(super) fn only_server(
     cx: &Context,
     uri: &str,
     servers: &[&Arc<ManagedServer>],
@@ -224,7 +236,7 @@ fn has_scheme(server: &ManagedServer, scheme: &str) -> bool {
 }
 
 /// Adds the cache members that modern callers require, if an older server did not return them.
-fn with_cache_members(mut reply: Reply, era: Era) -> Reply {
+pub(super) fn with_cache_members(mut reply: Reply, era: Era) -> Reply {
     if era == Era::Modern
         && let Some(body) = reply.as_body_mut()
         && !has_ttl(body.as_raw())
@@ -335,7 +347,7 @@ async fn find_template(
 
 // === Errors ===
 
-fn ambiguous(cx: &Context, what: &str, name: &str, names: &[String]) -> RpcError {
+pub(super) fn ambiguous(cx: &Context, what: &str, name: &str, names: &[String]) -> RpcError {
     let quoted = |name: &str| format!("`{}`", clip(name, MAX_QUOTED_BYTES));
     let names: Vec<_> = names.iter().take(MAX_NAMES).map(|name| quoted(name)).collect();
     let message = format!(

@@ -8,6 +8,7 @@ use mgp_types::proposal::{copy_tool_members, hide_tool_members};
 use mgp_types::service::{Call, Context, Reply};
 use mgp_types::{Object, Payload, RpcError};
 
+use super::apps;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::page::bad_cursor;
 use super::tools::CallMembers;
@@ -20,10 +21,19 @@ pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rp
         let servers = dispatcher.parts().fleet.all();
         dispatcher.wait_for_new(call.cx(), servers.values()).await;
     }
-    current_list(&dispatcher, &call)
+    let mut tools = current_list(&dispatcher, &call)?;
+    let cx = call.cx();
+    apps::fit(&dispatcher, cx, &dispatcher.parts().search.caller(cx), &mut tools).await?;
+    let mut list = ListToolsResult::new(tools);
+    if cx.caller.era == Era::Modern {
+        // The list must not be cached, because any call may add tools to the caller's session.
+        list.ttl_ms = Some(0);
+        list.cache_scope = Some(CacheScope::Private);
+    }
+    Reply::of(&list)
 }
 
-fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError> {
+fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcError> {
     // Refuse any cursor, because the list has only one page.
     if call.params().get::<ListParams>()?.cursor.is_some() {
         return Err(bad_cursor());
@@ -47,13 +57,7 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Reply, RpcError>
         media::fit(cx, tool);
         put_security(tool, is_shown)?;
     }
-    let mut list = ListToolsResult::new(tools);
-    if cx.caller.era == Era::Modern {
-        // The list must not be cached, because any call may add tools to the caller's session.
-        list.ttl_ms = Some(0);
-        list.cache_scope = Some(CacheScope::Private);
-    }
-    Reply::of(&list)
+    Ok(tools)
 }
 
 /// Adds what the server of a tool states by proposals that the caller negotiated, and removes what it states because only

@@ -309,6 +309,8 @@ fn offer_callers(config: &mut ClientConfig) {
     let mut roots = ListChanged::new();
     roots.list_changed = Some(true);
     offered.roots.get_or_insert(roots);
+    // Servers offer tools with pages only to clients that show them, and one list serves all callers.
+    offered.declare_apps();
 }
 
 /// Forwards notifications that a server sends outside of calls to the clients that see the server.

@@ -1,4 +1,4 @@
-//! A cache of the resources, templates and prompts that a server last listed.
+//! A cache of the resources, templates, prompts and skills that a server last listed.
 //!
 //! They outlive the server's process, so that a client can list them without a start.
 
@@ -7,9 +7,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_client_sdk::{Error, SupervisedClient, gateway};
-use mgp_types::mcp::{ListParams, Prompt, Resource, ResourceTemplate, ServerCapabilities};
-use mgp_types::method::{PromptsList, Request, ResourcesList, ResourcesTemplatesList};
+use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
+use mgp_types::mcp::{
+    Era, ListParams, Prompt, Resource, ResourceTemplate, ServerCapabilities, SkillsCapability, key,
+};
+use mgp_types::method::{PromptsList, Request, ResourcesList, ResourcesTemplatesList, SkillsList};
 use mgp_types::service::{Call, Method, Params, PeerInfo, ServerId};
 use mgp_types::sync::{Mutex, MutexGuard};
 use mgp_types::{ErrorCode, Payload};
@@ -36,6 +38,7 @@ pub(crate) enum ListKind {
     Resources,
     Templates,
     Prompts,
+    Skills,
 }
 
 /// The lists of one server.
@@ -50,7 +53,7 @@ pub(crate) struct ListCache {
 #[derive(Default)]
 struct Lists {
     capabilities: Option<Arc<ServerCapabilities>>,
-    by_kind: [Option<Arc<CachedList>>; 3],
+    by_kind: [Option<Arc<CachedList>>; 4],
     /// The digest of the lists that were stored most recently.
     stored: Option<u64>,
 }
@@ -79,19 +82,22 @@ pub(super) struct StoredLists {
     resources: Option<Vec<Payload>>,
     templates: Option<Vec<Payload>>,
     prompts: Option<Vec<Payload>>,
+    #[serde(default)]
+    skills: Option<Vec<Payload>>,
     /// `true` if the server needs a session of its own for callers of each era.
     #[serde(default)]
     session_per_era: Option<bool>,
 }
 
 impl ListKind {
-    const ALL: [Self; 3] = [Self::Resources, Self::Templates, Self::Prompts];
+    const ALL: [Self; 4] = [Self::Resources, Self::Templates, Self::Prompts, Self::Skills];
 
     fn method(self) -> &'static str {
         match self {
             Self::Resources => ResourcesList::METHOD,
             Self::Templates => ResourcesTemplatesList::METHOD,
             Self::Prompts => PromptsList::METHOD,
+            Self::Skills => SkillsList::METHOD,
         }
     }
 
@@ -99,6 +105,7 @@ impl ListKind {
         match self {
             Self::Resources | Self::Templates => capabilities.resources.is_some(),
             Self::Prompts => capabilities.prompts.is_some(),
+            Self::Skills => skills(capabilities).is_some(),
         }
     }
 
@@ -109,6 +116,8 @@ impl ListKind {
                 capabilities.resources.as_ref().and_then(|resources| resources.list_changed)
             }
             Self::Prompts => capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed),
+            // The extension has no such notification.
+            Self::Skills => None,
         };
         list_changed == Some(true)
     }
@@ -163,10 +172,18 @@ impl ListCache {
         &self.eras
     }
 
-    /// Stores the capabilities of a server that has just connected.
-    pub(super) fn set_capabilities(&self, capabilities: &ServerCapabilities) {
+    /// Stores the capabilities of a server that has just connected; a legacy session does not declare skills.
+    pub(super) fn set_capabilities(&self, capabilities: &ServerCapabilities, era: Era) {
         let mut lists = self.lock();
+        let mut capabilities = capabilities.clone();
+        let known = lists.capabilities.as_ref().and_then(|known| known.extensions.clone());
+        if era == Era::Legacy
+            && let Some(known) = known
+        {
+            capabilities.extensions.get_or_insert(known);
+        }
         lists.capabilities = Some(Arc::new(capabilities.clone()));
+        let capabilities = &capabilities;
         for kind in ListKind::ALL.into_iter().filter(|kind| !kind.is_offered(capabilities)) {
             lists.by_kind[kind as usize] = Some(Arc::default());
         }
@@ -175,13 +192,14 @@ impl ListCache {
     /// Restores the lists that an earlier kernel stored. Invalid data is ignored.
     pub(super) fn restore(&self, stored: &Payload) {
         let Ok(stored) = stored.get::<StoredLists>() else { return };
-        self.set_capabilities(&stored.capabilities);
+        self.set_capabilities(&stored.capabilities, Era::Modern);
         if let Some(is_per_era) = stored.session_per_era {
             let one = SessionNeeds::One;
             self.eras.set(if is_per_era { SessionNeeds::OnePerEra } else { one });
         }
-        let StoredLists { resources, templates, prompts, .. } = stored;
-        for (kind, texts) in ListKind::ALL.into_iter().zip([resources, templates, prompts]) {
+        let StoredLists { resources, templates, prompts, skills, .. } = stored;
+        let texts = [resources, templates, prompts, skills];
+        for (kind, texts) in ListKind::ALL.into_iter().zip(texts) {
             let Some(texts) = texts else { continue };
             let mut list = CachedList::default();
             for text in texts {
@@ -217,6 +235,7 @@ impl ListCache {
             resources: texts(ListKind::Resources),
             templates: texts(ListKind::Templates),
             prompts: texts(ListKind::Prompts),
+            skills: texts(ListKind::Skills),
             session_per_era: self.eras.stored(),
         })
     }
@@ -245,6 +264,10 @@ impl ListCache {
         server: &ServerId,
         client: &SupervisedClient,
     ) -> bool {
+        let is_legacy = |client: Client| client.server().era == Era::Legacy;
+        if kind == ListKind::Skills && client.client().is_ok_and(is_legacy) {
+            return false;
+        }
         let list = match read(kind, server, client).await {
             Ok(list) => list,
             Err(error) => {
@@ -318,6 +341,11 @@ async fn read(
     Ok(list.finish())
 }
 
+/// Returns the settings of the skills extension, if a server declared it.
+pub(crate) fn skills(capabilities: &ServerCapabilities) -> Option<SkillsCapability> {
+    capabilities.extensions.as_ref()?.get(key::SKILLS_EXTENSION)?.get().ok()
+}
+
 /// A page of any kind of list.
 #[derive(Deserialize)]
 struct Page {
@@ -327,6 +355,8 @@ struct Page {
     templates: Vec<Payload>,
     #[serde(default)]
     prompts: Vec<Payload>,
+    #[serde(default)]
+    skills: Vec<Payload>,
     #[serde(default, rename = "nextCursor")]
     next: Option<String>,
 }
@@ -337,6 +367,7 @@ impl Page {
             ListKind::Resources => &self.resources,
             ListKind::Templates => &self.templates,
             ListKind::Prompts => &self.prompts,
+            ListKind::Skills => &self.skills,
         };
         // Copied, because entries share the text of their page, and a cached entry must not keep the whole page in
         // memory.
@@ -361,6 +392,8 @@ fn nested(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
             template.meta = Some(hops::add_level(template.meta.take())?);
             Payload::of(&template).ok()
         }
+        // A skill has no `_meta`.
+        ListKind::Skills => Some(text),
         ListKind::Prompts => {
             let mut prompt: Prompt = text.get().ok()?;
             prompt.meta = Some(hops::add_level(prompt.meta.take())?);
@@ -380,7 +413,7 @@ fn key(kind: ListKind, text: &Payload) -> Option<Arc<str>> {
     }
     let keys: Keys = text.get().ok()?;
     let key = match kind {
-        ListKind::Resources => keys.uri,
+        ListKind::Resources | ListKind::Skills => keys.uri,
         ListKind::Templates => keys.template,
         ListKind::Prompts => keys.name,
     };

@@ -39,7 +39,7 @@ pub(super) use changed_lists::ChangedLists;
 pub(super) use context::{CreateServer, FleetContext};
 pub(super) use describe::describe_all;
 pub(super) use known_servers::KnownServers;
-pub(super) use list_cache::{CachedList, ListEntry, ListKind};
+pub(super) use list_cache::{CachedList, ListEntry, ListKind, skills as declared_skills};
 pub(super) use managed_server::ManagedServer;
 pub(super) use refresh_queue::{ListGroup, StaleLists};
 pub(super) use servers::Fleet;

@@ -129,9 +129,12 @@ async fn read_group(
     match group {
         ListGroup::Tools => read_tools(server, &reader, &client, context).await,
         ListGroup::Resources => {
-            let (resources, templates) =
-                tokio::join!(reread(ListKind::Resources), reread(ListKind::Templates));
-            Ok(resources || templates)
+            let (resources, templates, skills) = tokio::join!(
+                reread(ListKind::Resources),
+                reread(ListKind::Templates),
+                reread(ListKind::Skills)
+            );
+            Ok(resources || templates || skills)
         }
         ListGroup::Prompts => Ok(reread(ListKind::Prompts).await),
     }
@@ -144,7 +147,7 @@ async fn read_tools(
     client: &Client,
     context: &FleetContext,
 ) -> Result<bool, RefreshError> {
-    server.lists().set_capabilities(client.capabilities());
+    server.lists().set_capabilities(client.capabilities(), client.server().era);
     let tools = match client.capabilities().tools {
         Some(_) => list_tools(server, reader, client, context).await?,
         None => Vec::new(),

@@ -8,7 +8,9 @@ use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{LogLevel, Logger};
 use mgp_types::mcp::Era;
+use mgp_types::mgp::DefaultPolicy;
 use mgp_types::service::{Outlet, OutletItem};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
@@ -121,4 +123,43 @@ async fn a_log_level_set_by_the_host_is_set_at_the_server() {
     })
     .await;
     kernel.stop().await;
+}
+
+#[tokio::test]
+async fn calls_in_a_batch_succeed_and_fail_by_themselves() {
+    for (above, below) in PAIRS {
+        let mut closed = open(&["secret"]);
+        closed.default_policy = DefaultPolicy::OptIn;
+        let secret = || Tool::new("secret", "Secret", || async { "secret" });
+        let parts = (Arc::<Notify>::default(), Arc::<Notify>::default());
+        let builder = Kernel::builder()
+            .local_with("closed", closed, move || Server::new("closed", "1").tool(secret()))
+            .local_with("w", open(&["steps", "waits"]), move || {
+                worker(below, Arc::clone(&parts.0), Arc::clone(&parts.1))
+            });
+        let kernel = build(builder).await;
+        wait_for_tools(&kernel, "w", 2).await;
+        wait_for_tools(&kernel, "closed", 1).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
+        let calls = json!([
+            { "name": "steps", "arguments": {} },
+            { "name": "no_such_tool", "arguments": {} },
+            { "name": "w.steps", "arguments": {} },
+            { "name": "steps", "server_id": "w", "arguments": {} },
+            { "name": "secret", "arguments": {} },
+        ]);
+        let batch = host.call("mgp_tools_call_many").arg("calls", &calls).await.unwrap();
+        let results: Value = batch.structured_content.as_ref().unwrap().get().unwrap();
+        for place in [0, 2, 3] {
+            assert_eq!(results["results"][place]["result"]["content"][0]["text"], "1 2 3 ");
+        }
+        let error = &results["results"][1]["error"];
+        assert!(error["message"].as_str().unwrap().contains("no_such_tool"), "{error}");
+        // Each call passes the gates by itself.
+        assert_eq!(results["results"][4]["error"]["code"], 1001, "{results}");
+        let many = vec![json!({ "name": "steps", "arguments": {} }); 33];
+        let refused = host.call("mgp_tools_call_many").arg("calls", &many).await.unwrap_err();
+        assert!(refused.to_string().contains("at most 32"), "{refused}");
+        kernel.stop().await;
+    }
 }

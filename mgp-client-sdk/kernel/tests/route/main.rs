@@ -12,6 +12,7 @@ mod flow;
 mod hops;
 mod lists;
 mod members;
+mod skills_apps;
 mod system_tools;
 mod tasks;
 mod tenants;

@@ -16,7 +16,7 @@ server_rules! { Mcp;
     "mcp.initialize.unknown", "MCP lifecycle", Must, Bare alone,
         "an unknown revision is answered with a known one, or with -32602" => unknown_revision;
     "mcp.initialize.no_revision", "MCP lifecycle", Should, Bare alone,
-        "`initialize` without a revision is refused" => no_revision;
+        "`initialize` without a revision fails with -32602" => no_revision;
     "mcp.initialize.modern", "MCP lifecycle", Must, Bare alone,
         "`initialize` never negotiates a revision of the modern era" => never_modern;
     "mcp.ping", "MCP ping", Must, Legacy,
@@ -30,7 +30,7 @@ server_rules! { Mcp;
     "mcp.cancelled.unknown", "MCP cancellation", Must, Legacy,
         "a cancellation of an unknown request is ignored" => unknown_cancellation;
     "mcp.request.invalid", "JSON-RPC §5.1", Should, Legacy alone,
-        "a request without a method fails with -32600" => invalid_request;
+        "a request whose method is not a text fails with -32600" => invalid_request;
     "mcp.parse_error", "JSON-RPC §5.1", Must, Legacy alone,
         "input that is not JSON does not end the connection" => parse_error;
     "mcp.close", "MCP shutdown", Should, Legacy alone,
@@ -140,8 +140,12 @@ async fn unknown_cancellation(session: &mut Session) -> Check {
 
 async fn invalid_request(session: &mut Session) -> Check {
     let id = json!(4711);
-    session.send(json!({ "jsonrpc": "2.0", "id": id })).await;
-    session.answer_to(&id, "a request without a method").await?.error("the request", &[-32600])?;
+    // Without the member, the message could also be a response.
+    session.send(json!({ "jsonrpc": "2.0", "id": id, "method": 7 })).await;
+    session
+        .answer_to(&id, "a request whose method is a number")
+        .await?
+        .error("the request", &[-32600])?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ mod base;
 mod discovery;
 mod errors;
 mod events;
+mod extensions;
 mod features;
 mod lifecycle;
 mod modern;
@@ -21,6 +22,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
         tools::RULES,
         features::RULES,
         modern::RULES,
+        extensions::RULES,
         negotiation::RULES,
         security::RULES,
         lifecycle::RULES,

@@ -31,7 +31,7 @@ server_rules! { Mcp;
         "an invalid cursor fails with -32602" => invalid_cursor;
     "mcp.tools.call.unknown", "MCP tools", Must, Legacy,
         "a call of an unknown tool fails with -32602, or with a result that is an error" => unknown_tool;
-    "mcp.tools.call.no_name", "MCP tools", Must, Legacy,
+    "mcp.tools.call.no_name", "JSON-RPC §5.1", Should, Legacy,
         "a call without a name fails with -32602" => no_name;
     "mcp.tools.call.arguments", "MCP tools", Must, Legacy,
         "a call without a required argument fails" => missing_argument;

@@ -3,26 +3,39 @@
 #![expect(clippy::semicolon_if_nothing_returned, reason = "one assignment a row")]
 #![expect(clippy::needless_pass_by_value, reason = "values are written in place")]
 
+use std::collections::HashSet;
 use std::future::ready;
 
 use futures_util::{StreamExt as _, stream};
+use mgp_validate::rules;
 use serde_json::{Value, json};
 
+use crate::extensions::EXTENSIONS;
 use crate::scripted::{Change, Message, server};
 use crate::{broken_rules, judged, options};
 
 /// A rule, further rules that the same fault breaks, and the fault.
-type Row = (&'static str, &'static [&'static str], Change);
+pub(crate) type Row = (&'static str, &'static [&'static str], Change);
 
 /// Changes the result of a method in the legacy era.
-fn legacy(message: &Message, replies: &mut [Value], method: &str, change: impl FnOnce(&mut Value)) {
+pub(crate) fn legacy(
+    message: &Message,
+    replies: &mut [Value],
+    method: &str,
+    change: impl FnOnce(&mut Value),
+) {
     if message.method() == method && !message.is_modern {
         with_result(replies, change);
     }
 }
 
 /// Changes the result of a method in the modern era.
-fn modern(message: &Message, replies: &mut [Value], method: &str, change: impl FnOnce(&mut Value)) {
+pub(crate) fn modern(
+    message: &Message,
+    replies: &mut [Value],
+    method: &str,
+    change: impl FnOnce(&mut Value),
+) {
     if message.method() == method && message.is_modern {
         with_result(replies, change);
     }
@@ -141,6 +154,16 @@ const BASE: &[Row] = &[
     ("mcp.tools.annotations", &[], |m, r| {
         legacy(m, r, "tools/list", |x| x["tools"][0]["annotations"]["readOnlyHint"] = json!("yes"));
     }),
+    ("mcp.tools.stable", &[], |m, r| {
+        if m.value["id"].as_i64().is_some_and(|id| id % 2 == 0) {
+            legacy(m, r, "tools/list", |x| x["tools"][1]["title"] = json!("Now"));
+        }
+    }),
+    ("mcp.id.text", &[], |m, r| {
+        if m.value["id"].is_string() && m.method() == "ping" {
+            r[0]["id"] = json!(1);
+        }
+    }),
     ("mcp.tools.output_schema", &[], |m, r| {
         legacy(m, r, "tools/list", |x| x["tools"][1]["outputSchema"] = json!("text"));
     }),
@@ -189,7 +212,7 @@ const BASE: &[Row] = &[
         });
     }),
     ("mcp.resources.read.unknown", &[], |m, r| {
-        if m.method() == "resources/read" {
+        if m.method() == "resources/read" && r[0].get("error").is_some() {
             succeed(m, r, json!({ "contents": [] }));
         }
     }),
@@ -236,6 +259,9 @@ const BASE: &[Row] = &[
         if m.method() == "does/not/exist" && m.is_modern {
             r[0]["error"]["code"] = json!(-32603);
         }
+    }),
+    ("modern.tools.list", &[], |m, r| {
+        modern(m, r, "tools/list", |x| x["tools"][1]["inputSchema"] = json!("any"));
     }),
     ("modern.tools.call.unknown", &[], |m, r| {
         if is_unknown_tool(m) && m.is_modern {
@@ -549,10 +575,16 @@ const MGP: &[Row] = &[
     }),
 ];
 
+/// The rules that no reply to a message breaks: they need a server that does not end, or that is slow.
+const UNBROKEN: &[&str] = &["mcp.close", "mgp.health.ping.busy", "mgp.lifecycle.ends"];
+
 #[tokio::test]
 async fn a_server_that_breaks_one_rule_fails_exactly_that_one() {
-    let rows: Vec<_> = BASE.iter().chain(MGP).collect();
-    assert!(rows.len() >= 60, "{} rows", rows.len());
+    let rows: Vec<_> = BASE.iter().chain(EXTENSIONS).chain(MGP).collect();
+    let broken: HashSet<_> =
+        rows.iter().flat_map(|(rule, also, _)| also.iter().chain([rule])).collect();
+    let whole: Vec<_> = rules().map(|rule| rule.id).filter(|rule| !broken.contains(rule)).collect();
+    assert_eq!(whole, UNBROKEN, "each rule has a row");
     let judged_rows = rows.into_iter().map(|(rule, also, change)| async move {
         let report = judged(server(*change), &options()).await;
         let found = broken_rules(&report);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod broken;
+mod extensions;
 mod good;
 mod scripted;
 

@@ -100,7 +100,7 @@ const EXTENSIONS: [&str; 7] =
 /// Answers a message as every rule demands.
 fn good(message: &Message) -> Vec<Value> {
     let Some(id) = message.value.get("id") else { return Vec::new() };
-    if message.value.get("method").is_none() {
+    if message.value.get("method").is_some_and(|method| !method.is_string()) {
         return failed(id, -32600, "no method");
     }
     let revision = message.value.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
@@ -172,6 +172,7 @@ fn tools(has_mgp: bool) -> Value {
     let mut echo = json!({
         "name": "echo", "description": "Returns its text",
         "inputSchema": { "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] },
+        "_meta": { "ui": { "resourceUri": PAGE, "visibility": ["model", "app"] } },
         "outputSchema": { "type": "object" },
         "annotations": { "readOnlyHint": true },
     });
@@ -190,6 +191,19 @@ fn tools(has_mgp: bool) -> Value {
     json!([echo, now])
 }
 
+/// The page of a tool.
+const PAGE: &str = "ui://echo/page";
+
+/// The skill, and its text.
+const SKILL: &str = "skill://tea/SKILL.md";
+const SKILL_TEXT: &str = "---\nname: tea\ndescription: Steeps tea\n---\n";
+
+fn skill() -> Value {
+    let digest = format!("sha256:{}", mgp_types::Sha256Hash::digest(SKILL_TEXT.as_bytes()));
+    json!({ "uri": SKILL, "frontmatter": { "name": "tea", "description": "Steeps tea" },
+        "resources": [{ "uri": SKILL, "digest": digest, "size": SKILL_TEXT.len() }] })
+}
+
 fn base(message: &Message, id: &Value) -> Vec<Value> {
     let params = &message.value["params"];
     if params.get("cursor").is_some() {
@@ -198,6 +212,8 @@ fn base(message: &Message, id: &Value) -> Vec<Value> {
     match message.method() {
         "server/discover" if message.is_modern => {
             let mut capabilities = capabilities();
+            capabilities["extensions"]["io.modelcontextprotocol/skills"] =
+                json!({ "directoryRead": true });
             let offer =
                 "/_meta/io.modelcontextprotocol~1clientCapabilities/extensions/dev.cloto~1mgp";
             if let Some(offer) = params.pointer(offer) {
@@ -211,7 +227,22 @@ fn base(message: &Message, id: &Value) -> Vec<Value> {
         "resources/templates/list" => {
             ok(id, json!({ "resourceTemplates": [{ "uriTemplate": "a:{b}", "name": "b" }] }))
         }
+        "resources/read" if params["uri"] == PAGE => {
+            let page = json!({ "uri": PAGE, "mimeType": "text/html;profile=mcp-app", "text": "<!doctype html>" });
+            ok(id, json!({ "contents": [page] }))
+        }
+        "resources/read" if params["uri"] == SKILL => {
+            ok(id, json!({ "contents": [{ "uri": SKILL, "text": SKILL_TEXT }] }))
+        }
         "resources/read" => failed(id, -32002, "unknown resource"),
+        "skills/list" if message.is_modern => ok(id, json!({ "skills": [skill()] })),
+        "skills/get" if params["uri"] == SKILL => ok(id, json!({ "skill": skill() })),
+        "resources/directory/read" if params["uri"] == "skill://tea" => {
+            ok(id, json!({ "resources": [{ "uri": SKILL, "name": "SKILL.md" }] }))
+        }
+        "skills/get" | "resources/directory/read" if message.is_modern => {
+            failed(id, -32602, "unknown")
+        }
         "prompts/list" => {
             ok(id, json!({ "prompts": [{ "name": "p", "arguments": [{ "name": "x" }] }] }))
         }

@@ -32,7 +32,7 @@ pub enum Target {
     Tool(ByteString),
     /// `name` of `prompts/get`.
     Prompt(ByteString),
-    /// `uri` of `resources/*`.
+    /// `uri` of `resources/*` and `skills/get`.
     Resource(ByteString),
 }
 
@@ -67,7 +67,11 @@ impl TargetKind {
         match method {
             "tools/call" => Self::Tool,
             "prompts/get" => Self::Prompt,
-            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Self::Resource,
+            "resources/read"
+            | "resources/directory/read"
+            | "resources/subscribe"
+            | "resources/unsubscribe"
+            | "skills/get" => Self::Resource,
             _ => Self::None,
         }
     }

@@ -1,0 +1,99 @@
+//! `mgp_tools_call_many`: several calls of tools in one request (C17 of the tool contracts).
+//!
+//! Each call passes all gates, limits and records by itself, and fails by itself.
+
+use std::future::Future;
+
+use futures_util::{StreamExt, stream};
+use mgp_types::mcp::{CallToolResult, ContentBlock};
+use mgp_types::method::{CALL_MANY, Request, ToolsCall, find_kernel_tool};
+use mgp_types::service::{Call, CallKey, CallerAccess, Method, Outlet, Params, Reply};
+use mgp_types::{ErrorCode, Payload, RawObject, RpcError};
+use serde::{Deserialize, Serialize};
+
+use super::dispatcher::Dispatcher;
+use super::tools;
+
+/// The maximum number of calls in a batch.
+const MAX_CALLS: usize = 32;
+
+/// The maximum number of calls that run at the same time.
+const MAX_AT_ONCE: usize = 8;
+
+/// The arguments of the tool.
+#[derive(Deserialize)]
+struct Batch {
+    /// The calls, each with the arguments of `mgp_tools_call`.
+    calls: Vec<RawObject>,
+}
+
+/// The result of the tool.
+#[derive(Serialize)]
+struct Results {
+    /// The outcomes, in the order of the calls.
+    results: Vec<Outcome>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Outcome {
+    Result(Payload),
+    Error(Failure),
+}
+
+#[derive(Serialize)]
+struct Failure {
+    code: ErrorCode,
+    message: String,
+}
+
+/// Returns whether a call is a batch.
+pub(super) fn is_batch(call: &Call) -> bool {
+    let tool = call.tool().and_then(|tool| find_kernel_tool(tool.name));
+    tool.is_some_and(|tool| tool.name == CALL_MANY)
+}
+
+/// Runs the calls of a batch, some at a time.
+pub(super) async fn run(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
+    let Batch { calls } = call.tool_arguments().get()?;
+    if calls.len() > MAX_CALLS {
+        let message = format!("`calls` has {} calls; use at most {MAX_CALLS}", calls.len());
+        return Err(RpcError::invalid_params(message));
+    }
+    let running = calls.into_iter().map(|named| run_one(&dispatcher, &call, named.into()));
+    let results: Vec<_> = stream::iter(running).buffered(MAX_AT_ONCE).collect().await;
+    let structured = Payload::of(&Results { results })?;
+    let mut result = CallToolResult::new(vec![ContentBlock::text(structured.as_str())]);
+    result.structured_content = Some(structured);
+    Reply::of(&result)
+}
+
+/// Runs one call. It has no progress of its own and cannot ask the caller, because both belong to the whole batch.
+fn run_one(
+    dispatcher: &Dispatcher,
+    batch: &Call,
+    named: Payload,
+) -> impl Future<Output = Outcome> + use<> {
+    let mut cx = batch.cx().clone();
+    cx.key = CallKey::next();
+    cx.outlet = Outlet::none();
+    cx.caller_access = CallerAccess::Unavailable;
+    let params = Params::tool(mgp_types::method::TOOLS_CALL, &named);
+    let call = Call::request(Method::from_static(ToolsCall::METHOD), params, cx);
+    let answer = tools::call(dispatcher.clone(), call);
+    async move {
+        match answer.await {
+            Ok(reply) => match reply.as_body() {
+                Some(body) => Outcome::Result(body.as_raw().clone()),
+                None => Outcome::Error(Failure::from(&RpcError::internal("no result"))),
+            },
+            Err(error) => Outcome::Error(Failure::from(&error)),
+        }
+    }
+}
+
+impl From<&RpcError> for Failure {
+    fn from(error: &RpcError) -> Self {
+        Self { code: error.code(), message: error.message().to_owned() }
+    }
+}

@@ -1,0 +1,99 @@
+//! Skills of a server (`io.modelcontextprotocol/skills`, SEP-2640).
+
+use mgp_types::mcp::{GetSkillParams, ReadDirectoryParams, Resource, Skill};
+use mgp_types::method::{Request as _, ResourcesDirectoryRead, SkillsGet};
+#[cfg(feature = "skills")]
+use mgp_types::{RpcError, Sha256Hash, mcp::SkillResources};
+
+use super::Client;
+use super::lists::endless;
+use crate::error::Error;
+
+impl Client {
+    /// Requests one skill by the URI of its `SKILL.md`, which need not be listed.
+    ///
+    /// # Errors
+    /// See [`Client::request`]; −32602 if the server has no such skill.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request at the server.
+    pub async fn get_skill(&self, uri: impl Into<String>) -> Result<Skill, Error> {
+        Ok(self.request::<SkillsGet>(&GetSkillParams::new(uri)).await?.skill)
+    }
+
+    /// Requests the files and directories in a directory, page by page; its URI has no slash at the end.
+    ///
+    /// # Errors
+    /// See [`Client::request`]; −32602 if the server has no such directory.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request at the server.
+    pub async fn read_directory(&self, uri: impl Into<String>) -> Result<Vec<Resource>, Error> {
+        let mut params = ReadDirectoryParams::new(uri);
+        let mut found = Vec::new();
+        for _ in 0..self.0.max_pages {
+            let page = self.request::<ResourcesDirectoryRead>(&params).await?;
+            found.extend(page.resources);
+            match page.next_cursor {
+                Some(next) => params.cursor = Some(next),
+                None => return Ok(found),
+            }
+        }
+        Err(endless(ResourcesDirectoryRead::METHOD, "there are too many pages"))
+    }
+
+    /// Reads a file of a skill, and checks it against the entry: its size and hash, and the frontmatter of `SKILL.md`.
+    ///
+    /// The hash shows that the file is the one in the entry, not that either can be trusted: both are from the server.
+    ///
+    /// # Errors
+    /// See [`Client::request`]; −32603 if the entry does not have the file, or the file differs from the entry. Request
+    /// the skill again then, because it may have changed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request at the server.
+    #[cfg(feature = "skills")]
+    pub async fn read_skill_file(&self, skill: &Skill, uri: &str) -> Result<Vec<u8>, Error> {
+        let refuse = |why: &str| Error::from(RpcError::internal(format!("`{uri}` {why}")));
+        let listed = match &skill.resources {
+            SkillResources::Files(files) => {
+                let file = files.iter().find(|file| file.uri == uri);
+                Some(file.ok_or_else(|| refuse("is not a file of the skill"))?)
+            }
+            _ => None,
+        };
+        let read = self.read_resource(uri).await?;
+        let contents = read.contents.into_iter().find(|contents| contents.uri == uri);
+        let contents = contents.ok_or_else(|| refuse("was not returned"))?;
+        let bytes = match (contents.text, contents.blob) {
+            (Some(text), _) => text.into_bytes(),
+            (None, Some(blob)) => decode(&blob).ok_or_else(|| refuse("is not Base64"))?,
+            (None, None) => return Err(refuse("has no contents")),
+        };
+        if let Some(file) = listed {
+            let digest = format!("sha256:{}", Sha256Hash::digest(&bytes));
+            if file.size != bytes.len() as u64 || file.digest != digest {
+                return Err(refuse("differs from the skill's entry; request the skill again"));
+            }
+        }
+        if uri == skill.uri && !has_frontmatter(skill, &bytes) {
+            return Err(refuse("has another frontmatter than the skill's entry"));
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(feature = "skills")]
+fn decode(blob: &str) -> Option<Vec<u8>> {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.decode(blob).ok()
+}
+
+/// Returns whether a `SKILL.md` has the frontmatter of its entry.
+#[cfg(feature = "skills")]
+fn has_frontmatter(skill: &Skill, file: &[u8]) -> bool {
+    let found = std::str::from_utf8(file).ok().and_then(|text| mgp_types::frontmatter(text).ok());
+    found.is_some_and(|found| {
+        skill.frontmatter.get::<serde_json::Map<_, _>>().is_ok_and(|entry| entry == found)
+    })
+}

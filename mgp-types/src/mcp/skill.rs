@@ -1,0 +1,157 @@
+//! Skills: the list, single entries and directories (extension `io.modelcontextprotocol/skills`, SEP-2640).
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{CacheScope, Meta, Resource, ResultType};
+use crate::Payload;
+use crate::record::{RawObject, decode, record};
+
+record! {
+    /// A file of a skill.
+    pub struct SkillResource {
+        /// The URI.
+        req uri: String,
+        /// The hash of the bytes: `sha256:` and 64 hexadecimal digits.
+        req digest: String,
+        /// The number of bytes.
+        req size: u64,
+    }
+
+    /// A skill: instructions for a model, and the files that belong to them.
+    pub struct Skill {
+        /// The URI of its `SKILL.md`.
+        req uri: String,
+        /// The frontmatter of its `SKILL.md`, unchanged.
+        req frontmatter: RawObject,
+        /// All files.
+        req resources: SkillResources,
+    }
+
+    /// Result of `skills/list`.
+    pub struct ListSkillsResult {
+        /// The kind of result.
+        opt result_type as "resultType": Option<ResultType>,
+        /// The skills.
+        req skills: Vec<Skill>,
+        /// The position of the next page, if there is one.
+        opt next_cursor as "nextCursor": Option<String>,
+        /// The time the list stays fresh, in milliseconds.
+        opt ttl_ms as "ttlMs": Option<u64>,
+        /// The caches that may store the result.
+        opt cache_scope as "cacheScope": Option<CacheScope>,
+        /// The `_meta` member.
+        opt meta as "_meta": Option<Meta>,
+    }
+
+    /// Parameters of `skills/get`.
+    pub struct GetSkillParams {
+        /// The URI of a `SKILL.md`.
+        req uri: String,
+        /// The `_meta` member.
+        opt meta as "_meta": Option<Meta>,
+    }
+
+    /// Result of `skills/get`.
+    pub struct GetSkillResult {
+        /// The kind of result.
+        opt result_type as "resultType": Option<ResultType>,
+        /// The skill.
+        req skill: Skill,
+        /// The time the entry stays fresh, in milliseconds.
+        opt ttl_ms as "ttlMs": Option<u64>,
+        /// The caches that may store the result.
+        opt cache_scope as "cacheScope": Option<CacheScope>,
+        /// The `_meta` member.
+        opt meta as "_meta": Option<Meta>,
+    }
+
+    /// Parameters of `resources/directory/read`.
+    pub struct ReadDirectoryParams {
+        /// The URI of the directory, without a slash at its end.
+        req uri: String,
+        /// The `nextCursor` of the previous page; absent for the first page.
+        opt cursor: Option<String>,
+        /// The `_meta` member.
+        opt meta as "_meta": Option<Meta>,
+    }
+
+    /// Result of `resources/directory/read`.
+    pub struct ReadDirectoryResult {
+        /// The kind of result.
+        opt result_type as "resultType": Option<ResultType>,
+        /// The files and directories in the directory; directories have the media type `inode/directory`.
+        req resources: Vec<Resource>,
+        /// The position of the next page, if there is one.
+        opt next_cursor as "nextCursor": Option<String>,
+        /// The `_meta` member.
+        opt meta as "_meta": Option<Meta>,
+    }
+
+    /// Settings of the extension that a server declares.
+    pub struct SkillsCapability {
+        /// `true` if the server answers `resources/directory/read`.
+        opt directory_read as "directoryRead": Option<bool>,
+    }
+}
+
+impl Skill {
+    /// The name of the file with the instructions.
+    pub const FILE: &'static str = "SKILL.md";
+
+    /// Returns the URI of the skill's directory, with a slash at its end; `None` if the URI names no `SKILL.md`.
+    #[must_use]
+    pub fn directory_of(uri: &str) -> Option<&str> {
+        uri.strip_suffix(Self::FILE).filter(|directory| directory.ends_with('/'))
+    }
+}
+
+/// The files of a skill.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum SkillResources {
+    /// All files, including `SKILL.md`.
+    Files(Vec<SkillResource>),
+    /// The files are generated, so their hashes are not known in advance.
+    Dynamic,
+}
+
+const DYNAMIC: &str = "dynamic";
+
+impl Serialize for SkillResources {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Files(files) => files.serialize(serializer),
+            Self::Dynamic => serializer.serialize_str(DYNAMIC),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for SkillResources {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Payload::deserialize(deserializer)?;
+        if raw.as_str().trim_start().starts_with('[') {
+            return decode(&raw).map(Self::Files);
+        }
+        match decode::<String, D::Error>(&raw)?.as_str() {
+            DYNAMIC => Ok(Self::Dynamic),
+            _ => Err(de::Error::custom("resources: expected a list or `dynamic`")),
+        }
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for SkillResources {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SkillResources".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "anyOf": [generator.subschema_for::<Vec<SkillResource>>(), { "const": DYNAMIC }],
+        })
+    }
+}
