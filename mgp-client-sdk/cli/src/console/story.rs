@@ -7,8 +7,8 @@ use maud::{Markup, html};
 use mgp_types::mgp::AuditEvent;
 
 use super::form::Form;
-use super::gate::Viewer;
 use super::layout::{self, plain};
+use super::operator::Viewer;
 use super::record::{self, Filter};
 use super::{Shared, shown};
 
@@ -32,7 +32,7 @@ pub(super) async fn page(
 ) -> Response {
     shown(&console, &viewer, async {
         let filter = Filter { trace: Some(trace.clone()), ..Filter::default() };
-        let mut events = record::read(&console, &filter, MAX_RECORDS, None).await?.events;
+        let mut events = record::read(&viewer, &filter, MAX_RECORDS, None).await?.events;
         events.reverse();
         let texts = viewer.texts;
         let body = html! {
