@@ -369,7 +369,8 @@ async fn bind(
     if let Some(pages) = &mut pages {
         // The bound address is a host too, unless it is that of all interfaces.
         let ip = bound.local_addr().ip();
-        pages.hosts.extend((!ip.is_unspecified()).then(|| ip.to_string()));
+        let name = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
+        pages.hosts.extend((!ip.is_unspecified()).then_some(name));
     }
     Ok((bound, pages))
 }

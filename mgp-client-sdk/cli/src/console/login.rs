@@ -168,7 +168,7 @@ pub(super) async fn require_session(
     let cookie = pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value);
     if let Some((token, operator)) = cookie.and_then(|cookie| console.gate.sessions.find(cookie)) {
         let texts = texts::of(request.headers());
-        request.extensions_mut().insert(Viewer { token, texts, operator });
+        request.extensions_mut().insert(Viewer::new(token, texts, operator));
         return next.run(request).await;
     }
     // Only a page can be shown after the login; an action must be started again.

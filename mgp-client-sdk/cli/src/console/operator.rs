@@ -53,6 +53,10 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
+    pub(super) fn new(token: Arc<str>, texts: &'static Texts, operator: Arc<Operator>) -> Self {
+        Self { token, texts, operator }
+    }
+
     /// Returns whether a form carries the token of this session.
     pub(super) fn has_token(&self, token: &str) -> bool {
         !self.token.is_empty() && self.token.as_bytes().ct_eq(token.as_bytes()).into()

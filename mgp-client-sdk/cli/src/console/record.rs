@@ -150,8 +150,8 @@ pub(super) fn rows(console: &Console, viewer: &Viewer, events: &[AuditEvent]) ->
                 td.time { (short_time(event.timestamp.as_str())) }
                 td {
                     @match &event.trace_id {
-                        Some(trace) => a href=(url(console, &format!("/story/{}", segment(trace)))) { (event.event_type) },
-                        None => (event.event_type),
+                        Some(trace) => a href=(url(console, &format!("/story/{}", segment(trace)))) { (plain(event.event_type.as_str())) },
+                        None => (plain(event.event_type.as_str())),
                     }
                 }
                 td { (mark(event.result.as_str())) }
