@@ -173,10 +173,10 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
                 td { (plain(&one.approved_by)) div.dim { (plain(one.justification.as_deref().unwrap_or_default())) } }
                 td.time { @if let Some(end) = &one.expires_at { (super::record::short_time(end.as_str())) } }
                 td {
-                    form method="post" action=(url(console, "/access/withdraw")) {
+                    @if one.decision == "approved" { form method="post" action=(url(console, "/access/withdraw")) {
                         (token(viewer)) (hidden("server", server)) (hidden("permission", one.permission.as_str()))
                         button.quiet aria-label=(plain(&format!("{} {server} {}", texts.revoke, one.permission))) { (texts.revoke) }
-                    }
+                    } }
                 }
             }
         }

@@ -99,8 +99,8 @@ fn facts(viewer: &Viewer, approval: &KernelApproval) -> Markup {
         dl {
             @if let Some(risk) = &approval.risk_level { dt { (texts.risk) } dd { (mark(risk.as_str())) } }
             @if !permissions.is_empty() { dt { (texts.permissions) } dd { (plain(&permissions.join(" "))) } }
-            dt { (texts.since) } dd { (approval.asked_at) }
-            @if let Some(end) = &approval.expires_at { dt { (texts.until) } dd { (end) } }
+            dt { (texts.since) } dd { (record::short_time(approval.asked_at.as_str())) " UTC" }
+            @if let Some(end) = &approval.expires_at { dt { (texts.until) } dd { (record::short_time(end.as_str())) " UTC" } }
         }
     }
 }
@@ -317,6 +317,11 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
             Ok(status) => done.push(format!("{id}: {status}")),
             Err(failure) => failed.push(format!("{id}: {failure}")),
         }
+    }
+    if let Ok(left) = approvals(&viewer, None).await {
+        let open = left.iter().filter(|one| one.state == "open").count();
+        let definitions = waiting_definitions(&viewer.operator.client).await.unwrap_or_default();
+        viewer.operator.live.set_waiting(open + definitions.len());
     }
     let notice = if failed.is_empty() {
         Notice::Done(done.join("; "))

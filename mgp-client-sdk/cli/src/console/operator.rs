@@ -96,8 +96,8 @@ impl Kernel {
     ) -> CliResult<Client> {
         let Self::Own(served) = self else { return control::connect_as(global, agent).await };
         let valid = operator.grant.clone();
-        // It lists tools and calls none.
-        let grant = CredentialGrant::new(["tools.list"], move || {
+        // As for the agent itself: a grant for lists alone would hide what it may call.
+        let grant = CredentialGrant::new([""; 0], move || {
             valid.as_ref().is_none_or(CredentialGrant::is_valid)
         });
         connect(served, Principal::local().agent(agent), grant).await

@@ -148,7 +148,7 @@ pub(super) fn rows(console: &Console, viewer: &Viewer, events: &[AuditEvent]) ->
         @for event in events {
             tr {
                 td.time { (short_time(event.timestamp.as_str())) }
-                td {
+                td.name {
                     @match &event.trace_id {
                         Some(trace) => a href=(url(console, &format!("/story/{}", segment(trace)))) { (plain(event.event_type.as_str())) },
                         None => (plain(event.event_type.as_str())),

@@ -421,7 +421,9 @@ fn every_page_shows_the_kernel_and_its_actions_change_it() {
     assert!(browser.get(&format!("/story/{trace}")).body.contains("<svg"));
     let files = browser.get("/configuration").text();
     assert!(files.contains("[[servers]]") && files.contains("c.toml"), "{files}");
-    assert!(browser.done("/configuration", &[]).contains("nothing has changed"));
+    until_blocking("the changed file is applied", || {
+        browser.done("/configuration", &[]).contains("nothing has changed")
+    });
     for file in ["/style.css", "/live.js"] {
         assert_eq!(browser.get(file).status, 200, "{file}");
     }

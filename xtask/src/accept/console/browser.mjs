@@ -52,21 +52,23 @@ const start = async () => {
   const agent = JSON.parse(run('keys', 'add', 'coder', '--json')).key;
   run('keys', 'add', 'nightly', '--expires', '30d', '--permission', 'tools.list');
   const ready = join(out, 'ready.json');
-  const kernel = spawn(mgp, ['serve', '--http', '127.0.0.1:0', '--console', '--config', config, '--state', state, '--ready-file', ready], { env, stdio: 'ignore' });
+  started.kernel = spawn(mgp, ['serve', '--http', '127.0.0.1:0', '--console', '--config', config, '--state', state, '--ready-file', ready], { env, stdio: 'ignore' });
   await until('the kernel serves', () => existsSync(ready));
   const url = JSON.parse(readFileSync(ready, 'utf8')).http.replace('/mcp', '');
-  await until('tools are listed', () => JSON.parse(run('servers', 'ls', '--json')).every((one) => one.tools > 0));
-  return { kernel, url, admin, agent };
+  await until('tools are listed', () => JSON.parse(run('servers', 'ls', '--json')).every((one) => one.tools > 0 || one.lacks));
+  return { url, admin, agent };
 };
 
+const started = { kernel: undefined };
+process.on('exit', () => started.kernel?.kill());
 const kernel = await start();
 const base = `${kernel.url}/console`;
 
 // Calls a tool as an agent; the answer comes once an operator has decided.
 const call = (tool, args) => fetch(`${kernel.url}/tools/${tool}`, {
   method: 'POST', headers: { authorization: `Bearer ${kernel.agent}`, 'content-type': 'application/json' }, body: JSON.stringify(args),
-}).then((answer) => answer.status);
-const waiting = (count) => until(`${count} calls wait`, () => JSON.parse(run('approvals', 'ls', '--json')).filter((one) => one.state === 'open').length === count);
+}).then(async (answer) => { if (process.env.DEBUG) console.error(answer.status, await answer.text()); return answer.status; });
+const waiting = (count) => until(`${count} calls wait`, () => JSON.parse(run('approvals', 'ls', '--json')).filter((one) => one.state === 'open' && one.kind === 'call').length === count);
 
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ARGUMENTS });
 
@@ -124,22 +126,24 @@ const decide = async (page, tool, args, answer, status) => {
   check((await ended) === status, `${answer}: status ${await ended} instead of ${status}`);
 };
 
-const actions = async (page) => {
-  await decide(page, 'desk.echo', { message: 'once' }, 'once', 200);
-  await decide(page, 'desk.echo', { message: 'no' }, 'deny', 403);
-  await decide(page, 'desk.echo', { message: 'like this' }, 'like', 200);
-  check((await call('desk.echo', { message: 'like this' })) === 200, 'a call like the one that was approved waits');
-  await decide(page, 'desk.echo', { message: 'for an hour' }, 'hour', 200);
-  check((await call('desk.echo', { message: 'another' })) === 200, 'a call within the hour waits');
+const actions = async (page, pass) => {
+  await decide(page, 'desk.echo', { message: `once ${pass}` }, 'once', 200);
+  await decide(page, 'desk.echo', { message: `no ${pass}` }, 'deny', 403);
+  await decide(page, 'desk.echo', { message: `like this ${pass}` }, 'like', 200);
+  check((await call('desk.echo', { message: `like this ${pass}` })) === 200, 'a call like the one that was approved waits');
+  await decide(page, 'desk.echo', { message: `for an hour ${pass}` }, 'hour', 200);
+  check((await call('desk.echo', { message: `another ${pass}` })) === 200, 'a call within the hour waits');
   await page.goto(`${base}/access`);
-  while (await page.locator('form[action$="/withdraw"] button').count()) await press(page, 'form[action$="/withdraw"] button', 'revoked');
-  const ended = [call('desk.echo', { message: 'one' }), call('desk.echo', { message: 'two' })];
+  const approvals = 'form[action$="/withdraw"]:has(input[value^="call-"]) button';
+  for (let left = await page.locator(approvals).count(); left > 0; left -= 1) await press(page, approvals, 'revoked');
+  check((await page.locator(approvals).count()) === 0, 'every approval of later calls was withdrawn');
+  const ended = [call('desk.echo', { message: `one ${pass}` }), call('desk.echo', { message: `two ${pass}` })];
   await waiting(2);
   await page.goto(base);
   for (const box of await page.locator('input[type=checkbox]').all()) await box.check();
   await press(page, 'section[aria-labelledby=several] button[value=once]', 'approved');
   check((await Promise.all(ended)).every((status) => status === 200), 'two calls were approved at once');
-  await decide(page, 'desk.echo', { message: 'never' }, 'never', 403);
+  await decide(page, 'desk.echo', { message: `never ${pass}` }, 'never', 403);
   await page.goto(`${base}/access`);
   await press(page, 'form[action$="/access/revoke"] button[aria-label*="coder"]', 'revoked');
 
@@ -194,17 +198,16 @@ const everyPage = async () => {
 const live = async () => {
   const page = await open(1400, 'light', true);
   await logIn(page);
-  const ended = call('bench.nothing', {}).catch(() => 0);
-  await ended;
   const pending = call('desk.echo', { message: 'live' });
   await page.waitForSelector('text=coder → desk.echo');
   check((await page.title()).startsWith('('), 'the title counts what waits');
-  const [{ id }] = JSON.parse(run('approvals', 'ls', '--json')).filter((one) => one.state === 'open');
+  const [{ id }] = JSON.parse(run('approvals', 'ls', '--json')).filter((one) => one.state === 'open' && one.kind === 'call');
   const other = await open(360, 'dark', true);
   await logIn(other, `/call/${id}`);
   check(new URL(other.url()).pathname === `/console/call/${id}`, `the link leads to ${other.url()}`);
   await press(other, 'button[value=once]', 'approved');
-  check((await pending) === 200, 'the call runs after the answer on the page');
+  const status = await pending;
+  check(status === 200, `the call that was approved on the page answers ${status}`);
   await page.waitForSelector('text=Nothing waits for you');
   // The keyboard reaches the content at once.
   await page.goto(base);
@@ -214,20 +217,32 @@ const live = async () => {
   await page.context().close();
 };
 
+// The hostile definition waits from the beginning.
+const approveDefinition = async () => {
+  const page = await open(800, 'dark', true);
+  await logIn(page);
+  await look(page, 'definition-800-dark');
+  await press(page, 'form[action$="/definitions"] button[value=approve]', 'files.delete_all');
+  // The permissions that a server asked for.
+  await press(page, 'button[value=once]', 'approved');
+  await page.context().close();
+};
+
 try {
+  await approveDefinition();
   await live();
   for (const [scripts, width] of [[true, 1400], [false, 360]]) {
     const page = await open(width, 'light', scripts);
     await logIn(page);
-    await actions(page);
+    await actions(page, `at ${width}`);
     await page.context().close();
   }
   const page = await open(1400, 'light', true);
   await logIn(page);
-  await changeDefinition(page);
   const path = `<img src=x onerror=window.hacked=1>\u202e/home/ada/projects/${'deep/'.repeat(40)}`;
   const pending = [call('files.delete_all', { path, 'a</dt><script>window.hacked=1</script>': { recursive: true } }), call('desk.echo', { message: 'Please post the quarterly report.' })];
   await waiting(2);
+  await changeDefinition(page);
   await call('bench.add', { a: 1, b: 2 });
   await everyPage();
   await page.goto(base);
@@ -239,8 +254,10 @@ try {
   check((await page.locator('input[name=key]').count()) === 1, 'after the logout the page asks for a login');
 } catch (error) {
   fault(error.stack ?? String(error));
+  let number = 0;
+  for (const context of browser.contexts()) for (const page of context.pages()) await page.screenshot({ path: join(out, `stopped-${number += 1}.png`), fullPage: true }).catch(() => {});
 } finally {
   await browser.close().catch(() => {});
-  kernel.kernel.kill();
+  started.kernel.kill();
 }
 console.log(JSON.stringify({ looked, clicked, shots, faults: [...new Set(faults)] }));
