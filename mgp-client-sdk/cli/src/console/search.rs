@@ -37,7 +37,10 @@ pub(super) async fn page(
         params.agent_id = Some(agent.to_owned());
         let tokens = viewer.operator.client.request::<KernelToolsTokens>(&params).await?;
         let params = KernelSessionsParams::new();
-        let sessions = viewer.operator.client.request::<KernelSessions>(&params).await?.sessions;
+        let mut sessions =
+            viewer.operator.client.request::<KernelSessions>(&params).await?.sessions;
+        // Pages of the console are connections without a carrier.
+        sessions.retain(|session| session.transport.is_some());
         let saved = saved(&viewer, &sessions).await?;
         // Those requests are for operators only; the search has the rights of the agent.
         let found = match query.get("query") {
