@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use ::http::{Request, Response};
-use hyper::body::Incoming;
+use hyper::body::{Body, Bytes, Incoming};
 use mgp_lifecycle::Drain;
 #[cfg(feature = "tls")]
 use mgp_transport::http::ServerTls;
@@ -41,6 +41,17 @@ impl BoxedService {
         S::Future: Send + 'static,
     {
         Self(Arc::new(move |request| Box::pin(service.clone().call(request))))
+    }
+
+    /// Answers requests below a path with another service.
+    fn mounted(self, path: String, other: Self) -> Self {
+        Self(Arc::new(move |request| {
+            let below = request.uri().path().strip_prefix(&path);
+            match below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+                true => (other.0)(request),
+                false => (self.0)(request),
+            }
+        }))
     }
 
     /// Answers requests of pages itself.
@@ -347,6 +358,23 @@ impl BoundServer {
     /// Returns the service without authentication, to inspect running calls.
     pub fn service(&self) -> HttpService {
         self.service.clone()
+    }
+
+    /// Serves another service at a path and below, e.g. `/console`: it gets each request as it came and admits callers
+    /// itself, without the server's authentication.
+    pub fn mount<S, B>(mut self, path: impl Into<String>, service: S) -> Self
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
+    {
+        let other = BoxedService(Arc::new(move |request| {
+            let answer = service.clone().call(request);
+            Box::pin(async move { answer.await.map(|answer| answer.map(HttpBody::foreign)) })
+        }));
+        self.boxed = self.boxed.mounted(path.into(), other);
+        self
     }
 
     /// Serves like [`run`](Self::run), and handles signals like [`HttpServer::serve`].

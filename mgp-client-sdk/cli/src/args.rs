@@ -83,6 +83,9 @@ pub(crate) struct Serve {
     /// Origin of web pages that may call besides loopback ones, e.g. `https://app.example`; may be given several times
     #[arg(long, value_name = "ORIGIN", conflicts_with = "stdio")]
     pub(crate) allow_origin: Vec<String>,
+    /// Serve the console at /console too, to operators who log in with their key or token
+    #[arg(long, requires = "http", conflicts_with_all = ["stdio", "no_auth"])]
+    pub(crate) console: bool,
     /// Write one line of JSON to this file once the kernel serves
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,

@@ -47,6 +47,16 @@ pub(crate) fn url(kernel: &Kernel, bound: &BoundServer) -> String {
     format!("{scheme}://{}/mcp", bound.local_addr())
 }
 
+/// Returns the URL at which a bound kernel serves the console; `None` if it is not known how others name this machine.
+pub(crate) fn console_url(kernel: &Kernel, bound: &BoundServer) -> Option<String> {
+    if bound.local_addr().ip().is_unspecified() {
+        return None;
+    }
+    url(kernel, bound)
+        .strip_suffix("/mcp")
+        .map(|begin| format!("{begin}{}", crate::console::SERVED_PATH))
+}
+
 fn resource_server(
     config: &TokenConfig,
     proxy: &Proxy,

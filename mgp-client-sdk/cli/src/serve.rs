@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::args::{ConfigArg, Global, Serve, SharedKernel};
 use crate::commands;
+use crate::console::{self, ServedConsole};
 use crate::exit::{CliResult, Failure};
 use crate::http_access;
 use crate::launch::{self, Reporter};
@@ -63,6 +64,13 @@ struct HttpOptions {
     hosts: Vec<String>,
     origins: Vec<String>,
     access: HttpAccess,
+    console: Option<ConsoleOptions>,
+}
+
+/// The state folder and the configuration that the pages of the console show.
+struct ConsoleOptions {
+    global: Global,
+    config: ConfigArg,
 }
 
 enum HttpAccess {
@@ -106,6 +114,8 @@ struct Running {
 pub(crate) async fn run(global: &Global, args: Serve) -> CliResult {
     let agent = args.agent.unwrap_or_else(|| DEFAULT_AGENT.to_owned());
     let agent = socket_hello::check_agent_name(&agent).map_err(Failure::usage)?.to_owned();
+    let config = ConfigArg { config: args.config };
+    let console = ConsoleOptions { global: global.clone(), config: config.clone() };
     let mode = match args.http {
         None => Mode::Stdio { agent },
         Some(address) => Mode::Http(HttpOptions {
@@ -113,9 +123,9 @@ pub(crate) async fn run(global: &Global, args: Serve) -> CliResult {
             hosts: args.allow_host,
             origins: args.allow_origin,
             access: if args.no_auth { HttpAccess::Anonymous(agent) } else { HttpAccess::Keys },
+            console: args.console.then_some(console),
         }),
     };
-    let config = ConfigArg { config: args.config };
     serve(Options {
         folder: state::create_folder(global)?,
         sources: config.sources(),
@@ -219,21 +229,17 @@ async fn attach(
     let Options { folder, sources, mode, ready_file, reporter, .. } = options;
     let server = kernel.server().without_signals();
     let drain = server.drain_handle();
-    let (stack, http, stdio_agent, linger) = match mode {
-        Mode::Stdio { agent } => (build_stack(server)?, None, Some(agent), None),
-        Mode::Shared { linger } => (build_stack(server)?, None, None, Some(linger)),
-        Mode::Http(options) => {
-            // One stack for all clients, so that sessions over HTTP and over the socket share their state.
-            let bound = bind(server, kernel, &drain, &folder, options).await?;
-            (bound.stack(), Some(bound), None, None)
-        }
-    };
+    let carriers = carriers(kernel, server, &drain, &folder, mode).await?;
+    let Carriers { stack, http, console, stdio_agent, linger } = carriers;
     let url = http.as_ref().map(|bound| http_access::url(kernel, bound));
+    let console_url =
+        console.as_ref().and_then(|_| http_access::console_url(kernel, http.as_ref()?));
     kernel.set_endpoints(|reachable| {
         #[cfg(unix)]
         reachable.socket.replace(absolute(socket.path()));
         reachable.state = Some(absolute(&folder));
         reachable.http.clone_from(&url);
+        reachable.console = console_url;
         reachable.config = sources.files().filter(|file| file.exists()).map(absolute).collect();
     });
     let served = ServedKernel {
@@ -244,7 +250,7 @@ async fn attach(
         gate: Arc::new(OperatorGate::new(&folder, sources)),
     };
     probes::serve_metrics(kernel, &served.drain).await?;
-    let http = http.map(|bound| tokio::spawn(bound.run()));
+    let http = http.map(|bound| tokio::spawn(with_console(bound, &served, console).run()));
     let stdio = stdio_agent.map(|agent| serve_stdio(&served, &agent)).transpose()?;
     let reachable = kernel.endpoints();
     let servers: Vec<String> = kernel.servers().into_iter().map(|server| server.id).collect();
@@ -271,6 +277,54 @@ async fn attach(
     })
 }
 
+/// The clients that a kernel is connected to, besides those of its socket.
+struct Carriers {
+    stack: mgp_types::service::Stack,
+    http: Option<BoundServer>,
+    console: Option<ServedConsole>,
+    stdio_agent: Option<String>,
+    linger: Option<Duration>,
+}
+
+async fn carriers(
+    kernel: &Kernel,
+    server: Server,
+    drain: &Drain,
+    folder: &Path,
+    mode: Mode,
+) -> CliResult<Carriers> {
+    let (mut http, mut console, mut stdio_agent, mut linger) = (None, None, None, None);
+    let stack = match mode {
+        Mode::Stdio { agent } => {
+            stdio_agent = Some(agent);
+            build_stack(server)?
+        }
+        Mode::Shared { linger: idle } => {
+            linger = Some(idle);
+            build_stack(server)?
+        }
+        Mode::Http(options) => {
+            // One stack for all clients, so that sessions over HTTP and over the socket share their state.
+            let (bound, pages) = bind(server, kernel, drain, folder, options).await?;
+            let stack = bound.stack();
+            (http, console) = (Some(bound), pages);
+            stack
+        }
+    };
+    Ok(Carriers { stack, http, console, stdio_agent, linger })
+}
+
+fn with_console(
+    bound: BoundServer,
+    served: &ServedKernel,
+    console: Option<ServedConsole>,
+) -> BoundServer {
+    match console {
+        Some(pages) => bound.mount(console::SERVED_PATH, console::served(served.clone(), pages)),
+        None => bound,
+    }
+}
+
 fn build_stack(server: Server) -> CliResult<mgp_types::service::Stack> {
     server.into_stack().map_err(|error| Failure::failed(error.message()))
 }
@@ -281,27 +335,44 @@ async fn bind(
     drain: &Drain,
     folder: &Path,
     options: HttpOptions,
-) -> CliResult<BoundServer> {
-    let HttpOptions { address, hosts, origins, access } = options;
+) -> CliResult<(BoundServer, Option<ServedConsole>)> {
+    let HttpOptions { address, hosts, origins, access, console } = options;
     let configured = kernel.http_access();
     let http = server
         .http(address)
         .pages(probes::probes(kernel, drain))
         .tool_paths()
-        .config(|config| (config.hosts, config.origins) = (hosts, origins));
+        .config(|config| (config.hosts, config.origins) = (hosts.clone(), origins));
+    let mut pages = None;
     let http = match access {
         HttpAccess::Anonymous(agent) => {
             http.no_auth().config(|config| config.anonymous = Some(Principal::local().agent(agent)))
         }
         HttpAccess::Keys => {
-            http.auth(http_access::auth_layer(&configured, &kernel.proxy(), folder).await?)
+            let auth = http_access::auth_layer(&configured, &kernel.proxy(), folder).await?;
+            pages = console.map(|ConsoleOptions { global, config }| ServedConsole {
+                global,
+                config,
+                auth: auth.clone(),
+                hosts,
+                url: kernel.console_url(),
+                is_tls: configured.tls.is_some(),
+            });
+            http.auth(auth)
         }
     };
     let http = match http_access::tls(&configured, folder)? {
         Some(tls) => http.tls(tls),
         None => http,
     };
-    http.bind().await.map_err(bind_failure)
+    let bound = http.bind().await.map_err(bind_failure)?;
+    if let Some(pages) = &mut pages {
+        // The bound address is a host too, unless it is that of all interfaces.
+        let ip = bound.local_addr().ip();
+        let name = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
+        pages.hosts.extend((!ip.is_unspecified()).then_some(name));
+    }
+    Ok((bound, pages))
 }
 
 fn bind_failure(error: ServeError) -> Failure {

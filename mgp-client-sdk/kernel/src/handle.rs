@@ -156,6 +156,12 @@ impl Kernel {
         self.0.config.config().kernel.http.clone()
     }
 
+    /// Returns the address of the console in the configuration.
+    #[must_use]
+    pub fn console_url(&self) -> Option<String> {
+        self.0.config.config().kernel.console_url.clone()
+    }
+
     /// Returns the time at which the kernel was started.
     #[must_use]
     pub fn began(&self) -> &Timestamp {
@@ -170,7 +176,11 @@ impl Kernel {
 
     /// Sets the addresses of the kernel.
     pub fn set_endpoints(&self, change: impl FnOnce(&mut KernelEndpoints)) {
-        change(&mut self.0.process.reachable.lock());
+        let mut reachable = self.0.process.reachable.lock();
+        change(&mut reachable);
+        if let Some(console) = reachable.console.clone() {
+            self.0.fleet.context().events.deliveries.set_console(console);
+        }
     }
 
     /// Asks the program that runs the kernel to stop it, within `timeout` if given. Only the first request has an

@@ -59,6 +59,7 @@ mod url_sink;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+pub use bounds::{QuotaCount, quota_counts};
 pub use builder::KernelBuilder;
 pub use clients::{ClientGuard, ClientTransport, Clients, ConnectedClient};
 pub use error::KernelError;

@@ -17,6 +17,8 @@ pub struct KernelEndpoints {
     pub socket: Option<PathBuf>,
     /// The URL at which the kernel serves HTTP.
     pub http: Option<String>,
+    /// The URL at which this process serves the console; links in messages begin with it.
+    pub console: Option<String>,
     /// The files of the configuration.
     pub config: Vec<PathBuf>,
 }

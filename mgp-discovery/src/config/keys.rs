@@ -206,6 +206,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "audit" KeyKind::Table, "", "The audit log.";
         "webhooks" KeyKind::TableMap, "", "URLs to which events are sent, one `[kernel.webhooks.NAME]` each. A changed one goes on with the next event; one that is removed loses its waiting events.";
         "notify" KeyKind::TableMap, "", "Places where a person learns that decisions wait, one `[kernel.notify.NAME]` each; `mgp notify test` sends a first message. A changed place goes on with the next decision.";
+        "console_url" KeyKind::Text, "", "The address of the console with which links in messages begin, e.g. `https://mgp.example.com/console` behind a TLS proxy. The default is the address of `mgp serve --http … --console`; without either, messages name the command `mgp console`.";
         "http" KeyKind::Table, "", "TLS and access tokens of `mgp serve --http`.";
         "operator" KeyKind::Table, "", "Who may change things over the local socket.";
         "search" KeyKind::Table, "", "What improves the search for tools.";

@@ -441,6 +441,8 @@ pub struct KernelConfig {
     pub webhooks: BTreeMap<String, WebhookConfig>,
     /// The places where a person learns that decisions wait, by name.
     pub notify: BTreeMap<String, NotifyConfig>,
+    /// The address of the console with which links in messages begin.
+    pub console_url: Option<String>,
     /// TLS and access tokens of `mgp serve --http`.
     pub http: HttpAccessConfig,
     /// The proof that operators at the local socket give before they change anything.
@@ -514,6 +516,7 @@ impl Default for KernelConfig {
             audit: AuditLogConfig::default(),
             webhooks: BTreeMap::new(),
             notify: BTreeMap::new(),
+            console_url: None,
             http: HttpAccessConfig::default(),
             operator_proof: OperatorProof::None,
             registry: None,

@@ -117,6 +117,23 @@ impl QuietHours {
     }
 }
 
+/// Reads the address with which links in messages begin.
+pub(super) fn console_url(kernel: &mut Reader<'_, '_, '_>) -> Option<String> {
+    let url = kernel.text("console_url")?;
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    // A link holds the id of an item only: a query or a user name could hold a secret.
+    let is_plain = |rest: &str| {
+        let is_in_url = |byte: u8| byte.is_ascii_graphic() && !b"?#@\\<>\"".contains(&byte);
+        !rest.is_empty() && rest.bytes().all(is_in_url)
+    };
+    if rest.is_some_and(is_plain) {
+        return Some(url.trim_end_matches('/').to_owned());
+    }
+    let remedy = "write `https://HOST/console`".to_owned();
+    kernel.error("console_url", "is not the address of a page", Some(remedy));
+    None
+}
+
 /// Reads the tables of places.
 pub(super) fn places(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, NotifyConfig> {
     const PATH: &str = "kernel.notify.*";

@@ -472,6 +472,7 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
     }
     kernel.webhooks = webhook::webhooks(&mut reader);
     kernel.notify = notify::places(&mut reader);
+    kernel.console_url = notify::console_url(&mut reader);
     if let Some(mut below) = reader.below("http", "kernel.http") {
         kernel.http = http_access(&mut below);
     }

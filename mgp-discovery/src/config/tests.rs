@@ -141,6 +141,7 @@ fn sample(key: &ConfigKey) -> String {
         "kernel.webhooks.*.url" => "'https://example.com'",
         "kernel.webhooks.*.min_severity" => "'error'",
         "kernel.notify" => "{ x = { desktop = true } }",
+        "kernel.console_url" => "'https://mgp.example.com/console'",
         "kernel.notify.*.quiet" => "'22:00-07:00'",
         "kernel.notify.*.smtp" => "'smtps://mail.example.com'",
         "kernel.metrics" => "'127.0.0.1:1'",
@@ -219,6 +220,11 @@ fn places_of_messages_are_checked() {
     at("email = 'a@b'\nsmtp = 'mail'", "smtps://HOST");
     for quiet in ["22:00", "7:00-7:00", "24:00-01:00", "1:5-2:00", "a-b"] {
         at(&format!("desktop = true\nquiet = '{quiet}'"), "is not a range of hours");
+    }
+    for url in ["mgp.example.com", "https://", "https://a@b/console", "http://a/console?key=x"] {
+        let text = format!("[kernel]\nconsole_url = '{url}'");
+        let errors = Config::parse("mgp.toml", &text).unwrap_err().to_string();
+        assert!(errors.contains("write `https://HOST/console`"), "{errors}");
     }
     let read = parsed("[kernel.notify.x]\ndesktop = true\nsecret = 's3cret'");
     assert!(!format!("{:?}", read.config).contains("s3cret"));

@@ -49,6 +49,23 @@ impl AuthLayer {
         self
     }
 
+    /// Checks an API key or access token that did not arrive in the header of a request, e.g. from a login form; the
+    /// grant ends with the credentials.
+    ///
+    /// # Errors
+    /// [`AuthRefused`] for credentials that are not valid, or cannot be checked.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn check(
+        &self,
+        credential: &str,
+    ) -> Result<(Authenticated, CredentialGrant), AuthRefused> {
+        let caller = self.0.verify(credential).await?;
+        let grant = self.0.pass(&caller);
+        Ok((caller, grant))
+    }
+
     /// Sets the verifier of access tokens, and publishes its metadata.
     pub fn tokens(mut self, tokens: impl TokenVerifier) -> Self {
         let credentials = Arc::make_mut(&mut self.0);

@@ -3,6 +3,7 @@
 //! Each check ends with the line `NAME: PASS|FAIL <figure> (bound <figure>)`.
 
 mod binaries;
+mod console;
 mod faults;
 mod fresh;
 mod gov;

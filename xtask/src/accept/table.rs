@@ -4,7 +4,7 @@ use super::{
     Check, Step,
     Step::{Program, Tests as TestStep},
     binaries::{LIBRARY, Tests},
-    faults, fresh, gov, index, install, ping, rows, sdk, spec, stream, upgrade, wire,
+    console, faults, fresh, gov, index, install, ping, rows, sdk, spec, stream, upgrade, wire,
 };
 use crate::{bench, conformance, interop};
 
@@ -454,6 +454,11 @@ pub(super) const CHECKS: &[Check] = &[
         "kernel.bench",
         "the cost of a hop through the kernel, its start and its memory",
         &[Program(|options| bench::kernel_bench(options.rigour))],
+    ),
+    check(
+        "console.browser",
+        "Chromium drives every page of the console: three widths, dark and light, without scripts",
+        &[Program(console::browser)],
     ),
     check(
         "ten.install",

@@ -373,8 +373,12 @@ pub(crate) async fn revoke(backend: &Backend, target: &Target) -> CliResult {
 }
 
 /// Returns the access of all known agents to all servers.
-pub(crate) async fn matrix_of_all(global: &Global, backend: &Backend) -> CliResult<AccessMatrix> {
-    let every = Matrix { agent: Vec::new(), config: ConfigArg::default() };
+pub(crate) async fn matrix_of_all(
+    global: &Global,
+    config: &ConfigArg,
+    backend: &Backend,
+) -> CliResult<AccessMatrix> {
+    let every = Matrix { agent: Vec::new(), config: config.clone() };
     matrix(global, &every, backend).await
 }
 

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use clap::{Args, Subcommand};
 use mgp_security::auth::{ApiKeys, FileKeys, KeyGrant, KeyRecord};
 use mgp_types::Timestamp;
+use mgp_types::service::Principal;
 use serde::Serialize;
 
 use super::known_names::KnownNames;
@@ -74,24 +75,24 @@ pub(crate) struct NewKey {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct KeyInfo {
     /// The id.
-    id: String,
+    pub(crate) id: String,
     /// The agent.
-    agent: String,
+    pub(crate) agent: String,
     /// The tenant.
-    tenant: String,
+    pub(crate) tenant: String,
     /// `true` if its callers are operators.
-    admin: bool,
+    pub(crate) admin: bool,
     /// The permissions it is limited to; empty if it is not limited.
-    permissions: Vec<String>,
+    pub(crate) permissions: Vec<String>,
     /// `valid`, `expired` or `revoked`.
-    status: &'static str,
+    pub(crate) status: &'static str,
     /// The time of its creation.
     #[cfg_attr(test, schemars(with = "String"))]
     created: Timestamp,
     /// The time it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>"))]
-    expires: Option<Timestamp>,
+    pub(crate) expires: Option<Timestamp>,
 }
 
 /// All keys.
@@ -166,14 +167,8 @@ fn tenant_name(name: &str) -> Result<String, String> {
 }
 
 pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
-    let file = state::create_folder(global)?.join("keys.json");
-    let store = ApiKeys::open(FileKeys::new(file)).await?;
     match keys {
-        Keys::Ls => {
-            let mut all: Vec<KeyInfo> = store.records().await?.iter().map(KeyInfo::from).collect();
-            all.sort_by_key(|key| key.created.to_string());
-            print(global, &KeyList(all))
-        }
+        Keys::Ls => print(global, &KeyList(list(global).await?)),
         Keys::Add(add) => {
             let mut grant = KeyGrant::new(&*add.tenant, "local").agent(&*add.agent);
             if add.admin {
@@ -191,7 +186,7 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
             }
             control::admit_change(global).await?;
             let audit = OfflineAudit::open(global).await?;
-            let new = store.with_audit(operator(), audit.sink()).issue(grant).await?;
+            let new = open(global).await?.with_audit(operator(), audit.sink()).issue(grant).await?;
             audit.close().await?;
             let key = NewKey {
                 id: new.id().to_owned(),
@@ -202,13 +197,31 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
         }
         Keys::Revoke { id } => {
             control::admit_change(global).await?;
-            let audit = OfflineAudit::open(global).await?;
-            let revoked = store.with_audit(operator(), audit.sink()).revoke(id).await;
-            audit.close().await?;
-            revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))?;
+            revoke(global, id, operator()).await?;
             ActionReport::new(&**id, "revoked").print(global)
         }
     }
+}
+
+async fn open(global: &Global) -> CliResult<ApiKeys> {
+    let file = state::create_folder(global)?.join("keys.json");
+    Ok(ApiKeys::open(FileKeys::new(file)).await?)
+}
+
+/// Returns all keys, the oldest first.
+pub(crate) async fn list(global: &Global) -> CliResult<Vec<KeyInfo>> {
+    let records = open(global).await?.records().await?;
+    let mut all: Vec<KeyInfo> = records.iter().map(KeyInfo::from).collect();
+    all.sort_by_key(|key| key.created.to_string());
+    Ok(all)
+}
+
+/// Revokes a key, and records who did it.
+pub(crate) async fn revoke(global: &Global, id: &str, by: Principal) -> CliResult {
+    let audit = OfflineAudit::open(global).await?;
+    let revoked = open(global).await?.with_audit(by, audit.sink()).revoke(id).await;
+    audit.close().await?;
+    revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))
 }
 
 /// Refuses permissions for tools that do not exist, because they would permit nothing.

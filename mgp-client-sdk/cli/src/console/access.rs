@@ -12,9 +12,9 @@ use mgp_types::mgp::{
 };
 
 use super::form::{Form, Posted};
-use super::gate::Viewer;
 use super::layout::{self, field, hidden, mark, plain, table, token, url};
-use super::{Console, PageError, Shared, inbox, shown};
+use super::operator::Viewer;
+use super::{Console, PageError, Shared, inbox, keys, shown};
 use crate::backend::Backend;
 use crate::commands::access::{self, AccessMatrix, Target};
 use crate::exit::{CliResult, Failure};
@@ -26,10 +26,12 @@ pub(super) async fn page(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let backend = Backend::Kernel(console.client.clone());
-        let matrix = access::matrix_of_all(&console.global, &backend).await?;
+        let backend = Backend::Kernel(viewer.operator.client.clone());
+        let config = console.config(&viewer).await?;
+        let matrix = access::matrix_of_all(&console.global, &config, &backend).await?;
         let params = KernelPermissionsParams::new();
-        let decisions = console.client.request::<KernelPermissions>(&params).await?.permissions;
+        let decisions =
+            viewer.operator.client.request::<KernelPermissions>(&params).await?.permissions;
         let texts = viewer.texts;
         let body = html! {
             section.card aria-labelledby="why" {
@@ -44,6 +46,7 @@ pub(super) async fn page(
             (matrix_table(&console, &viewer, &matrix))
             h2 { (texts.decisions) }
             (decisions_table(&console, &viewer, &decisions))
+            (keys::section(&console, &viewer, &config).await?)
         };
         Ok(layout::page(&console, &viewer, "/access", &query, &body))
     })
@@ -57,7 +60,7 @@ async fn what_if(console: &Console, viewer: &Viewer, query: &Form) -> Result<Mar
     let answer = if agent.is_empty() || tool.is_empty() {
         None
     } else {
-        Some(explain(console, agent, tool, query.get("arguments")).await)
+        Some(explain(viewer, agent, tool, query.get("arguments")).await)
     };
     Ok(html! {
         form.row method="get" action=(url(console, "/access")) {
@@ -81,7 +84,7 @@ async fn what_if(console: &Console, viewer: &Viewer, query: &Form) -> Result<Mar
 }
 
 async fn explain(
-    console: &Console,
+    viewer: &Viewer,
     agent: &str,
     tool: &str,
     arguments: Option<&str>,
@@ -93,7 +96,7 @@ async fn explain(
         })?;
         params.arguments = Some(arguments);
     }
-    Ok(console.client.request::<KernelExplain>(&params).await?)
+    Ok(viewer.operator.client.request::<KernelExplain>(&params).await?)
 }
 
 fn grant_form(console: &Console, viewer: &Viewer, query: &Form) -> Markup {
@@ -170,10 +173,10 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
                 td { (plain(&one.approved_by)) div.dim { (plain(one.justification.as_deref().unwrap_or_default())) } }
                 td.time { @if let Some(end) = &one.expires_at { (super::record::short_time(end.as_str())) } }
                 td {
-                    form method="post" action=(url(console, "/access/withdraw")) {
+                    @if one.decision == "approved" { form method="post" action=(url(console, "/access/withdraw")) {
                         (token(viewer)) (hidden("server", server)) (hidden("permission", one.permission.as_str()))
                         button.quiet aria-label=(plain(&format!("{} {server} {}", texts.revoke, one.permission))) { (texts.revoke) }
-                    }
+                    } }
                 }
             }
         }
@@ -191,7 +194,7 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
 }
 
 /// Grants or denies access.
-pub(super) async fn grant(State(console): Shared, Posted(form): Posted) -> Response {
+pub(super) async fn grant(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let (agent, server) = (form.text("agent"), form.text("server"));
     let granted = async {
         let mut params = match form.text("answer") {
@@ -208,10 +211,10 @@ pub(super) async fn grant(State(console): Shared, Posted(form): Posted) -> Respo
         if let Some(because) = form.get("because") {
             params = params.because(because);
         }
-        let backend = Backend::Kernel(console.client.clone());
+        let backend = Backend::Kernel(viewer.operator.client.clone());
         let target = Target::new(agent, server, form.get("tool"));
         access::check_new_entry(&console.global, &backend, &target).await?;
-        console.client.mgp().access_grant(&params).await?;
+        viewer.operator.client.mgp().access_grant(&params).await?;
         Ok(())
     };
     let result = granted.await;
@@ -220,18 +223,18 @@ pub(super) async fn grant(State(console): Shared, Posted(form): Posted) -> Respo
 }
 
 /// Removes an entry about a server or a tool.
-pub(super) async fn revoke(State(console): Shared, Posted(form): Posted) -> Response {
+pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let (agent, server) = (form.text("agent"), form.text("server"));
-    let backend = Backend::Kernel(console.client.clone());
+    let backend = Backend::Kernel(viewer.operator.client.clone());
     let result = access::revoke(&backend, &Target::new(agent, server, form.get("tool"))).await;
     console.ended("/access", format!("{agent} {server}: revoked"), result)
 }
 
 /// Ends a permission, or an approval of later calls.
-pub(super) async fn withdraw(State(console): Shared, Posted(form): Posted) -> Response {
+pub(super) async fn withdraw(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let (server, permission) = (form.text("server"), form.text("permission"));
     let params = KernelPermissionChangeParams::new(server, vec![Permission::from(permission)]);
-    let ended = console.client.request::<KernelPermissionsRevoke>(&params).await;
+    let ended = viewer.operator.client.request::<KernelPermissionsRevoke>(&params).await;
     let done = format!("{server} {permission}: revoked");
     console.ended("/access", done, ended.map(|_| ()).map_err(Into::into))
 }

@@ -10,8 +10,8 @@ use mgp_types::method::{KernelInfo, KernelReload};
 use mgp_types::mgp::{KernelInfoParams, KernelInfoResult, KernelReloadParams};
 
 use super::form::{Form, Posted};
-use super::gate::Viewer;
 use super::layout::{self, mark, plain, token, url};
+use super::operator::Viewer;
 use super::{Shared, shown};
 use crate::redaction::masked;
 
@@ -21,7 +21,7 @@ pub(super) async fn page(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let info = console.client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
+        let info = viewer.operator.client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
         let texts = viewer.texts;
         let body = html! {
             (findings(&viewer, &info))
@@ -56,8 +56,8 @@ fn findings(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
 }
 
 /// Applies the files as they are now.
-pub(super) async fn reload(State(console): Shared, _: Posted) -> Response {
-    let result = console.client.request::<KernelReload>(&KernelReloadParams::new()).await;
+pub(super) async fn reload(State(console): Shared, Posted(_, viewer): Posted) -> Response {
+    let result = viewer.operator.client.request::<KernelReload>(&KernelReloadParams::new()).await;
     let changes = result.as_ref().map(|result| {
         let changes = result.changed.iter().map(|change| {
             format!(

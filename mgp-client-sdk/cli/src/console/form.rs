@@ -8,15 +8,15 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Response};
 
-use super::gate::Viewer;
+use super::operator::Viewer;
 use super::{Console, MAX_FORM_BYTES};
 
 /// Names with values, as a query or a posted form has them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form(Vec<(String, String)>);
 
-/// A posted form whose token belongs to the session of the request.
-pub(super) struct Posted(pub(super) Form);
+/// A posted form whose token belongs to the session of the request, with the person who sent it.
+pub(super) struct Posted(pub(super) Form, pub(super) Viewer);
 
 impl Form {
     pub(super) fn parse(bytes: &[u8]) -> Self {
@@ -36,6 +36,14 @@ impl Form {
     /// Returns all values of a name.
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the path of a page with its query, without the result of an action: a link of others could feign one.
+    pub(super) fn page(path: &str, query: Option<&str>) -> String {
+        let all = Self::parse(query.unwrap_or_default().as_bytes()).0;
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let query = query.extend_pairs(all.iter().filter(|(own, _)| !is_notice(own))).finish();
+        if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
     }
 
     /// Returns the query with one value replaced, to link to the same page.
@@ -71,7 +79,7 @@ impl FromRequest<Arc<Console>> for Posted {
         let viewer = request.extensions().get::<Viewer>().cloned();
         let form = read(request, console).await?;
         match viewer {
-            Some(viewer) if viewer.has_token(form.text("token")) => Ok(Self(form)),
+            Some(viewer) if viewer.has_token(form.text("token")) => Ok(Self(form, viewer)),
             _ => Err((
                 StatusCode::FORBIDDEN,
                 "the form is not one of this session; load the page again",

@@ -1,145 +1,112 @@
-//! Admits browsers: a link that works once, a session cookie, a token in each form, and checks of host and origin.
+//! Checks the host and origin of requests, and sets headers that keep foreign content out.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Redirect, Response};
-use mgp_types::to_hex;
-use subtle::ConstantTimeEq as _;
-use tokio::time::Instant;
+use axum::response::{IntoResponse as _, Response};
+use mgp_types::service::is_loopback_host;
 
-use super::form::{self, Form, Posted};
-use super::texts::{self, Texts};
-use super::{Console, Shared, layout};
-
-/// The time for which a link works that was not used.
-const LINK_TTL: Duration = Duration::from_mins(10);
-
-/// The time after which a session ends that no request has used.
-const SESSION_TTL: Duration = Duration::from_hours(12);
-
-/// The bound of sessions; a link makes one, so there are few.
-const MAX_SESSIONS: usize = 4;
-
-const COOKIE: &str = "mgp_console";
+use super::Shared;
+use super::sessions::{Sessions, random};
 
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
      img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// The link and the sessions.
+/// The address of the pages, and the sessions.
 pub(super) struct Gate {
-    address: SocketAddr,
-    /// The first segment of every path: a cookie of this path goes to no other server of this machine.
+    names: Names,
+    /// The first segment of every path: a cookie of this path goes to no other path of this host.
     base: String,
-    entry: Mutex<Entry>,
+    pub(super) sessions: Sessions,
 }
 
-struct Entry {
-    /// The secret of the link, until it is used.
-    link: Option<(String, Instant)>,
-    sessions: Vec<Session>,
-}
-
-struct Session {
-    secret: String,
-    token: String,
-    last_used: Instant,
-}
-
-/// The person behind a request: the token of their forms, and the language of their texts.
-#[derive(Clone)]
-pub(super) struct Viewer {
-    token: Arc<str>,
-    pub(super) texts: &'static Texts,
-}
-
-impl Viewer {
-    /// Returns whether a form carries the token of this session.
-    pub(super) fn has_token(&self, token: &str) -> bool {
-        !self.token.is_empty() && self.token.as_bytes().ct_eq(token.as_bytes()).into()
-    }
-
-    pub(super) fn token(&self) -> &str {
-        &self.token
-    }
+/// The names by which browsers may reach the pages; a foreign name that resolves to this machine is refused.
+enum Names {
+    /// A port of 127.0.0.1.
+    Local(SocketAddr),
+    /// Those of `mgp serve --http`, and the address in the configuration.
+    Served { hosts: Vec<String>, url: Option<String>, is_tls: bool },
 }
 
 impl Gate {
-    pub(super) fn new(address: SocketAddr) -> Result<Self, getrandom::Error> {
-        let link = Some((random()?, Instant::now() + LINK_TTL));
+    /// Creates the gate of a console at a port of this machine.
+    pub(super) fn local(address: SocketAddr) -> Result<Self, getrandom::Error> {
         let base = format!("/{}", &random()?[..16]);
-        Ok(Self { address, base, entry: Mutex::new(Entry { link, sessions: Vec::new() }) })
+        Ok(Self { names: Names::Local(address), base, sessions: Sessions::default() })
+    }
+
+    /// Creates the gate of a console that `mgp serve --http` serves below a path.
+    pub(super) fn served(
+        base: &str,
+        hosts: Vec<String>,
+        url: Option<String>,
+        is_tls: bool,
+    ) -> Self {
+        let names = Names::Served { hosts, url, is_tls };
+        Self { names, base: base.to_owned(), sessions: Sessions::default() }
     }
 
     pub(super) fn base(&self) -> &str {
         &self.base
     }
 
-    /// Returns the link that opens the page once.
-    pub(super) fn link(&self) -> String {
-        let entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
-        let secret = entry.link.as_ref().map(|(secret, _)| secret.as_str());
-        format!("http://{}{}/login?key={}", self.address, self.base, secret.unwrap_or_default())
+    /// Returns whether the pages are served over TLS by this process.
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self.names, Names::Served { is_tls: true, .. })
     }
 
-    /// Uses the link up, and returns the secret of a new session.
-    fn open_session(&self, key: &str) -> Option<String> {
-        let mut entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
-        let (secret, end) = entry.link.as_ref()?;
-        if *end < Instant::now() || !bool::from(secret.as_bytes().ct_eq(key.as_bytes())) {
-            return None;
-        }
-        let (secret, token) = (random().ok()?, random().ok()?);
-        entry.link = None;
-        if entry.sessions.len() >= MAX_SESSIONS {
-            entry.sessions.remove(0);
-        }
-        let session = Session { secret: secret.clone(), token, last_used: Instant::now() };
-        entry.sessions.push(session);
-        Some(secret)
-    }
-
-    /// Returns the token of the forms of a session that has not ended.
-    fn token_of(&self, cookie: &str) -> Option<Arc<str>> {
-        let mut entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        entry.sessions.retain(|session| now.duration_since(session.last_used) < SESSION_TTL);
-        let mut sessions = entry.sessions.iter_mut();
-        let session =
-            sessions.find(|session| session.secret.as_bytes().ct_eq(cookie.as_bytes()).into())?;
-        session.last_used = now;
-        Some(session.token.as_str().into())
-    }
-
-    fn close_session(&self, token: &str) {
-        let mut entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
-        entry.sessions.retain(|session| session.token != token);
-    }
-
-    /// Returns whether a name is that of this page: a foreign name that resolves to this machine is refused.
     fn is_own_host(&self, host: &str) -> bool {
-        let port = self.address.port();
-        host == format!("127.0.0.1:{port}") || host == format!("localhost:{port}")
+        match &self.names {
+            Names::Local(address) => {
+                let port = address.port();
+                host == format!("127.0.0.1:{port}") || host == format!("localhost:{port}")
+            }
+            Names::Served { hosts, url, .. } => {
+                let name = name_of(host);
+                is_loopback_host(name)
+                    || hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+                    || url.as_deref().is_some_and(|url| authority(url).eq_ignore_ascii_case(host))
+            }
+        }
     }
 
-    fn is_own_origin(&self, origin: &str) -> bool {
-        origin.strip_prefix("http://").is_some_and(|host| self.is_own_host(host))
+    /// Returns whether an origin is that of the page which is asked for.
+    fn is_own_origin(&self, origin: &str, host: &str) -> bool {
+        let Some((scheme, own)) = origin.split_once("://") else { return false };
+        match &self.names {
+            Names::Local(_) => scheme == "http" && self.is_own_host(own),
+            Names::Served { url, .. } => {
+                let is_web = ["http", "https"].contains(&scheme);
+                // A TLS proxy may have replaced the host.
+                let is_public = |url: &str| {
+                    url.split_once("://").is_some_and(|(of_url, _)| of_url == scheme)
+                        && authority(url).eq_ignore_ascii_case(own)
+                };
+                is_web && own.eq_ignore_ascii_case(host) || url.as_deref().is_some_and(is_public)
+            }
+        }
     }
 }
 
-/// Returns 256 random bits as text.
-fn random() -> Result<String, getrandom::Error> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)?;
-    Ok(to_hex(&bytes))
+/// Returns the host and port of a URL.
+fn authority(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or_default()
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+/// Returns a host without its port.
+fn name_of(host: &str) -> &str {
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) => name,
+        _ => host,
+    }
+}
+
+/// Returns a header as text.
+pub(super) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
@@ -155,11 +122,14 @@ pub(super) async fn check_origin(State(console): Shared, request: Request, next:
         None | Some("same-origin" | "none") => true,
         Some(_) => is_read && is_navigation,
     };
+    // HTTP/2 has the host in its address.
+    let in_address = request.uri().authority().map(axum::http::uri::Authority::as_str);
+    let host = header(headers, "host").or(in_address).unwrap_or_default();
     let is_own_origin = match header(headers, "origin") {
-        Some(origin) => console.gate.is_own_origin(origin),
+        Some(origin) => console.gate.is_own_origin(origin, host),
         None => is_read,
     };
-    let is_own_host = header(headers, "host").is_some_and(|host| console.gate.is_own_host(host));
+    let is_own_host = console.gate.is_own_host(host);
     if is_own_host && is_own_origin && is_own_site {
         return next.run(request).await;
     }
@@ -183,93 +153,13 @@ pub(super) async fn set_headers(request: Request, next: Next) -> Response {
     response
 }
 
-/// Admits requests with the cookie of a session, and adds their [`Viewer`].
-pub(super) async fn require_session(
-    State(console): Shared,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let cookies = request.headers().get_all(header::COOKIE).iter();
-    let cookies = cookies.filter_map(|cookies| cookies.to_str().ok());
-    let mut pairs = cookies
-        .flat_map(|cookies| cookies.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='));
-    let cookie = pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value);
-    match cookie.and_then(|cookie| console.gate.token_of(cookie)) {
-        Some(token) => {
-            let texts = texts::of(request.headers());
-            request.extensions_mut().insert(Viewer { token, texts });
-            next.run(request).await
-        }
-        None => refused(&console, request.headers()),
-    }
-}
-
-fn refused(console: &Console, headers: &HeaderMap) -> Response {
-    let viewer = guest(headers);
-    let body = layout::failure(&viewer, viewer.texts.login_needed);
-    (StatusCode::UNAUTHORIZED, layout::bare(console, &viewer, &body)).into_response()
-}
-
-fn guest(headers: &HeaderMap) -> Viewer {
-    Viewer { token: "".into(), texts: texts::of(headers) }
-}
-
-/// Shows the button that uses the link: a program that only follows links does not use it up.
-pub(super) async fn login_page(
-    State(console): Shared,
-    headers: HeaderMap,
-    query: Form,
-) -> Response {
-    let viewer = guest(&headers);
-    layout::bare(&console, &viewer, &layout::login(&console, &viewer, query.text("key")))
-}
-
-pub(super) async fn log_in(State(console): Shared, request: Request) -> Response {
-    let headers = request.headers().clone();
-    let form = match form::read(request, &console).await {
-        Ok(form) => form,
-        Err(response) => return response,
-    };
-    let Some(secret) = console.gate.open_session(form.text("key")) else {
-        tracing::warn!("denied a login to the console");
-        return refused(&console, &headers);
-    };
-    let base = console.gate.base();
-    let cookie = format!("{COOKIE}={secret}; Path={base}; HttpOnly; SameSite=Strict");
-    let mut response = Redirect::to(base).into_response();
-    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
-    }
-    response
-}
-
-pub(super) async fn log_out(
-    State(console): Shared,
-    Extension(viewer): Extension<Viewer>,
-    _: Posted,
-) -> Response {
-    console.gate.close_session(viewer.token());
-    let body = layout::failure(&viewer, viewer.texts.logged_out);
-    layout::bare(&console, &viewer, &body)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_link_opens_one_session_and_no_other_host_is_this_page() {
-        let gate = Gate::new(SocketAddr::from(([127, 0, 0, 1], 4000))).unwrap();
-        let link = gate.link();
-        let key = link.split_once("key=").unwrap().1;
-        assert!(gate.open_session("wrong").is_none());
-        let secret = gate.open_session(key).unwrap();
-        assert!(gate.open_session(key).is_none(), "used");
-        let token = gate.token_of(&secret).unwrap();
-        assert!(gate.token_of(key).is_none() && gate.token_of("").is_none());
-        gate.close_session(&token);
-        assert!(gate.token_of(&secret).is_none());
+    fn no_other_host_or_origin_is_this_page() {
+        let gate = Gate::local(SocketAddr::from(([127, 0, 0, 1], 4000))).unwrap();
         for (host, is_own) in [
             ("127.0.0.1:4000", true),
             ("localhost:4000", true),
@@ -278,7 +168,35 @@ mod tests {
         ] {
             assert_eq!(gate.is_own_host(host), is_own, "{host}");
         }
-        assert!(gate.is_own_origin("http://localhost:4000"));
-        assert!(!gate.is_own_origin("null") && !gate.is_own_origin("http://localhost:4001"));
+        assert!(gate.is_own_origin("http://localhost:4000", ""));
+        assert!(
+            !gate.is_own_origin("null", "") && !gate.is_own_origin("http://localhost:4001", "")
+        );
+
+        let url = Some("https://mgp.example/console".to_owned());
+        let gate = Gate::served("/console", vec!["box.lan".to_owned()], url, false);
+        for (host, is_own) in [
+            ("127.0.0.1:8900", true),
+            ("[::1]:8900", true),
+            ("BOX.lan:8900", true),
+            ("mgp.example", true),
+            ("evil.example", false),
+            ("box.lan.evil.example:8900", false),
+            ("", false),
+            (":8900", false),
+        ] {
+            assert_eq!(gate.is_own_host(host), is_own, "{host}");
+        }
+        for (origin, is_own) in [
+            ("http://box.lan:8900", true),
+            ("https://mgp.example", true),
+            ("http://mgp.example", false),
+            ("https://mgp.example:8443", false),
+            ("http://box.lan", false),
+            ("null", false),
+            ("ftp://box.lan:8900", false),
+        ] {
+            assert_eq!(gate.is_own_origin(origin, "box.lan:8900"), is_own, "{origin}");
+        }
     }
 }

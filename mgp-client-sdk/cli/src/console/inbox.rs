@@ -16,11 +16,11 @@ use mgp_types::mgp::{
 };
 
 use super::form::{Form, Posted, segment};
-use super::gate::Viewer;
 use super::layout::{self, Notice, field, hidden, mark, plain, table, token, url};
+use super::live::waiting_definitions;
+use super::operator::Viewer;
 use super::record::{self, Filter};
 use super::{Console, PageError, Shared, shown};
-use crate::commands::tools::{fetch_tools, needs_decision};
 use crate::exit::{CliResult, Failure};
 use crate::time_args;
 
@@ -30,17 +30,10 @@ const EARLIER: u64 = 8;
 /// The number of decided approvals that the inbox shows.
 const MAX_DECIDED: usize = 10;
 
-/// Returns the definitions that wait for a decision.
-pub(super) async fn waiting_definitions(console: &Console) -> Option<Vec<KernelTool>> {
-    let mut tools = fetch_tools(&console.client, None, None).await.ok()?;
-    tools.retain(needs_decision);
-    Some(tools)
-}
-
-async fn approvals(console: &Console, id: Option<&str>) -> Result<Vec<KernelApproval>, PageError> {
+async fn approvals(viewer: &Viewer, id: Option<&str>) -> Result<Vec<KernelApproval>, PageError> {
     let mut params = KernelApprovalsParams::new();
     params.id = id.map(str::to_owned);
-    Ok(console.client.request::<KernelApprovals>(&params).await?.approvals)
+    Ok(viewer.operator.client.request::<KernelApprovals>(&params).await?.approvals)
 }
 
 pub(super) async fn page(
@@ -49,13 +42,13 @@ pub(super) async fn page(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let all = approvals(&console, None).await?;
+        let all = approvals(&viewer, None).await?;
         let (open, decided): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.state == "open");
-        let definitions = waiting_definitions(&console).await.unwrap_or_default();
-        console.live.set_waiting(open.len() + definitions.len());
+        let definitions = waiting_definitions(&viewer.operator.client).await.unwrap_or_default();
+        viewer.operator.live.set_waiting(open.len() + definitions.len());
         let texts = viewer.texts;
         let body = html! {
-            @if open.is_empty() && definitions.is_empty() { p.dim { (texts.nothing_waits) } }
+            @if open.is_empty() && definitions.is_empty() { div.empty { b { (texts.nothing_waits) } (texts.nothing_waits_hint) } }
             @for approval in &open { (card(&console, &viewer, approval)) }
             @if open.len() > 1 { (several(&console, &viewer, &open)) }
             @if !definitions.is_empty() {
@@ -106,8 +99,8 @@ fn facts(viewer: &Viewer, approval: &KernelApproval) -> Markup {
         dl {
             @if let Some(risk) = &approval.risk_level { dt { (texts.risk) } dd { (mark(risk.as_str())) } }
             @if !permissions.is_empty() { dt { (texts.permissions) } dd { (plain(&permissions.join(" "))) } }
-            dt { (texts.since) } dd { (approval.asked_at) }
-            @if let Some(end) = &approval.expires_at { dt { (texts.until) } dd { (end) } }
+            dt { (texts.since) } dd { (record::short_time(approval.asked_at.as_str())) " UTC" }
+            @if let Some(end) = &approval.expires_at { dt { (texts.until) } dd { (record::short_time(end.as_str())) " UTC" } }
         }
     }
 }
@@ -209,13 +202,13 @@ pub(super) async fn call(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let found = approvals(&console, Some(&id)).await?.into_iter().next();
+        let found = approvals(&viewer, Some(&id)).await?.into_iter().next();
         let Some(approval) = found else {
             let reason = viewer.texts.no_approval.to_owned();
             return Err(PageError(axum::http::StatusCode::NOT_FOUND, reason));
         };
-        let explained = explained(&console, &approval).await;
-        let earlier = earlier(&console, &approval).await?;
+        let explained = explained(&viewer, &approval).await;
+        let earlier = earlier(&viewer, &approval).await?;
         let page = format!("/call/{}", segment(&id));
         let texts = viewer.texts;
         let body = html! {
@@ -243,6 +236,25 @@ pub(super) async fn call(
     .await
 }
 
+/// Shows one definition that waits for a decision.
+pub(super) async fn one_definition(
+    State(console): Shared,
+    Extension(viewer): Extension<Viewer>,
+    Path(id): Path<String>,
+    query: Form,
+) -> Response {
+    shown(&console, &viewer, async {
+        let waiting = waiting_definitions(&viewer.operator.client).await.unwrap_or_default();
+        let texts = viewer.texts;
+        let body = match waiting.iter().find(|tool| tool.tool_id == id) {
+            Some(tool) => definition(&console, &viewer, tool),
+            None => html! { p.dim { code { (plain(&id)) } ": " (texts.no_definition) } },
+        };
+        Ok(layout::page(&console, &viewer, "/", &query, &body))
+    })
+    .await
+}
+
 /// Returns all arguments, a member each; nothing is left out.
 fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
     let Some(text) = arguments else { return html! { p.dim { (viewer.texts.none) } } };
@@ -262,13 +274,13 @@ fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
 }
 
 /// Returns how the kernel decides about the call now.
-async fn explained(console: &Console, approval: &KernelApproval) -> Option<KernelExplainResult> {
+async fn explained(viewer: &Viewer, approval: &KernelApproval) -> Option<KernelExplainResult> {
     let (server, tool) = (approval.server_id.as_deref()?, approval.tool.as_deref()?);
     let mut params =
         KernelExplainParams::new(approval.agent_id.as_deref()?, format!("{server}.{tool}"));
     params.arguments =
         approval.arguments.as_deref().and_then(|text| serde_json::from_str(text).ok());
-    console.client.request::<KernelExplain>(&params).await.ok()
+    viewer.operator.client.request::<KernelExplain>(&params).await.ok()
 }
 
 /// Returns the rules of a decision as a table.
@@ -284,7 +296,7 @@ pub(super) fn rules(viewer: &Viewer, explained: &KernelExplainResult) -> Markup 
 
 /// Returns the newest records about the tool of an approval.
 async fn earlier(
-    console: &Console,
+    viewer: &Viewer,
     approval: &KernelApproval,
 ) -> Result<Vec<mgp_types::mgp::AuditEvent>, PageError> {
     let filter = Filter {
@@ -292,19 +304,24 @@ async fn earlier(
         tool: approval.tool.clone(),
         ..Filter::default()
     };
-    Ok(record::read(console, &filter, EARLIER, None).await?.events)
+    Ok(record::read(viewer, &filter, EARLIER, None).await?.events)
 }
 
 /// Answers one approval, or several.
-pub(super) async fn decide(State(console): Shared, Posted(form): Posted) -> Response {
+pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let page = form.get("page").filter(|page| page.starts_with("/call/")).unwrap_or("/");
     let ids: Vec<&str> = form.all("id").collect();
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for id in &ids {
-        match answer(&console, id, &form).await {
+        match answer(&viewer, id, &form).await {
             Ok(status) => done.push(format!("{id}: {status}")),
             Err(failure) => failed.push(format!("{id}: {failure}")),
         }
+    }
+    if let Ok(left) = approvals(&viewer, None).await {
+        let open = left.iter().filter(|one| one.state == "open").count();
+        let definitions = waiting_definitions(&viewer.operator.client).await.unwrap_or_default();
+        viewer.operator.live.set_waiting(open + definitions.len());
     }
     let notice = if failed.is_empty() {
         Notice::Done(done.join("; "))
@@ -315,10 +332,10 @@ pub(super) async fn decide(State(console): Shared, Posted(form): Posted) -> Resp
 }
 
 /// Answers one approval; the kernel refuses if another operator was first.
-async fn answer(console: &Console, id: &str, form: &Form) -> CliResult<String> {
+async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<String> {
     let mut params = KernelApprovalDecisionParams::new(id);
     params.because = form.get("because").map(str::to_owned);
-    let client = &console.client;
+    let client = &viewer.operator.client;
     match form.text("answer") {
         "once" => {}
         "hour" => {
@@ -330,7 +347,7 @@ async fn answer(console: &Console, id: &str, form: &Form) -> CliResult<String> {
             client.request::<KernelApprovalsDeny>(&params).await?;
             return Ok("denied".to_owned());
         }
-        "never" => return deny_always(console, &params).await,
+        "never" => return deny_always(viewer, &params).await,
         _ => return Err(Failure::usage("choose an answer")),
     }
     let decided = client.request::<KernelApprovalsApprove>(&params).await?;
@@ -343,11 +360,8 @@ async fn answer(console: &Console, id: &str, form: &Form) -> CliResult<String> {
 }
 
 /// Denies a call, and the tool to its agent from now on.
-async fn deny_always(
-    console: &Console,
-    params: &KernelApprovalDecisionParams,
-) -> CliResult<String> {
-    let denied = console.client.request::<KernelApprovalsDeny>(params).await?.approval;
+async fn deny_always(viewer: &Viewer, params: &KernelApprovalDecisionParams) -> CliResult<String> {
+    let denied = viewer.operator.client.request::<KernelApprovalsDeny>(params).await?.approval;
     let (Some(agent), Some(server), Some(tool)) = (denied.agent_id, denied.server_id, denied.tool)
     else {
         return Ok("denied".to_owned());
@@ -356,20 +370,23 @@ async fn deny_always(
     if let Some(because) = &params.because {
         entry = entry.because(because);
     }
-    console.client.mgp().access_grant(&entry).await?;
+    viewer.operator.client.mgp().access_grant(&entry).await?;
     Ok("denied, and every later call".to_owned())
 }
 
 /// Approves or rejects a definition, as the page showed it.
-pub(super) async fn decide_definitions(State(console): Shared, Posted(form): Posted) -> Response {
+pub(super) async fn decide_definitions(
+    State(console): Shared,
+    Posted(form, viewer): Posted,
+) -> Response {
     let mut params = KernelToolDecisionParams::new(form.text("server"), form.text("tool"));
     // A definition that has changed since the page was made is not approved.
     params.fingerprint = form.get("fingerprint").map(str::to_owned);
     params.because = form.get("because").map(str::to_owned);
     let decided = async {
         match form.text("answer") {
-            "approve" => console.client.request::<KernelToolsApprove>(&params).await?,
-            "reject" => console.client.request::<KernelToolsReject>(&params).await?,
+            "approve" => viewer.operator.client.request::<KernelToolsApprove>(&params).await?,
+            "reject" => viewer.operator.client.request::<KernelToolsReject>(&params).await?,
             _ => return Err(Failure::usage("choose an answer")),
         };
         Ok(())

@@ -6,7 +6,8 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::Console;
 use super::form::Form;
-use super::gate::Viewer;
+use super::operator::Viewer;
+use super::texts::Texts;
 use crate::output::escape_lines;
 
 /// The length of a notice in the address of a page.
@@ -60,18 +61,20 @@ pub(super) fn page(
     let inner = html! {
         a.skip href="#main" { (texts.skip) }
         header {
-            strong { "mgp" }
-            nav aria-label=(texts.pages) {
-                @for (own, name) in pages {
-                    a href=(url(console, own)) aria-current=[(own == path).then_some("page")] {
-                        (name)
-                        @if own == "/" { span #waiting data-live="count" { (console.live.waiting_mark()) } }
+            div {
+                b { "mgp" }
+                nav aria-label=(texts.pages) {
+                    @for (own, name) in pages {
+                        a href=(url(console, own)) aria-current=[(own == path).then_some("page")] {
+                            (name)
+                            @if own == "/" { span #waiting data-live="count" { (viewer.operator.live.waiting_mark()) } }
+                        }
                     }
                 }
-            }
-            form method="post" action=(url(console, "/logout")) {
-                (token(viewer))
-                button.quiet { (texts.log_out) }
+                form method="post" action=(url(console, "/logout")) {
+                    (token(viewer))
+                    button.quiet { (texts.log_out) }
+                }
             }
         }
         main #main tabindex="-1" data-events=(url(console, "/events")) {
@@ -84,19 +87,33 @@ pub(super) fn page(
         }
         script src=(url(console, "/live.js")) defer {}
     };
-    document(console, viewer, title, &inner)
+    document(console, viewer.texts, title, None, &inner)
 }
 
 /// Returns a page without the navigation, for people who have not logged in.
-pub(super) fn bare(console: &Console, viewer: &Viewer, body: &Markup) -> Response {
-    document(console, viewer, "mgp", &html! { main #main { h1 { "mgp" } (body) } })
+pub(super) fn bare(console: &Console, texts: &Texts, body: &Markup) -> Response {
+    document(console, texts, "mgp", None, &html! { main #main.bare { h1 { "mgp" } (body) } })
 }
 
-fn document(console: &Console, viewer: &Viewer, title: &str, inner: &Markup) -> Response {
+/// Returns a page that asks for a path again, as a request of this site.
+pub(super) fn again(console: &Console, texts: &Texts, path: &str) -> Response {
+    let address = url(console, path);
+    let body = html! { main #main.bare { p { a href=(address) { (texts.go_on) } } } };
+    document(console, texts, "mgp", Some(&address), &body)
+}
+
+fn document(
+    console: &Console,
+    texts: &Texts,
+    title: &str,
+    next: Option<&str>,
+    inner: &Markup,
+) -> Response {
     html! {
         (DOCTYPE)
-        html lang=(viewer.texts.language) {
+        html lang=(texts.language) {
             head {
+                @if let Some(next) = next { meta http-equiv="refresh" content=(format!("0;url={next}")); }
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
@@ -123,16 +140,6 @@ pub(super) fn failure(viewer: &Viewer, reason: &str) -> Markup {
     html! { p.failed role="alert" { (viewer.texts.failed) " " (plain(reason)) } }
 }
 
-pub(super) fn login(console: &Console, viewer: &Viewer, key: &str) -> Markup {
-    html! {
-        p { (viewer.texts.login_text) }
-        form method="post" action=(url(console, "/login")) {
-            (hidden("key", key))
-            button.main autofocus { (viewer.texts.log_in) }
-        }
-    }
-}
-
 /// Returns a table with a head; on a narrow screen it scrolls by itself.
 pub(super) fn table(name: &str, heads: &[&str], rows: &Markup) -> Markup {
     html! {
@@ -149,12 +156,11 @@ pub(super) fn table(name: &str, heads: &[&str], rows: &Markup) -> Markup {
 /// Returns a word with the colour of its meaning.
 pub(super) fn mark(word: &str) -> Markup {
     let class = match word {
-        "connected" | "allow" | "allowed" | "passed" | "SUCCESS" | "safe" | "approved" | "yes" => {
-            "good"
-        }
+        "connected" | "valid" | "allow" | "allowed" | "passed" | "SUCCESS" | "safe"
+        | "approved" | "yes" => "good",
         "error" | "refuse" | "refused" | "deny" | "denied" | "FAILURE" | "BLOCKED"
         | "dangerous" | "no" => "bad",
-        "disconnected" | "idle" | "disabled" | "default" => "dim",
+        "disconnected" | "idle" | "disabled" | "default" | "revoked" | "expired" => "dim",
         _ => "warn",
     };
     html! { span class={ "mark " (class) } { (plain(word)) } }

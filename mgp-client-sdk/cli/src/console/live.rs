@@ -1,20 +1,20 @@
-//! The feed of changes: one poll of the kernel for all open pages, and none while no page is open.
+//! The feed of changes: one poll of the kernel for all open pages of an operator, and none while no page is open.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::Event;
 use futures_util::stream::{self, Stream};
+use mgp_client_sdk::Client;
 use mgp_types::method::{KernelApprovals, KernelEvents};
-use mgp_types::mgp::{KernelApprovalsParams, KernelEventsParams};
+use mgp_types::mgp::{KernelApprovalsParams, KernelEventsParams, KernelTool};
+use mgp_types::service::CredentialGrant;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::inbox::waiting_definitions;
-use super::{Console, Shared};
+use crate::commands::tools::{fetch_tools, needs_decision};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -30,16 +30,26 @@ struct Change {
     number: u64,
 }
 
+/// The feed of an operator.
 pub(super) struct Live {
+    client: Client,
+    /// The credentials of the operator, if they logged in with any.
+    grant: Option<CredentialGrant>,
     changes: watch::Sender<Change>,
     is_polling: AtomicBool,
     waiting: AtomicU64,
 }
 
 impl Live {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(client: Client, grant: Option<CredentialGrant>) -> Self {
         let (changes, _) = watch::channel(Change::default());
-        Self { changes, is_polling: AtomicBool::new(false), waiting: AtomicU64::new(0) }
+        let (is_polling, waiting) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { client, grant, changes, is_polling, waiting }
+    }
+
+    /// Returns whether the credentials still hold, and the connection is open.
+    pub(super) fn is_valid(&self) -> bool {
+        !self.client.is_closed() && self.grant.as_ref().is_none_or(CredentialGrant::is_valid)
     }
 
     /// Stores how many items wait, as a page has just counted them.
@@ -54,43 +64,53 @@ impl Live {
             count => count.to_string(),
         }
     }
+
+    /// Returns the changes for one page, until the connection of the operator ends.
+    pub(super) fn stream(live: Arc<Self>) -> impl Stream<Item = Result<Event, Infallible>> {
+        let changes = live.changes.subscribe();
+        if !live.is_polling.swap(true, Ordering::SeqCst) {
+            tokio::spawn(poll(Arc::clone(&live)));
+        }
+        let first = *changes.borrow();
+        let state = (changes, Change { number: u64::MAX, ..first }, live);
+        stream::unfold(state, |(mut changes, last, live)| async move {
+            let now = if last.number == u64::MAX {
+                // The first event of a page only sets its number of waiting items.
+                Change { waiting: live.waiting.load(Ordering::Relaxed), ..*changes.borrow() }
+            } else {
+                tokio::select! {
+                    changed = changes.changed() => changed.ok()?,
+                    () = live.client.closed() => return None,
+                }
+                *changes.borrow_and_update()
+            };
+            let is_counted = now.waiting == last.waiting && last.number != u64::MAX;
+            let (name, data) =
+                if is_counted { ("change", now.number) } else { ("waiting", now.waiting) };
+            let event = Event::default().event(name).data(data.to_string());
+            Some((Ok(event), (changes, now, live)))
+        })
+    }
 }
 
-/// Streams changes to a page.
-pub(super) async fn events(
-    State(console): Shared,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let changes = console.live.changes.subscribe();
-    if !console.live.is_polling.swap(true, Ordering::SeqCst) {
-        tokio::spawn(poll(Arc::clone(&console)));
-    }
-    let first = *changes.borrow();
-    let state = (changes, Change { number: u64::MAX, ..first }, Arc::clone(&console));
-    let feed = stream::unfold(state, |(mut changes, last, console)| async move {
-        let now = if last.number == u64::MAX {
-            // The first event of a page only sets its number of waiting items.
-            Change { waiting: console.live.waiting.load(Ordering::Relaxed), ..*changes.borrow() }
-        } else {
-            changes.changed().await.ok()?;
-            *changes.borrow_and_update()
-        };
-        let is_counted = now.waiting == last.waiting && last.number != u64::MAX;
-        let (name, data) =
-            if is_counted { ("change", now.number) } else { ("waiting", now.waiting) };
-        let event = Event::default().event(name).data(data.to_string());
-        Some((Ok(event), (changes, now, console)))
-    });
-    Sse::new(feed).keep_alive(KeepAlive::default())
+/// Returns the definitions that wait for a decision.
+pub(super) async fn waiting_definitions(client: &Client) -> Option<Vec<KernelTool>> {
+    let mut tools = fetch_tools(client, None, None).await.ok()?;
+    tools.retain(needs_decision);
+    Some(tools)
 }
 
 /// Asks the kernel for news while pages are open.
-async fn poll(console: Arc<Console>) {
-    let live = &console.live;
+async fn poll(live: Arc<Live>) {
     loop {
-        poll_until_closed(&console).await;
+        poll_until_closed(&live).await;
+        if !live.is_valid() {
+            // The credentials were revoked: open pages end.
+            live.client.close().await;
+        }
         live.is_polling.store(false, Ordering::SeqCst);
         // A page may have been opened since the last look, which found a running poll.
-        let is_needed = live.changes.receiver_count() > 0 && !console.client.is_closed();
+        let is_needed = live.changes.receiver_count() > 0 && !live.client.is_closed();
         if !is_needed || live.is_polling.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -98,26 +118,27 @@ async fn poll(console: Arc<Console>) {
 }
 
 /// Asks the kernel for news until the last page is closed.
-async fn poll_until_closed(console: &Console) {
+async fn poll_until_closed(live: &Live) {
     let mut after = None;
     let mut open = Vec::new();
     let mut definitions = 0;
     for round in 0_u64.. {
-        if console.client.is_closed() || console.live.changes.receiver_count() == 0 {
+        if !live.is_valid() || live.changes.receiver_count() == 0 {
             break;
         }
         let mut is_changed = false;
         if round % DEFINITIONS_EVERY == 0 {
-            definitions = waiting_definitions(console).await.map_or(definitions, |all| all.len());
+            let waiting = waiting_definitions(&live.client).await;
+            definitions = waiting.map_or(definitions, |all| all.len());
         }
-        if let Some(ids) = open_approvals(console).await {
+        if let Some(ids) = open_approvals(&live.client).await {
             is_changed |= ids != open;
             open = ids;
         }
-        is_changed |= has_events(console, &mut after).await;
+        is_changed |= has_events(&live.client, &mut after).await;
         let waiting = open.len() + definitions;
-        console.live.set_waiting(waiting);
-        console.live.changes.send_if_modified(|change| {
+        live.set_waiting(waiting);
+        live.changes.send_if_modified(|change| {
             let is_counted = change.waiting == waiting as u64;
             change.waiting = waiting as u64;
             change.number += u64::from(is_changed);
@@ -127,18 +148,18 @@ async fn poll_until_closed(console: &Console) {
     }
 }
 
-async fn open_approvals(console: &Console) -> Option<Vec<String>> {
+async fn open_approvals(client: &Client) -> Option<Vec<String>> {
     let params = KernelApprovalsParams::new();
-    let all = console.client.request::<KernelApprovals>(&params).await.ok()?.approvals;
+    let all = client.request::<KernelApprovals>(&params).await.ok()?.approvals;
     Some(all.into_iter().filter(|one| one.state == "open").map(|one| one.id).collect())
 }
 
 /// Returns whether the kernel has published events since the last look.
-async fn has_events(console: &Console, after: &mut Option<u64>) -> bool {
+async fn has_events(client: &Client, after: &mut Option<u64>) -> bool {
     let mut params = KernelEventsParams::new();
     params.after = *after;
     params.limit = Some(MAX_EVENTS);
-    let Ok(page) = console.client.request::<KernelEvents>(&params).await else { return false };
+    let Ok(page) = client.request::<KernelEvents>(&params).await else { return false };
     let is_first = after.is_none();
     *after = Some(page.next);
     !is_first && !page.events.is_empty()

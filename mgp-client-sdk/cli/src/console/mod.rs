@@ -1,18 +1,23 @@
-//! The command `mgp console`: the page on which operators answer approvals and see what the kernel does.
+//! The console: the page on which operators answer approvals and see what the kernel does.
 //!
-//! The page is served by this process, on loopback, with the rights of the operator who runs the command: a request of
-//! the page is a request at the local socket of the kernel, and passes the same checks as any other command.
+//! `mgp console` serves it on loopback, with the rights of the operator who runs the command; `mgp serve --http …
+//! --console` serves it to operators who log in. A request of a page is a request of its operator to the kernel, and
+//! passes the same checks as any other.
 
 mod access;
 mod configuration;
 mod form;
 mod gate;
 mod inbox;
+mod keys;
 mod layout;
 mod live;
+mod login;
+mod operator;
 mod record;
 mod search;
 mod servers;
+mod sessions;
 mod story;
 mod texts;
 
@@ -21,28 +26,37 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::middleware;
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::sse::{KeepAlive, Sse};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use clap::Args;
-use mgp_client_sdk::Client;
+use mgp_security::auth::AuthLayer;
 use mgp_types::PrivateFile;
+use mgp_types::method::KernelInfo;
+use mgp_types::mgp::KernelInfoParams;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::args::Global;
+use crate::args::{ConfigArg, Global};
 use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::output::{Output, Render, print, print_note};
+use crate::served_kernel::ServedKernel;
 use crate::state;
 
-use form::Form;
-use gate::{Gate, Viewer};
+use form::{Form, segment};
+use gate::Gate;
 use layout::Notice;
 use live::Live;
+use login::Login;
+use operator::{Kernel, Viewer};
+
+/// The path below which `mgp serve --http … --console` serves the pages.
+pub(crate) const SERVED_PATH: &str = "/console";
 
 /// The bound of a posted form: many approvals at once, each with an id of a few bytes.
 const MAX_FORM_BYTES: usize = 64 << 10;
@@ -54,9 +68,12 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// `mgp console`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  mgp console              # opens your browser\n  mgp console --print      # shows the link, e.g. to open it over an SSH tunnel\n\nThe link works once. The page ends with this command, or with the kernel."
+    after_help = "Example:\n  mgp console              # opens your browser\n  mgp console 7k2m         # opens the page of one approval\n  mgp console --print      # shows the link, e.g. to open it over an SSH tunnel\n\nThe link works once. The page ends with this command, or with the kernel."
 )]
 pub(crate) struct ConsoleArgs {
+    /// Id of the approval to show first, as a message names it
+    #[arg(value_name = "ID")]
+    id: Option<String>,
     /// Port of 127.0.0.1; the default is any free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
@@ -82,12 +99,24 @@ impl Render for ConsoleLink {
     }
 }
 
-/// The parts that all pages share: the connection to the kernel, the sessions of the browser, and the feed of changes.
+/// The parts that all pages share: the kernel, the way to a session, and the sessions.
 struct Console {
     global: Global,
-    client: Client,
+    config: ConfigArg,
+    kernel: Kernel,
     gate: Gate,
-    live: Live,
+    login: Login,
+}
+
+/// The hosts and the credentials of a console that `mgp serve --http` serves.
+pub(crate) struct ServedConsole {
+    pub(crate) global: Global,
+    pub(crate) config: ConfigArg,
+    pub(crate) auth: AuthLayer,
+    pub(crate) hosts: Vec<String>,
+    /// The address of the pages in the configuration.
+    pub(crate) url: Option<String>,
+    pub(crate) is_tls: bool,
 }
 
 /// The result of a page or an action.
@@ -115,8 +144,9 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
     let listener = TcpListener::bind(at).await.map_err(|error| {
         Failure::failed(format!("{at} cannot be used: {error}; choose another --port"))
     })?;
-    let gate = Gate::new(listener.local_addr()?)?;
-    let link = ConsoleLink { url: gate.link() };
+    let at = listener.local_addr()?;
+    let (gate, login) = (Gate::local(at)?, Login::link(client.clone())?);
+    let link = ConsoleLink { url: link(at, &gate, &login, args.id.as_deref()) };
     if args.print || global.json || !open_browser(global, &link.url).await? {
         print(global, &link)?;
     } else {
@@ -125,8 +155,8 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
             "The console opens in your browser; if it does not, use `mgp console --print`. Press Ctrl-C to end.",
         );
     }
-    let console =
-        Console { global: global.clone(), client: client.clone(), gate, live: Live::new() };
+    let (global, config) = (global.clone(), ConfigArg::default());
+    let console = Console { global, config, kernel: Kernel::Socket, gate, login };
     tokio::select! {
         served = axum::serve(listener, router(&Arc::new(console))).into_future() => Ok(served?),
         () = client.closed() => {
@@ -135,13 +165,29 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
     }
 }
 
+/// Returns the router of the pages that a kernel of this process serves to operators who log in.
+pub(crate) fn served(served: ServedKernel, console: ServedConsole) -> Router {
+    let ServedConsole { global, config, auth, hosts, url, is_tls } = console;
+    let gate = Gate::served(SERVED_PATH, hosts, url, is_tls);
+    let (kernel, login) = (Kernel::Own(served), Login::credential(auth));
+    router(&Arc::new(Console { global, config, kernel, gate, login }))
+}
+
+/// Returns the link that opens the page once, and shows an approval.
+fn link(at: SocketAddr, gate: &Gate, login: &Login, id: Option<&str>) -> String {
+    let key = login.secret().unwrap_or_default();
+    let next = id.map(|id| format!("&next=%2Fcall%2F{}", segment(&segment(id))));
+    format!("http://{at}{}/login?key={key}{}", gate.base(), next.unwrap_or_default())
+}
+
 /// Opens the link in a browser, and returns whether a program for that was started.
 ///
 /// Other users can read command lines, so the browser gets a file that only this user can read.
 async fn open_browser(global: &Global, url: &str) -> CliResult<bool> {
     let file = PrivateFile::new(state::create_folder(global)?.join("console.html"), MAX_LINK_BYTES);
     let text = format!(
-        "<!doctype html><meta http-equiv=refresh content=\"0;url={url}\"><title>mgp</title>"
+        "<!doctype html><meta http-equiv=refresh content=\"0;url={}\"><title>mgp</title>",
+        url.replace('&', "&amp;")
     );
     file.replace(&file.lock(LOCK_TIMEOUT)?, text.as_bytes())?;
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
@@ -154,6 +200,7 @@ fn router(console: &Arc<Console>) -> Router {
     let pages = Router::new()
         .route("/", get(inbox::page))
         .route("/call/{id}", get(inbox::call))
+        .route("/definition/{tool}", get(inbox::one_definition))
         .route("/decide", post(inbox::decide))
         .route("/definitions", post(inbox::decide_definitions))
         .route("/servers", get(servers::page))
@@ -164,14 +211,15 @@ fn router(console: &Arc<Console>) -> Router {
         .route("/access", get(access::page))
         .route("/access/grant", post(access::grant))
         .route("/access/revoke", post(access::revoke))
+        .route("/access/key", post(keys::revoke))
         .route("/access/withdraw", post(access::withdraw))
         .route("/search", get(search::page))
         .route("/configuration", get(configuration::page).post(configuration::reload))
-        .route("/events", get(live::events))
-        .route("/logout", post(gate::log_out))
-        .route_layer(middleware::from_fn_with_state(Arc::clone(console), gate::require_session));
+        .route("/events", get(events))
+        .route("/logout", post(login::log_out))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(console), login::require_session));
     let all = pages
-        .route("/login", get(gate::login_page).post(gate::log_in))
+        .route("/login", get(login::page).post(login::log_in))
         .route("/style.css", get(layout::style))
         .route("/live.js", get(layout::script))
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
@@ -184,6 +232,14 @@ fn router(console: &Arc<Console>) -> Router {
 }
 
 impl Console {
+    /// Returns the configuration of the kernel: the only file that it follows, else those of this process.
+    async fn config(&self, viewer: &Viewer) -> Result<ConfigArg, PageError> {
+        let info = KernelInfoParams::new();
+        let files = viewer.operator.client.request::<KernelInfo>(&info).await?.config;
+        let only = <[String; 1]>::try_from(files).ok().map(|[file]| file.into());
+        Ok(ConfigArg { config: only.or_else(|| self.config.config.clone()) })
+    }
+
     /// Returns the answer to an action: back to the page, with what happened.
     fn done(&self, page: &str, notice: &Notice) -> Response {
         let separator = if page.contains('?') { '&' } else { '?' };
@@ -218,6 +274,11 @@ async fn shown<P: Future<Output = PageResult>>(
         Ok(response) => response,
         Err(error) => failed(console, viewer, &error),
     }
+}
+
+/// Streams changes to a page.
+async fn events(Extension(viewer): Extension<Viewer>) -> impl IntoResponse {
+    Sse::new(Live::stream(Arc::clone(&viewer.operator.live))).keep_alive(KeepAlive::default())
 }
 
 /// The state that each handler gets.

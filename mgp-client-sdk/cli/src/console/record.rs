@@ -13,8 +13,8 @@ use mgp_types::mgp::{
 };
 
 use super::form::{Form, segment};
-use super::gate::Viewer;
 use super::layout::{self, field, mark, plain, table, url};
+use super::operator::Viewer;
 use super::{Console, PageError, Shared, shown};
 use crate::commands::audit::reason;
 use crate::time_args;
@@ -65,7 +65,7 @@ impl Filter {
 
 /// Returns the newest matching records, newest first, before a sequence number.
 pub(super) async fn read(
-    console: &Console,
+    viewer: &Viewer,
     filter: &Filter,
     limit: u64,
     before: Option<u64>,
@@ -74,7 +74,7 @@ pub(super) async fn read(
     params.newest_first = Some(true);
     params.limit = Some(limit);
     params.after = before;
-    Ok(console.client.request::<KernelAudit>(&params).await?)
+    Ok(viewer.operator.client.request::<KernelAudit>(&params).await?)
 }
 
 pub(super) async fn page(
@@ -85,10 +85,10 @@ pub(super) async fn page(
     shown(&console, &viewer, async {
         let filter = Filter::from_query(&query);
         let before = query.get("before").and_then(|before| before.parse().ok());
-        let found = read(&console, &filter, PAGE, before).await?;
+        let found = read(&viewer, &filter, PAGE, before).await?;
         let texts = viewer.texts;
         let verified = match query.get("verify") {
-            Some(_) => Some(console.client.request::<KernelAuditVerify>(&KernelAuditVerifyParams::new()).await?),
+            Some(_) => Some(viewer.operator.client.request::<KernelAuditVerify>(&KernelAuditVerifyParams::new()).await?),
             None => None,
         };
         let body = html! {
@@ -148,10 +148,10 @@ pub(super) fn rows(console: &Console, viewer: &Viewer, events: &[AuditEvent]) ->
         @for event in events {
             tr {
                 td.time { (short_time(event.timestamp.as_str())) }
-                td {
+                td.name {
                     @match &event.trace_id {
-                        Some(trace) => a href=(url(console, &format!("/story/{}", segment(trace)))) { (event.event_type) },
-                        None => (event.event_type),
+                        Some(trace) => a href=(url(console, &format!("/story/{}", segment(trace)))) { (plain(event.event_type.as_str())) },
+                        None => (plain(event.event_type.as_str())),
                     }
                 }
                 td { (mark(event.result.as_str())) }
@@ -189,13 +189,13 @@ pub(super) async fn export(
         Err(error) => return super::failed(&console, &viewer, &error),
     };
     let lines = stream::unfold(Some(0), move |after| {
-        let (console, mut params) = (std::sync::Arc::clone(&console), params.clone());
+        let (operator, mut params) = (std::sync::Arc::clone(&viewer.operator), params.clone());
         async move {
             let after: u64 = after?;
             params.limit = Some(EXPORT_PAGE);
             params.newest_first = Some(false);
             params.after = Some(after).filter(|after| *after > 0);
-            let page = match console.client.request::<KernelAudit>(&params).await {
+            let page = match operator.client.request::<KernelAudit>(&params).await {
                 Ok(page) => page,
                 Err(error) => return Some((Err(std::io::Error::other(error.to_string())), None)),
             };

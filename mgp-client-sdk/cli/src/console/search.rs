@@ -1,26 +1,30 @@
 //! Search as an agent does it: what is found and why, and what the tools in context cost.
 
+use std::collections::BTreeSet;
+
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use mgp_types::method::{KernelSessions, KernelToolsTokens};
+use mgp_types::method::{KernelInfo, KernelSessions, KernelToolsTokens};
 use mgp_types::mgp::{
-    DiscoverToolsParams, DiscoverToolsResult, KernelSession, KernelSessionsParams,
-    KernelTokensParams, KernelTokensResult,
+    DiscoverToolsParams, DiscoverToolsResult, KernelInfoParams, KernelSession,
+    KernelSessionsParams, KernelTokensParams, KernelTokensResult,
 };
 
 use super::form::Form;
-use super::gate::Viewer;
 use super::layout::{self, field, plain, table, url};
-use super::{Console, Shared, shown};
-use crate::control;
+use super::operator::Viewer;
+use super::{Console, PageError, Shared, shown};
 use crate::exit::CliResult;
 
 const MAX_TOOLS: u64 = 10;
 
+/// The bound of agents that the chart shows.
+const MAX_AGENTS: usize = 12;
+
 /// The width of the longest bar of a chart.
-const BAR: f64 = 420.0;
+const BAR: f64 = 400.0;
 
 pub(super) async fn page(
     State(console): Shared,
@@ -29,15 +33,20 @@ pub(super) async fn page(
 ) -> Response {
     shown(&console, &viewer, async {
         let agent = query.get("agent").unwrap_or("default");
-        let found = match query.get("query") {
-            Some(text) => Some(search(&console, agent, text).await),
-            None => None,
-        };
         let mut params = KernelTokensParams::new();
         params.agent_id = Some(agent.to_owned());
-        let tokens = console.client.request::<KernelToolsTokens>(&params).await?;
+        let tokens = viewer.operator.client.request::<KernelToolsTokens>(&params).await?;
         let params = KernelSessionsParams::new();
-        let sessions = console.client.request::<KernelSessions>(&params).await?.sessions;
+        let mut sessions =
+            viewer.operator.client.request::<KernelSessions>(&params).await?.sessions;
+        // Pages of the console are connections without a carrier.
+        sessions.retain(|session| session.transport.is_some());
+        let saved = saved(&viewer, &sessions).await?;
+        // Those requests are for operators only; the search has the rights of the agent.
+        let found = match query.get("query") {
+            Some(text) => Some(search(&console, &viewer, agent, text).await),
+            None => None,
+        };
         let texts = viewer.texts;
         let body = html! {
             form.row method="get" action=(url(&console, "/search")) {
@@ -52,6 +61,8 @@ pub(super) async fn page(
             }
             h2 { (texts.context) " " (plain(agent)) }
             (cost(&viewer, &tokens))
+            h2 { (texts.saved_by_agent) }
+            (saved_by_agent(&viewer, &saved))
             h2 { (texts.sessions) }
             (sessions_table(&viewer, &sessions))
         };
@@ -61,8 +72,13 @@ pub(super) async fn page(
 }
 
 /// Searches with the rights of an agent.
-async fn search(console: &Console, agent: &str, text: &str) -> CliResult<DiscoverToolsResult> {
-    let client = control::connect_as(&console.global, agent).await?;
+async fn search(
+    console: &Console,
+    viewer: &Viewer,
+    agent: &str,
+    text: &str,
+) -> CliResult<DiscoverToolsResult> {
+    let client = console.kernel.connect_as(&console.global, agent, &viewer.operator).await?;
     let mut params = DiscoverToolsParams::new();
     params.query = Some(text.to_owned());
     params.max_results = Some(MAX_TOOLS);
@@ -91,23 +107,57 @@ fn results(viewer: &Viewer, found: &DiscoverToolsResult) -> Markup {
     }
 }
 
+/// A bar of a chart: its name, its length, and the text at its end.
+type Bar = (String, u64, String);
+
+/// Returns the tokens that search saves each agent that is configured or connected.
+async fn saved(viewer: &Viewer, sessions: &[KernelSession]) -> Result<Vec<Bar>, PageError> {
+    let client = &viewer.operator.client;
+    let agents = client.request::<KernelInfo>(&KernelInfoParams::new()).await?.agents;
+    let connected = sessions.iter().filter_map(|session| session.agent_id.clone());
+    let agents: BTreeSet<String> = agents.into_iter().chain(connected).collect();
+    let mut bars = Vec::new();
+    for agent in agents.into_iter().take(MAX_AGENTS) {
+        let mut params = KernelTokensParams::new();
+        params.agent_id = Some(agent.clone());
+        let tokens = client.request::<KernelToolsTokens>(&params).await?;
+        let saved = tokens.all.saturating_sub(tokens.listed);
+        bars.push((plain(&agent), saved, format!("{saved} ({} %)", tokens.saved_percent)));
+    }
+    Ok(bars)
+}
+
+fn saved_by_agent(viewer: &Viewer, saved: &[Bar]) -> Markup {
+    if saved.is_empty() {
+        return html! { p.dim { (viewer.texts.none) } };
+    }
+    chart(viewer.texts.saved_by_agent, saved)
+}
+
 /// Draws what an agent's list of tools costs, beside a list of everything.
 fn cost(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     let texts = viewer.texts;
-    let bars: Vec<(String, u64)> =
-        [(texts.listed.to_owned(), tokens.listed), (texts.all.to_owned(), tokens.all)]
-            .into_iter()
-            .chain(tokens.servers.iter().map(|server| (plain(&server.server_id), server.tokens)))
-            .take(22)
-            .collect();
-    let most = bars.iter().map(|(_, tokens)| *tokens).max().unwrap_or(1).max(1);
+    let servers = tokens.servers.iter().map(|server| (plain(&server.server_id), server.tokens));
+    let all = [(texts.listed.to_owned(), tokens.listed), (texts.all.to_owned(), tokens.all)];
+    let bars = all.into_iter().chain(servers).take(22);
+    let bars: Vec<Bar> = bars.map(|(name, tokens)| (name, tokens, tokens.to_string())).collect();
     html! {
         p { (tokens.saved_percent) " % " (texts.saved) }
-        svg role="img" aria-label=(texts.context) viewBox=(format!("0 0 760 {}", bars.len() * 28)) {
-            @for (at, (name, tokens)) in bars.iter().enumerate() {
-                text x="0" y=(at * 28 + 18) { (mgp_types::clip(name, 28)) }
-                rect.bar x="220" y=(at * 28 + 5) height="18" rx="3" width=(format!("{:.1}", share(*tokens, most) * BAR)) {}
-                text x=(format!("{:.1}", 228.0 + share(*tokens, most) * BAR)) y=(at * 28 + 18) { (tokens) }
+        (chart(texts.context, &bars))
+    }
+}
+
+/// Draws bars with their names and figures.
+fn chart(title: &str, bars: &[Bar]) -> Markup {
+    let most = bars.iter().map(|(_, length, _)| *length).max().unwrap_or(1).max(1);
+    html! {
+        div.scroll role="region" aria-label=(title) tabindex="0" {
+            svg.chart role="img" aria-label=(title) viewBox=(format!("0 0 760 {}", bars.len() * 28)) {
+                @for (at, (name, length, text)) in bars.iter().enumerate() {
+                    text x="0" y=(at * 28 + 18) { (mgp_types::clip(name, 28)) }
+                    rect.bar x="220" y=(at * 28 + 5) height="18" rx="3" width=(format!("{:.1}", share(*length, most) * BAR)) {}
+                    text x=(format!("{:.1}", 228.0 + share(*length, most) * BAR)) y=(at * 28 + 18) { (text) }
+                }
             }
         }
     }

@@ -15,8 +15,8 @@ use mgp_types::mgp::{
 };
 
 use super::form::{Form, Posted, segment};
-use super::gate::Viewer;
 use super::layout::{self, mark, plain, table, token, url};
+use super::operator::Viewer;
 use super::{Console, PageError, Shared, shown};
 use crate::commands::tools::fetch_tools;
 use crate::exit::Failure;
@@ -32,9 +32,13 @@ pub(super) async fn page(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let all =
-            console.client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
-        let info = console.client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
+        let all = viewer
+            .operator
+            .client
+            .request::<KernelServers>(&KernelServersParams::new())
+            .await?
+            .servers;
+        let info = viewer.operator.client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
         let body = html! { div data-live {
             (servers_table(&console, &viewer, &all))
             (clients(&viewer, &info))
@@ -90,11 +94,12 @@ fn clients(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
     }
 }
 
-async fn fetch(console: &Console, viewer: &Viewer, id: &str) -> Result<KernelServer, PageError> {
+async fn fetch(viewer: &Viewer, id: &str) -> Result<KernelServer, PageError> {
     let mut params = KernelServersParams::new();
     params.server_id = Some(id.to_owned());
     let missing = || PageError(StatusCode::NOT_FOUND, viewer.texts.no_server.to_owned());
-    let found = console.client.request::<KernelServers>(&params).await.map_err(|_| missing())?;
+    let found =
+        viewer.operator.client.request::<KernelServers>(&params).await.map_err(|_| missing())?;
     found.servers.into_iter().find(|server| server.id == id).ok_or_else(missing)
 }
 
@@ -105,11 +110,11 @@ pub(super) async fn one(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let server = fetch(&console, &viewer, &id).await?;
+        let server = fetch(&viewer, &id).await?;
         let mut params = KernelServerLogsParams::new(id.as_str());
         params.lines = Some(LOG_LINES);
-        let log = console.client.request::<KernelServersLogs>(&params).await?.lines;
-        let tools = fetch_tools(&console.client, Some(&id), None).await?;
+        let log = viewer.operator.client.request::<KernelServersLogs>(&params).await?.lines;
+        let tools = fetch_tools(&viewer.operator.client, Some(&id), None).await?;
         let texts = viewer.texts;
         let rows = html! {
             @for tool in &tools {
@@ -165,10 +170,10 @@ fn summary(console: &Console, viewer: &Viewer, server: &KernelServer) -> Markup 
 pub(super) async fn act(
     State(console): Shared,
     Path(id): Path<String>,
-    Posted(form): Posted,
+    Posted(form, viewer): Posted,
 ) -> Response {
     let params = KernelServerParams::new(id.as_str());
-    let client = &console.client;
+    let client = &viewer.operator.client;
     let acted = async {
         let ended = match form.text("action") {
             "start" => client.request::<KernelServersStart>(&params).await?,

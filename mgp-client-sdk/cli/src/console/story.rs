@@ -7,8 +7,8 @@ use maud::{Markup, html};
 use mgp_types::mgp::AuditEvent;
 
 use super::form::Form;
-use super::gate::Viewer;
 use super::layout::{self, plain};
+use super::operator::Viewer;
 use super::record::{self, Filter};
 use super::{Shared, shown};
 
@@ -32,7 +32,7 @@ pub(super) async fn page(
 ) -> Response {
     shown(&console, &viewer, async {
         let filter = Filter { trace: Some(trace.clone()), ..Filter::default() };
-        let mut events = record::read(&console, &filter, MAX_RECORDS, None).await?.events;
+        let mut events = record::read(&viewer, &filter, MAX_RECORDS, None).await?.events;
         events.reverse();
         let texts = viewer.texts;
         let body = html! {
@@ -41,7 +41,7 @@ pub(super) async fn page(
             (record::rows(&console, &viewer, &events))
             @for event in events.iter().filter(|event| event.details.is_some()) {
                 details {
-                    summary { (record::short_time(event.timestamp.as_str())) " " (event.event_type) }
+                    summary { (record::short_time(event.timestamp.as_str())) " " (plain(event.event_type.as_str())) }
                     pre { (details(event)) }
                 }
             }
@@ -79,16 +79,18 @@ fn picture(viewer: &Viewer, events: &[AuditEvent]) -> Markup {
     let scale = (WIDTH - LEFT - 90.0) / last.max(1.0);
     let height = ROW * events.len() + 10;
     html! {
-        svg role="img" aria-label=(viewer.texts.story) viewBox=(format!("0 0 {WIDTH} {height}")) {
-            line.axis x1=(LEFT) y1="0" x2=(LEFT) y2=(height) {}
-            @for (at, event) in events.iter().enumerate() {
-                @let begin = LEFT + offsets[at] * scale;
-                @let end = offsets.get(at + 1).map_or(begin, |next| LEFT + next * scale);
-                @let top = ROW * at + 6;
-                @let name = mgp_types::clip(&format!("{} {}", event.event_type, record::target(event)), 44);
-                text x="0" y=(top + 15) { (plain(&name)) }
-                rect class={ "bar " (color(event)) } x=(format!("{begin:.1}")) y=(top) width=(format!("{:.1}", (end - begin).max(4.0))) height="18" rx="3" {}
-                text x=(format!("{:.1}", end.max(begin + 4.0) + 6.0)) y=(top + 15) { (format!("{:.0} ms", offsets[at])) }
+        div.scroll role="region" aria-label=(viewer.texts.story) tabindex="0" {
+            svg.story role="img" aria-label=(viewer.texts.story) viewBox=(format!("0 0 {WIDTH} {height}")) {
+                line.axis x1=(LEFT) y1="0" x2=(LEFT) y2=(height) {}
+                @for (at, event) in events.iter().enumerate() {
+                    @let begin = LEFT + offsets[at] * scale;
+                    @let end = offsets.get(at + 1).map_or(begin, |next| LEFT + next * scale);
+                    @let top = ROW * at + 6;
+                    @let name = mgp_types::clip(&format!("{} {}", event.event_type, record::target(event)), 44);
+                    text x="0" y=(top + 15) { (plain(&name)) }
+                    rect class={ "bar " (color(event)) } x=(format!("{begin:.1}")) y=(top) width=(format!("{:.1}", (end - begin).max(4.0))) height="18" rx="3" {}
+                    text x=(format!("{:.1}", end.max(begin + 4.0) + 6.0)) y=(top + 15) { (format!("{:.0} ms", offsets[at])) }
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Tests of `mgp console`: a browser's requests to the pages of a running kernel, and those of an attacker.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
@@ -13,26 +14,26 @@ use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running console with a browser that has logged in; dropping this value ends both.
-struct Browser {
+pub(crate) struct Browser {
     /// The process; `None` for another browser of the same console.
-    console: Option<Child>,
-    address: String,
-    base: String,
-    cookie: String,
-    token: String,
+    pub(crate) console: Option<Child>,
+    pub(crate) address: String,
+    pub(crate) base: String,
+    pub(crate) cookie: String,
+    pub(crate) token: String,
 }
 
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (own, value) = line.split_once(':')?;
             own.eq_ignore_ascii_case(name).then(|| value.trim())
@@ -40,7 +41,7 @@ impl Answer {
     }
 
     /// Returns the text of the page as a person reads it.
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.body
             .replace("&lt;", "<")
             .replace("&gt;", ">")
@@ -50,7 +51,7 @@ impl Answer {
 }
 
 /// Sends a request as it is, and returns the whole answer.
-fn send(address: &str, request: &str) -> Answer {
+pub(crate) fn send(address: &str, request: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -83,8 +84,9 @@ fn encoded(pairs: &[(&str, &str)]) -> String {
 }
 
 /// Starts the console of a home, and returns the process and its link.
-fn started(home: &Home) -> (Child, String) {
+fn started(home: &Home, more: &[&str]) -> (Child, String) {
     let mut command = home.command(&["console", "--print"]);
+    command.args(more);
     let mut console = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     let mut link = String::new();
     BufReader::new(console.stdout.take().unwrap()).read_line(&mut link).unwrap();
@@ -93,7 +95,7 @@ fn started(home: &Home) -> (Child, String) {
 
 impl Browser {
     fn new(home: &Home) -> Self {
-        let (console, link) = started(home);
+        let (console, link) = started(home, &[]);
         let (address, path) = link.strip_prefix("http://").unwrap().split_once('/').unwrap();
         let (base, key) = path.split_once("/login?key=").unwrap();
         let mut browser = Self {
@@ -105,19 +107,25 @@ impl Browser {
         };
         let asked = browser.get(&format!("/login?key={key}"));
         assert!(asked.status == 200 && asked.body.contains("method=\"post\""), "{}", asked.body);
-        let login = browser.post("/login", &[("key", key)]);
-        assert_eq!(login.status, 303, "{}", login.body);
-        let cookie = login.header("set-cookie").unwrap();
-        assert!(cookie.ends_with("; HttpOnly; SameSite=Strict"), "{cookie}");
-        cookie.split(';').next().unwrap().clone_into(&mut browser.cookie);
-        let page = browser.get("").body;
-        let token = page.split("name=\"token\" value=\"").nth(1).unwrap();
-        token.split('"').next().unwrap().clone_into(&mut browser.token);
+        browser.log_in(&[("key", key)]);
         browser
     }
 
+    /// Logs in, and returns the page to which the login leads.
+    pub(crate) fn log_in(&mut self, pairs: &[(&str, &str)]) -> String {
+        let login = self.post("/login", pairs);
+        assert_eq!(login.status, 303, "{}", login.body);
+        let cookie = login.header("set-cookie").unwrap();
+        assert!(cookie.ends_with("; HttpOnly; SameSite=Strict"), "{cookie}");
+        cookie.split(';').next().unwrap().clone_into(&mut self.cookie);
+        let page = self.get("").body;
+        let token = page.split("name=\"token\" value=\"").nth(1).unwrap();
+        token.split('"').next().unwrap().clone_into(&mut self.token);
+        login.header("location").unwrap().to_owned()
+    }
+
     /// Returns another browser of the same console, with another cookie.
-    fn with_cookie(&self, cookie: &str) -> Self {
+    pub(crate) fn with_cookie(&self, cookie: &str) -> Self {
         Self {
             console: None,
             address: self.address.clone(),
@@ -131,11 +139,11 @@ impl Browser {
         format!("Host: {}\r\nConnection: close\r\n", self.address)
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.get_with(path, "")
     }
 
-    fn get_with(&self, path: &str, headers: &str) -> Answer {
+    pub(crate) fn get_with(&self, path: &str, headers: &str) -> Answer {
         let (base, host, cookie) = (&self.base, self.host(), &self.cookie);
         send(
             &self.address,
@@ -144,13 +152,13 @@ impl Browser {
     }
 
     /// Posts a form of this session.
-    fn post(&self, path: &str, pairs: &[(&str, &str)]) -> Answer {
+    pub(crate) fn post(&self, path: &str, pairs: &[(&str, &str)]) -> Answer {
         let mut all = vec![("token", self.token.as_str())];
         all.extend(pairs);
         self.post_with(path, &all, &format!("Origin: http://{}\r\n", self.address))
     }
 
-    fn post_with(&self, path: &str, pairs: &[(&str, &str)], headers: &str) -> Answer {
+    pub(crate) fn post_with(&self, path: &str, pairs: &[(&str, &str)], headers: &str) -> Answer {
         let (base, host, cookie) = (&self.base, self.host(), &self.cookie);
         let form = encoded(pairs);
         let kind = "Content-Type: application/x-www-form-urlencoded\r\n";
@@ -165,7 +173,7 @@ impl Browser {
 
     /// Posts a form, and returns the page that follows as text.
     #[track_caller]
-    fn done(&self, path: &str, pairs: &[(&str, &str)]) -> String {
+    pub(crate) fn done(&self, path: &str, pairs: &[(&str, &str)]) -> String {
         let answer = self.post(path, pairs);
         assert_eq!(answer.status, 303, "{}", answer.body);
         let next = answer.header("location").unwrap().strip_prefix(&self.base).unwrap();
@@ -195,7 +203,7 @@ fn guarded() -> Kernel {
 }
 
 /// Calls the tool in another process, with the arguments on its standard input.
-fn calling(home: &Home, arguments: &Value) -> Child {
+pub(crate) fn calling(home: &Home, arguments: &Value) -> Child {
     let mut command = home.command(&["tools", "call", "desk.echo", "--arguments", "-"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -204,7 +212,7 @@ fn calling(home: &Home, arguments: &Value) -> Child {
 }
 
 /// Waits until one call waits, and returns the id of its approval.
-fn waiting(home: &Home) -> String {
+pub(crate) fn waiting(home: &Home) -> String {
     let mut id = String::new();
     until_blocking("a call waits", || {
         let all = home.json("approvals-ls", &["approvals", "ls"]);
@@ -216,7 +224,7 @@ fn waiting(home: &Home) -> String {
 }
 
 /// Returns what a call printed, and whether it succeeded.
-fn ended(child: Child) -> (bool, String) {
+pub(crate) fn ended(child: Child) -> (bool, String) {
     let output = child.wait_with_output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8(text).unwrap())
@@ -326,7 +334,9 @@ fn only_the_browser_of_the_link_gets_in_and_no_other_site_uses_its_session() {
     }
     let fixed = browser.with_cookie("mgp_console=0000");
     assert_eq!(fixed.get("").status, 401);
-    let (mut second, link) = started(&kernel.home);
+    let (mut second, link) = started(&kernel.home, &["7k/2m"]);
+    let (link, item) = link.split_once("&next=").unwrap();
+    assert_eq!(item, "%2Fcall%2F7k%252F2m", "an approval to show first");
     let (_, key) = link.split_once("key=").unwrap();
     assert_eq!(browser.post("/login", &[("key", key)]).status, 401, "the link of another console");
     second.kill().unwrap();
@@ -383,6 +393,9 @@ fn every_page_shows_the_kernel_and_its_actions_change_it() {
     assert!(entry["entries"][0]["expires_at"].is_string(), "{entry}");
     let wrong = [("agent", "default"), ("server", "bensh"), ("answer", "allow")];
     assert!(browser.done("/access/grant", &wrong).contains("bench"), "the name meant is shown");
+    let config = fs::read_to_string(home.path("c.toml")).unwrap();
+    home.write("c.toml", &format!("{config}[limits]\ncalls_per_day = 40\n[agents.default]\n"));
+    assert!(browser.get("/access").text().contains("0 / 40"), "the quota of an agent");
     let why = browser.get("/access?agent=default&tool=bench.nothing").text();
     assert!(why.contains("class=\"failed\""), "{why}");
     let found = browser.get("/search?query=add%20two%20numbers&agent=default").text();
@@ -408,7 +421,9 @@ fn every_page_shows_the_kernel_and_its_actions_change_it() {
     assert!(browser.get(&format!("/story/{trace}")).body.contains("<svg"));
     let files = browser.get("/configuration").text();
     assert!(files.contains("[[servers]]") && files.contains("c.toml"), "{files}");
-    assert!(browser.done("/configuration", &[]).contains("nothing has changed"));
+    until_blocking("the changed file is applied", || {
+        browser.done("/configuration", &[]).contains("nothing has changed")
+    });
     for file in ["/style.css", "/live.js"] {
         assert_eq!(browser.get(file).status, 200, "{file}");
     }

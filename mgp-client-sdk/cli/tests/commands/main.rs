@@ -34,6 +34,7 @@ mod registry;
 #[cfg(unix)]
 mod running;
 mod schema;
+mod served_console;
 #[cfg(unix)]
 mod sse;
 mod streams;

@@ -56,7 +56,7 @@ fn notify_test(world: &World, args: &[&str], path: Option<&str>) -> Output {
 fn a_person_learns_once_that_decisions_wait_unless_they_were_made_meanwhile() {
     let (url, posted) = receiver(|_, _| 204);
     let world = world(&format!(
-        "[kernel.notify.chat]\nwebhook = \"{url}\"\nsecret = \"s3cret\"\nafter = \"2s\"\nallow_loopback = true"
+        "console_url = \"https://mgp.example/console/\"\n[kernel.notify.chat]\nwebhook = \"{url}\"\nsecret = \"s3cret\"\nafter = \"2s\"\nallow_loopback = true"
     ));
     let mut host = Host::standalone(&world, &[]);
     ask(&mut host);
@@ -68,6 +68,9 @@ fn a_person_learns_once_that_decisions_wait_unless_they_were_made_meanwhile() {
     assert_eq!(message["waiting"], 1);
     let line = message["lines"][0].as_str().unwrap();
     assert!(line.contains(" asks for echo.echo (id "), "{line}");
+    let id = line.split_once("(id ").unwrap().1.trim_end_matches(')');
+    assert_eq!(message["link"], format!("https://mgp.example/console/call/{id}"));
+    assert_eq!(message["links"], json!([message["link"]]));
     assert!(!first.body.contains("a-secret-argument"), "{}", first.body);
 
     // The same question is not asked again, so no second message is sent.

@@ -25,6 +25,7 @@ use tower_layer::Layer as _;
 
 use self::refusals::RefusalLog;
 use self::usage::{Counted, Usage};
+pub use self::usage::{QuotaCount, quota_counts};
 
 /// The limits of all calls; a cheap handle.
 #[derive(Clone)]
@@ -286,7 +287,7 @@ impl ServerBound {
         if *limits == ServerLimits::default() {
             return None;
         }
-        let mut all = Bound::new(format!("limits of server {id}"), &limits.calls);
+        let mut all = Bound::new(usage::server_key(id), &limits.calls);
         // All agents together, with turns between them.
         all.rate = limits.calls.calls_per_minute.map(|max| rate(max, None));
         all.running = limits.calls.running.map(|max| {

@@ -2,11 +2,12 @@
 //!
 //! A count is stored before its call runs, so that a killed kernel has counted every call that ran.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mgp_discovery::CallLimits;
+use mgp_discovery::{CallLimits, Config};
+use mgp_types::service::Principal;
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError, Timestamp};
@@ -40,6 +41,82 @@ pub(super) struct Counted<'a> {
     pub(super) who: String,
     pub(super) limits: &'a CallLimits,
     pub(super) key: &'a str,
+}
+
+/// The calls and units of an agent or a server in the current hour or day, beside their quotas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuotaCount {
+    /// The agent, or the server.
+    pub name: String,
+    /// `true` for a server, whose quotas all agents share.
+    pub is_server: bool,
+    /// `hour` or `day`.
+    pub period: &'static str,
+    /// The calls of this period.
+    pub calls: u64,
+    /// The units of this period.
+    pub units: u64,
+    /// The calls that are allowed, if they are limited.
+    pub max_calls: Option<u64>,
+    /// The units that are allowed, if they are limited.
+    pub max_units: Option<u64>,
+}
+
+/// Reads from the store of a kernel what counts against the quotas of a configuration: those of configured agents, of
+/// others that have called, and of servers.
+///
+/// # Errors
+/// [`StoreError`] if the store cannot be read.
+///
+/// # Cancel safety
+/// Dropping the future changes nothing.
+pub async fn quota_counts(
+    store: &dyn Store,
+    config: &Config,
+) -> Result<Vec<QuotaCount>, StoreError> {
+    let tenant = Principal::local().tenant().to_string();
+    let records = store.load(SPACE).await?.records.into_iter();
+    let read = |value: Payload| value.get::<Count>().ok();
+    let counts: HashMap<String, Count> =
+        records.filter_map(|record| Some((record.key, record.value.and_then(read)?))).collect();
+    let called = counts.keys().filter_map(|name| {
+        let agent = name.split_once('/')?.1.strip_prefix("agent/")?.strip_prefix(&*tenant)?;
+        agent.strip_prefix('/').map(str::to_owned)
+    });
+    let agents: BTreeSet<String> = called.chain(config.agents.keys().cloned()).collect();
+    let agents = agents.into_iter().map(|agent| {
+        let own = config.agents.get(&agent).map(|own| own.limits.or(&config.limits));
+        let who = format!("agent/{tenant}/{agent}");
+        (agent, false, who, own.unwrap_or_else(|| config.limits.clone()))
+    });
+    let servers = config.servers.iter().map(|server| {
+        let id = server.id.to_string();
+        let who = server_key(&id);
+        (id, true, who, server.limits.calls.clone())
+    });
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut listed = Vec::new();
+    for (name, is_server, who, limits) in agents.chain(servers) {
+        for window in windows(&limits) {
+            let count = count_of(&counts, &format!("{}/{who}", window.name), &window, now);
+            listed.push(QuotaCount {
+                name: name.clone(),
+                is_server,
+                period: window.name,
+                calls: count.calls,
+                units: count.units,
+                max_calls: window.calls,
+                max_units: window.units,
+            });
+        }
+    }
+    Ok(listed)
+}
+
+/// Returns the name under which the calls of a server are counted.
+pub(super) fn server_key(id: &str) -> String {
+    format!("limits of server {id}")
 }
 
 /// A period with its two quotas.

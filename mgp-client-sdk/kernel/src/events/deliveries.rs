@@ -63,7 +63,8 @@ struct RunningDelivery {
 #[derive(Clone, PartialEq)]
 enum Outbound {
     Webhook(WebhookConfig),
-    Notify(NotifyConfig),
+    /// A person's place, and the address of the console in the configuration.
+    Notify(NotifyConfig, Option<String>),
 }
 
 /// The handles that all deliveries share.
@@ -78,7 +79,11 @@ pub(crate) struct DeliveryContext {
 pub(super) struct SenderContext {
     pub(super) expander: Expander,
     pub(super) proxy: Proxy,
+    pub(super) served: ServedConsole,
 }
+
+/// The address at which this process serves the console, once it does.
+pub(super) type ServedConsole = Arc<OnceLock<String>>;
 
 /// A delivery: its position in the events, and its figures.
 pub(super) struct Delivery {
@@ -106,12 +111,16 @@ pub(super) enum Attempt {
 
 impl DeliveryContext {
     pub(crate) fn new(store: &Arc<dyn Store>, expander: &Expander, logins: &Logins) -> Self {
-        let sender = SenderContext { expander: expander.clone(), proxy: logins.proxy().clone() };
+        let sender = SenderContext::new(expander, logins.proxy().clone());
         Self { store: Arc::clone(store), sender }
     }
 }
 
 impl SenderContext {
+    pub(super) fn new(expander: &Expander, proxy: Proxy) -> Self {
+        Self { expander: expander.clone(), proxy, served: ServedConsole::default() }
+    }
+
     /// Expands a text of the user's own file.
     pub(super) fn expand(&self, text: Option<&str>) -> Result<Option<String>, String> {
         let Some(text) = text else { return Ok(None) };
@@ -137,8 +146,10 @@ impl Outbound {
         let webhooks = config.webhooks.iter();
         let webhooks = webhooks.map(|(name, one)| (name.clone(), Self::Webhook(one.clone())));
         let places = config.notify.iter();
-        let places =
-            places.map(|(name, one)| (format!("kernel.notify.{name}"), Self::Notify(one.clone())));
+        let places = places.map(|(name, one)| {
+            let place = Self::Notify(one.clone(), config.console_url.clone());
+            (format!("kernel.notify.{name}"), place)
+        });
         webhooks.chain(places).collect()
     }
 }
@@ -148,6 +159,13 @@ impl Deliveries {
     pub(crate) fn enable(&self, context: DeliveryContext) {
         // A kernel is built once, so it was not set before.
         let _ = self.0.context.set(context);
+    }
+
+    /// Sets the address at which this process serves the console.
+    pub(crate) fn set_console(&self, url: String) {
+        if let Some(context) = self.0.context.get() {
+            let _ = context.sender.served.set(url);
+        }
     }
 
     /// Starts, stops and replaces deliveries, so that those of a configuration run. One that is no longer configured
@@ -210,7 +228,7 @@ fn start(
     let target = match &outbound {
         Outbound::Webhook(config) => config.url.clone(),
         // Topics and addresses are not shown: who knows a topic can read it.
-        Outbound::Notify(_) => name.clone(),
+        Outbound::Notify(..) => name.clone(),
     };
     let (reader, state) = (Mutex::default(), Mutex::default());
     let delivery = Arc::new(Delivery { name, target, reader, state });
@@ -244,8 +262,8 @@ async fn run(
             *delivery.reader.lock() = Some(reader.clone());
             webhook.run(delivery, &*context.store, &reader).await
         }
-        Outbound::Notify(config) => {
-            let messenger = notify::Messenger::new(sender, &config)?;
+        Outbound::Notify(config, console) => {
+            let messenger = notify::Messenger::new(sender, &config, console)?;
             let reader = hub.reader(&delivery.name, &notify::CHANNELS, None).await;
             let reader = reader.map_err(|error| error.to_string())?;
             *delivery.reader.lock() = Some(reader.clone());

@@ -1,4 +1,4 @@
-//! The body of a response: empty, one piece, or a stream of events.
+//! The body of a response: empty, one piece, a stream of events, or the body of another service.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,9 +15,18 @@ pub struct HttpBody(Kind);
 enum Kind {
     Whole(Bytes),
     Events(Box<EventBody>),
+    Foreign(Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>),
 }
 
 impl HttpBody {
+    /// Creates the body of a response of another service; an error ends it.
+    pub fn foreign<B>(body: B) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+    {
+        Self(Kind::Foreign(Box::pin(EndAtError(Some(Box::pin(body))))))
+    }
+
     pub(super) fn empty() -> Self {
         Self(Kind::Whole(Bytes::new()))
     }
@@ -50,6 +59,7 @@ impl Body for HttpBody {
         match &mut self.0 {
             Kind::Whole(whole) if whole.is_empty() => Poll::Ready(None),
             Kind::Whole(whole) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(whole))))),
+            Kind::Foreign(body) => body.as_mut().poll_frame(task),
             Kind::Events(events) => {
                 events.poll_next(task).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
             }
@@ -57,14 +67,50 @@ impl Body for HttpBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Kind::Whole(whole) if whole.is_empty())
+        match &self.0 {
+            Kind::Whole(whole) => whole.is_empty(),
+            Kind::Foreign(body) => body.is_end_stream(),
+            Kind::Events(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Whole(whole) => SizeHint::with_exact(whole.len() as u64),
+            Kind::Foreign(body) => body.size_hint(),
             Kind::Events(_) => SizeHint::default(),
         }
+    }
+}
+
+/// A body that ends where another one fails.
+struct EndAtError<B>(Option<Pin<Box<B>>>);
+
+impl<B: Body<Data = Bytes>> Body for EndAtError<B> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(body) = &mut self.0 else { return Poll::Ready(None) };
+        match body.as_mut().poll_frame(task) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
+            Poll::Ready(_) => {
+                self.0 = None;
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(|body| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.size_hint())
     }
 }
 

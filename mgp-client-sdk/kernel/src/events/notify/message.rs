@@ -1,6 +1,7 @@
 //! The text of a message.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use mgp_server_sdk::ReadEvent;
@@ -12,6 +13,9 @@ use tokio::time::Instant;
 const MAX_LINES: usize = 10;
 const MAX_WAITING: usize = 256;
 
+/// The maximum length of an id in a link.
+const MAX_LINK_ID: usize = 256;
+
 /// The maximum length of a name.
 const MAX_NAME: usize = 64;
 
@@ -22,6 +26,12 @@ pub(super) struct Message {
     /// The number of things that wait.
     waiting: usize,
     pub(super) lines: Vec<String>,
+    /// The page of the console for each line, if there is a console with an address.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    links: Vec<String>,
+    /// The page that a click on the message opens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) link: Option<String>,
 }
 
 /// The decisions that wait for a person since the last message.
@@ -35,6 +45,8 @@ pub(super) struct Waiting {
 
 struct Line {
     text: String,
+    /// The path of its page in the console.
+    page: String,
     expires_at: Option<Timestamp>,
 }
 
@@ -68,31 +80,41 @@ struct EventDetails {
 }
 
 impl Message {
-    fn new(mut lines: Vec<String>) -> Self {
-        let waiting = lines.len();
+    fn new(waiting: Vec<Line>, console: Option<&str>) -> Self {
+        let link = |page: &str| Some(format!("{}{page}", console?));
+        let shown = waiting.iter().take(MAX_LINES);
+        let links: Vec<String> = shown.clone().filter_map(|line| link(&line.page)).collect();
+        let mut lines: Vec<String> = shown.map(|line| line.text.clone()).collect();
+        let waiting = waiting.len();
+        let link = if waiting == 1 { links.first().cloned() } else { link("") };
         let title = match waiting {
             1 => "mgp: a decision waits for you".to_owned(),
             many => format!("mgp: {many} decisions wait for you"),
         };
         if waiting > MAX_LINES {
-            lines.truncate(MAX_LINES);
             lines.push(format!("and {} more", waiting - MAX_LINES));
         }
-        Self { title, waiting, lines }
+        Self { title, waiting, lines, links, link }
     }
 
-    pub(super) fn test() -> Self {
+    pub(super) fn test(console: Option<&str>) -> Self {
         let line = "This is how a decision that waits will reach you.".to_owned();
-        Self { title: "mgp: a test message".to_owned(), waiting: 0, lines: vec![line] }
+        let title = "mgp: a test message".to_owned();
+        let link = console.map(str::to_owned);
+        Self { title, waiting: 0, lines: vec![line], links: link.iter().cloned().collect(), link }
     }
 
     /// Returns the text below the title.
     pub(super) fn text(&self) -> String {
-        let mut text = self.lines.join("\n");
-        if self.waiting > 0 {
-            text.push_str("\nDecide with `mgp approvals`, or in `mgp console`.");
+        let mut parts = Vec::new();
+        for (at, line) in self.lines.iter().enumerate() {
+            parts.push(line.as_str());
+            parts.extend(self.links.get(at).map(String::as_str));
         }
-        text
+        if self.waiting > 0 && self.links.is_empty() {
+            parts.push("Decide with `mgp console ID`, or with `mgp approvals`.");
+        }
+        parts.join("\n")
     }
 }
 
@@ -114,12 +136,14 @@ impl Waiting {
     fn add_event(&mut self, Event { channel, data }: Event) {
         let EventData { actor, server_id, tool_name, transaction_id, details } = data;
         let name = |text: Option<String>| clip(&escape_hidden(&text.unwrap_or_default()), MAX_NAME);
+        let id = server_id.iter().chain(&tool_name).map(String::as_str).collect::<Vec<_>>();
+        let definition = page("definition", &id.join("."));
         let server = name(server_id);
         let target = match tool_name {
             Some(tool) => format!("{server}.{}", name(Some(tool))),
             None => server,
         };
-        let (key, text) = match (&*channel, details.approval_id) {
+        let (key, text, page) = match (&*channel, details.approval_id) {
             ("approvals.decided", Some(id)) => {
                 self.lines.remove(&id);
                 return;
@@ -127,31 +151,50 @@ impl Waiting {
             ("approvals.requested", Some(id)) => {
                 let text =
                     format!("{} asks for {target} (id {})", name(actor), name(Some(id.clone())));
-                (id, text)
+                let page = page("call", &id);
+                (id, text, page)
             }
             ("security.definition_changed", _) => {
-                (format!("definition {target}"), format!("the definition of {target} changed"))
+                let text = format!("the definition of {target} changed");
+                (format!("definition {target}"), text, definition)
             }
             (super::super::TRANSACTION_STUCK, _) => {
                 let id = name(transaction_id);
-                (format!("transaction {id}"), format!("the transaction {id} could not be undone"))
+                let text = format!("the transaction {id} could not be undone");
+                (format!("transaction {id}"), text, String::new())
             }
             _ => return,
         };
         if self.lines.len() < MAX_WAITING {
-            self.lines.insert(key, Line { text, expires_at: details.expires_at });
+            self.lines.insert(key, Line { text, page, expires_at: details.expires_at });
         }
     }
 
     /// Returns the message about what still waits, if anything does, and starts again.
-    pub(super) fn take(&mut self) -> Option<Message> {
+    pub(super) fn take(&mut self, console: Option<&str>) -> Option<Message> {
         self.since = None;
         let now = SystemTime::now();
         let lines = std::mem::take(&mut self.lines).into_values();
         let lines = lines.filter(|line| !line.is_expired(now));
-        let lines: Vec<_> = lines.map(|line| line.text).collect();
-        (!lines.is_empty()).then(|| Message::new(lines))
+        let lines: Vec<_> = lines.collect();
+        (!lines.is_empty()).then(|| Message::new(lines, console))
     }
+}
+
+/// Returns the path of the page of an item in the console; that of the inbox for an id that is too long for a link.
+fn page(kind: &str, id: &str) -> String {
+    if id.len() > MAX_LINK_ID {
+        return String::new();
+    }
+    let mut path = format!("/{kind}/");
+    for byte in id.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            let _ = write!(path, "%{byte:02X}");
+        }
+    }
+    path
 }
 
 #[cfg(test)]
@@ -178,10 +221,17 @@ mod tests {
         add(&mut waiting, "approvals.requested", &asked("b", "write", later));
         add(&mut waiting, "approvals.requested", &asked("c", "read", "2001-01-01T00:00:00.000Z"));
         add(&mut waiting, "approvals.decided", &asked("b", "write", later));
-        let message = waiting.take().unwrap();
+        let console = Some("https://mgp.example/console");
+        let message = waiting.take(console).unwrap();
         assert_eq!(message.title, "mgp: a decision waits for you");
         assert_eq!(message.lines, ["ada asks for files.delete\\n\\u{202e}x (id a)"]);
-        assert!(waiting.take().is_none());
+        assert_eq!(message.link.as_deref(), Some("https://mgp.example/console/call/a"));
+        assert!(message.text().ends_with("\nhttps://mgp.example/console/call/a"));
+        assert!(waiting.take(console).is_none());
+        add(&mut waiting, "security.definition_changed", &asked("a", "x/../\"?key=1", later));
+        let message = waiting.take(console).unwrap();
+        let link = "https://mgp.example/console/definition/files.x%2F..%2F%22%3Fkey%3D1";
+        assert_eq!(message.links, [link]);
     }
 
     #[test]
@@ -192,8 +242,9 @@ mod tests {
             let asked = asked(&number.to_string(), &tool, "2999-01-01T00:00:00.000Z");
             add(&mut waiting, "approvals.requested", &asked);
         }
-        let message = waiting.take().unwrap();
+        let message = waiting.take(None).unwrap();
         assert_eq!(message.lines.len(), MAX_LINES + 1);
+        assert!(message.text().contains("mgp console ID") && message.link.is_none());
         assert!(message.text().len() < 4096);
     }
 }

@@ -1,6 +1,7 @@
 //! The ways to a person: a desktop, an ntfy topic, a webhook, an e-mail.
 
 use std::process::Stdio;
+use std::sync::Arc;
 
 use lettre::message::header::ContentType;
 use lettre::message::{Mailbox, MessageBuilder};
@@ -12,12 +13,17 @@ use mgp_types::service::FetchRequest;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::super::deliveries::{Attempt, SenderContext, TIMEOUT, post};
+use super::super::deliveries::{Attempt, SenderContext, ServedConsole, TIMEOUT, post};
 use super::super::webhooks::signed;
 use super::message::Message;
 
 /// Sends messages to one place.
-pub(in crate::events) struct Messenger(Way);
+pub(in crate::events) struct Messenger {
+    way: Way,
+    /// The address of the console in the configuration.
+    console: Option<String>,
+    served: ServedConsole,
+}
 
 enum Way {
     Desktop,
@@ -42,6 +48,7 @@ impl Messenger {
     pub(in crate::events) fn new(
         sender: &SenderContext,
         config: &NotifyConfig,
+        console: Option<String>,
     ) -> Result<Self, String> {
         let secret = sender.expand(config.secret.as_deref())?;
         let receiver = |url: &str, secret| {
@@ -49,17 +56,23 @@ impl Messenger {
             let fetch = sender.fetch(&url, config.allow_loopback)?;
             Ok::<_, String>(Receiver { url, fetch, secret })
         };
-        Ok(Self(match &config.way {
+        let way = match &config.way {
             NotifyWay::Ntfy(url) => Way::Ntfy(receiver(url, secret)?),
             NotifyWay::Webhook(url) => Way::Webhook(receiver(url, secret)?),
             NotifyWay::Email(email) => Way::Email(Box::new(MailSender::new(email, secret)?)),
             _ => Way::Desktop,
-        }))
+        };
+        Ok(Self { way, console, served: Arc::clone(&sender.served) })
+    }
+
+    /// Returns the address of the console.
+    pub(super) fn console(&self) -> Option<String> {
+        self.console.clone().or_else(|| self.served.get().cloned())
     }
 
     /// Sends a message once.
     pub(super) async fn send(&self, message: &Message) -> Attempt {
-        match &self.0 {
+        match &self.way {
             Way::Desktop => desktop(message).await,
             Way::Ntfy(receiver) => {
                 let request = FetchRequest::post(&receiver.url, message.text())
@@ -67,6 +80,10 @@ impl Messenger {
                     .header("title", message.title.clone());
                 let request = match &receiver.secret {
                     Some(token) => request.header("authorization", format!("Bearer {token}")),
+                    None => request,
+                };
+                let request = match &message.link {
+                    Some(link) => request.header("click", link.clone()),
                     None => request,
                 };
                 post(&receiver.fetch, request).await

@@ -48,7 +48,7 @@ pub(super) async fn run(
             }
             () = due(waiting.since(), config) => {
                 let Some(last) = waiting.last.take() else { continue };
-                if let Some(message) = waiting.take() {
+                if let Some(message) = waiting.take(messenger.console().as_deref()) {
                     let send = || messenger.send(&message);
                     let sent = delivery.deliver(store, &last, send).await;
                     sent.map_err(|error| error.to_string())?;
@@ -86,12 +86,13 @@ pub async fn notify_test(
     name: Option<&str>,
     expander: &Expander,
 ) -> Vec<(String, Result<(), String>)> {
-    let sender = SenderContext { expander: expander.clone(), proxy: crate::login::proxy(config) };
+    let console = config.console_url.clone();
+    let sender = SenderContext::new(expander, crate::login::proxy(config));
     let mut results = Vec::new();
     let places = config.notify.iter().filter(|(own, _)| name.is_none_or(|name| name == *own));
     for (own, place) in places {
-        let sent = match Messenger::new(&sender, place) {
-            Ok(messenger) => match messenger.send(&Message::test()).await {
+        let sent = match Messenger::new(&sender, place, console.clone()) {
+            Ok(messenger) => match messenger.send(&Message::test(console.as_deref())).await {
                 Attempt::Accepted => Ok(()),
                 Attempt::Failed(error) | Attempt::Refused(error) => Err(error),
             },

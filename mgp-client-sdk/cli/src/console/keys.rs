@@ -1,0 +1,101 @@
+//! Keys and quotas on the page of access: who can get in over HTTP, and what is spent of what is allowed.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use maud::{Markup, html};
+use mgp_discovery::Trust;
+use mgp_kernel::{QuotaCount, quota_counts};
+
+use super::form::Posted;
+use super::layout::{hidden, mark, plain, table, token, url};
+use super::operator::Viewer;
+use super::{Console, PageError, Shared};
+use crate::args::ConfigArg;
+use crate::commands::keys::{self, KeyInfo};
+use crate::exit::Failure;
+use crate::state;
+
+/// The bound of rows of each table.
+const MAX_ROWS: usize = 200;
+
+/// Returns the keys and the quotas as tables.
+pub(super) async fn section(
+    console: &Console,
+    viewer: &Viewer,
+    config: &ConfigArg,
+) -> Result<Markup, PageError> {
+    let texts = viewer.texts;
+    let keys = keys::list(&console.global).await?;
+    let db = state::db(&console.global).await?;
+    let loaded = config.sources().load(&Trust::new(Arc::new(db.clone()))).await;
+    let config = loaded.map_err(|error| Failure::failed(error.to_string()))?.config;
+    let counts = quota_counts(&db, &config).await;
+    let counts = counts.map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(html! {
+        h2 { (texts.quotas) }
+        @if counts.is_empty() { p.dim { (texts.no_quotas) } }
+        @else { (quotas(viewer, &counts)) }
+        h2 { (texts.keys) }
+        @if keys.is_empty() { p.dim { (texts.no_keys) } }
+        @else { (keys_table(console, viewer, &keys)) }
+    })
+}
+
+fn quotas(viewer: &Viewer, counts: &[QuotaCount]) -> Markup {
+    let texts = viewer.texts;
+    let rows = html! {
+        @for count in counts.iter().take(MAX_ROWS) {
+            @for (of, used, max) in [(texts.calls, count.calls, count.max_calls), (texts.units, count.units, count.max_units)] {
+                @if let Some(max) = max {
+                    tr {
+                        th scope="row" { (plain(&count.name)) }
+                        td { (if count.is_server { texts.server } else { texts.agent }) }
+                        td { (of) " " (if count.period == "hour" { texts.this_hour } else { texts.today }) }
+                        td { (used) " / " (max) }
+                        td { meter min="0" max=(max.max(1)) high=(max.saturating_mul(9) / 10) value=(used.min(max)) aria-label=(format!("{} {of}", plain(&count.name))) {} }
+                    }
+                }
+            }
+        }
+    };
+    table(texts.quotas, &[texts.who, texts.kind, texts.quota, texts.spent, texts.share], &rows)
+}
+
+fn keys_table(console: &Console, viewer: &Viewer, keys: &[KeyInfo]) -> Markup {
+    let texts = viewer.texts;
+    let rows = html! {
+        @for key in keys.iter().rev().take(MAX_ROWS) {
+            tr {
+                th scope="row" { (plain(&key.agent)) div.dim { code { (plain(&key.id)) } } }
+                td { (if key.admin { texts.operator } else { texts.agent }) div.dim { (plain(&key.tenant)) } }
+                td { (mark(key.status)) }
+                td { @if key.permissions.is_empty() { (texts.all) } @else { (plain(&key.permissions.join(" "))) } }
+                td.time { @if let Some(end) = &key.expires { (super::record::short_time(end.as_str())) } }
+                td {
+                    @if key.status == "valid" {
+                        form method="post" action=(url(console, "/access/key")) {
+                            (token(viewer)) (hidden("id", &key.id))
+                            button.quiet aria-label=(plain(&format!("{} {} {}", texts.revoke, key.agent, key.id))) { (texts.revoke) }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    let heads =
+        [texts.agent, texts.kind, texts.state, texts.permissions, texts.until, texts.revoke];
+    table(texts.keys, &heads, &rows)
+}
+
+/// Revokes a key; its callers are refused from now on.
+pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted) -> Response {
+    let (id, operator) = (form.text("id"), &viewer.operator);
+    let revoked = if console.kernel.admits_change(operator) {
+        keys::revoke(&console.global, id, operator.principal.clone()).await
+    } else {
+        Err(Failure::failed("your key does not permit changes (`admin.write`)"))
+    };
+    console.ended("/access", format!("{id}: revoked"), revoked)
+}

@@ -1,0 +1,311 @@
+//! Login and logout: with a link that works once, or with the key or token of an operator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use maud::{Markup, html};
+use mgp_security::auth::AuthLayer;
+use mgp_types::service::{Authority, Principal};
+use mgp_types::sync::Mutex;
+use subtle::ConstantTimeEq as _;
+use tokio::time::Instant;
+
+use super::form::{self, Form, Posted};
+use super::gate::header;
+use super::layout::{self, hidden};
+use super::operator::{self, Kernel, Operator, Viewer};
+use super::sessions::random;
+use super::texts::{self, Texts};
+use super::{Console, Shared};
+
+/// The name of the session's cookie.
+const COOKIE: &str = "mgp_console";
+
+/// The time for which a link works that was not used.
+const LINK_TTL: Duration = Duration::from_mins(10);
+
+/// The wrong logins that are possible at once, and the time after which one more is.
+const MAX_WRONG_LOGINS: u32 = 10;
+const WRONG_LOGIN_INTERVAL: Duration = Duration::from_secs(6);
+
+/// The way to a session.
+pub(super) enum Login {
+    /// A link that works once; the session has the rights of the operator who runs the command.
+    Link { secret: Mutex<Option<(String, Instant)>>, operator: Arc<Operator> },
+    /// The key or access token of an operator.
+    Credential { auth: Box<AuthLayer>, wrong: Mutex<WrongLogins> },
+}
+
+/// A login that was refused.
+#[derive(Debug, PartialEq, Eq)]
+enum Refused {
+    /// The link or the credential is not valid.
+    Invalid,
+    /// The credential is not that of an operator of this kernel.
+    NotOperator,
+    /// Too many logins were wrong.
+    TooMany,
+    /// The login cannot be checked or completed.
+    Failed,
+}
+
+/// The recent wrong logins: each leaves after a while.
+#[derive(Debug)]
+pub(super) struct WrongLogins {
+    count: u32,
+    since: Instant,
+}
+
+impl WrongLogins {
+    fn new(now: Instant) -> Self {
+        Self { count: 0, since: now }
+    }
+
+    /// Returns whether a login may be tried.
+    fn is_open(&mut self, now: Instant) -> bool {
+        while self.count > 0 && now.duration_since(self.since) >= WRONG_LOGIN_INTERVAL {
+            self.count -= 1;
+            self.since += WRONG_LOGIN_INTERVAL;
+        }
+        self.count < MAX_WRONG_LOGINS
+    }
+
+    fn add(&mut self, now: Instant) {
+        if self.count == 0 {
+            self.since = now;
+        }
+        self.count += 1;
+    }
+}
+
+impl Login {
+    pub(super) fn link(client: mgp_client_sdk::Client) -> Result<Self, getrandom::Error> {
+        let secret = Mutex::new(Some((random()?, Instant::now() + LINK_TTL)));
+        Ok(Self::Link {
+            secret,
+            operator: Arc::new(Operator::new(client, Principal::local().operator(), None)),
+        })
+    }
+
+    pub(super) fn credential(auth: AuthLayer) -> Self {
+        let wrong = Mutex::new(WrongLogins::new(Instant::now()));
+        Self::Credential { auth: Box::new(auth), wrong }
+    }
+
+    /// Returns the secret of the link, while it is unused.
+    pub(super) fn secret(&self) -> Option<String> {
+        match self {
+            Self::Link { secret, .. } => secret.lock().as_ref().map(|(secret, _)| secret.clone()),
+            Self::Credential { .. } => None,
+        }
+    }
+
+    /// Returns the operator whom a key admits; a link is used up.
+    async fn admit(&self, console: &Console, key: &str) -> Result<Arc<Operator>, Refused> {
+        match self {
+            Self::Link { secret, operator } => {
+                let mut link = secret.lock();
+                let is_it = |(secret, end): &(String, Instant)| {
+                    *end >= Instant::now() && secret.as_bytes().ct_eq(key.as_bytes()).into()
+                };
+                link.take_if(|link| is_it(link)).ok_or(Refused::Invalid)?;
+                Ok(Arc::clone(operator))
+            }
+            Self::Credential { auth, wrong } => {
+                if !wrong.lock().is_open(Instant::now()) {
+                    return Err(Refused::TooMany);
+                }
+                let admitted = check(console, auth, key).await;
+                if matches!(admitted, Err(Refused::Invalid | Refused::NotOperator)) {
+                    wrong.lock().add(Instant::now());
+                }
+                admitted
+            }
+        }
+    }
+}
+
+/// Checks the credential of an operator, and connects with their rights.
+async fn check(console: &Console, auth: &AuthLayer, key: &str) -> Result<Arc<Operator>, Refused> {
+    let (caller, grant) = auth.check(key).await.map_err(|reason| {
+        tracing::info!(%reason, "denied a login to the console");
+        Refused::Invalid
+    })?;
+    let principal = caller.principal();
+    // The pages show the kernel as a whole, and with it other tenants.
+    let is_operator = principal.authority() == Authority::Operator
+        && principal.tenant() == Principal::local().tenant();
+    let Kernel::Own(served) = &console.kernel else { return Err(Refused::Failed) };
+    if !is_operator {
+        tracing::warn!(?principal, "denied a login to the console: not an operator");
+        return Err(Refused::NotOperator);
+    }
+    let client = operator::connect(served, principal.clone(), grant.clone()).await;
+    let client = client.map_err(|error| {
+        tracing::warn!(%error, "a login to the console failed");
+        Refused::Failed
+    })?;
+    tracing::info!(?principal, "login to the console");
+    Ok(Arc::new(Operator::new(client, principal.clone(), Some(grant))))
+}
+
+/// Admits requests with the cookie of a session whose operator still has their rights, and adds their [`Viewer`].
+pub(super) async fn require_session(
+    State(console): Shared,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let cookies = request.headers().get_all(header::COOKIE).iter();
+    let cookies = cookies.filter_map(|cookies| cookies.to_str().ok());
+    let mut pairs = cookies
+        .flat_map(|cookies| cookies.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='));
+    let cookie = pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value);
+    if let Some((token, operator)) = cookie.and_then(|cookie| console.gate.sessions.find(cookie)) {
+        let texts = texts::of(request.headers());
+        request.extensions_mut().insert(Viewer::new(token, texts, operator));
+        return next.run(request).await;
+    }
+    // Only a page can be shown after the login; an action must be started again.
+    let uri = request.uri();
+    let is_page = request.method() == Method::GET;
+    let page = if is_page { Form::page(uri.path(), uri.query()) } else { String::new() };
+    refused(&console, request.headers(), &page)
+}
+
+/// Returns the page for a browser without a session, which leads on to `next` after the login.
+fn refused(console: &Console, headers: &HeaderMap, next: &str) -> Response {
+    // A cookie of this site is not sent when another site, e.g. a mailbox, leads here; the page leads here itself.
+    let is_followed = header(headers, "sec-fetch-site").is_some_and(|site| site.ends_with("-site"));
+    if is_followed && header(headers, "sec-fetch-mode") == Some("navigate") {
+        return layout::again(console, texts::of(headers), next);
+    }
+    form_page(console, texts::of(headers), "", next, None)
+}
+
+/// Returns the form of the login, or how to get a link.
+fn form_page(
+    console: &Console,
+    texts: &'static Texts,
+    key: &str,
+    next: &str,
+    refused: Option<&Refused>,
+) -> Response {
+    let (status, reason) = match refused {
+        None => (StatusCode::UNAUTHORIZED, None),
+        Some(Refused::Invalid) => (StatusCode::UNAUTHORIZED, Some(texts.login_invalid)),
+        Some(Refused::NotOperator) => (StatusCode::FORBIDDEN, Some(texts.login_no_operator)),
+        Some(Refused::TooMany) => (StatusCode::TOO_MANY_REQUESTS, Some(texts.login_too_many)),
+        Some(Refused::Failed) => (StatusCode::BAD_GATEWAY, Some(texts.login_failed)),
+    };
+    let is_link = matches!(console.login, Login::Link { .. });
+    let field: Markup = match (is_link, key) {
+        (true, "") => html! { p.failed role="alert" { (texts.login_needed) } },
+        (true, key) => html! {
+            p { (texts.login_text) }
+            (hidden("key", key))
+            button.main autofocus { (texts.log_in) }
+        },
+        (false, _) => html! {
+            p { (texts.login_key_text) }
+            label { span { (texts.login_key) }
+                input type="password" name="key" required autofocus autocomplete="current-password" spellcheck="false";
+            }
+            button.main { (texts.log_in) }
+        },
+    };
+    let body = html! {
+        @if let Some(reason) = reason { p.failed role="alert" { (reason) } }
+        form.login method="post" action=(layout::url(console, "/login")) { (hidden("next", next)) (field) }
+    };
+    let mut answer = (status, layout::bare(console, texts, &body)).into_response();
+    if refused == Some(&Refused::TooMany) {
+        let wait = HeaderValue::from(WRONG_LOGIN_INTERVAL.as_secs());
+        answer.headers_mut().insert(header::RETRY_AFTER, wait);
+    }
+    answer
+}
+
+/// Shows the button that uses the link: a program that only follows links does not use it up.
+pub(super) async fn page(State(console): Shared, headers: HeaderMap, query: Form) -> Response {
+    let texts = texts::of(&headers);
+    let mut answer = form_page(&console, texts, query.text("key"), query.text("next"), None);
+    *answer.status_mut() = StatusCode::OK;
+    answer
+}
+
+pub(super) async fn log_in(State(console): Shared, request: Request) -> Response {
+    let headers = request.headers().clone();
+    let form = match form::read(request, &console).await {
+        Ok(form) => form,
+        Err(response) => return response,
+    };
+    let admitted = console.login.admit(&console, form.text("key")).await;
+    let opened = admitted
+        .and_then(|operator| console.gate.sessions.open(operator).map_err(|_| Refused::Failed));
+    let secret = match opened {
+        Ok(secret) => secret,
+        Err(refused) => {
+            let texts = texts::of(&headers);
+            return form_page(&console, texts, "", form.text("next"), Some(&refused));
+        }
+    };
+    let base = console.gate.base();
+    let is_secure = console.gate.is_tls()
+        || header(&headers, "origin").is_some_and(|origin| origin.starts_with("https://"));
+    let secure = if is_secure { "; Secure" } else { "" };
+    let cookie = format!("{COOKIE}={secret}; Path={base}; HttpOnly; SameSite=Strict{secure}");
+    // The path begins with that of the console, so it leads to no other site.
+    let next = Some(form.text("next")).filter(|next| is_path(next));
+    let mut response = Redirect::to(&layout::url(&console, next.unwrap_or("/"))).into_response();
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+pub(super) async fn log_out(
+    State(console): Shared,
+    Extension(viewer): Extension<Viewer>,
+    _: Posted,
+) -> Response {
+    console.gate.sessions.close(viewer.token());
+    let texts = viewer.texts;
+    let is_link = matches!(console.login, Login::Link { .. });
+    let body = html! {
+        p.done role="status" { (if is_link { texts.logged_out } else { texts.logged_out_here }) }
+        @if !is_link { p { a href=(layout::url(&console, "/")) { (texts.log_in) } } }
+    };
+    layout::bare(&console, texts, &body)
+}
+
+/// Returns whether a text can be a path and query of this console.
+fn is_path(text: &str) -> bool {
+    text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn wrong_logins_close_the_form_for_a_while() {
+        let mut wrong = WrongLogins::new(Instant::now());
+        for _ in 0..MAX_WRONG_LOGINS {
+            assert!(wrong.is_open(Instant::now()));
+            wrong.add(Instant::now());
+        }
+        assert!(!wrong.is_open(Instant::now()));
+        tokio::time::advance(WRONG_LOGIN_INTERVAL).await;
+        assert!(wrong.is_open(Instant::now()), "one more is possible");
+        wrong.add(Instant::now());
+        assert!(!wrong.is_open(Instant::now()));
+        tokio::time::advance(WRONG_LOGIN_INTERVAL * 100).await;
+        assert!(wrong.is_open(Instant::now()) && wrong.count == 0);
+    }
+}

@@ -1,0 +1,122 @@
+//! An operator who is logged in: the connection with their rights, and the feed of changes that they may see.
+
+use std::sync::Arc;
+
+use mgp_client_sdk::Client;
+use mgp_kernel::ClientTransport;
+use mgp_security::Administration;
+use mgp_types::service::{Context, CredentialGrant, Peer, Principal, Scope, ScopeKind};
+use subtle::ConstantTimeEq as _;
+
+use super::live::Live;
+use super::texts::Texts;
+use crate::args::Global;
+use crate::control;
+use crate::exit::CliResult;
+use crate::served_kernel::ServedKernel;
+
+/// The buffer of a connection within this process.
+const BUFFER: usize = 64 << 10;
+
+/// An operator: every request of their pages is a request of this client, and passes the kernel's checks with their
+/// rights.
+pub(super) struct Operator {
+    pub(super) client: Client,
+    pub(super) live: Arc<Live>,
+    pub(super) principal: Principal,
+    /// The credentials; `None` for the operator who runs the command.
+    grant: Option<CredentialGrant>,
+}
+
+impl Operator {
+    pub(super) fn new(
+        client: Client,
+        principal: Principal,
+        grant: Option<CredentialGrant>,
+    ) -> Self {
+        let live = Arc::new(Live::new(client.clone(), grant.clone()));
+        Self { client, live, principal, grant }
+    }
+
+    /// Returns whether the credentials still hold, and the connection is open.
+    pub(super) fn is_valid(&self) -> bool {
+        self.live.is_valid()
+    }
+}
+
+/// The person behind a request: the token of their forms, the language of their texts, and their rights.
+#[derive(Clone)]
+pub(super) struct Viewer {
+    token: Arc<str>,
+    pub(super) texts: &'static Texts,
+    pub(super) operator: Arc<Operator>,
+}
+
+impl Viewer {
+    pub(super) fn new(token: Arc<str>, texts: &'static Texts, operator: Arc<Operator>) -> Self {
+        Self { token, texts, operator }
+    }
+
+    /// Returns whether a form carries the token of this session.
+    pub(super) fn has_token(&self, token: &str) -> bool {
+        !self.token.is_empty() && self.token.as_bytes().ct_eq(token.as_bytes()).into()
+    }
+
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+}
+
+/// The kernel behind the pages.
+pub(super) enum Kernel {
+    /// A kernel at its local socket.
+    Socket,
+    /// The kernel of this process.
+    Own(ServedKernel),
+}
+
+impl Kernel {
+    /// Returns whether an operator may change what the kernel itself is not asked for.
+    pub(super) fn admits_change(&self, operator: &Operator) -> bool {
+        let Self::Own(served) = self else { return true };
+        let scope = Scope::new(ScopeKind::Request);
+        let mut cx = Context::new(Peer::none(), scope, operator.principal.clone());
+        if let Some(grant) = operator.grant.clone() {
+            cx.extensions.insert(grant);
+        }
+        served.kernel.governance().is_operator(&cx, Administration::Changes)
+    }
+
+    /// Connects as an agent, to search as it does.
+    pub(super) async fn connect_as(
+        &self,
+        global: &Global,
+        agent: &str,
+        operator: &Operator,
+    ) -> CliResult<Client> {
+        let Self::Own(served) = self else { return control::connect_as(global, agent).await };
+        let valid = operator.grant.clone();
+        // As for the agent itself: a grant for lists alone would hide what it may call.
+        let grant = CredentialGrant::new([""; 0], move || {
+            valid.as_ref().is_none_or(CredentialGrant::is_valid)
+        });
+        connect(served, Principal::local().agent(agent), grant).await
+    }
+}
+
+/// Connects to the kernel of this process, with the rights of a principal and its credentials.
+pub(super) async fn connect(
+    served: &ServedKernel,
+    principal: Principal,
+    grant: CredentialGrant,
+) -> CliResult<Client> {
+    let (near, far) = tokio::io::duplex(BUFFER);
+    let (served, (reader, writer)) = (served.clone(), tokio::io::split(far));
+    tokio::spawn(async move {
+        let carrier = ClientTransport::Http;
+        served.serve_connection(reader, writer, principal, Some(grant), carrier).await
+    });
+    let (reader, writer) = tokio::io::split(near);
+    let builder = Client::builder("mgp console", env!("CARGO_PKG_VERSION"));
+    Ok(builder.connect(reader, writer).await?)
+}

@@ -1,0 +1,67 @@
+//! The sessions of browsers: a secret in a cookie, a token for the forms, and the operator behind both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::sync::Mutex;
+use mgp_types::to_hex;
+use subtle::ConstantTimeEq as _;
+use tokio::time::Instant;
+
+use super::operator::Operator;
+
+/// The time after which a session ends that no request has used.
+const SESSION_TTL: Duration = Duration::from_hours(12);
+
+/// The bound of sessions; the oldest one ends for a new one.
+const MAX_SESSIONS: usize = 64;
+
+/// All sessions of a console.
+#[derive(Default)]
+pub(super) struct Sessions(Mutex<Vec<Session>>);
+
+struct Session {
+    secret: String,
+    token: Arc<str>,
+    operator: Arc<Operator>,
+    last_used: Instant,
+}
+
+impl Sessions {
+    /// Opens a session, and returns its secret; a new one for each login, so that none can be fixed in advance.
+    pub(super) fn open(&self, operator: Arc<Operator>) -> Result<String, getrandom::Error> {
+        let (secret, token) = (random()?, random()?.into());
+        let session =
+            Session { secret: secret.clone(), token, operator, last_used: Instant::now() };
+        let mut all = self.0.lock();
+        if all.len() >= MAX_SESSIONS {
+            all.remove(0);
+        }
+        all.push(session);
+        Ok(secret)
+    }
+
+    /// Returns the token and the operator of a session that has not ended; one whose credentials were revoked ends now.
+    pub(super) fn find(&self, secret: &str) -> Option<(Arc<str>, Arc<Operator>)> {
+        let mut all = self.0.lock();
+        let now = Instant::now();
+        all.retain(|one| {
+            now.duration_since(one.last_used) < SESSION_TTL && one.operator.is_valid()
+        });
+        let is_it = |one: &&mut Session| one.secret.as_bytes().ct_eq(secret.as_bytes()).into();
+        let session = all.iter_mut().find(is_it)?;
+        session.last_used = now;
+        Some((Arc::clone(&session.token), Arc::clone(&session.operator)))
+    }
+
+    pub(super) fn close(&self, token: &str) {
+        self.0.lock().retain(|session| &*session.token != token);
+    }
+}
+
+/// Returns 256 random bits as text.
+pub(super) fn random() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(to_hex(&bytes))
+}

@@ -1,0 +1,155 @@
+//! Tests of `mgp serve --http … --console`: operators elsewhere, from the message to the answer, and attackers.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+
+use mgp_testkit::until_blocking;
+use serde_json::Value;
+
+use crate::console::{Browser, TIMEOUT, calling, ended, send, waiting};
+use crate::program::program;
+use crate::world::Home;
+
+/// Serves the console beside the tools, with a message to a URL; returns the browser, which is not logged in, and the
+/// first message.
+fn served(home: &Home) -> (Browser, impl FnOnce() -> Value) {
+    let messages = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = home.write(
+        "c.toml",
+        &format!(
+            "[kernel.notify.chat]\nwebhook = 'http://{}'\nafter = '1ms'\nallow_loopback = true\n\
+             [[servers]]\nid = 'desk'\ncommand = '{}'\n[servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ echo = 'dangerous' }}\n",
+            messages.local_addr().unwrap(),
+            program("echo")
+        ),
+    );
+    let ready = home.path("ready.json");
+    let mut command = home.command(&["serve", "--http", "127.0.0.1:0", "--console"]);
+    command.arg("--config").arg(&config).arg("--ready-file").arg(&ready);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until_blocking("the kernel is ready", || ready.exists());
+    let line: Value = serde_json::from_str(&fs::read_to_string(&ready).unwrap()).unwrap();
+    let address = line["http"].as_str().unwrap().strip_prefix("http://").unwrap();
+    let browser = Browser {
+        console: Some(child),
+        address: address.strip_suffix("/mcp").unwrap().to_owned(),
+        base: "/console".to_owned(),
+        cookie: String::new(),
+        token: String::new(),
+    };
+    until_blocking("the tools are listed", || {
+        home.json("servers-ls", &["servers", "ls"])[0]["tools"].as_u64() >= Some(1)
+    });
+    let first = move || {
+        let (mut stream, _) = messages.accept().unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
+        while !text.ends_with(b"}") {
+            let read = stream.read(&mut buffer).unwrap();
+            text.extend_from_slice(&buffer[..read]);
+        }
+        stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap();
+        let text = String::from_utf8(text).unwrap();
+        serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap()
+    };
+    (browser, first)
+}
+
+fn key(home: &Home, more: &[&str]) -> (String, String) {
+    let new = home.json("keys-add", &[&["keys", "add"], more].concat());
+    (new["id"].as_str().unwrap().to_owned(), new["key"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_message_leads_an_operator_elsewhere_to_the_call_after_a_login() {
+    let home = &Home::new();
+    home.fail(2, &["serve", "--http", "127.0.0.1:0", "--no-auth", "--console"], "--no-auth");
+    let (id, admin) = key(home, &["ada", "--admin"]);
+    let (spare, _) = key(home, &["ann"]);
+    let (_, reader) = key(home, &["eve", "--admin", "--permission", "admin.read"]);
+    let (mut browser, message) = served(home);
+    let call = calling(home, &serde_json::json!({ "message": "a-secret-argument" }));
+    let approval = waiting(home);
+    let message = message();
+    let link = message["link"].as_str().unwrap();
+    assert_eq!(link, format!("http://{}/console/call/{approval}", browser.address));
+    assert!(!message.to_string().contains("a-secret-argument"), "{message}");
+
+    let path = format!("/call/{approval}");
+    let login = browser.get(&path);
+    assert!(login.status == 401 && !login.body.contains("a-secret-argument"), "{}", login.body);
+    assert!(login.body.contains(&format!("name=\"next\" value=\"{path}\"")), "{}", login.body);
+    let followed =
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
+    let again = browser.get_with(&format!("{path}?done=feigned"), followed).body;
+    assert!(again.contains(&format!("content=\"0;url=/console{path}\"")), "{again}");
+    let agents = browser.with_cookie("").post("/access/key", &[("id", &id)]);
+    assert_eq!(agents.status, 401, "an action needs a session");
+
+    let mut other = browser.with_cookie("");
+    assert_eq!(
+        other.log_in(&[("key", &reader), ("next", "//evil.example")]),
+        "/console//evil.example"
+    );
+    let refused = other.done("/decide", &[("id", &approval), ("answer", "once")]);
+    assert!(refused.contains("class=\"failed\""), "one who may only read: {refused}");
+    let refused = other.done("/access/key", &[("id", &id)]);
+    assert!(refused.contains("class=\"failed\"") && refused.contains(&id), "{refused}");
+    browser.cookie = "mgp_console=0000".to_owned();
+    assert_eq!(browser.log_in(&[("key", &admin), ("next", &path)]), format!("/console{path}"));
+    assert_ne!(browser.cookie, "mgp_console=0000", "no session is fixed in advance");
+    assert!(browser.get(&path).text().contains("a-secret-argument"));
+    assert_eq!(other.post_with("/decide", &[("token", &browser.token)], "").status, 403);
+    browser.done("/decide", &[("id", &approval), ("answer", "once"), ("page", &path)]);
+    assert!(ended(call).0);
+    let record = browser.get("/record").text();
+    assert!(record.contains("ada"), "the record names the operator: {record}");
+    let found = browser.get("/search?query=echo%20a%20text&agent=default").text();
+    assert!(found.contains("desk.echo"), "{found}");
+
+    let (base, cookie, address) = (&browser.base, &browser.cookie, &browser.address);
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let head = format!("Host: {address}\r\nCookie: {cookie}\r\nConnection: close");
+    write!(stream, "GET {base}/events HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+    browser.done("/access/key", &[("id", &spare)]);
+    let keys = home.json("keys-ls", &["keys", "ls"]);
+    let spare = keys.as_array().unwrap().iter().find(|key| key["id"] == spare.as_str()).unwrap();
+    assert_eq!(spare["status"], "revoked", "{keys}");
+    home.succeed(&["keys", "revoke", &id]);
+    until_blocking("the session ends", || browser.get("").status == 401);
+    stream.read_to_string(&mut String::new()).unwrap();
+    assert_eq!(other.get("").status, 200);
+}
+
+#[test]
+fn only_operators_of_the_kernel_log_in_from_elsewhere() {
+    let home = &Home::new();
+    let (_, agent) = key(home, &["bob"]);
+    let (_, foreign) = key(home, &["mia", "--admin", "--tenant", "acme"]);
+    let (browser, _) = served(home);
+    for (key, status) in [(agent.as_str(), 403), (&foreign, 403), ("mgp_x_y", 401), ("", 401)] {
+        let refused = browser.post("/login", &[("key", key)]);
+        assert_eq!((refused.status, refused.header("set-cookie")), (status, None), "{key}");
+    }
+    let bearer = format!("Authorization: Bearer {agent}\r\n");
+    assert_eq!(browser.get_with("/servers", &bearer).status, 401, "the pages know sessions only");
+    let login = [("key", agent.as_str())];
+    for headers in ["Origin: http://evil.example\r\n", "Origin: null\r\n", ""] {
+        assert_eq!(browser.post_with("/login", &login, headers).status, 403, "{headers}");
+    }
+    let request = "GET /console HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    assert_eq!(send(&browser.address, request).status, 403, "a foreign name for this machine");
+    let mut wrong = 4;
+    let closed = loop {
+        let answer = browser.post("/login", &[("key", "mgp_x_y")]);
+        wrong += 1;
+        if answer.status != 401 || wrong > 20 {
+            break answer;
+        }
+    };
+    assert_eq!(closed.status, 429, "{}", closed.body);
+    assert!(closed.header("retry-after").is_some());
+}
