@@ -60,5 +60,6 @@ pub use supervise::{
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
 pub use timeout::{Timeout, TimeoutLayer, Timeouts};
 pub use transaction::{
-    CompensationCall, TransactionLayer, TransactionService, TransactionTools, Transactions,
+    CompensationCall, TransactionCredentials, TransactionLayer, TransactionService,
+    TransactionTools, Transactions,
 };

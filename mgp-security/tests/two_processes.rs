@@ -145,7 +145,11 @@ impl Process {
                 };
                 let definitions = self.governance.definitions();
                 let server = ServerId::from("files");
-                definitions.approve(&ann(), &server, &name, &held.fingerprint, None).await.unwrap();
+                let operator = Principal::local().operator();
+                definitions
+                    .approve(&operator, &server, &name, &held.fingerprint, None)
+                    .await
+                    .unwrap();
             }
             Kind::Expiry => {}
         }

@@ -1,11 +1,14 @@
 //! The credentials and the TLS of `mgp serve --http`, from `[kernel.http]` and `keys.json`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use mgp_discovery::{HttpAccessConfig, TokenConfig, TokenTenant, path_in};
 use mgp_kernel::Kernel;
-use mgp_security::auth::{ApiKeys, AuthLayer, FileKeys, JwkSet, ResourceServer};
+use mgp_security::auth::{
+    ApiKeys, AuthLayer, FileKeys, JwkSet, KeyRecord, KeyStore as _, ResourceServer,
+};
 use mgp_server_sdk::BoundServer;
 use mgp_transport::http::{GuardedFetch, Proxy, ServerTls};
 use mgp_types::service::{Principal, SharedFetch};
@@ -28,6 +31,17 @@ pub(crate) async fn auth_layer(
     let tokens = resource_server(tokens, proxy, folder)
         .map_err(|why| Failure::failed(format!("`kernel.http.tokens` cannot be used: {why}")))?;
     Ok(AuthLayer::new().keys(keys).tokens(tokens))
+}
+
+/// Returns whether a file of API keys has a key with an id that is neither revoked nor expired.
+pub(crate) async fn is_live_key(file: PathBuf, id: String) -> bool {
+    let Ok(records) = FileKeys::new(file).load().await else { return false };
+    let now = SystemTime::now();
+    let is_live = |record: &KeyRecord| {
+        let is_over = record.grant().expiry().is_some_and(|end| end.is_before(now) != Some(false));
+        record.id() == id && record.revoked().is_none() && !is_over
+    };
+    records.iter().any(is_live)
 }
 
 /// Returns the TLS of the listener, if it is configured.

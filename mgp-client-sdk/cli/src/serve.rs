@@ -202,7 +202,10 @@ async fn start(options: Options) -> CliResult<Running> {
     #[cfg(unix)]
     let socket = LocalSocket::open(&options.folder)?;
     // From here on, the kernel reloads its configuration files by itself when they change.
-    let mut builder = Kernel::builder().sources(options.sources.clone());
+    let keys = options.folder.join("keys.json");
+    let mut builder = Kernel::builder()
+        .sources(options.sources.clone())
+        .live_keys(move |id| Box::pin(http_access::is_live_key(keys.clone(), id)));
     if let Some(lock) = options.lock_file.clone() {
         builder = builder.locked(lock);
     }

@@ -15,7 +15,7 @@ use mgp_security::{
 };
 use mgp_server_sdk::{ChangeNotifier, Server};
 use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
-use mgp_types::service::{MemoryAudit, Principal, ServerId};
+use mgp_types::service::{BoxFuture, MemoryAudit, Principal, ServerId};
 use mgp_types::store::{Db, MemoryStore, Store};
 use tokio::sync::Semaphore;
 
@@ -25,7 +25,7 @@ use super::active_config::{
 };
 use super::audit_sinks::AuditSinks;
 use super::bounds::CallBounds;
-use super::call_proposals::CallProposals;
+use super::call_proposals::{CallProposals, LiveKeys};
 use super::caller_view::CallerView;
 use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
@@ -70,6 +70,7 @@ pub struct KernelBuilder {
     /// The configuration in force, once the kernel is built.
     shared: SharedConfig,
     lock: Option<Arc<LockFile>>,
+    live_keys: Option<LiveKeys>,
 }
 
 /// The audit log with its sinks, and the database of a kernel in a folder.
@@ -95,6 +96,7 @@ impl Default for KernelBuilder {
             logins: Logins::default(),
             shared: SharedConfig::default(),
             lock: None,
+            live_keys: None,
         }
     }
 }
@@ -146,6 +148,16 @@ impl KernelBuilder {
     /// it.
     pub fn locked(mut self, lock: LockFile) -> Self {
         self.lock = Some(Arc::new(lock));
+        self
+    }
+
+    /// Sets the function that returns whether the API key with an id is valid now. The rollback of a transaction that
+    /// a caller with a key began asks it; without it, such a rollback waits for an operator.
+    pub fn live_keys(
+        mut self,
+        is_live: impl Fn(String) -> BoxFuture<'static, bool> + Send + Sync + 'static,
+    ) -> Self {
+        self.live_keys = Some(Arc::new(is_live));
         self
     }
 
@@ -297,7 +309,7 @@ impl KernelBuilder {
         let (view, store) = (CallerView::new(&governance), Arc::clone(governance.store()));
         let origin = sources.map(|sources| origin(sources, &store));
         let bounds = CallBounds::load(&governance, &config).await?;
-        let calls = CallProposals::open(&store, &config).await?;
+        let calls = CallProposals::open(&store, &config, self.live_keys).await?;
         let deliveries = DeliveryContext::new(&store, &expander, &logins);
         let events = start_events(&governance, &view, db, deliveries, &config).await?;
         shared.set(config, loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned()));

@@ -16,18 +16,28 @@ use mgp_types::store::{Store, StoreError};
 use tower_layer::{Layer as _, layer_fn};
 use tower_service::Service;
 
+/// Returns whether the API key with an id is valid now.
+pub(crate) type LiveKeys = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
+
 /// The keys and transactions of a kernel; a cheap handle.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct CallProposals {
     keys: Option<Idempotency>,
     pub(crate) transactions: Option<Transactions>,
+    pub(crate) live_keys: Option<LiveKeys>,
 }
+
+mgp_types::opaque_debug!(CallProposals { keys, transactions });
 
 impl CallProposals {
     /// Reads what the store keeps of those that the configuration offers.
-    pub(crate) async fn open(store: &Arc<dyn Store>, config: &Config) -> Result<Self, StoreError> {
+    pub(crate) async fn open(
+        store: &Arc<dyn Store>,
+        config: &Config,
+        live_keys: Option<LiveKeys>,
+    ) -> Result<Self, StoreError> {
         let offered = config.kernel.extensions;
-        let mut opened = Self::default();
+        let mut opened = Self { live_keys, ..Self::default() };
         if offered.contains(Extension::Transactions) {
             opened.transactions = Some(Transactions::open(Arc::clone(store)).await?);
         }

@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Weak};
 
-use mgp_lifecycle::{CompensationCall, TransactionTools, Transactions};
+use mgp_lifecycle::{CompensationCall, TransactionCredentials, TransactionTools, Transactions};
 use mgp_toolindex::IndexedTool;
 use mgp_types::method::{Request as _, ToolsCall};
 use mgp_types::mgp::RiskLevel;
 use mgp_types::proposal::TransactionRecord;
 use mgp_types::service::{
-    BoxFuture, Call, Context, Method, Params, Peer, Reply, Scope, ScopeKind, ServerId,
-    Visibility as _,
+    BoxFuture, Call, Context, CredentialGrant, Method, Params, Peer, Reply, Scope, ScopeKind,
+    ServerId, Visibility as _,
 };
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 
@@ -70,7 +70,13 @@ impl TransactionTools for KernelTools {
     fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let kernel = self.kernel();
         Box::pin(async move {
-            let dispatcher = kernel?.dispatcher.clone();
+            let kernel = kernel?;
+            let grant = match call.credentials {
+                Some(credentials) => Some(valid_grant(&kernel, credentials).await?),
+                None => None,
+            };
+            let dispatcher = kernel.dispatcher.clone();
+            drop(kernel);
             let mut named = Object::new();
             named.encode("name", &call.tool)?;
             named.insert("arguments", call.arguments.into());
@@ -82,6 +88,9 @@ impl TransactionTools for KernelTools {
             let scope = Scope::new(ScopeKind::Connection);
             let mut cx = Context::new(Peer::none(), scope.clone(), call.principal);
             cx.extensions.insert(call.members);
+            if let Some(grant) = grant {
+                cx.extensions.insert(grant);
+            }
             let call = Call::request(Method::from_static(ToolsCall::METHOD), params, cx);
             let answer = dispatch::call_tool(dispatcher, call).await;
             scope.end();
@@ -94,4 +103,26 @@ impl TransactionTools for KernelTools {
             kernel.fleet.context().events.transaction_stuck(tenant, transaction);
         }
     }
+}
+
+/// Returns the rights of the caller of a transaction, which may have ended long ago.
+///
+/// # Errors
+/// 1000 if its key was revoked or has expired.
+async fn valid_grant(
+    kernel: &KernelParts,
+    credentials: TransactionCredentials,
+) -> Result<CredentialGrant, RpcError> {
+    let TransactionCredentials { key, permissions, .. } = credentials;
+    if let Some(key) = key {
+        let is_live = match &kernel.fleet.context().calls.live_keys {
+            Some(live_keys) => live_keys(key).await,
+            None => false,
+        };
+        if !is_live {
+            let message = "the credentials of its caller have ended; an operator may try again";
+            return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, message));
+        }
+    }
+    Ok(CredentialGrant::new(permissions, || true))
 }

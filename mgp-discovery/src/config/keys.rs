@@ -301,7 +301,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "keys" KeyKind::Text, "", "The issuer's keys (JWKS): a URL, or a file relative to the state directory. The default is the URL in the issuer's metadata.";
         "audience" KeyKind::Texts, "[]", "Other names that tokens may have as audience.";
         "scopes" KeyKind::Texts, "[]", "Scopes that every token needs.";
-        "operator_scope" KeyKind::Text, "", "The scope that makes a caller an operator; without it no token does.";
+        "operator_scope" KeyKind::Text, "", "The scope that makes a caller an operator; without it no token does. With another tenant than `local`, it is an operator of that tenant only.";
         "agent_claim" KeyKind::Text, "", "The claim with the name of the agent; the default is `client_id`, or `azp`.";
         "tenant" KeyKind::Text, "", "The tenant of the callers; the default is that of the agents in this file.";
         "tenant_claim" KeyKind::Text, "", "The claim with the tenant of the caller. A token without it is refused.";

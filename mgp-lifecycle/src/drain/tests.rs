@@ -300,7 +300,11 @@ async fn only_the_owner_may_shut_the_server_down() {
     assert_eq!(refused.code().0, 1000, "authority is checked before the params");
     assert!(!drain.is_draining());
 
+    // Other tenants use this server, too.
     client.cx.principal = Principal::new("acme", "ada").operator();
+    client.request("mgp/lifecycle/shutdown", "{}").await.unwrap_err();
+    assert!(!drain.is_draining());
+    client.cx.principal = Principal::new("local", "ada").operator();
     let params = r#"{"reason":"tidying_up","timeout_ms":18446744073709551615}"#;
     client.request("mgp/lifecycle/shutdown", params).await.unwrap();
     assert!(drain.is_draining());

@@ -9,7 +9,7 @@ use mgp_types::service::{Principal, Reply, ServerId};
 use mgp_types::{Backoff, RawObject, RpcError};
 
 use super::log::SagaKey;
-use super::saga::{Saga, now_ms};
+use super::saga::{Saga, TransactionCredentials, now_ms};
 use super::{Coordinator, MAX_TEXT_BYTES, Transactions, is_stuck};
 use crate::error::LifecycleError;
 
@@ -26,6 +26,8 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from
 pub struct CompensationCall {
     /// The caller of the transaction.
     pub principal: Principal,
+    /// The credentials that limit the call; `None` if nothing limits it.
+    pub credentials: Option<TransactionCredentials>,
     /// The server of the tool.
     pub server: ServerId,
     /// The tool.
@@ -41,9 +43,13 @@ impl Transactions {
         &self,
         key: &SagaKey,
         reason: Option<&str>,
+        credentials: Option<TransactionCredentials>,
     ) -> Result<(), RpcError> {
         let begin = |saga: &mut Saga| match saga.status {
             TransactionStatus::Begun => {
+                if let Some(current) = &credentials {
+                    saga.credentials = Some(current.clone());
+                }
                 saga.status = TransactionStatus::RollingBack;
                 saga.reason = reason.map(|reason| mgp_types::clip(reason, MAX_TEXT_BYTES));
                 saga.active_ms = now_ms();
@@ -139,6 +145,7 @@ impl Transactions {
         for attempt in 1.. {
             let answer = tools.compensate(CompensationCall {
                 principal: saga.owner.principal(),
+                credentials: saga.credentials.clone(),
                 server: undo.server.as_str().into(),
                 tool: undo.tool.clone(),
                 arguments: undo.arguments.clone(),
@@ -182,7 +189,9 @@ pub(super) async fn roll_back_inactive(coordinator: Weak<Coordinator>) {
         let mut changed = transactions.0.log.subscribe();
         let (due, next) = transactions.0.log.inactive();
         for key in due {
-            if let Err(error) = transactions.begin_rollback(&key, Some("it was not used")).await {
+            if let Err(error) =
+                transactions.begin_rollback(&key, Some("it was not used"), None).await
+            {
                 tracing::warn!(transaction = key.1, %error, "inactive transaction not rolled back");
             }
         }

@@ -13,7 +13,7 @@ use mgp_types::proposal::{
 use mgp_types::service::{Call, Context, Method, Params, Reply, Router};
 use mgp_types::{ErrorCode, RpcError};
 
-use super::Transactions;
+use super::{TransactionCredentials, Transactions};
 
 /// The tools, and the method of each.
 const TOOLS: [(&str, &str); 3] = [
@@ -78,7 +78,7 @@ async fn begin(
     cx: Context,
     params: BeginTransactionParams,
 ) -> Result<BeginTransactionResult, RpcError> {
-    transactions.begin(&cx.principal, params).await
+    transactions.begin_with(&cx.principal, TransactionCredentials::of(&cx), params).await
 }
 
 async fn commit(
@@ -94,5 +94,6 @@ async fn roll_back(
     cx: Context,
     params: EndTransactionParams,
 ) -> Result<EndTransactionResult, RpcError> {
-    transactions.roll_back(&cx.principal, &params).await
+    let credentials = TransactionCredentials::of(&cx);
+    transactions.roll_back_with(&cx.principal, credentials, &params).await
 }

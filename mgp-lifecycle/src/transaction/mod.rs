@@ -25,6 +25,7 @@ use mgp_types::store::{Store, StoreError};
 
 pub use compensate::CompensationCall;
 pub use layer::{TransactionLayer, TransactionService};
+pub use saga::TransactionCredentials;
 
 use self::log::{SagaKey, SagaLog, check_ended};
 use self::saga::{Owner, Saga, now_ms};
@@ -110,6 +111,15 @@ impl Transactions {
         caller: &Principal,
         params: BeginTransactionParams,
     ) -> Result<BeginTransactionResult, RpcError> {
+        self.begin_with(caller, None, params).await
+    }
+
+    async fn begin_with(
+        &self,
+        caller: &Principal,
+        credentials: Option<TransactionCredentials>,
+        params: BeginTransactionParams,
+    ) -> Result<BeginTransactionResult, RpcError> {
         let BeginTransactionParams { transaction_id, timeout_seconds, description, .. } = params;
         let id = match transaction_id {
             Some(id) => id,
@@ -121,6 +131,7 @@ impl Transactions {
         let saga = Saga {
             id: id.clone(),
             owner: Owner::of(caller),
+            credentials,
             status: TransactionStatus::Begun,
             description: description.map(|text| mgp_types::clip(&text, MAX_TEXT_BYTES)),
             reason: None,
@@ -172,8 +183,17 @@ impl Transactions {
         caller: &Principal,
         params: &EndTransactionParams,
     ) -> Result<EndTransactionResult, RpcError> {
+        self.roll_back_with(caller, None, params).await
+    }
+
+    async fn roll_back_with(
+        &self,
+        caller: &Principal,
+        credentials: Option<TransactionCredentials>,
+        params: &EndTransactionParams,
+    ) -> Result<EndTransactionResult, RpcError> {
         let key = (Owner::of(caller), params.transaction_id.clone());
-        self.begin_rollback(&key, params.reason.as_deref()).await?;
+        self.begin_rollback(&key, params.reason.as_deref(), credentials).await?;
         self.rolled_back(&key).await.map(|saga| saga.result())
     }
 

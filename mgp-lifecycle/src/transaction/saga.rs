@@ -6,7 +6,7 @@ use mgp_types::proposal::{
     Compensation, EndTransactionResult, StepRecord, StepResult, StepStatus, TransactionRecord,
     TransactionStatus,
 };
-use mgp_types::service::{AgentId, Principal};
+use mgp_types::service::{AgentId, Context, CredentialGrant, Principal};
 use mgp_types::{RawObject, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -48,11 +48,33 @@ impl Owner {
     }
 }
 
+/// The credentials with which a transaction began, or its rollback was requested: its compensations have no other
+/// rights.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TransactionCredentials {
+    /// The id of the API key; `None` for other credentials.
+    pub key: Option<String>,
+    /// The permissions of the key, or the scopes of the token.
+    pub permissions: Vec<String>,
+}
+
+impl TransactionCredentials {
+    pub(super) fn of(cx: &Context) -> Option<Self> {
+        let grant = cx.extensions.get::<CredentialGrant>()?;
+        let (key, permissions) = (grant.key().map(str::to_owned), grant.permissions().to_vec());
+        Some(Self { key, permissions })
+    }
+}
+
 /// A transaction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Saga {
     pub(super) id: String,
     pub(super) owner: Owner,
+    /// `None` if the caller needed no credentials, or a person decided to try a rollback again.
+    #[serde(default)]
+    pub(super) credentials: Option<TransactionCredentials>,
     pub(super) status: TransactionStatus,
     pub(super) description: Option<String>,
     pub(super) reason: Option<String>,
@@ -165,6 +187,8 @@ impl Saga {
                 step.attempts += 1;
             }
         }
+        // The person decided, so the credentials of the caller no longer matter.
+        self.credentials = None;
         self.status = TransactionStatus::RollingBack;
     }
 

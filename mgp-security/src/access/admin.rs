@@ -44,7 +44,7 @@ impl Access {
         by: &Principal,
         params: AccessGrantParams,
     ) -> Result<AccessGrantResult, RpcError> {
-        let check = AdminCheck::without_call(by);
+        let check = AdminCheck::without_call(by).within_tenant();
         self.authorise::<AccessGrant>(check, Some(&params.server_id)).await?;
         self.make(check, params).await
     }
@@ -65,7 +65,7 @@ impl Access {
         by: &Principal,
         params: AccessRevokeParams,
     ) -> Result<AccessRevokeResult, RpcError> {
-        let check = AdminCheck::without_call(by);
+        let check = AdminCheck::without_call(by).within_tenant();
         self.authorise::<AccessRevoke>(check, Some(&params.server_id)).await?;
         self.take_back(check, params).await
     }
@@ -100,7 +100,7 @@ impl Access {
         by: &Principal,
         params: AccessQueryParams,
     ) -> Result<AccessQueryResult, RpcError> {
-        self.answer(AdminCheck::without_call(by), params).await
+        self.answer(AdminCheck::without_call(by).within_tenant(), params).await
     }
 
     /// Returns the agents and groups of a tenant that have an entry in force. Reads them directly from a store, e.g.

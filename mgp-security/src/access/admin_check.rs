@@ -16,6 +16,8 @@ pub(crate) struct AdminCheck<'a> {
     pub(super) principal: &'a Principal,
     pub(super) trace: Option<&'a str>,
     credentials: Credentials<'a>,
+    /// The least authority that the method needs.
+    least: Authority,
     /// `true` if the refusal is already recorded by the audit of the tool call, so it is not recorded here again.
     is_recorded: bool,
 }
@@ -26,13 +28,20 @@ impl<'a> AdminCheck<'a> {
             principal: &cx.principal,
             trace: cx.trace.as_deref(),
             credentials: Credentials::of(cx),
+            least: Authority::Operator,
             is_recorded: Recorded::is(cx),
         }
     }
 
     /// Creates a check of a principal that calls from within this process, without a message and without credentials.
     pub(crate) fn without_call(principal: &'a Principal) -> Self {
-        Self { principal, trace: None, credentials: Credentials::NONE, is_recorded: false }
+        let (credentials, least) = (Credentials::NONE, Authority::Operator);
+        Self { principal, trace: None, credentials, least, is_recorded: false }
+    }
+
+    /// Also admits the operators of other tenants; only for methods that are restricted to the caller's tenant.
+    pub(crate) fn within_tenant(self) -> Self {
+        Self { least: Authority::TenantOperator, ..self }
     }
 
     pub(crate) fn principal(&self) -> &'a Principal {
@@ -52,10 +61,13 @@ impl<'a> AdminCheck<'a> {
         about: About,
     ) -> Result<(), Refusal> {
         self.check_end()?;
-        let rule = if self.principal.authority() < Authority::Operator {
-            Rule::new("operators only")
+        let authority = self.principal.authority();
+        let (about, rule) = if authority < self.least && authority == Authority::TenantOperator {
+            (About::Shared, Rule::new("operators of the tenant `local` only"))
+        } else if authority < self.least {
+            (about, Rule::new("operators only"))
         } else if let Err(lacking) = self.credentials.permit(need, None) {
-            Rule::new(lacking.to_string())
+            (about, Rule::new(lacking.to_string()))
         } else {
             return Ok(());
         };

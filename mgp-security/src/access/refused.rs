@@ -97,11 +97,24 @@ pub(crate) enum About {
     All,
     /// Only queries about other agents; every caller may query its own entries.
     Others,
+    /// The whole method, because it concerns what tenants share.
+    Shared,
+}
+
+impl About {
+    /// Returns the words after "only an operator" and after the method.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::All => ("", ""),
+            Self::Others => ("", " about others"),
+            Self::Shared => (" of the tenant `local`", ": it concerns every tenant"),
+        }
+    }
 }
 
 /// The error for a caller who is not an operator and calls a method for operators.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("only an operator may call `{method}`{}", if *.about == About::Others { " about others" } else { "" })]
+#[error("only an operator{} may call `{method}`{}", .about.words().0, .about.words().1)]
 pub struct NotOperator {
     method: &'static str,
     about: About,

@@ -27,7 +27,7 @@ impl Access {
                     let access = query.clone();
                     async move {
                         let (params, cx) = access.asked(&call).await?;
-                        Reply::of(&access.answer(AdminCheck::of(cx), params).await?)
+                        Reply::of(&access.answer(AdminCheck::of(cx).within_tenant(), params).await?)
                     }
                 }),
             )
@@ -37,7 +37,7 @@ impl Access {
                     let access = grant.clone();
                     async move {
                         let (params, cx) = access.admit::<AccessGrant>(&call).await?;
-                        Reply::of(&access.make(AdminCheck::of(cx), params).await?)
+                        Reply::of(&access.make(AdminCheck::of(cx).within_tenant(), params).await?)
                     }
                 }),
             )
@@ -47,7 +47,9 @@ impl Access {
                     let access = revoke.clone();
                     async move {
                         let (params, cx) = access.admit::<AccessRevoke>(&call).await?;
-                        Reply::of(&access.take_back(AdminCheck::of(cx), params).await?)
+                        Reply::of(
+                            &access.take_back(AdminCheck::of(cx).within_tenant(), params).await?,
+                        )
                     }
                 }),
             )
@@ -62,7 +64,7 @@ impl Access {
             Ok(params) => return Ok((params, cx)),
             Err(unread) => unread,
         };
-        let check = AdminCheck::of(cx);
+        let check = AdminCheck::of(cx).within_tenant();
         match check.check(Need::Read, AccessQuery::METHOD, About::Others) {
             Ok(()) => Err(unread),
             Err(refusal) => {
@@ -77,7 +79,8 @@ impl Access {
         call: &'a Call,
     ) -> Result<(R::Params, &'a Context), RpcError> {
         let (params, cx) = (call.params(), call.cx());
-        self.authorise::<R>(AdminCheck::of(cx), server_of(params).as_deref()).await?;
+        self.authorise::<R>(AdminCheck::of(cx).within_tenant(), server_of(params).as_deref())
+            .await?;
         Ok((params.get()?, cx))
     }
 }

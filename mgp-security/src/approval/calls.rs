@@ -319,7 +319,7 @@ impl CallApprovals {
         need: Need<'_>,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        let caller = AdminCheck::without_call(by);
+        let caller = AdminCheck::without_call(by).within_tenant();
         match caller.check(need, method, Whom::All) {
             Ok(()) => Ok(()),
             Err(refusal) => {

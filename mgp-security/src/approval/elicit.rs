@@ -46,7 +46,7 @@ const CALL_TERMS: [&str; 4] = [
 
 /// Returns the terms of a call that a principal may choose, which are as long as those of permissions.
 fn call_terms(principal: &Principal) -> &'static [&'static str] {
-    let is_operator = principal.authority() == Authority::Operator;
+    let is_operator = principal.authority() >= Authority::TenantOperator;
     if is_operator { &CALL_TERMS } else { &CALL_TERMS[..3] }
 }
 
@@ -63,7 +63,7 @@ fn call_term(principal: &Principal, chosen: Option<&str>) -> ApprovalTerm {
 
 /// Returns the durations that a principal may choose.
 fn terms(principal: &Principal) -> impl Iterator<Item = (&'static str, Option<Duration>)> {
-    let is_operator = principal.authority() == Authority::Operator;
+    let is_operator = principal.authority() >= Authority::TenantOperator;
     TERMS.into_iter().filter(move |(_, term)| is_operator || term.is_some())
 }
 

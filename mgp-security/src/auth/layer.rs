@@ -179,13 +179,17 @@ impl Credentials {
     fn pass(&self, caller: &Authenticated) -> CredentialGrant {
         let keys = self.keys.clone();
         let caller_copy = caller.clone();
-        CredentialGrant::new(caller.permissions().iter().cloned(), move || {
+        let grant = CredentialGrant::new(caller.permissions().iter().cloned(), move || {
             let key = match (caller_copy.credential(), &keys) {
                 (Credential::Key { id }, Some(keys)) => keys.is_live(id),
                 _ => true,
             };
             key && !caller_copy.has_expired(SystemTime::now())
-        })
+        });
+        match caller.credential() {
+            Credential::Key { id } => grant.of_key(id),
+            Credential::Token { .. } => grant,
+        }
     }
 
     /// Decides on credentials that need a lookup.

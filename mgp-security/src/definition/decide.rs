@@ -11,7 +11,6 @@ use super::definitions::Definitions;
 use super::pin::{Pin, PinKind, PinPair};
 use super::refused::DecisionRefused;
 use super::review::Finding;
-use super::server_listing::changed;
 use super::state::HeldDefinition;
 use crate::access::{About, AdminCheck, Need};
 use crate::audit::Event;
@@ -114,15 +113,7 @@ impl Definitions {
                 let pinned = book.get(&server, &pin.tool).and_then(|pair| pair.pinned.clone());
                 PendingDefinition {
                     tool: pin.tool.clone(),
-                    held: HeldDefinition {
-                        fingerprint: pin.hash(),
-                        pinned: pinned.as_ref().map(|pin| pin.hash()),
-                        findings: pin.added(pinned.as_deref()),
-                        differences: pinned
-                            .map(|before| changed(&before, &pin.shown))
-                            .unwrap_or_default(),
-                        rejected_by: None,
-                    },
+                    held: HeldDefinition::waiting(pin, pinned.as_deref(), None),
                     since: pin.at.clone(),
                     server,
                 }

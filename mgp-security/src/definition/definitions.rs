@@ -42,7 +42,7 @@ use crate::tool::{Assess, Assessment};
 ///
 /// definitions.observe(&files, &[tool("Reads any file.")]).await.unwrap();
 /// let DefinitionState::Changed(held) = definitions.state(Some(&files), "read") else { panic!("it changed") };
-/// let ada = Principal::new("acme", "ada").operator();
+/// let ada = Principal::new("local", "ada").operator();
 /// definitions.approve(&ada, &files, "read", &held.fingerprint, Some("we asked for it")).await.unwrap();
 /// assert_eq!(definitions.state(Some(&files), "read"), DefinitionState::Pinned);
 /// # });

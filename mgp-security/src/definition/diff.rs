@@ -3,10 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::review::visible;
+use super::review::{EVIDENCE_MAX, visible};
 
-/// The maximum number of differences that are listed; the rest is left out.
+/// The maximum number of differences that are listed; the others are counted.
 const CHANGES_MAX: usize = 32;
+
+/// The number of bytes that are shown before and after the part of a text that differs.
+const AROUND: usize = 40;
 
 /// One difference between two definitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,10 +17,11 @@ const CHANGES_MAX: usize = 32;
 pub struct Difference {
     /// The location, as a JSON pointer into the definition.
     pub at: String,
-    /// The earlier value, shortened and with invisible characters escaped; `None` if the member is new.
+    /// The earlier value, with invisible characters escaped; `None` if the member is new. A text that changed is
+    /// shortened to the part that differs, and what is cut off from a long part is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// The current value, shortened and with invisible characters escaped; `None` if the member was removed.
+    /// The current value, as `before`; `None` if the member was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
@@ -47,9 +51,18 @@ pub(super) fn top(at: &str) -> &'static str {
     MEMBERS.into_iter().find(inside).unwrap_or("another member")
 }
 
+/// The differences between two definitions.
+#[derive(Debug, Default)]
+pub(super) struct Differences {
+    /// The first differences.
+    pub(super) listed: Vec<Difference>,
+    /// The number of all others.
+    pub(super) left_out: usize,
+}
+
 /// Returns the differences between two values.
-pub(super) fn differences(before: &Value, after: &Value) -> Vec<Difference> {
-    let mut found = Vec::new();
+pub(super) fn differences(before: &Value, after: &Value) -> Differences {
+    let mut found = Differences::default();
     compare(Some(before), Some(after), &mut String::new(), &mut found);
     found
 }
@@ -58,9 +71,9 @@ fn compare(
     before: Option<&Value>,
     after: Option<&Value>,
     at: &mut String,
-    found: &mut Vec<Difference>,
+    found: &mut Differences,
 ) {
-    if before == after || found.len() == CHANGES_MAX {
+    if before == after {
         return;
     }
     if let (Some(Value::Object(old)), Some(Value::Object(new))) = (before, after) {
@@ -73,13 +86,50 @@ fn compare(
         }
         return;
     }
-    let told = |value: Option<&Value>| {
-        value.map(|value| match value {
-            Value::String(text) => visible(text),
-            other => visible(&other.to_string()),
-        })
+    if found.listed.len() == CHANGES_MAX {
+        found.left_out += 1;
+        return;
+    }
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     };
-    found.push(Difference { at: visible(at), before: told(before), after: told(after) });
+    let (before, after) = match (before.map(text), after.map(text)) {
+        (Some(before), Some(after)) => {
+            let (before, after) = changed_parts(&before, &after);
+            (Some(before), Some(after))
+        }
+        (before, after) => {
+            (before.map(|text| counted(&text, "")), after.map(|text| counted(&text, "")))
+        }
+    };
+    found.listed.push(Difference { at: visible(at), before, after });
+}
+
+/// Returns the parts of two texts that differ, with some characters around them.
+fn changed_parts(before: &str, after: &str) -> (String, String) {
+    let same = |(one, other): &(char, char)| one == other;
+    let length = |pairs: &mut dyn Iterator<Item = (char, char)>| -> usize {
+        pairs.take_while(same).map(|(c, _)| c.len_utf8()).sum()
+    };
+    let head = length(&mut before.chars().zip(after.chars()));
+    let tail = length(&mut before[head..].chars().rev().zip(after[head..].chars().rev()));
+    let cut = |text: &str| {
+        let begin = text.floor_char_boundary(head.saturating_sub(AROUND));
+        let end = text.ceil_char_boundary((text.len() - tail + AROUND).min(text.len()));
+        let left = if begin > 0 { "…" } else { "" };
+        format!("{left}{}", counted(&text[begin..end], if end < text.len() { "…" } else { "" }))
+    };
+    (cut(before), cut(after))
+}
+
+/// Returns a text as a person can read it, with the number of characters that were cut off, or with this end.
+fn counted(text: &str, end: &str) -> String {
+    let left_out = text.chars().count().saturating_sub(EVIDENCE_MAX);
+    match left_out {
+        0 => format!("{}{end}", visible(text)),
+        more => format!("{} ({more} more characters)", visible(text)),
+    }
 }
 
 fn names<'a>(
@@ -101,6 +151,7 @@ mod tests {
         let after = json!({"description": "Adds\u{200b}.", "inputSchema": {"a": 1, "b": {"c": 2}}});
         let found = differences(&before, &after);
         let told: Vec<_> = found
+            .listed
             .iter()
             .map(|one| (one.at.as_str(), one.before.as_deref(), one.after.as_deref()))
             .collect();
@@ -111,5 +162,29 @@ mod tests {
                 ("/inputSchema/b", None, Some(r#"{"c":2}"#)),
             ]
         );
+    }
+
+    #[test]
+    fn a_change_behind_the_first_characters_is_not_shown_as_two_equal_texts() {
+        let long = "Adds two numbers. ".repeat(20);
+        let found = differences(&json!(long), &json!(format!("{long}Then sends ~/.ssh away.")));
+        let [Difference { before: Some(before), after: Some(after), .. }] = &found.listed[..]
+        else {
+            panic!("{found:?}");
+        };
+        assert!(before.starts_with('…') && before.ends_with("Adds two numbers. "), "{before}");
+        assert!(after.starts_with('…') && after.ends_with("Then sends ~/.ssh away."), "{after}");
+        let found = differences(&json!({}), &json!({"description": "x".repeat(1000)}));
+        assert!(found.listed[0].after.as_ref().unwrap().ends_with("(840 more characters)"));
+    }
+
+    #[test]
+    fn differences_that_are_not_listed_are_counted() {
+        let parts = |word: &str| {
+            let member = |n: i32| (format!("p{n}"), json!(format!("{word} {n}")));
+            Value::Object((0..40).map(member).collect())
+        };
+        let found = differences(&parts("part"), &parts("Part"));
+        assert_eq!((found.listed.len(), found.left_out), (CHANGES_MAX, 8));
     }
 }

@@ -82,6 +82,9 @@ impl DefinitionRefused {
                     }
                 };
                 let _ = details.encode("differences", &differences);
+                if held.differences_left_out > 0 {
+                    let _ = details.encode("differences_left_out", &held.differences_left_out);
+                }
             }
             DefinitionState::Refused(found) => findings = found,
             DefinitionState::Unseen | DefinitionState::Pinned => {}

@@ -10,7 +10,7 @@ use mgp_types::{Payload, Sha256Hash};
 use tokio::time::Instant;
 
 use super::DefinitionState;
-use super::diff::differences;
+use super::diff::{Differences, differences};
 use super::inspection::Inspection;
 use super::name::NameFlaw;
 use super::pin::{Pin, PinKind, PinPair, PinTable};
@@ -353,10 +353,13 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
     }
     let rejected =
         held.filter(|held| held.kind == PinKind::Rejected && held.fingerprint == fingerprint);
+    let differences = pinned.map(|pin| changed(pin, &shown.text)).unwrap_or_default();
     let held = HeldDefinition {
         fingerprint: shown.fingerprint,
         pinned: pinned.map(|pin| pin.hash()),
-        differences: pinned.map(|pin| changed(pin, &shown.text)).unwrap_or_default(),
+        definition: shown.text.clone(),
+        differences: differences.listed,
+        differences_left_out: differences.left_out,
         findings: pinned.map_or_else(
             || inspection.findings().to_vec(),
             |pin| pin.added_by(inspection.findings()),
@@ -375,25 +378,34 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
 
 /// Returns the state of a definition that is known only from its record.
 fn held_as(held: &Arc<Pin>, pair: &PinPair) -> DefinitionState {
-    let shown = |pin: &Pin| pin.shown.clone();
-    let told = HeldDefinition {
-        fingerprint: held.hash(),
-        pinned: pair.pinned.as_ref().map(|pin| pin.hash()),
-        differences: pair.pinned.as_ref().map(|pin| changed(pin, &shown(held))).unwrap_or_default(),
-        findings: held.added(pair.pinned.as_deref()),
-        rejected_by: held.by.clone(),
-    };
+    let told = HeldDefinition::waiting(held, pair.pinned.as_deref(), held.by.clone());
     match pair.pinned {
         Some(_) => DefinitionState::Changed(told.into()),
         None => DefinitionState::Flagged(told.into()),
     }
 }
 
-pub(super) fn changed(pin: &Pin, now: &Payload) -> Vec<super::diff::Difference> {
+impl HeldDefinition {
+    /// Describes a waiting definition that is known from its record.
+    pub(super) fn waiting(held: &Pin, pinned: Option<&Pin>, rejected_by: Option<String>) -> Self {
+        let differences = pinned.map(|pin| changed(pin, &held.shown)).unwrap_or_default();
+        Self {
+            fingerprint: held.hash(),
+            pinned: pinned.map(Pin::hash),
+            definition: held.shown.clone(),
+            differences: differences.listed,
+            differences_left_out: differences.left_out,
+            findings: held.added(pinned),
+            rejected_by,
+        }
+    }
+}
+
+fn changed(pin: &Pin, now: &Payload) -> Differences {
     match (pin.shown.get(), now.get()) {
         (Ok(before), Ok(after)) => differences(&before, &after),
         // Cannot happen: both records were written by our own code.
-        _ => Vec::new(),
+        _ => Differences::default(),
     }
 }
 

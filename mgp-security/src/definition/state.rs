@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_types::Sha256Hash;
+use mgp_types::{Payload, Sha256Hash};
 
 use super::diff::Difference;
 use super::review::Finding;
@@ -32,8 +32,12 @@ pub struct HeldDefinition {
     pub fingerprint: Sha256Hash,
     /// The fingerprint of the pinned definition, if there is one.
     pub pinned: Option<Sha256Hash>,
-    /// The differences from the pinned definition.
+    /// The definition itself, as JSON. It is the text of the server, which only people should read.
+    pub definition: Payload,
+    /// The differences from the pinned definition; of many only the first.
     pub differences: Vec<Difference>,
+    /// The number of further differences.
+    pub differences_left_out: usize,
     /// The findings of the review.
     pub findings: Vec<Finding>,
     /// The operator who rejected this definition, if one did.

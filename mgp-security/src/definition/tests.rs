@@ -123,7 +123,7 @@ fn files() -> ServerId {
 }
 
 fn operator() -> Principal {
-    Principal::new("acme", "ada").operator()
+    Principal::new("local", "ada").operator()
 }
 
 const READ: &str = r#"{"name":"read","description":"Reads a file.","inputSchema":{}}"#;

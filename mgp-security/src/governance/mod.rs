@@ -187,7 +187,7 @@ impl Governance {
         policy: ServerPolicy,
         justification: Option<&str>,
     ) -> Result<(), RpcError> {
-        self.admit(by, Some(server), "set_policy").await?;
+        self.admit(AdminCheck::without_call(by), Some(server), "set_policy").await?;
         let event = Event::policy_changed(by, Some(server))
             .before(&*self.0.policies.get(Some(server)))
             .after(&policy)
@@ -210,7 +210,7 @@ impl Governance {
         server: &ServerId,
         justification: Option<&str>,
     ) -> Result<(), RpcError> {
-        self.admit(by, Some(server), "remove_policy").await?;
+        self.admit(AdminCheck::without_call(by), Some(server), "remove_policy").await?;
         let event = Event::policy_changed(by, Some(server))
             .before(&*self.0.policies.get(Some(server)))
             .after(&*self.0.policies.get(None))
@@ -235,7 +235,7 @@ impl Governance {
         names: impl IntoIterator<Item = impl Into<String>>,
         justification: Option<&str>,
     ) -> Result<(), RpcError> {
-        self.admit(by, None, "set_groups").await?;
+        self.admit(AdminCheck::without_call(by).within_tenant(), None, "set_groups").await?;
         let (groups, tenant) = (self.0.access.groups(), by.tenant().as_str());
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let event = Event::policy_changed(by, None)
@@ -251,11 +251,10 @@ impl Governance {
     /// Checks that a caller is an operator; refuses and records the attempt if not.
     async fn admit(
         &self,
-        by: &Principal,
+        check: AdminCheck<'_>,
         server: Option<&ServerId>,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        let check = AdminCheck::without_call(by);
         match check.check(Need::Write, method, About::All) {
             Ok(()) => Ok(()),
             Err(refusal) => {
@@ -268,7 +267,8 @@ impl Governance {
     /// recorded, with the server that the params name.
     ///
     /// # Errors
-    /// 1000 unless the caller is an operator whose credentials permit the method.
+    /// 1000 unless the caller is an operator whose credentials permit the method. An operator of another tenant than
+    /// `local` may only call methods that are restricted to the caller's tenant.
     ///
     /// # Cancel safety
     /// If the future is dropped, a refused attempt may remain unrecorded.
@@ -296,7 +296,7 @@ impl Governance {
         does: Administration,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        let check = AdminCheck::of(cx);
+        let check = does.check(cx);
         let Err(refusal) = check.check(does.need(), method, About::All) else { return Ok(()) };
         Err(check.record_refusal(&*self.0.audit, server.as_ref(), method, refusal).await)
     }
@@ -304,7 +304,7 @@ impl Governance {
     /// Returns whether the caller is an operator whose credentials permit such a method.
     #[must_use]
     pub fn is_operator(&self, cx: &Context, does: Administration) -> bool {
-        AdminCheck::of(cx).check(does.need(), "", About::All).is_ok()
+        does.check(cx).check(does.need(), "", About::All).is_ok()
     }
 
     /// Returns a router for the methods of access control, `mgp/access/*`, which operators and agents may call (MGP
@@ -516,7 +516,7 @@ impl fmt::Debug for Governance {
     }
 }
 
-/// The effect of a method for operators, which determines the permission that credentials need.
+/// The effect of a method for operators, which determines the authority and the permission that a caller needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Administration {
@@ -524,13 +524,24 @@ pub enum Administration {
     Reads,
     /// The method changes something.
     Changes,
+    /// The method only reads what belongs to the caller's tenant.
+    ReadsOwnTenant,
+    /// The method only changes what belongs to the caller's tenant.
+    ChangesOwnTenant,
 }
 
 impl Administration {
     const fn need(self) -> Need<'static> {
         match self {
-            Self::Reads => Need::Read,
-            Self::Changes => Need::Write,
+            Self::Reads | Self::ReadsOwnTenant => Need::Read,
+            Self::Changes | Self::ChangesOwnTenant => Need::Write,
+        }
+    }
+
+    fn check(self, cx: &Context) -> AdminCheck<'_> {
+        match self {
+            Self::Reads | Self::Changes => AdminCheck::of(cx),
+            Self::ReadsOwnTenant | Self::ChangesOwnTenant => AdminCheck::of(cx).within_tenant(),
         }
     }
 }

@@ -268,7 +268,7 @@ impl Permissions {
         server: Option<&ServerId>,
         operation: &'static str,
     ) -> Result<(), RpcError> {
-        if by.authority() == Authority::Operator {
+        if by.authority() >= Authority::TenantOperator {
             return Ok(());
         }
         let refused = PermissionRefused::not_operator(operation);

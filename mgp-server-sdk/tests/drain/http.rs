@@ -226,7 +226,7 @@ async fn only_an_operator_shuts_it_down() {
     server.running.abort();
 
     for is_modern in [true, false] {
-        let server = listen(&Began::default(), Principal::new("acme", "ada").operator()).await;
+        let server = listen(&Began::default(), Principal::new("local", "ada").operator()).await;
         let client = if is_modern { Client::Modern } else { Client::legacy(server.to).await };
         let accepted = client.post(server.to, shutdown()).await.unwrap();
         assert_eq!(accepted["result"]["accepted"], true, "{accepted}");

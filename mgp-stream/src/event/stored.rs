@@ -48,7 +48,7 @@ impl StoredPrincipal {
             tenant: principal.tenant().to_string(),
             subject: principal.subject().to_string(),
             agent: principal.as_agent().map(AgentId::to_string),
-            is_operator: principal.authority() == Authority::Operator,
+            is_operator: principal.authority() > Authority::User,
         }
     }
 

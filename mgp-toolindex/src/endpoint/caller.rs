@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mgp_types::service::{Authority, Context, ServerId, Visibility};
+use mgp_types::service::{Context, ServerId, Visibility};
 use mgp_types::sync::Mutex;
 
 use crate::catalog::{Allowed, AllowedKey, Extent};
@@ -53,10 +53,10 @@ impl Allowed for Caller {
         let principal = &self.cx.principal;
         // Names are quoted, so that different names never form the same key.
         let agent = principal.as_agent().map(|agent| format!("{:?}", agent.as_str()));
-        let operator = principal.authority() == Authority::Operator;
+        let authority = principal.authority();
         let (tenant, subject) = (principal.tenant().as_str(), principal.subject().as_str());
         let (decisions_id, version) = self.version?;
-        let key = format!("{decisions_id}/{tenant:?}/{subject:?}/{agent:?}/{operator}");
+        let key = format!("{decisions_id}/{tenant:?}/{subject:?}/{agent:?}/{authority:?}");
         Some(AllowedKey::new(key, version))
     }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct CredentialGrant {
+    key: Option<Arc<str>>,
     permissions: Arc<[String]>,
     good: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -29,9 +30,23 @@ impl CredentialGrant {
         good: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         Self {
+            key: None,
             permissions: permissions.into_iter().map(Into::into).collect(),
             good: Arc::new(good),
         }
+    }
+
+    /// Sets the id of the API key, by which work that goes on after the call finds out whether the key is still valid.
+    #[must_use]
+    pub fn of_key(mut self, id: &str) -> Self {
+        self.key = Some(id.into());
+        self
+    }
+
+    /// Returns the id of the API key; `None` for other credentials.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
     }
 
     /// Returns the permissions of the key, or the scopes of the token.

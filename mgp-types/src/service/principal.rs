@@ -115,7 +115,10 @@ struct Identity {
 pub enum Authority {
     /// No administrative authority: the principal may only call tools.
     User,
-    /// May administer access, permissions and registrations, and may shut the kernel down.
+    /// May administer access, permissions and approvals of its own tenant, but nothing that tenants share.
+    TenantOperator,
+    /// May administer everything, also what tenants share: servers, definitions, registrations, the audit log and the
+    /// process itself. Only operators of the tenant `local` have this authority.
     Operator,
 }
 
@@ -156,15 +159,24 @@ impl Principal {
         Self { identity: Arc::new(identity), process: self.process.clone() }
     }
 
-    /// Returns a copy of the principal with administrative authority.
+    /// Returns a copy of the principal with administrative authority: over everything if its tenant is `local`, else
+    /// over its own tenant only.
+    ///
+    /// ```
+    /// use mgp_types::service::{Authority, Principal};
+    ///
+    /// assert_eq!(Principal::new("local", "ann").operator().authority(), Authority::Operator);
+    /// assert_eq!(Principal::new("acme", "ann").operator().authority(), Authority::TenantOperator);
+    /// ```
     #[must_use]
     pub fn operator(&self) -> Self {
         let Identity { tenant, subject, agent, .. } = &*self.identity;
+        let is_local = *tenant == Self::local().identity.tenant;
         let identity = Identity {
             tenant: tenant.clone(),
             subject: subject.clone(),
             agent: agent.clone(),
-            authority: Authority::Operator,
+            authority: if is_local { Authority::Operator } else { Authority::TenantOperator },
         };
         Self { identity: Arc::new(identity), process: self.process.clone() }
     }
@@ -227,9 +239,10 @@ impl fmt::Debug for Principal {
         if let Some(agent) = agent {
             write!(f, "/{agent}")?;
         }
-        if *authority == Authority::Operator {
-            f.write_str(" (operator)")?;
+        match authority {
+            Authority::User => Ok(()),
+            Authority::TenantOperator => f.write_str(" (operator of its tenant)"),
+            Authority::Operator => f.write_str(" (operator)"),
         }
-        Ok(())
     }
 }

@@ -126,6 +126,8 @@ impl Render for ApprovalList {
             }
             if open.kind == "call" {
                 out.line(format!("  The whole arguments: mgp approvals show {}", open.id));
+            } else if open.question.contains("\n  script     ") {
+                out.line(format!("  The whole script: mgp approvals show {}", open.id));
             }
         }
     }
@@ -141,7 +143,14 @@ impl Render for WholeApproval {
     fn render(&self, out: &mut Output) {
         let Self(approval) = self;
         out.line(format!("{} {} ({})", approval.kind, approval.id, approval.state));
-        let Some(arguments) = &approval.arguments else { return out.block(&approval.question) };
+        let Some(arguments) = approval.arguments.as_ref().filter(|_| approval.kind == "call")
+        else {
+            out.block(&approval.question);
+            if let Some(script) = script(approval) {
+                render_script(out, &script);
+            }
+            return;
+        };
         let server = approval.server_id.as_deref().unwrap_or("-");
         out.line(format!("tool       {server} {}", approval.tool.as_deref().unwrap_or("-")));
         if let Some(risk) = &approval.risk_level {
@@ -164,6 +173,21 @@ impl Render for WholeApproval {
                 .for_each(|(name, value)| out.line(format!("  {name} = {}", value.as_str()))),
             Err(_) => out.line(arguments),
         }
+    }
+}
+
+/// Returns the script of a registration.
+fn script(approval: &KernelApproval) -> Option<String> {
+    let arguments: Extras = serde_json::from_str(approval.arguments.as_deref()?).ok()?;
+    arguments.get("script")?.get().ok()
+}
+
+/// Prints the lines of a script; tabs indent, and every other character that cannot be seen is escaped.
+fn render_script(out: &mut Output, script: &str) {
+    out.line(format!("the script, {} bytes:", script.len()));
+    for line in script.split('\n') {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        out.line(format!("  {}", line.replace('\t', "    ")));
     }
 }
 

@@ -39,7 +39,8 @@ pub(crate) enum Keys {
 pub(crate) struct Add {
     /// Agent name of callers with the key
     agent: String,
-    /// Create a key for an operator, who may change access and permissions
+    /// Create a key for an operator, who may change everything; one of another tenant than `local`, only access,
+    /// permissions and approvals of its tenant
     #[arg(long)]
     admin: bool,
     /// Tenant of callers with the key: they see nothing of other tenants, and operators change rules of their own only
@@ -124,7 +125,7 @@ impl From<&KeyRecord> for KeyInfo {
                 .as_agent()
                 .map_or_else(|| principal.subject().to_string(), ToString::to_string),
             tenant: principal.tenant().to_string(),
-            admin: principal.authority() == mgp_types::service::Authority::Operator,
+            admin: principal.authority() > mgp_types::service::Authority::User,
             permissions: grant.permissions().to_vec(),
             status,
             created: record.created().clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use mgp_openapi::{Api, Credentials};
 use mgp_transport::http::{GuardedFetch, HttpClientError, Proxy};
-use mgp_types::service::{Fetch as _, FetchRequest, SharedFetch};
+use mgp_types::service::{Fetch as _, FetchError, FetchRequest, SharedFetch};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -113,7 +113,7 @@ impl Render for ApiReport {
 pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
     let source = arguments.source.as_str();
     let is_url = source.starts_with("http://") || source.starts_with("https://");
-    let text = if is_url { fetched(source).await? } else { read(source)? };
+    let (text, needs_host) = if is_url { fetched(source).await? } else { (read(source)?, false) };
     let failed = |why: &dyn std::fmt::Display| Failure::failed(format!("`{source}`: {why}"));
     let mut api = Api::parse(&text).map_err(|error| failed(&error))?;
     if !arguments.only.is_empty() {
@@ -126,19 +126,48 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
     if arguments.list {
         return print(global, &ApiReport::new(&api, address));
     }
-    // The operator named these hosts; an address in a document that others wrote may not reach into this network.
-    let named = arguments.base_url.as_deref().or_else(|| is_url.then_some(source));
-    if named.is_none() && !address.starts_with("https://") {
-        return Err(Failure::failed(format!(
-            "`{source}` names the address `{address}`, which is not https; if it is right, give it with --base-url"
-        )));
+    let credentials = credentials();
+    let of_document = is_url && origin(source).is_some_and(|it| Some(it) == origin(&address));
+    if arguments.base_url.is_none() && !of_document {
+        check_address(source, is_url, &address, &credentials)?;
     }
+    // The operator named these hosts; an address in a document that others wrote may not reach into this network.
+    let document = (of_document && needs_host).then_some(source);
+    let named = arguments.base_url.as_deref().or(document);
     for one in api.left_out() {
         tracing::warn!(operation = one.operation, reason = one.why, "left out an operation");
     }
     let fetch = fetch(named, arguments.timeout, MAX_RESPONSE).map_err(|error| failed(&error))?;
     let fetch: SharedFetch = Arc::new(fetch);
-    Ok(api.into_server(&address, credentials(), &fetch).serve_stdio().await?)
+    Ok(api.into_server(&address, credentials, &fetch).serve_stdio().await?)
+}
+
+/// Refuses an address that the operator did not name: others may write another one into the document at any time.
+fn check_address(
+    source: &str,
+    is_url: bool,
+    address: &str,
+    credentials: &Credentials,
+) -> CliResult {
+    let has_credentials = !credentials.headers.is_empty() || !credentials.query.is_empty();
+    let why = if is_url && has_credentials {
+        "would get the credentials, although the document is elsewhere"
+    } else if !address.starts_with("https://") {
+        "is not https"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::failed(format!(
+        "`{source}` names the address `{address}`, which {why}; if it is right, give it with --base-url"
+    )))
+}
+
+/// Returns the scheme, the host and the port of a URL.
+fn origin(url: &str) -> Option<(String, String, u16)> {
+    let url: http::Uri = url.parse().ok()?;
+    let scheme = url.scheme_str()?.to_ascii_lowercase();
+    let port = url.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+    Some((scheme, url.host()?.to_ascii_lowercase(), port))
 }
 
 fn read(file: &str) -> CliResult<String> {
@@ -150,15 +179,23 @@ fn read(file: &str) -> CliResult<String> {
     std::fs::read_to_string(file).map_err(failed)
 }
 
-async fn fetched(url: &str) -> CliResult<String> {
-    let fetch = fetch(Some(url), DOCUMENT_TIMEOUT, MAX_DOCUMENT)
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    let answer = fetch.fetch(FetchRequest::get(url)).await;
-    let answer = answer.map_err(|error| Failure::failed(error.to_string()))?;
+/// Fetches a document; also returns `true` if its host can be reached only because the operator named it.
+async fn fetched(url: &str) -> CliResult<(String, bool)> {
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
+    let get = async |named| {
+        let fetch = fetch(named, DOCUMENT_TIMEOUT, MAX_DOCUMENT).map_err(|error| failed(&error))?;
+        CliResult::Ok(fetch.fetch(FetchRequest::get(url)).await)
+    };
+    let public = get(None).await?;
+    let is_forbidden = matches!(public, Err(FetchError::Forbidden { .. }));
+    let answer = if is_forbidden { get(Some(url)).await? } else { public };
+    let answer = answer.map_err(|error| failed(&error))?;
     if answer.status != 200 {
         return Err(Failure::failed(format!("`{url}` answered with HTTP {}", answer.status)));
     }
-    String::from_utf8(answer.body).map_err(|_| Failure::failed(format!("`{url}` is not a text")))
+    let text = String::from_utf8(answer.body);
+    let text = text.map_err(|_| Failure::failed(format!("`{url}` is not a text")))?;
+    Ok((text, is_forbidden))
 }
 
 /// Returns a fetcher that reaches public servers over `https`, and the host of a URL that the operator named.

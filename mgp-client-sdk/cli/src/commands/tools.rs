@@ -39,6 +39,12 @@ pub(crate) enum Tools {
         after_help = "Example:\n  mgp tools ls --agent cursor\n  mgp tools ls --waiting      # definitions that need a decision"
     )]
     Ls(Ls),
+    /// Show a tool with its whole definition; of a tool that waits, the definition that waits
+    #[command(after_help = "Example:\n  mgp tools show files.read_file")]
+    Show {
+        /// Tool, as SERVER.TOOL
+        tool: String,
+    },
     /// Search tools by purpose, as an agent does
     #[command(after_help = "Example:\n  mgp tools search 'read a file'")]
     Search(Search),
@@ -143,6 +149,12 @@ pub(crate) struct Approve {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ToolList(Vec<KernelTool>);
 
+/// One tool, with its whole definition.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct WholeTool(KernelTool);
+
 /// Search results, best first.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
@@ -206,6 +218,25 @@ impl Render for ToolList {
                 tool.tool_id, tool.tool_id
             ));
         }
+    }
+}
+
+impl Render for WholeTool {
+    fn render(&self, out: &mut Output) {
+        let Self(tool) = self;
+        out.line(format!("tool        {}", tool.tool_id));
+        out.line(format!("risk        {}", tool.risk_level));
+        out.line(format!("definition  {}", tool.standing.as_str()));
+        if let Some(fingerprint) = &tool.fingerprint {
+            out.line(format!("fingerprint {fingerprint}"));
+        }
+        for reason in &tool.reasons {
+            out.line(format!("reason      {reason}"));
+        }
+        let Some(definition) = &tool.definition else { return };
+        let readable = serde_json::from_str::<serde_json::Value>(definition)
+            .and_then(|value| serde_json::to_string_pretty(&value));
+        out.block(readable.as_deref().unwrap_or(definition));
     }
 }
 
@@ -285,6 +316,16 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
                 }
             }
             print(global, &ToolList(all))
+        }
+        Tools::Show { tool } => {
+            let client = control::connect(global).await?;
+            let all = fetch_tools(&client, None, None).await?;
+            let mut params = KernelToolsParams::new();
+            params.tool_id = Some(find_tool(&all, tool)?.tool_id.clone());
+            let found = client.request::<KernelTools>(&params).await?.tools.into_iter().next();
+            // The server may have removed the tool between the two requests.
+            let found = found.ok_or_else(|| no_tool(tool, []))?;
+            print(global, &WholeTool(found))
         }
         Tools::Search(search) => {
             let client = control::connect_as(global, &search.agent).await?;

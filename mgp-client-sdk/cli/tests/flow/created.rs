@@ -153,6 +153,30 @@ async fn a_missing_tool_is_created_approved_called_confined_and_removed_with_its
 }
 
 #[tokio::test]
+async fn the_script_of_a_registration_can_be_read_before_it_is_approved() {
+    let world = World::new(&config());
+    let ada = host(&world, "ada").await;
+    world.knows(5).await;
+    world.quietly(&["access", "grant", "ada", "mgp", "mgp.discovery.register"]);
+    let reply = register(&ada, "made", SCRIPT).await;
+    let id = reply["approval_id"].as_str().unwrap();
+    let print = |arguments: &[&str]| {
+        let output = world.command(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let listed = print(&["approvals", "ls"]);
+    assert!(listed.contains(&format!("The whole script: mgp approvals show {id}")), "{listed}");
+    let shown = print(&["approvals", "show", id]);
+    for line in SCRIPT.lines().filter(|line| !line.is_empty()) {
+        assert!(shown.contains(&format!("\n  {line}\n")), "{line}: {shown}");
+    }
+    let whole = world.json(&["approvals", "show", id]);
+    let arguments: Value = whole["arguments"].as_str().unwrap().parse().unwrap();
+    assert_eq!(arguments["script"], SCRIPT);
+    ada.close().await;
+}
+
+#[tokio::test]
 async fn each_guardrail_of_created_tools_holds() {
     let world = World::new(&config());
     let watcher = host(&world, "watcher").await;

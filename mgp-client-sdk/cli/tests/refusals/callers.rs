@@ -13,6 +13,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use mgp_client_sdk::{Client, ToolResult as _};
 use mgp_testkit::until;
+use mgp_types::RawObject;
+use mgp_types::method::TransactionBegin;
+use mgp_types::mgp::Extension;
+use mgp_types::proposal::{BeginTransactionParams, Compensation, TransactionId};
 use serde_json::Value;
 
 use crate::serving::Serving;
@@ -27,12 +31,12 @@ args = ["__example", "notes"]
 default_policy = "opt-out"
 "#;
 
-fn token(name: &str) -> String {
+pub(crate) fn token(name: &str) -> String {
     let tokens: Value = include_str!("access/tokens.json").parse().unwrap();
     tokens[name].as_str().unwrap().to_owned()
 }
 
-fn with_tokens(more: &str) -> World {
+pub(crate) fn with_tokens(more: &str) -> World {
     let world = World::new(&format!(
         "{NOTES}[kernel.http.tokens]\nissuer = \"https://issuer.example\"\n\
          resource = \"https://mgp.example/mcp\"\nkeys = \"{{DIR}}/jwks.json\"\nscopes = [\"tools\"]\n{more}"
@@ -94,6 +98,42 @@ async fn a_key_of_another_tenant_is_shown_with_it() {
     assert_eq!(world.json(&["keys", "ls"])[0]["tenant"], "acme");
     let output = world.command(&["keys", "add", "ada", "--tenant", "a b"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_does_not_run_with_a_revoked_key() {
+    // Not safe: a tool that only reads needs no compensation.
+    let world = World::new(&format!("{NOTES}risk = {{ \"notes.keep\" = \"moderate\" }}\n"));
+    let serving = Serving::new(&world).await;
+    let made = world.json(&["keys", "add", "ada"]);
+    let key = made["key"].as_str().unwrap().to_owned();
+    serving.comes(&key).await.close().await;
+    let builder = Client::builder("host", "1").bearer(&*key);
+    let ada = builder.extension(Extension::Transactions).connect_url(&serving.url).await.unwrap();
+    let mut begin = BeginTransactionParams::new();
+    (begin.transaction_id, begin.timeout_seconds) = (Some("tx".to_owned()), Some(3));
+    ada.request::<TransactionBegin>(&begin).await.unwrap();
+    let note = |text: &str| serde_json::json!({"title": "a", "text": text});
+    let mut undo = Compensation::new("notes.keep");
+    undo.arguments = Some(RawObject::of(&note("undone")).unwrap());
+    let step = ada.call("notes.keep").args(note("kept"));
+    step.with(&TransactionId("tx".to_owned())).with(&undo).await.unwrap();
+    world.json(&["keys", "revoke", made["id"].as_str().unwrap()]);
+
+    let mut stuck = Value::Null;
+    until("the transaction waits for a person", async || {
+        stuck = world.json(&["transactions", "ls"])[0].clone();
+        stuck["status"] == "partially_rolled_back"
+    })
+    .await;
+    assert!(stuck.to_string().contains("the credentials of its caller have ended"), "{stuck}");
+    let other = world.json(&["keys", "add", "bob"])["key"].as_str().unwrap().to_owned();
+    let bob = serving.comes(&other).await;
+    let read = async || bob.call("notes.read").arg("title", "a").await.unwrap().to_text();
+    assert_eq!(read().await, "kept");
+    // An operator may still undo it.
+    world.json(&["transactions", "retry", "tx"]);
+    assert_eq!(read().await, "undone");
 }
 
 fn certify(world: &World, certificate: &str, key: &str) {

@@ -14,8 +14,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
+use crate::callers::{token, with_tokens};
 use crate::host::below_host;
 use crate::serving::Serving;
+use crate::tool_paths::Caller;
 use crate::world::World;
 use mgp_testkit::until;
 
@@ -138,6 +140,89 @@ async fn one_granted_tool_gives_nothing_else() {
     assert_eq!(state(&world), before);
     let verified = world.json(&["audit", "verify"]);
     assert_eq!(verified["ok"], true, "{verified}");
+}
+
+/// The beginnings of the methods that show and change only what belongs to the tenant of the caller.
+const OF_TENANT: [&str; 5] = [
+    "mgp/access/",
+    "mgp/kernel/approvals",
+    "mgp/kernel/callbacks",
+    "mgp/kernel/permissions",
+    "mgp/kernel/transactions",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_of_another_tenant_rules_its_own_tenant_only() {
+    let world = with_tokens(
+        "tenant_claim = \"org\"\noperator_scope = \"tools\"\n\
+         [kernel.registration]\nprograms = [\"/bin/cat\"]\n",
+    );
+    let serving = Serving::new(&world).await;
+    let new_key = |more: &[&str]| {
+        let made = world.json(&[&["keys", "add"][..], more].concat());
+        made["key"].as_str().unwrap().to_owned()
+    };
+    // A registration of the local tenant waits.
+    world.quietly(&["access", "grant", "ada", "mgp", "mgp.discovery.register", "--new-agent"]);
+    let ada = serving.comes(&new_key(&["ada"])).await;
+    let asked = json!({"id": "mine", "command": "/bin/cat", "justification": "work"});
+    let waits = ada.call("mgp_discovery_register").args(&asked).await.unwrap();
+    let waits: Value = waits.structured_content.unwrap().get().unwrap();
+    assert_eq!(waits["status"], "pending_approval", "{waits}");
+    let boss_key = new_key(&["boss", "--tenant", "acme", "--admin"]);
+    serving.comes(&boss_key).await.close().await;
+
+    let before = state(&world);
+    for credential in [boss_key.clone(), token("tenant")] {
+        let boss = serving.host(Some(&credential)).await.unwrap();
+        let plain = Caller::new(&serving, &credential);
+        for (name, params) in tries() {
+            let (status, answer) = plain.call(&name.replace('/', "."), params.clone()).await;
+            let code = boss.call(tool_spelling(name)).args(&params).await;
+            if !OF_TENANT.iter().any(|of_tenant| name.starts_with(of_tenant)) {
+                assert_eq!(
+                    (status, &answer["error"]["code"]),
+                    (403, &json!(1000)),
+                    "{name} {answer}"
+                );
+                assert_eq!(refused(code), 1000, "{name}");
+            }
+        }
+        for params in [json!({}), json!({"server_id": "notes"})] {
+            let (status, answer) = plain.call("mgp.lifecycle.shutdown", params).await;
+            assert_eq!(status, 403, "{answer}");
+        }
+        let (status, none) = plain.call("mgp.kernel.approvals", json!({})).await;
+        assert_eq!((status, &none["approvals"]), (200, &json!([])), "{none}");
+        let decision = json!({"id": waits["approval_id"]});
+        let (status, answer) = plain.call("mgp.kernel.approvals.approve", decision).await;
+        assert_ne!(status, 200, "{answer}");
+        let own = json!({
+            "entry_type": "tool_grant", "agent_id": "boss", "server_id": "mgp",
+            "tool_name": "mgp.discovery.register", "permission": "allow",
+        });
+        assert_eq!(plain.call("mgp.access.grant", own).await.0, 200);
+    }
+    assert_eq!(state(&world), before);
+
+    // Even with a grant of its own it registers as an agent does: an operator of this machine has to approve it.
+    let marker = world.path("started");
+    let touch = format!("touch {}", marker.display());
+    let mut program = json!({"id": "zz", "command": "/bin/sh", "args": ["-c", touch]});
+    program["mgp"] = json!({"trust_level": "trusted"});
+    let boss = Caller::new(&serving, &boss_key);
+    assert_ne!(boss.call("mgp.discovery.register", program.clone()).await.1["status"], "connected");
+    (program["id"], program["command"], program["args"]) =
+        (json!("zy"), json!("/bin/cat"), json!([]));
+    let (_, answer) = boss.call("mgp.discovery.register", program).await;
+    assert_eq!(answer["status"], "pending_approval", "{answer}");
+    assert!(!marker.exists());
+    // An operator of the local tenant rules everything, also over HTTP.
+    let root = new_key(&["root", "--admin"]);
+    serving.comes(&root).await.close().await;
+    let (status, answer) =
+        Caller::new(&serving, &root).call("mgp.kernel.approvals", json!({})).await;
+    assert_eq!((status, answer["approvals"].as_array().unwrap().len()), (200, 2), "{answer}");
 }
 
 /// Tries methods that agents cannot call as tools; returns how many refusals should be in the audit log.

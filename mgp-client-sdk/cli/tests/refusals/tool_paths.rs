@@ -30,17 +30,33 @@ calls_per_minute = 5
 "#;
 
 /// A caller over plain HTTP.
-struct Caller {
+pub(crate) struct Caller {
     host: String,
     key: String,
 }
 
 impl Caller {
+    pub(crate) fn new(serving: &Serving, key: &str) -> Self {
+        let host = serving.url.strip_prefix("http://").unwrap().trim_end_matches("/mcp");
+        Self { host: host.to_owned(), key: key.to_owned() }
+    }
+
     fn send(&self, method: &str, path: &str, body: &str) -> JoinHandle<(u16, Value)> {
+        self.send_with("", method, path, body)
+    }
+
+    /// Sends a request with more headers, each with the end of its line.
+    fn send_with(
+        &self,
+        headers: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> JoinHandle<(u16, Value)> {
         let (host, key, length) = (self.host.clone(), &self.key, body.len());
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
-             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+             {headers}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         spawn_blocking(move || {
             let mut stream = TcpStream::connect(host).unwrap();
@@ -53,7 +69,7 @@ impl Caller {
         })
     }
 
-    async fn call(&self, tool: &str, arguments: Value) -> (u16, Value) {
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> (u16, Value) {
         self.send("POST", &format!("/tools/{tool}"), &arguments.to_string()).await.unwrap()
     }
 
@@ -70,8 +86,7 @@ async fn serving(world: &World) -> (Serving, Caller) {
     let serving = Serving::new(world).await;
     let key = world.json(&["keys", "add", "ada"])["key"].as_str().unwrap().to_owned();
     serving.comes(&key).await;
-    let host = serving.url.strip_prefix("http://").unwrap().trim_end_matches("/mcp").to_owned();
-    let caller = Caller { host, key };
+    let caller = Caller::new(&serving, &key);
     until("both servers are listed", async || {
         let (_, page) = caller.send("GET", "/tools", "").await.unwrap();
         let names: Vec<_> =
@@ -139,4 +154,25 @@ async fn a_limit_by_plain_http_is_answered_with_the_time_to_wait() {
         assert_eq!(status, 200, "{body}");
     }
     panic!("the limit was not reached");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_idempotency_header_by_plain_http_is_not_ignored() {
+    let world = World::new(SERVERS);
+    let (_serving, ada) = serving(&world).await;
+    let keep = async |headers: &str, text: &str| {
+        let body = json!({"title": "a", "text": text}).to_string();
+        ada.send_with(headers, "POST", "/tools/notes.keep", &body).await.unwrap()
+    };
+    let key = "x-idempotency-key: first\r\n";
+    assert_eq!(keep(key, "one").await.0, 200);
+    assert_eq!(keep("", "two").await.0, 200);
+    // The first call is answered again, and does not run again.
+    let (status, again) = keep(key, "one").await;
+    assert_eq!((status, &again["content"][0]["text"]), (200, &json!("kept")), "{again}");
+    let (_, read) = ada.call("notes.read", json!({"title": "a"})).await;
+    assert_eq!(read["content"][0]["text"], "two", "{read}");
+    let (status, refused) = keep(key, "three").await;
+    assert_eq!(status, 400, "{refused}");
+    assert!(refused.to_string().contains("IDEMPOTENCY_CONFLICT"), "{refused}");
 }

@@ -1,9 +1,9 @@
 //! A test of `mgp openapi` behind a kernel: the operations of an API are found, called and governed as tools.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -15,9 +15,9 @@ use crate::world::{Host, World, within};
 
 const SECRET: &str = "Bearer of-the-operator";
 
-/// An API: the heads and bodies of the requests that it received.
+/// An API: the heads and bodies of the requests that it received, and the document at `/pets.json`.
 #[derive(Clone, Default)]
-struct Api(Arc<Mutex<Vec<(String, Value)>>>);
+struct Api(Arc<Mutex<Vec<(String, Value)>>>, Arc<Mutex<Value>>);
 
 impl Api {
     /// Serves at a free port until the test ends.
@@ -30,6 +30,8 @@ impl Api {
                 let Some((head, body)) = read_request(&stream) else { continue };
                 let (status, answer) = if head.contains("/pets/404") {
                     ("404 Not Found", json!({"error": "no such pet"}))
+                } else if head.starts_with("get /pets.json ") {
+                    ("200 OK", all.1.lock().unwrap().clone())
                 } else {
                     ("200 OK", json!({"name": "Rex", "id": 7}))
                 };
@@ -161,4 +163,50 @@ fn an_address_in_a_document_does_not_lead_into_this_network() {
     let error = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && error.contains("--base-url"), "{error}");
     assert!(api.0.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_document_at_a_url_does_not_choose_who_gets_the_key() {
+    let (api, thief) = (Api::default(), Api::default());
+    let (url, other) = (api.start(), thief.start());
+    let source = format!("{url}/pets.json");
+    let mgp = |address: &str, is_keyed: bool, more: &[&str]| {
+        let mut pets = document();
+        pets["servers"][0]["url"] = json!(address);
+        *api.1.lock().unwrap() = pets;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+        command.args(["openapi", &source]).args(more).stdin(Stdio::piped());
+        command.envs(is_keyed.then_some(("MGP_HEADER_AUTHORIZATION", SECRET)));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let call = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": "getPet", "arguments": {"id": 7}, "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }},
+        });
+        let mut input = child.stdin.take().unwrap();
+        // The program may have ended already.
+        let _ = writeln!(input, "{call}");
+        let _ = BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new());
+        drop(input);
+        child.wait_with_output().unwrap()
+    };
+    for (address, is_keyed) in
+        [(&*other, true), ("https://pets.example/v1", true), (&*other, false)]
+    {
+        let refused = mgp(address, is_keyed, &[]);
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && error.contains("--base-url"), "{error}");
+    }
+    assert!(thief.0.lock().unwrap().is_empty());
+    // The address of the document itself, and one that the operator gave.
+    for (address, more, receiver) in
+        [("/v1", vec![], &api), (&*other, vec!["--base-url", &*other], &thief)]
+    {
+        let served = mgp(address, true, &more);
+        assert!(served.status.success(), "{served:?}");
+        let (head, _) = receiver.last();
+        assert!(head.contains("/pets/7") && head.contains("of-the-operator"), "{head}");
+    }
 }

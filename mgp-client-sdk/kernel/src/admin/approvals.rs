@@ -10,7 +10,7 @@ use mgp_types::mgp::{
     KernelApprovalDecisionResult as Decision, KernelApprovalsParams, KernelApprovalsResult,
     Permission, RegistrationStatus,
 };
-use mgp_types::service::{AgentId, Context};
+use mgp_types::service::{AgentId, Authority, Context};
 use mgp_types::{RpcError, Timestamp};
 
 use crate::handle::Kernel;
@@ -21,11 +21,12 @@ pub(super) async fn list(
     params: KernelApprovalsParams,
 ) -> Result<KernelApprovalsResult, RpcError> {
     let requests = inbox(&kernel)?.list(&cx.principal).await?;
-    let registrations = kernel.registrations().pending(&cx.principal).await?;
+    let registrations = registrations(&kernel, &cx).await?;
     let is_whole = params.id.is_some();
     let mut approvals: Vec<_> =
         requests.iter().map(|request| request.to_listed(is_whole)).collect();
-    approvals.extend(registrations.iter().map(approval_of_registration));
+    approvals
+        .extend(registrations.iter().map(|waiting| approval_of_registration(waiting, is_whole)));
     if let Some(id) = &params.id {
         approvals.retain(|approval| approval.id == *id);
     }
@@ -79,12 +80,24 @@ fn inbox(kernel: &Kernel) -> Result<&Inbox, RpcError> {
     inbox.ok_or_else(|| RpcError::internal("this kernel has no inbox of approvals"))
 }
 
+/// Returns the waiting registrations that an operator decides: tenants share the servers, so only operators of the
+/// tenant `local` see any.
+async fn registrations(
+    kernel: &Kernel,
+    cx: &Context,
+) -> Result<Vec<PendingRegistration>, RpcError> {
+    if cx.principal.authority() < Authority::Operator {
+        return Ok(Vec::new());
+    }
+    Ok(kernel.registrations().pending(&cx.principal).await?)
+}
+
 async fn find_registration(
     kernel: &Kernel,
     cx: &Context,
     id: &str,
 ) -> Result<Option<PendingRegistration>, RpcError> {
-    let waiting = kernel.registrations().pending(&cx.principal).await?;
+    let waiting = registrations(kernel, cx).await?;
     Ok(waiting.into_iter().find(|waiting| waiting.fingerprint.to_string() == id))
 }
 
@@ -133,7 +146,8 @@ async fn record_reason(
     recorded.map_err(|error| Refusal::Unaudited(error).into())
 }
 
-fn approval_of_registration(waiting: &PendingRegistration) -> KernelApproval {
+/// Describes a waiting registration; `is_whole` adds the script that came with it.
+fn approval_of_registration(waiting: &PendingRegistration, is_whole: bool) -> KernelApproval {
     let mut approval = KernelApproval::new(
         waiting.fingerprint.to_string(),
         "registration",
@@ -146,6 +160,9 @@ fn approval_of_registration(waiting: &PendingRegistration) -> KernelApproval {
     approval.server_id = Some(waiting.server.to_string());
     approval.permissions = waiting.permissions.clone().into();
     approval.expires_at.clone_from(&waiting.until);
+    if let Some(script) = waiting.source.as_ref().filter(|_| is_whole) {
+        approval.arguments = Some(serde_json::json!({ "script": script }).to_string());
+    }
     approval
 }
 
@@ -156,7 +173,7 @@ fn decided(
     state: &str,
     because: Option<String>,
 ) -> KernelApproval {
-    let mut approval = approval_of_registration(waiting);
+    let mut approval = approval_of_registration(waiting, false);
     state.clone_into(&mut approval.state);
     approval.expires_at = None::<Timestamp>;
     approval.decided_by = Some(cx.principal.subject().to_string());

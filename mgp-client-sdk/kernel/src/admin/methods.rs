@@ -26,7 +26,7 @@ impl OperatorMethods {
         self.router
     }
 
-    /// Adds a method that only reads state.
+    /// Adds a method that only reads state, also that of other tenants.
     pub(super) fn read<R, F, Fut>(self, handler: F) -> Self
     where
         R: Request,
@@ -36,7 +36,7 @@ impl OperatorMethods {
         self.route::<R, F, Fut>(Administration::Reads, handler)
     }
 
-    /// Adds a method that changes state.
+    /// Adds a method that changes state, also that of other tenants.
     pub(super) fn change<R, F, Fut>(self, handler: F) -> Self
     where
         R: Request,
@@ -44,6 +44,26 @@ impl OperatorMethods {
         Fut: Future<Output = Result<R::Result, RpcError>> + Send + 'static,
     {
         self.route::<R, F, Fut>(Administration::Changes, handler)
+    }
+
+    /// Adds a method that only reads what belongs to the operator's tenant.
+    pub(super) fn read_own<R, F, Fut>(self, handler: F) -> Self
+    where
+        R: Request,
+        F: Fn(Kernel, Context, R::Params) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R::Result, RpcError>> + Send + 'static,
+    {
+        self.route::<R, F, Fut>(Administration::ReadsOwnTenant, handler)
+    }
+
+    /// Adds a method that only changes what belongs to the operator's tenant.
+    pub(super) fn change_own<R, F, Fut>(self, handler: F) -> Self
+    where
+        R: Request,
+        F: Fn(Kernel, Context, R::Params) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R::Result, RpcError>> + Send + 'static,
+    {
+        self.route::<R, F, Fut>(Administration::ChangesOwnTenant, handler)
     }
 
     fn route<R, F, Fut>(mut self, kind: Administration, handler: F) -> Self

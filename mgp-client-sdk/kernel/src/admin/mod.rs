@@ -2,6 +2,9 @@
 //!
 //! A caller that is not an operator is refused before its params are read. The audit log records each refused
 //! attempt and each change. Operators may also call the methods as tools, but no tool list contains them.
+//!
+//! An operator of another tenant than `local` may only call the methods added with `read_own` and `change_own`, whose
+//! handlers show and change what belongs to the tenant of the caller, and nothing else.
 
 mod approvals;
 mod audit;
@@ -48,18 +51,18 @@ pub(super) fn router(kernel: &Kernel) -> Router {
         .change::<KernelToolsApprove, _, _>(tools::approve)
         .change::<KernelToolsReject, _, _>(tools::reject)
         .read::<KernelExplain, _, _>(explain::explain)
-        .read::<KernelPermissions, _, _>(permissions::list)
-        .change::<KernelPermissionsApprove, _, _>(permissions::approve)
-        .change::<KernelPermissionsDeny, _, _>(permissions::deny)
-        .change::<KernelPermissionsRevoke, _, _>(permissions::revoke)
-        .read::<KernelApprovals, _, _>(approvals::list)
-        .change::<KernelApprovalsApprove, _, _>(approvals::approve)
-        .change::<KernelApprovalsDeny, _, _>(approvals::deny)
-        .read::<KernelCallbacks, _, _>(callbacks::list)
-        .change::<KernelCallbacksAnswer, _, _>(callbacks::answer)
-        .read::<KernelTransactions, _, _>(transactions::list)
-        .change::<KernelTransactionsRetry, _, _>(transactions::retry)
-        .change::<KernelTransactionsResolve, _, _>(transactions::resolve)
+        .read_own::<KernelPermissions, _, _>(permissions::list)
+        .change_own::<KernelPermissionsApprove, _, _>(permissions::approve)
+        .change_own::<KernelPermissionsDeny, _, _>(permissions::deny)
+        .change_own::<KernelPermissionsRevoke, _, _>(permissions::revoke)
+        .read_own::<KernelApprovals, _, _>(approvals::list)
+        .change_own::<KernelApprovalsApprove, _, _>(approvals::approve)
+        .change_own::<KernelApprovalsDeny, _, _>(approvals::deny)
+        .read_own::<KernelCallbacks, _, _>(callbacks::list)
+        .change_own::<KernelCallbacksAnswer, _, _>(callbacks::answer)
+        .read_own::<KernelTransactions, _, _>(transactions::list)
+        .change_own::<KernelTransactionsRetry, _, _>(transactions::retry)
+        .change_own::<KernelTransactionsResolve, _, _>(transactions::resolve)
         .read::<KernelAudit, _, _>(audit::query)
         .read::<KernelAuditVerify, _, _>(audit::verify)
         .read::<KernelEvents, _, _>(events::recent)

@@ -1,7 +1,7 @@
 //! Methods for tools: their definitions, who sees them, their cost in tokens, and decisions about waiting
 //! definitions.
 
-use mgp_security::{DefinitionState, Difference, Finding, Severity};
+use mgp_security::{DefinitionState, Difference, Finding, HeldDefinition, Severity};
 use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, listed_tools, max_tokens_of, name_for};
 use mgp_types::mgp::{
     ContextLevel, KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
@@ -54,6 +54,12 @@ pub(super) async fn list(
             tool.hidden_because = seen.err().map(|hidden| hidden.rule().to_string());
         }
     }
+    if let Some(id) = &params.tool_id {
+        all.retain(|tool| tool.tool_id == *id);
+        for tool in &mut all {
+            tool.definition = definition(&kernel, tool);
+        }
+    }
     all.sort_by(|one, other| one.tool_id.cmp(&other.tool_id));
     let mut result = KernelToolsResult::new();
     result.tools = all;
@@ -99,6 +105,18 @@ fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &IndexedTool) -> Kerne
     described
 }
 
+/// Returns the whole definition of a tool: the one that waits, or else the one that its server listed last.
+fn definition(kernel: &Kernel, tool: &KernelTool) -> Option<String> {
+    let (server, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
+    let definitions = kernel.governance().definitions();
+    match definitions.state(Some(&server), name) {
+        DefinitionState::Changed(held) | DefinitionState::Flagged(held) => {
+            Some(held.definition.as_str().to_owned())
+        }
+        _ => serde_json::to_string(&*definitions.definition(Some(&server), name)?).ok(),
+    }
+}
+
 /// Describes a tool whose first definition waits for an operator. Of the server's text only the name is shown.
 fn unlisted_tool(kernel: &Kernel, server: &ServerId, tool: &str) -> KernelTool {
     let definition = kernel.governance().definitions().definition(Some(server), tool);
@@ -125,14 +143,17 @@ fn described_tool(kernel: &Kernel, server: &ServerId, tool: &str, tokens: u32) -
     match standing {
         DefinitionState::Changed(held) | DefinitionState::Flagged(held) => {
             described.fingerprint = Some(held.fingerprint.to_string());
-            described.reasons = reasons(&held.differences, &held.findings).into();
+            described.reasons = reasons(Some(&held), &held.findings, &described.tool_id).into();
         }
-        DefinitionState::Refused(findings) => described.reasons = reasons(&[], &findings).into(),
+        DefinitionState::Refused(findings) => {
+            described.reasons = reasons(None, &findings, &described.tool_id).into();
+        }
         // The tool can be used, but an operator should know what was found about it.
         _ => {
             let findings = definitions.findings(Some(server), tool);
             let shown = findings.iter().filter(|one| one.severity >= Severity::Flagged);
-            described.reasons = reasons(&[], &shown.cloned().collect::<Vec<_>>()).into();
+            let shown: Vec<_> = shown.cloned().collect();
+            described.reasons = reasons(None, &shown, &described.tool_id).into();
         }
     }
     described
@@ -154,6 +175,10 @@ async fn decide(
         return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, message));
     };
     // The decision applies only to the definition that the operator has seen, not to a later one.
+    if approves && fingerprint.is_none() {
+        let message = "an approval names the `fingerprint` of the definition that was read";
+        return Err(RpcError::invalid_params(message));
+    }
     if fingerprint.is_some_and(|decided| decided != waiting.to_string()) {
         let message = format!(
             "another definition of `{tool}` waits now, with the fingerprint {waiting}; look at it first"
@@ -212,37 +237,30 @@ fn own_name(tool: &KernelTool) -> &str {
     tool.tool_id.get(tool.server_id.len() + 1..).unwrap_or_default()
 }
 
-fn reasons(differences: &[Difference], findings: &[Finding]) -> Vec<String> {
-    let changed = differences.iter().map(|difference| {
-        let place = if difference.at.is_empty() { "the definition" } else { &*difference.at };
-        match (&difference.before, &difference.after) {
-            (Some(before), Some(after)) => {
-                let (before, after) = changed_part(before, after);
-                format!("{place} was “{before}”, is “{after}”")
-            }
-            (None, Some(after)) => format!("{place} is new: “{after}”"),
-            (Some(before), None) => format!("{place} was removed: “{before}”"),
-            (None, None) => format!("{place} changed"),
-        }
-    });
-    changed.chain(findings.iter().map(ToString::to_string)).take(MAX_REASONS).collect()
+/// Returns what an operator must know about a definition: the findings, the worst first, and then the differences, so
+/// that a server cannot push a finding out of the list with harmless differences.
+fn reasons(held: Option<&HeldDefinition>, findings: &[Finding], tool_id: &str) -> Vec<String> {
+    let mut findings: Vec<&Finding> = findings.iter().collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let mut reasons: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    reasons.extend(held.into_iter().flat_map(|held| held.differences.iter().map(change)));
+    let more = reasons.len().saturating_sub(MAX_REASONS)
+        + held.map_or(0, |held| held.differences_left_out);
+    reasons.truncate(MAX_REASONS);
+    if more > 0 {
+        reasons.push(format!(
+            "and {more} more; read the whole definition before you decide: `mgp tools show {tool_id}`"
+        ));
+    }
+    reasons
 }
 
-/// Returns the parts of two texts that differ, with some words around them.
-fn changed_part(before: &str, after: &str) -> (String, String) {
-    const AROUND: usize = 24;
-    let same = |(one, other): &((usize, char), char)| one.1 == *other;
-    let head = before.char_indices().zip(after.chars()).take_while(same).last();
-    let head = head.map_or(0, |((at, c), _)| at + c.len_utf8());
-    let ends = || before[head..].chars().rev().zip(after[head..].chars().rev());
-    let tail: usize =
-        ends().take_while(|(one, other)| one == other).map(|(c, _)| c.len_utf8()).sum();
-    let cut = |text: &str| {
-        let begin = text.floor_char_boundary(head.saturating_sub(AROUND));
-        let end = text.ceil_char_boundary((text.len() - tail + AROUND).min(text.len()));
-        let (left, right) =
-            (if begin > 0 { "…" } else { "" }, if end < text.len() { "…" } else { "" });
-        format!("{left}{}{right}", &text[begin..end])
-    };
-    (cut(before), cut(after))
+fn change(difference: &Difference) -> String {
+    let place = if difference.at.is_empty() { "the definition" } else { &*difference.at };
+    match (&difference.before, &difference.after) {
+        (Some(before), Some(after)) => format!("{place} was “{before}”, is “{after}”"),
+        (None, Some(after)) => format!("{place} is new: “{after}”"),
+        (Some(before), None) => format!("{place} was removed: “{before}”"),
+        (None, None) => format!("{place} changed"),
+    }
 }

@@ -73,7 +73,8 @@ fn fit_result(
         for name in ResultMembers::names_of(foreign) {
             meta.remove(name);
         }
-        dispatcher.parts().fleet.context().references.receive(cx, &server.config(), tool, meta)?;
+        let context = dispatcher.parts().fleet.context();
+        context.references.receive(cx, &context.governance, &server.config(), tool, meta)?;
         name_suggestion(dispatcher, cx, server.id(), meta)
     })
 }

@@ -76,7 +76,10 @@ impl KernelEvents {
     pub(crate) fn new(governance: &Governance, view: &CallerView) -> Self {
         let (governance, view) = (governance.clone(), view.clone());
         let sees = move |cx: &Context, subject: &EventSubject| {
-            governance.is_operator(cx, Administration::Reads) || may_see(&view, cx, subject)
+            let is_own = subject.tenant.as_ref() == Some(cx.principal.tenant());
+            governance.is_operator(cx, Administration::Reads)
+                || (is_own && governance.is_operator(cx, Administration::ReadsOwnTenant))
+                || may_see(&view, cx, subject)
         };
         let hub = EventHub::with_recent(EventLimits::default(), sees);
         for (channel, description) in CHANNELS {

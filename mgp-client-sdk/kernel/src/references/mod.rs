@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_discovery::{KernelConfig, ServerConfig, TargetConfig};
+use mgp_security::Governance;
 use mgp_toolindex::IndexedTool;
 use mgp_transport::http::{
     Endpoint, GuardedFetch, ReferenceData, ReferenceError, ReferenceReader, ReferenceServer,
     ReferenceSettings, RemoteReference,
 };
 use mgp_types::mcp::{CallToolResult, ContentBlock, Meta};
-use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::mgp::{Extension, ExtensionSet, Permission, TrustLevel};
 use mgp_types::proposal::{CallMembers, Checksum, DataReference, Member as _};
 use mgp_types::service::{Call, Context, ServerId, Visibility as _};
 use mgp_types::{RpcError, Sha256Hash, Timestamp};
@@ -97,11 +98,15 @@ impl References {
 
     /// Keeps the reference that a server added to a result; the caller gets it without its URL.
     ///
+    /// A reference that its server cannot serve itself is dropped: the kernel would read its URL on behalf of a program
+    /// that may have no network, and so carry data out in the URL.
+    ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
     pub(crate) fn receive(
         &self,
         cx: &Context,
+        governance: &Governance,
         server: &ServerConfig,
         tool: &str,
         meta: &mut Meta,
@@ -113,6 +118,10 @@ impl References {
         let read = DataReference::read(Some(meta)).ok().flatten();
         let kept = read.and_then(|mut reference| {
             let url = reference.access_url.take()?;
+            if let Some(why) = why_dropped(cx, governance, server, tool, &url) {
+                tracing::warn!(server = %server.id, tool, why, "data reference dropped");
+                return None;
+            }
             server.id.as_str().clone_into(&mut reference.origin_server);
             let fetch = if is_local(server) { &broker.local } else { &broker.public };
             let data = ReferenceData::Remote(RemoteReference { url, fetch: Arc::clone(fetch) });
@@ -260,6 +269,29 @@ fn named(call: &Call) -> Result<Option<NamedReference>, RpcError> {
     let is_import =
         ["\"ref_id\"", "\"origin_server\""].iter().all(|name| arguments.as_str().contains(name));
     Ok(arguments.get().ok().filter(|_| is_import))
+}
+
+/// Returns the reason why the URL of a server's data is not read.
+fn why_dropped(
+    cx: &Context,
+    governance: &Governance,
+    server: &ServerConfig,
+    tool: &str,
+    url: &str,
+) -> Option<&'static str> {
+    if !is_local(server) {
+        return None;
+    }
+    if !Endpoint::parse(url).is_ok_and(|endpoint| endpoint.is_loopback()) {
+        return Some("the server runs on this machine, and the URL leads away from it");
+    }
+    let is_sandboxed = governance.policies().get(Some(&server.id)).trust == TrustLevel::Sandboxed;
+    let lacks_listen = || {
+        let (permissions, needed) = (governance.permissions(), [Permission::NetworkListen]);
+        let (id, now) = (Some(&server.id), SystemTime::now());
+        !permissions.missing(&cx.principal, id, tool, &needed, None, now).is_empty()
+    };
+    (is_sandboxed && lacks_listen()).then_some("the server is sandboxed without `network.listen`")
 }
 
 /// Returns whether a server runs on this machine.

@@ -41,6 +41,12 @@ async fn a_changed_definition_waits_and_is_approved() {
     assert!(agent.call("now").await.is_err());
 
     let mut decision = KernelToolDecisionParams::new("clock", "now");
+    // Without a fingerprint a definition could be approved that changed after it was shown.
+    for unnamed in [None, Some(String::new())] {
+        decision.fingerprint = unnamed;
+        let error = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();
+        assert_eq!(error.code().0, -32602, "{error}");
+    }
     decision.fingerprint = Some("0".repeat(64));
     let error = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();
     assert!(error.to_string().contains("another definition"), "{error}");

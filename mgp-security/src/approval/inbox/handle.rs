@@ -156,7 +156,7 @@ impl Inbox {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn list(&self, by: &Principal) -> Result<Vec<ApprovalRequest>, RpcError> {
-        self.listed(AdminCheck::without_call(by)).await
+        self.listed(AdminCheck::without_call(by).within_tenant()).await
     }
 
     /// Approves a request; the approval can be used once, within [`InboxConfig::answer_ttl`].
@@ -362,7 +362,7 @@ impl Inbox {
         approved: Option<&ApprovalTerm>,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        let caller = AdminCheck::without_call(by);
+        let caller = AdminCheck::without_call(by).within_tenant();
         self.admit(caller, Need::Write, "approvals.decide").await?;
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();

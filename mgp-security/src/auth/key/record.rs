@@ -48,7 +48,7 @@ impl KeyGrant {
         self
     }
 
-    /// Grants administrative authority.
+    /// Grants administrative authority; a holder of another tenant than `local` administers that tenant only.
     #[must_use]
     pub fn operator(mut self) -> Self {
         self.operator = true;
@@ -82,7 +82,7 @@ impl KeyGrant {
     /// Returns the authority of the holder.
     #[must_use]
     pub fn authority(&self) -> Authority {
-        if self.operator { Authority::Operator } else { Authority::User }
+        self.principal().authority()
     }
 
     /// Returns the permissions.

@@ -160,6 +160,9 @@ impl ResourceServer {
     }
 
     /// Sets the scope that grants administrative authority; by default no token does.
+    ///
+    /// It is the authority over the tenant of the caller, and over everything only if that tenant is `local`; see
+    /// [`tenant`](Self::tenant).
     pub fn operator_scope(mut self, scope: impl Into<String>) -> Self {
         self.operator_scope = Some(scope.into());
         self

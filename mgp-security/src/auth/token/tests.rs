@@ -364,7 +364,7 @@ async fn a_missing_scope_is_named() {
         assert_eq!(outcome, Err(AuthRefused::InsufficientScope { needed: needed.clone() }));
     }
     let caller = verify(&server, &token("x admin tools")).await.unwrap();
-    assert_eq!(caller.principal().authority(), mgp_types::service::Authority::Operator);
+    assert_eq!(caller.principal().authority(), mgp_types::service::Authority::TenantOperator);
 }
 
 #[tokio::test]

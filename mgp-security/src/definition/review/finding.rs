@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::rule::Rule;
 
 /// The maximum length of the evidence in a finding, in characters; the rest is cut off.
-const EVIDENCE_MAX: usize = 160;
+pub(in crate::definition) const EVIDENCE_MAX: usize = 160;
 
 /// The consequence of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -29,7 +29,7 @@ use serde_json::Value;
 use self::token::Place;
 pub(super) use characters::is_suspect as is_hidden;
 pub(crate) use characters::shows;
-pub(super) use finding::visible;
+pub(super) use finding::{EVIDENCE_MAX, visible};
 pub use finding::{Finding, Severity};
 pub(super) use rule::Rule;
 

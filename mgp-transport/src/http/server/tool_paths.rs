@@ -4,6 +4,8 @@
 //! They reach the same stack as messages do, as requests of a modern client. Their errors have
 //! the form of JSON-RPC errors, so that all refusals of a server look alike.
 
+use std::fmt::Write as _;
+
 use bytes::Bytes;
 use http::{HeaderValue, Method as HttpMethod, Response, StatusCode, header};
 use http_body::Body;
@@ -73,7 +75,8 @@ impl ReceivedRequest<'_> {
                 if !is_typed && !text.is_empty() {
                     return Err(Refusal::ContentType);
                 }
-                (ToolsCall::METHOD, call_params(name, &text))
+                let has_key = self.headers.idempotency_key.is_some();
+                (ToolsCall::METHOD, call_params(name, &text, has_key))
             }
         };
         let params = Params::split(method, params?.into())
@@ -86,7 +89,7 @@ impl ReceivedRequest<'_> {
 }
 
 /// Writes the params of a call of a tool by its encoded name.
-fn call_params(name: &str, body: &str) -> Result<String, Refusal> {
+fn call_params(name: &str, body: &str, has_key: bool) -> Result<String, Refusal> {
     let name = percent_decode_str(name).decode_utf8();
     let name = name.map_err(|_| invalid("the name of the tool is not UTF-8"))?;
     let arguments = if body.trim().is_empty() { "{}" } else { body.trim() };
@@ -97,24 +100,32 @@ fn call_params(name: &str, body: &str) -> Result<String, Refusal> {
         return Err(invalid(&format!("the body is not JSON: {error}")));
     }
     let name = serde_json::Value::from(&*name);
-    Ok(format!(r#"{{"name":{name},"arguments":{arguments},"_meta":{}}}"#, caller_meta()))
+    Ok(format!(r#"{{"name":{name},"arguments":{arguments},"_meta":{}}}"#, caller_meta(has_key)))
 }
 
 /// Writes the params of a list, whose next page `?cursor=` names.
 fn list_params(query: Option<&str>) -> Result<String, Refusal> {
     let cursor = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("cursor="));
-    let Some(cursor) = cursor else { return Ok(format!(r#"{{"_meta":{}}}"#, caller_meta())) };
+    let Some(cursor) = cursor else { return Ok(format!(r#"{{"_meta":{}}}"#, caller_meta(false))) };
     let cursor = percent_decode_str(cursor).decode_utf8();
     let cursor = cursor.map_err(|_| invalid("the cursor is not UTF-8"))?;
-    Ok(format!(r#"{{"cursor":{},"_meta":{}}}"#, serde_json::Value::from(&*cursor), caller_meta()))
+    Ok(format!(
+        r#"{{"cursor":{},"_meta":{}}}"#,
+        serde_json::Value::from(&*cursor),
+        caller_meta(false)
+    ))
 }
 
-/// Returns the `_meta` of a modern client that knows the codes of MGP, and nothing else.
-fn caller_meta() -> String {
+/// Returns the `_meta` of a modern client that knows the codes of MGP, and idempotency if its request has a key in
+/// the header `X-Idempotency-Key`.
+fn caller_meta(has_key: bool) -> String {
     let (revision, version) = (Revision::MODERN, MgpVersion::DEFAULT);
-    let extension = Extension::ErrorHandling;
+    let mut names = format!("\"{}\"", Extension::ErrorHandling);
+    if has_key {
+        let _ = write!(names, ",\"{}\"", Extension::Idempotency);
+    }
     format!(
-        r#"{{"{}":"{revision}","{}":{{"extensions":{{"{}":{{"version":"{}","extensions":["{extension}"]}}}}}}}}"#,
+        r#"{{"{}":"{revision}","{}":{{"extensions":{{"{}":{{"version":"{}","extensions":[{names}]}}}}}}}}"#,
         key::PROTOCOL_VERSION,
         key::CLIENT_CAPABILITIES,
         key::MGP,

@@ -7,7 +7,8 @@ use crate::record::{List, record};
 record! {
     /// Parameters of `mgp/kernel/approvals`.
     pub struct KernelApprovalsParams {
-        /// If set, only this approval is returned, with the complete arguments of its call.
+        /// If set, only this approval is returned, with the complete arguments of its call, or the script of its
+        /// registration.
         opt id: Option<String>,
     }
 
@@ -28,7 +29,8 @@ record! {
         req state: String,
         /// The question; the middle of long arguments is left out.
         req question: String,
-        /// The complete arguments of a call, as canonical JSON; only if the request named the id of this approval.
+        /// The complete arguments of a call, as canonical JSON; only if the request named the id of this approval. Of a
+        /// registration with a script: an object whose `script` is that script.
         opt arguments: Option<String>,
         /// The calls that an approval of all calls like this one would be for, in words.
         opt like: Option<String>,

@@ -26,6 +26,8 @@ record! {
         opt server_id: Option<String>,
         /// If set, each tool reports whether this agent sees it.
         opt agent_id: Option<String>,
+        /// If set, only the tool with this id (server id and tool name), with its whole definition.
+        opt tool_id: Option<String>,
     }
 
     /// Result of `mgp/kernel/tools`.
@@ -50,8 +52,12 @@ record! {
         req tokens: u64,
         /// The state of the definition.
         req standing: ToolStanding,
-        /// Findings about the definition, and the differences of one that waits.
+        /// Findings about the definition, the worst first, then the differences of one that waits; of many the first,
+        /// and the number of the others.
         list reasons: List<String>,
+        /// The definition as JSON, of a tool that waits the one that waits; only if the request named the id of this
+        /// tool. It is the text of the server: show it to a person, not to a model.
+        opt definition: Option<String>,
         /// The fingerprint of the definition that waits.
         opt fingerprint: Option<String>,
         /// `true` if the agent named in the request sees the tool.
@@ -66,7 +72,8 @@ record! {
         req server_id: String,
         /// The name that the server gives the tool.
         req tool: String,
-        /// The fingerprint of the reviewed definition; if absent, the definition that waits now.
+        /// The fingerprint of the reviewed definition, which an approval must name; if it is absent, a rejection is
+        /// about the definition that waits now.
         opt fingerprint: Option<String>,
         /// The reason.
         opt because: Option<String>,
