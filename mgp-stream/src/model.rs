@@ -1,6 +1,6 @@
 //! Runs a model of several threads in many orders of their steps, and checks the promises of its tables in each.
 //!
-//! A step ends where a lock of [`mgp_types::sync`] is taken or released. No timer of a model ever expires, so a thread
+//! A step ends where a lock of [`mgp_types::sync`] is taken. No timer of a model ever expires, so a thread
 //! that waits for a wake-up that was lost waits for ever, which fails the model. A failure prints its order; `MODEL_SCHEDULE`
 //! runs a test in that order again.
 

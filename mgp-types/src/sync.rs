@@ -8,10 +8,6 @@ pub mod interleave;
 
 use std::fmt;
 use std::sync::PoisonError;
-
-#[cfg(feature = "interleave")]
-pub use interleave::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
-#[cfg(not(feature = "interleave"))]
 pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 /// A [`std::sync::Mutex`] that ignores poisoning.

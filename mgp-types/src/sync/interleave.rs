@@ -1,10 +1,9 @@
-//! Gives a checker control before each lock is taken and after it is released.
+//! Gives a checker control before each lock is taken.
 //!
 //! The checker runs the threads of a model one at a time and chooses the next one at each of these places, so that it
 //! finds orders in which the data behind the locks is wrong. Threads without a checker use the locks as usual.
 
 use std::cell::Cell;
-use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
 /// The functions of a checker.
@@ -43,9 +42,9 @@ pub fn is_checked() -> bool {
 pub(super) fn lock<G>(
     attempt: impl Fn() -> TryLockResult<G>,
     block: impl FnOnce() -> LockResult<G>,
-) -> Guard<G> {
+) -> G {
     let Some(checker) = CHECKER.get() else {
-        return Guard::new(block().unwrap_or_else(PoisonError::into_inner));
+        return block().unwrap_or_else(PoisonError::into_inner);
     };
     let has_failed = std::thread::panicking();
     if !has_failed {
@@ -53,58 +52,12 @@ pub(super) fn lock<G>(
     }
     loop {
         match attempt() {
-            Ok(guard) => return Guard::new(guard),
-            Err(TryLockError::Poisoned(error)) => return Guard::new(error.into_inner()),
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(error)) => return error.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 assert!(!has_failed, "the model failed while another thread held a lock");
                 (checker.wait)();
             }
-        }
-    }
-}
-
-/// A lock that is held; the checker gets control after its release.
-#[derive(Debug)]
-pub struct Guard<G> {
-    guard: G,
-    /// Dropped after the lock.
-    _release: Release,
-}
-
-/// The guard of a [`Mutex`](super::Mutex).
-pub type MutexGuard<'a, T> = Guard<std::sync::MutexGuard<'a, T>>;
-/// The guard of a reader of an [`RwLock`](super::RwLock).
-pub type RwLockReadGuard<'a, T> = Guard<std::sync::RwLockReadGuard<'a, T>>;
-/// The guard of a writer of an [`RwLock`](super::RwLock).
-pub type RwLockWriteGuard<'a, T> = Guard<std::sync::RwLockWriteGuard<'a, T>>;
-
-impl<G> Guard<G> {
-    fn new(guard: G) -> Self {
-        Self { guard, _release: Release }
-    }
-}
-
-impl<G: Deref> Deref for Guard<G> {
-    type Target = G::Target;
-
-    fn deref(&self) -> &G::Target {
-        &self.guard
-    }
-}
-
-impl<G: DerefMut> DerefMut for Guard<G> {
-    fn deref_mut(&mut self) -> &mut G::Target {
-        &mut self.guard
-    }
-}
-
-#[derive(Debug)]
-struct Release;
-
-impl Drop for Release {
-    fn drop(&mut self) {
-        if let Some(checker) = CHECKER.get().filter(|_| !std::thread::panicking()) {
-            (checker.switch)();
         }
     }
 }
