@@ -54,6 +54,11 @@ pub(crate) fn line(question: &str) -> CliResult<String> {
     Ok(answer.trim().to_owned())
 }
 
+/// Returns whether this command has asked for the operator's passphrase.
+pub(crate) fn has_passphrase() -> bool {
+    PASSPHRASE.lock().is_some()
+}
+
 /// Asks for the operator's passphrase, at most once per command.
 pub(crate) fn operator_passphrase() -> CliResult<String> {
     if NO_PASSPHRASES.load(Ordering::Relaxed) {

@@ -6,13 +6,13 @@ use axum::response::Response;
 use maud::{Markup, html};
 use mgp_types::Extras;
 use mgp_types::method::{
-    KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelExplain,
+    KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelExplain, KernelTools,
     KernelToolsApprove, KernelToolsReject,
 };
 use mgp_types::mgp::{
     AccessGrantParams, KernelApproval, KernelApprovalDecisionParams, KernelApprovalsParams,
     KernelExplainParams, KernelExplainResult, KernelTool, KernelToolDecisionParams,
-    RegistrationStatus,
+    KernelToolsParams, RegistrationStatus,
 };
 
 use super::form::{Form, Posted, segment};
@@ -21,6 +21,7 @@ use super::live::waiting_definitions;
 use super::operator::Viewer;
 use super::record::{self, Filter};
 use super::{Console, PageError, Shared, shown};
+use crate::commands::tools::needs_decision;
 use crate::exit::{CliResult, Failure};
 use crate::time_args;
 
@@ -44,7 +45,7 @@ pub(super) async fn page(
     shown(&console, &viewer, async {
         let all = approvals(&viewer, None).await?;
         let (open, decided): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.state == "open");
-        let definitions = waiting_definitions(&viewer.operator.client).await.unwrap_or_default();
+        let definitions = waiting_definitions(&viewer.operator.client).await?;
         viewer.operator.live.set_waiting(open.len() + definitions.len());
         let texts = viewer.texts;
         let body = html! {
@@ -74,7 +75,7 @@ fn card(console: &Console, viewer: &Viewer, approval: &KernelApproval) -> Markup
             h2 id=(format!("a-{}", approval.id)) { (heading(viewer, approval)) }
             (facts(viewer, approval))
             pre { (plain(&approval.question)) }
-            @if is_call {
+            @if is_call || approval.kind == "registration" {
                 p { a href=(url(console, &format!("/call/{}", segment(&approval.id)))) { (texts.whole_call) } }
             }
             (answers(console, viewer, approval, "/"))
@@ -181,6 +182,8 @@ fn definition(console: &Console, viewer: &Viewer, tool: &KernelTool) -> Markup {
     html! {
         section.card aria-label=(plain(&tool.tool_id)) {
             h2 { (plain(&tool.tool_id)) " " (mark(tool.standing.as_str())) }
+            @let whole = format!("/definition/{}", segment(&tool.tool_id));
+            p { a href=(url(console, &whole)) { (texts.whole_definition) } }
             ul { @for reason in &tool.reasons { li { (plain(reason)) } } }
             @if let Some(description) = &tool.description { pre { (plain(description)) } }
             form.row method="post" action=(url(console, "/definitions")) {
@@ -244,10 +247,15 @@ pub(super) async fn one_definition(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let waiting = waiting_definitions(&viewer.operator.client).await.unwrap_or_default();
+        let mut params = KernelToolsParams::new();
+        params.tool_id = Some(id.clone());
+        let found = viewer.operator.client.request::<KernelTools>(&params).await?.tools;
         let texts = viewer.texts;
-        let body = match waiting.iter().find(|tool| tool.tool_id == id) {
-            Some(tool) => definition(&console, &viewer, tool),
+        let body = match found.iter().find(|tool| needs_decision(tool)) {
+            Some(tool) => html! {
+                (definition(&console, &viewer, tool))
+                @if let Some(whole) = &tool.definition { pre.whole { (plain(whole)) } }
+            },
             None => html! { p.dim { code { (plain(&id)) } ": " (texts.no_definition) } },
         };
         Ok(layout::page(&console, &viewer, "/", &query, &body))
@@ -265,12 +273,18 @@ fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
             Some(members) => dl {
                 @for (name, value) in members.iter() {
                     dt { (plain(name)) }
-                    dd { pre.whole { (plain(value.as_str())) } }
+                    dd { pre.whole { (plain(&shown_value(value.as_str()))) } }
                 }
             },
             None => pre.whole { (plain(text)) },
         }
     }
+}
+
+/// Returns a value as JSON; a text of several lines, e.g. a script, with its lines.
+fn shown_value(value: &str) -> String {
+    let text = serde_json::from_str::<String>(value).ok().filter(|text| text.contains('\n'));
+    text.unwrap_or_else(|| value.to_owned())
 }
 
 /// Returns how the kernel decides about the call now.
@@ -318,12 +332,16 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
             Err(failure) => failed.push(format!("{id}: {failure}")),
         }
     }
-    if let Ok(left) = approvals(&viewer, None).await {
+    let client = &viewer.operator.client;
+    if let (Ok(left), Ok(definitions)) =
+        (approvals(&viewer, None).await, waiting_definitions(client).await)
+    {
         let open = left.iter().filter(|one| one.state == "open").count();
-        let definitions = waiting_definitions(&viewer.operator.client).await.unwrap_or_default();
         viewer.operator.live.set_waiting(open + definitions.len());
     }
-    let notice = if failed.is_empty() {
+    let notice = if ids.is_empty() {
+        Notice::Failed(viewer.texts.nothing_chosen.to_owned())
+    } else if failed.is_empty() {
         Notice::Done(done.join("; "))
     } else {
         Notice::Failed([done, failed].concat().join("; "))

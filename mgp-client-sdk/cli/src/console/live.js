@@ -8,7 +8,8 @@
     const at = document.activeElement;
     const writes = at && content.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName);
     const chosen = content.querySelector("input:checked, details[open]");
-    return writes || chosen || String(window.getSelection()).length > 0;
+    const aims = content.querySelector("button:hover");
+    return writes || chosen || aims || String(window.getSelection()).length > 0;
   };
   let late = false, asked = false;
   const refresh = async () => {

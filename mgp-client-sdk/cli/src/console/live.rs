@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::commands::tools::{fetch_tools, needs_decision};
+use crate::exit::CliResult;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -94,10 +95,10 @@ impl Live {
 }
 
 /// Returns the definitions that wait for a decision.
-pub(super) async fn waiting_definitions(client: &Client) -> Option<Vec<KernelTool>> {
-    let mut tools = fetch_tools(client, None, None).await.ok()?;
+pub(super) async fn waiting_definitions(client: &Client) -> CliResult<Vec<KernelTool>> {
+    let mut tools = fetch_tools(client, None, None).await?;
     tools.retain(needs_decision);
-    Some(tools)
+    Ok(tools)
 }
 
 /// Asks the kernel for news while pages are open.

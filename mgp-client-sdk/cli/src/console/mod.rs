@@ -34,6 +34,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use clap::Args;
+use mgp_discovery::OperatorProof;
 use mgp_security::auth::AuthLayer;
 use mgp_types::PrivateFile;
 use mgp_types::method::KernelInfo;
@@ -44,7 +45,9 @@ use tokio::net::TcpListener;
 use crate::args::{ConfigArg, Global};
 use crate::control;
 use crate::exit::{CliResult, Failure};
+use crate::operator::configured_proof;
 use crate::output::{Output, Render, print, print_note};
+use crate::prompt;
 use crate::served_kernel::ServedKernel;
 use crate::state;
 
@@ -147,7 +150,12 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
     let at = listener.local_addr()?;
     let (gate, login) = (Gate::local(at)?, Login::link(client.clone())?);
     let link = ConsoleLink { url: link(at, &gate, &login, args.id.as_deref()) };
-    if args.print || global.json || !open_browser(global, &link.url).await? {
+    // Where operators prove themselves, the link is no file: a program of this user could use it without the proof.
+    let needs_proof = configured_proof(&ConfigArg::default().sources()).await?
+        != OperatorProof::None
+        || prompt::has_passphrase();
+    let is_printed = args.print || global.json || needs_proof;
+    if is_printed || !open_browser(global, &link.url).await? {
         print(global, &link)?;
     } else {
         print_note(

@@ -56,6 +56,8 @@ texts! {
     failed: "It did not work:", "Es ging nicht:";
     nothing_waits: "Nothing waits for you.", "Nichts wartet auf Sie.";
     nothing_waits_hint: "Calls, servers and changed definitions that need you appear here by themselves.", "Aufrufe, Server und geänderte Beschreibungen, die Sie brauchen, erscheinen hier von selbst.";
+    nothing_chosen: "choose at least one entry", "wählen Sie mindestens einen Eintrag";
+    whole_definition: "The whole definition", "Die ganze Beschreibung";
     changed_definitions: "Definitions that need a decision", "Beschreibungen, die eine Entscheidung brauchen";
     decided: "Decided within the last hour", "In der letzten Stunde entschieden";
     whole_call: "The whole call: all arguments, the rules, what the tool did before", "Der ganze Aufruf: alle Argumente, die Regeln, frühere Aufrufe";

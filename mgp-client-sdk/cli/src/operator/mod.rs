@@ -9,7 +9,7 @@ mod passphrase;
 pub(crate) use files::{admit_edit, admit_edit_of};
 #[cfg(unix)]
 pub(crate) use gate::{Admission, OperatorGate};
-pub(crate) use offline::{admit_offline, check_place};
+pub(crate) use offline::{admit_offline, check_place, configured_proof};
 pub(crate) use passphrase::{MAX_PASSPHRASE_BYTES, MIN_PASSPHRASE_CHARS, PassphraseFile};
 
 /// The remedy for a process that a host started.

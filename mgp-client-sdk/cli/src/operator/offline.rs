@@ -35,7 +35,7 @@ pub(crate) async fn admit_offline(
 }
 
 /// Returns the proof that the user's own configuration, or a named file, asks for.
-async fn configured_proof(sources: &Sources) -> CliResult<OperatorProof> {
+pub(crate) async fn configured_proof(sources: &Sources) -> CliResult<OperatorProof> {
     // Without approvals the file of a project does not count.
     let no_approvals = Trust::new(std::sync::Arc::new(MemoryStore::new()));
     match sources.load(&no_approvals).await {

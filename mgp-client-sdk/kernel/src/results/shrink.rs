@@ -166,7 +166,10 @@ mod tests {
     #[test]
     fn every_kind_of_value_becomes_short() {
         let deep = (0..40).fold(json!("x".repeat(9_000)), |inner, _| json!({"a": [inner]}));
-        let wide: Value = (0..9_000).map(|n| (format!("k{n}"), json!(n))).collect::<serde_json::Map<_, _>>().into();
+        let wide: Value = (0..9_000)
+            .map(|n| (format!("k{n}"), json!(n)))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
         let nested = json!([{"page": {"rows": vec![json!({"a": 1, "b": "two"}); 9_000]}, "n": 7}]);
         for (value, max) in [(deep, 400), (wide, 900), (nested.clone(), 900)] {
             let cut = shrunk(&value, max);
