@@ -47,9 +47,10 @@ impl BoxedService {
     fn mounted(self, path: String, other: Self) -> Self {
         Self(Arc::new(move |request| {
             let below = request.uri().path().strip_prefix(&path);
-            match below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
-                true => (other.0)(request),
-                false => (self.0)(request),
+            if below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+                (other.0)(request)
+            } else {
+                (self.0)(request)
             }
         }))
     }
