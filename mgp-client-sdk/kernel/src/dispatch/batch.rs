@@ -6,7 +6,7 @@ use std::future::Future;
 
 use futures_util::{StreamExt, stream};
 use mgp_types::mcp::{CallToolResult, ContentBlock};
-use mgp_types::method::{CALL_MANY, Request, ToolsCall, find_kernel_tool};
+use mgp_types::method::{CALL_MANY, Request, TOOLS_CALL, ToolsCall, find_kernel_tool};
 use mgp_types::service::{Call, CallKey, CallerAccess, Method, Outlet, Params, Reply};
 use mgp_types::{ErrorCode, Payload, RawObject, RpcError};
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ pub(super) async fn run(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rpc
         let message = format!("`calls` has {} calls; use at most {MAX_CALLS}", calls.len());
         return Err(RpcError::invalid_params(message));
     }
-    let running = calls.into_iter().map(|named| run_one(&dispatcher, &call, named.into()));
+    let running = calls.into_iter().map(|named| run_one(&dispatcher, &call, &named));
     let results: Vec<_> = stream::iter(running).buffered(MAX_AT_ONCE).collect().await;
     let structured = Payload::of(&Results { results })?;
     let mut result = CallToolResult::new(vec![ContentBlock::text(structured.as_str())]);
@@ -72,13 +72,13 @@ pub(super) async fn run(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rpc
 fn run_one(
     dispatcher: &Dispatcher,
     batch: &Call,
-    named: Payload,
+    named: &RawObject,
 ) -> impl Future<Output = Outcome> + use<> {
     let mut cx = batch.cx().clone();
     cx.key = CallKey::next();
     cx.outlet = Outlet::none();
     cx.caller_access = CallerAccess::Unavailable;
-    let params = Params::tool(mgp_types::method::TOOLS_CALL, &named);
+    let params = Params::tool(TOOLS_CALL, named.as_payload());
     let call = Call::request(Method::from_static(ToolsCall::METHOD), params, cx);
     let answer = tools::call(dispatcher.clone(), call);
     async move {

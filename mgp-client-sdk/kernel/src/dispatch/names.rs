@@ -113,16 +113,12 @@ const KEPT_SCHEMES: [&str; 2] = ["ui://", "skill://"];
 fn split_uri(uri: &str) -> Option<(&str, String)> {
     let kept =
         KEPT_SCHEMES.into_iter().find_map(|scheme| Some((scheme, uri.strip_prefix(scheme)?)));
-    match kept {
-        Some((scheme, rest)) => {
-            let (id, rest) = rest.strip_prefix(SERVER_PREFIX)?.split_once('/')?;
-            Some((id, format!("{scheme}{rest}")))
-        }
-        None => {
-            let (id, uri) = uri.strip_prefix(SERVER_PREFIX)?.split_once(':')?;
-            Some((id, uri.to_owned()))
-        }
+    if let Some((scheme, rest)) = kept {
+        let (id, rest) = rest.strip_prefix(SERVER_PREFIX)?.split_once('/')?;
+        return Some((id, format!("{scheme}{rest}")));
     }
+    let (id, uri) = uri.strip_prefix(SERVER_PREFIX)?.split_once(':')?;
+    Some((id, uri.to_owned()))
 }
 
 /// Returns the name of an entry with the server's id included.

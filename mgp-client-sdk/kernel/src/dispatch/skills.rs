@@ -45,7 +45,9 @@ pub(super) fn qualify_skill(skill: &mut Skill, server: &ServerId) {
     let name = |uri: &str| qualify(ListKind::Skills, server, uri);
     skill.uri = name(&skill.uri);
     if let SkillResources::Files(files) = &mut skill.resources {
-        files.iter_mut().for_each(|file| file.uri = name(&file.uri));
+        for file in files {
+            file.uri = name(&file.uri);
+        }
     }
 }
 
