@@ -1,6 +1,6 @@
 //! Servers that are registered while the kernel runs (MGP §15.4, §15.5).
 //!
-//! A registration is requested (`params.rs`, `program.rs`), judged (`judge.rs`), decided by an operator
+//! A registration is requested (`params.rs`, `program.rs`, `published.rs`), judged (`judge.rs`), decided by an operator
 //! (`register.rs`, `review.rs`), stored (`record.rs`, `registrations.rs`), and then started as approved (`launch.rs`) until it
 //! is removed (`deregister.rs`); `work.rs` runs the slow parts.
 
@@ -14,6 +14,7 @@ mod judge;
 mod launch;
 mod params;
 mod program;
+mod published;
 mod rate;
 mod record;
 mod refusal;
@@ -30,6 +31,7 @@ mod work;
 pub use config::RegistrationConfig;
 pub(crate) use params::changes_code;
 pub(crate) use program::{bind as bind_file, is_code_file, runs_arguments};
+pub use published::{PublishedEntry, RegistryOrigin};
 pub use refusal::{IdHolder, RegistrationError};
 pub use registrations::{Registrations, RegistrationsBuilder};
 pub use review::PendingRegistration;

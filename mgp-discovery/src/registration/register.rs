@@ -168,8 +168,9 @@ impl RegistrationState {
         until: Timestamp,
     ) -> Result<Record, DiscoveryError> {
         let by = &cx.principal;
-        let request =
-            RegisterRequest::read(params, by.authority(), &self.config, self.servers.allow_list())?;
+        let (params, published) = self.find_published(params).await?;
+        let (authority, allowed) = (by.authority(), self.servers.allow_list());
+        let request = RegisterRequest::read(params, authority, &self.config, allowed, published)?;
         let server = ServerId::from(request.id.as_str());
         // Check this before files are read; it is checked again when the turn is held.
         self.free(&server)?;
