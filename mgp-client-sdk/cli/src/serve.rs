@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mgp_contract::LockFile;
 use mgp_discovery::Sources;
-use mgp_kernel::{ClientTransport, Kernel};
+use mgp_kernel::Kernel;
 use mgp_lifecycle::Drain;
 use mgp_server_sdk::{BoundServer, ServeError, Server};
 use mgp_transport::take_stdio;
@@ -241,6 +241,8 @@ async fn attach(
         stack,
         drain,
         #[cfg(unix)]
+        is_shared: linger.is_some(),
+        #[cfg(unix)]
         gate: Arc::new(OperatorGate::new(&folder, sources)),
     };
     probes::serve_metrics(kernel, &served.drain).await?;
@@ -336,8 +338,7 @@ fn serve_stdio(served: &ServedKernel, agent: &str) -> CliResult<JoinHandle<()>> 
     let (reader, writer) = take_stdio()?;
     let (served, principal) = (served.clone(), Principal::local().agent(agent));
     Ok(tokio::spawn(async move {
-        let closed =
-            served.serve_connection(reader, writer, principal, None, ClientTransport::Stdio).await;
+        let closed = served.serve_connection(reader, writer, principal, None, None).await;
         tracing::debug!(%closed, "host disconnected");
     }))
 }

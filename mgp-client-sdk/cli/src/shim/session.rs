@@ -20,6 +20,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::events::EventSubscriptions;
+use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 
 /// Lines longer than this are not parsed as a whole; only `CUT_BYTES` at each end are read.
 const MAX_PARSED_BYTES: usize = 64 * 1024;
@@ -27,6 +28,9 @@ const CUT_BYTES: usize = 1024;
 
 /// Maximum number of remembered requests, questions (requests of the kernel to the host), and subscriptions, each.
 const MAX_REMEMBERED: usize = 4096;
+
+/// Maximum total length of the lines of unanswered requests that are kept.
+const MAX_KEPT_BYTES: usize = 8 << 20;
 
 /// Prefix of ids that the shim creates: for repeated requests, and for questions of later kernels.
 const PREFIX: &str = "mgp-shim";
@@ -48,15 +52,36 @@ pub(super) struct Session {
     initialized: Option<Vec<u8>>,
     /// The last log level and the open resource subscriptions, by method and URI.
     settings: BTreeMap<String, Vec<u8>>,
-    /// The host's unanswered requests by id. A `subscriptions/listen` request keeps its line, because the shim repeats
-    /// the request with the next kernel.
-    requests: HashMap<Id, Option<Vec<u8>>>,
+    /// The host's unanswered requests by id.
+    requests: HashMap<Id, OpenRequest>,
+    /// The total length of the lines of these requests.
+    kept_bytes: usize,
+    /// `true` while the kernel is about to end, so that requests wait for the next one.
+    is_leaving: bool,
     /// The ids, as the host knows them, of unanswered questions, i.e. requests of the kernel to the host.
     questions: HashSet<Id>,
     /// The subscriptions to events.
     events: EventSubscriptions,
     /// The ids of requests that the shim has repeated, whose responses the host must not receive.
     repeated: HashSet<Id>,
+}
+
+/// An unanswered request of the host.
+struct OpenRequest {
+    /// The line; `None` if it was too long to keep.
+    line: Option<Vec<u8>>,
+    repeat: Repeat,
+}
+
+/// The occasions on which a request is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeat {
+    /// Never: the kernel may have carried it out.
+    Never,
+    /// With the next kernel, because this one did not start it.
+    Once,
+    /// With each kernel: a `subscriptions/listen` request.
+    Always,
 }
 
 /// A JSON-RPC message whose members are kept as raw text.
@@ -79,6 +104,15 @@ impl Envelope<'_> {
         serde_json::from_str(self.id?.get()).ok()
     }
 
+    /// Returns the code of the error, if the message is one.
+    fn error_code(&self) -> Option<i32> {
+        #[derive(Deserialize)]
+        struct Coded {
+            code: i32,
+        }
+        serde_json::from_str::<Coded>(self.error?.get()).ok().map(|error| error.code)
+    }
+
     /// Returns the message with another id.
     fn with_id(&self, id: &Id) -> Vec<u8> {
         let mut message = json!({ "jsonrpc": "2.0", "id": id });
@@ -99,6 +133,11 @@ impl Envelope<'_> {
     }
 }
 
+/// Returns whether a line of the kernel reports that it is about to end.
+pub(super) fn is_leaving(line: &[u8]) -> bool {
+    read(line).is_some_and(|message| message.method.as_deref() == Some(LEAVING))
+}
+
 fn to_line(message: &serde_json::Value) -> Vec<u8> {
     (message.to_string() + "\n").into_bytes()
 }
@@ -116,7 +155,10 @@ impl Session {
     pub(super) fn note_host(&mut self, line: &[u8]) -> Forward {
         if line.len() > MAX_PARSED_BYTES && self.generation == 0 {
             match read_ends(line) {
-                Some(CutMessage::Request(id)) => self.add_request(id, None),
+                Some(CutMessage::Request(id)) => {
+                    self.add_request(id, Repeat::Never, line);
+                    return self.held();
+                }
                 Some(CutMessage::Answer(id)) => drop(self.questions.remove(&id)),
                 _ => {}
             }
@@ -127,13 +169,14 @@ impl Session {
             (Some(method), Some(id)) => {
                 self.events.note_request(&id, method, message.params);
                 self.note_request(id, method, &message, line);
+                return self.held();
             }
             (Some(method), None) if method == Initialized::METHOD => {
                 self.initialized = Some(line.to_vec());
             }
             (Some(method), None) if method == Cancelled::METHOD => {
                 if let Some(id) = cancelled_id(&message) {
-                    self.requests.remove(&id);
+                    self.end_request(&id);
                 }
             }
             (None, Some(shown)) => return self.note_answer(&shown, &message),
@@ -144,7 +187,7 @@ impl Session {
 
     fn note_request(&mut self, id: Id, method: &str, message: &Envelope<'_>, line: &[u8]) {
         let is_listening = method == SubscriptionsListen::METHOD;
-        self.add_request(id, is_listening.then(|| line.to_vec()));
+        self.add_request(id, if is_listening { Repeat::Always } else { Repeat::Never }, line);
         if method == Initialize::METHOD {
             self.initialize = Some(line.to_vec());
         } else if method == LoggingSetLevel::METHOD {
@@ -159,9 +202,55 @@ impl Session {
         }
     }
 
-    fn add_request(&mut self, id: Id, line: Option<Vec<u8>>) {
-        if self.requests.len() < MAX_REMEMBERED {
-            self.requests.insert(id, line);
+    fn add_request(&mut self, id: Id, repeat: Repeat, line: &[u8]) {
+        let repeat = if self.is_leaving && repeat == Repeat::Never { Repeat::Once } else { repeat };
+        // A request that is sent again is always kept.
+        let is_kept = repeat != Repeat::Never || self.kept_bytes + line.len() <= MAX_KEPT_BYTES;
+        if repeat != Repeat::Never || self.requests.len() < MAX_REMEMBERED {
+            self.end_request(&id);
+            let line = is_kept.then(|| line.to_vec());
+            self.kept_bytes += line.as_ref().map_or(0, Vec::len);
+            self.requests.insert(id, OpenRequest { line, repeat });
+        }
+    }
+
+    fn end_request(&mut self, id: &Id) {
+        let ended = self.requests.remove(id).and_then(|request| request.line);
+        self.kept_bytes -= ended.map_or(0, |line| line.len());
+    }
+
+    /// Returns how to pass on a request: not to a kernel that is about to end.
+    fn held(&self) -> Forward {
+        if self.is_leaving { Forward::Nothing } else { Forward::AsReceived }
+    }
+
+    /// Returns whether a request waits for the next kernel.
+    pub(super) fn has_held(&self) -> bool {
+        self.requests.values().any(|request| request.repeat == Repeat::Once)
+    }
+
+    /// Notes that the kernel is about to end; returns the line that confirms this to the kernel.
+    pub(super) fn hold(&mut self) -> Vec<u8> {
+        self.is_leaving = true;
+        to_line(&json!({ "jsonrpc": "2.0", "method": HOLDING }))
+    }
+
+    /// Keeps a request for the next kernel; returns how to pass on the answer of this one, which did not start it.
+    fn repeat_later(&mut self, id: &Id) -> Forward {
+        match self.requests.get_mut(id) {
+            Some(request) if request.line.is_some() => {
+                if request.repeat == Repeat::Never {
+                    request.repeat = Repeat::Once;
+                }
+                Forward::Nothing
+            }
+            _ => {
+                self.end_request(id);
+                let message = "the kernel is being replaced and did not start the call; call again";
+                Forward::Rewritten(to_line(&json!({
+                    "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": message },
+                })))
+            }
         }
     }
 
@@ -182,7 +271,7 @@ impl Session {
     pub(super) fn note_kernel(&mut self, line: &[u8]) -> Forward {
         if line.len() > MAX_PARSED_BYTES && self.generation == 0 {
             match read_ends(line) {
-                Some(CutMessage::Answer(id)) => drop(self.requests.remove(&id)),
+                Some(CutMessage::Answer(id)) => self.end_request(&id),
                 Some(CutMessage::Request(id)) => self.add_question(id),
                 _ => {}
             }
@@ -191,11 +280,13 @@ impl Session {
         let Some(message) = read(line) else { return Forward::AsReceived };
         match (&message.method, message.id()) {
             (None, Some(id)) if self.repeated.remove(&id) => Forward::Nothing,
+            (None, Some(id)) if message.error_code() == Some(REPEAT) => self.repeat_later(&id),
             (None, Some(id)) => {
                 self.events.note_answer(&id, message.result);
-                self.requests.remove(&id);
+                self.end_request(&id);
                 Forward::AsReceived
             }
+            (Some(method), None) if method == LEAVING => Forward::Nothing,
             (Some(method), None) if method == EventNotification::METHOD => {
                 self.events.note_event(message.params);
                 Forward::AsReceived
@@ -251,7 +342,10 @@ impl Session {
         for id in mem::take(&mut self.questions) {
             lines.extend(cancelled(&id));
         }
-        for (id, _) in self.requests.extract_if(|_, line| line.is_none()) {
+        self.is_leaving = false;
+        let lost = self.requests.extract_if(|_, request| request.repeat == Repeat::Never);
+        for (id, request) in lost {
+            self.kept_bytes -= request.line.map_or(0, |line| line.len());
             lines.extend(to_line(&json!({
                 "jsonrpc": "2.0",
                 "id": id,
@@ -298,7 +392,14 @@ impl Session {
         if self.initialize.is_some() {
             lines.extend(self.repeat_events());
         }
-        lines.extend(self.requests.values().flatten().flatten());
+        for request in self.requests.values_mut() {
+            match request.repeat {
+                Repeat::Never => continue,
+                Repeat::Once => request.repeat = Repeat::Never,
+                Repeat::Always => {}
+            }
+            lines.extend(request.line.iter().flatten());
+        }
         lines
     }
 
@@ -324,8 +425,10 @@ impl Session {
                 lines.extend(to_line(&json!({ "jsonrpc": "2.0", "method": method })));
             }
         }
-        for (id, line) in &self.requests {
-            let Some(line) = line else { continue };
+        let listening =
+            self.requests.iter().filter(|(_, request)| request.repeat == Repeat::Always);
+        for (id, request) in listening {
+            let Some(line) = &request.line else { continue };
             for method in wanted(line) {
                 let params = json!({ "_meta": { SUBSCRIPTION_ID: id } });
                 lines.extend(to_line(
@@ -473,6 +576,34 @@ mod tests {
         let _ = modern.note_host(&line(ended));
         let _ = modern.end_kernel();
         assert_eq!(modern.opening(), None);
+    }
+
+    #[test]
+    fn requests_wait_for_the_next_kernel_once_this_one_is_about_to_end() {
+        let mut session = open();
+        let late = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"u"}}"#;
+        assert_eq!(session.note_host(&line(late)), Forward::AsReceived);
+        let leaving = r#"{"jsonrpc":"2.0","method":"shim/leaving"}"#;
+        assert_eq!(session.note_kernel(&line(leaving)), Forward::Nothing);
+        assert!(texts(&session.hold())[0].contains("shim/holding") && !session.has_held());
+        let held = r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"v"}}"#;
+        assert_eq!(session.note_host(&line(held)), Forward::Nothing);
+        let dropped = r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"w"}}"#;
+        let _ = session.note_host(&line(dropped));
+        let cancelled =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#;
+        let _ = session.note_host(&line(cancelled));
+        let not_started = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32020,"message":"x"}}"#;
+        assert_eq!(session.note_kernel(&line(not_started)), Forward::Nothing);
+        let told = texts(&session.end_kernel());
+        assert!(told.iter().any(|text| text.contains(r#""id":2"#)), "it had begun: {told:?}");
+        assert!(session.has_held() && told.len() == 2, "{told:?}");
+        let mut settings = texts(&session.settings());
+        settings.sort();
+        settings.retain(|text| text.contains("tools/call"));
+        assert_eq!(settings, [late, held]);
+        assert!(!session.has_held(), "the next kernel may carry them out");
+        assert_eq!(session.note_host(&line(held)), Forward::AsReceived);
     }
 
     #[test]

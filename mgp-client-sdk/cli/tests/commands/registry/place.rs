@@ -30,7 +30,14 @@ struct Shared {
 pub(crate) struct Place {
     pub(crate) url: String,
     shared: Arc<Shared>,
-    _runtime: tokio::runtime::Runtime,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Unlike a plain drop, this is possible within another runtime.
+        self.runtime.take().unwrap().shutdown_background();
+    }
 }
 
 impl Place {
@@ -41,15 +48,19 @@ impl Place {
             .enable_all()
             .build()
             .unwrap();
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new()
             .route("/v0.1/servers", get(list))
             .route("/v0.1/servers/{name}/versions/{version}", get(one))
             .route("/files/{name}", get(file))
             .with_state(Arc::clone(&shared));
-        runtime.spawn(async move { axum::serve(listener, router).await });
-        Self { url, shared, _runtime: runtime }
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            axum::serve(listener, router).await
+        });
+        Self { url, shared, runtime: Some(runtime) }
     }
 
     pub(crate) fn replace(&self, entries: Vec<Value>) {
