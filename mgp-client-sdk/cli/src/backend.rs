@@ -44,7 +44,7 @@ pub(crate) enum Backend {
 pub(crate) struct Approved {
     /// `approved`, or the state of a server that was registered.
     pub(crate) status: String,
-    /// What the operator should know about that server.
+    /// A message about that server.
     pub(crate) message: Option<String>,
 }
 

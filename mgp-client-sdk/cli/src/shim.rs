@@ -5,6 +5,7 @@
 mod events;
 mod lines;
 mod relay;
+mod requests;
 mod session;
 
 use std::io::{self, Read as _, Write as _};

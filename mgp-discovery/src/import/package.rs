@@ -259,7 +259,7 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns whether a package is named by one version that cannot be moved; `name` is no address or option.
+/// Returns whether a package is named by one version that cannot be moved; `name` must not be an address or an option.
 fn is_exact(kind: &str, name: &str, version: Option<&str>) -> bool {
     if !["npm", "pypi"].contains(&kind) {
         return name.contains("@sha256:");

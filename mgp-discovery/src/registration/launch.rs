@@ -72,7 +72,7 @@ impl RegistrationState {
 }
 
 /// Reads the secrets of the user that an entry of a registry asks for, by variable. Blocks.
-fn secrets(
+pub(super) fn secrets(
     program: &Proposal,
     file: Option<&SecretFile>,
 ) -> Result<BTreeMap<String, String>, String> {

@@ -9,7 +9,7 @@ use mgp_types::mgp::{
 use mgp_types::service::Authority;
 
 use super::config::RegistrationConfig;
-use super::published::RegistryOrigin;
+use super::origin::RegistryOrigin;
 use super::refusal::RegistrationError as Refused;
 use crate::config::{RegistrationAllowList, limits, valid_id};
 
@@ -179,7 +179,7 @@ pub(super) struct RegisterRequest {
     pub(super) claimed_by: Option<String>,
     pub(super) justification: Option<String>,
     pub(super) notes: Vec<String>,
-    /// The entry of a registry that says what runs.
+    /// The entry of a registry that decides what runs.
     pub(super) published: Option<RegistryOrigin>,
     /// The programs the caller may name besides the default ones; `None` for an operator, who may name any.
     pub(super) programs: Option<Vec<String>>,

@@ -1,16 +1,13 @@
-//! Registrations of servers that a registry lists: the entry decides what runs, not the caller (MGP §15.4).
+//! Requests for servers that a registry lists: the entry decides what runs, not the caller (MGP §15.4).
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use mgp_types::clip;
 use mgp_types::mgp::RegisterParams;
-use serde::{Deserialize, Serialize};
 
+use super::origin::RegistryOrigin;
 use super::params::{check_id, unfit};
 use super::refusal::RegistrationError as Refused;
-use super::registrations::RegistrationState;
-use super::review::escaped;
 use crate::config::nearest;
 use crate::expand::Template;
 use crate::import::{Answer, Answers, Entry, Need, PublishedServer};
@@ -42,85 +39,27 @@ impl PublishedEntry {
     }
 }
 
-/// The entry of a registry that a registration comes from, as it is shown for approval.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct RegistryOrigin {
-    /// The name in the registry.
-    pub name: String,
-    /// The version.
-    pub version: String,
-    /// The URL or file of the registry.
-    pub registry: String,
-    /// The title and description.
-    pub about: String,
-    /// The values that the server asks for.
-    pub asks: Vec<String>,
-    /// The secrets of the user that it gets, by variable.
-    pub secrets: BTreeMap<String, String>,
-    /// The findings of the review of its texts.
-    pub findings: Vec<String>,
-}
-
-impl fmt::Display for RegistryOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, version) = (escaped(&self.name), escaped(&self.version));
-        writeln!(f, "  is         {name} {version} of {}", escaped(&self.registry))?;
-        if !self.about.is_empty() {
-            writeln!(f, "  says       {}", escaped(&self.about))?;
-        }
-        for asked in &self.asks {
-            writeln!(f, "  asks for   {}", escaped(asked))?;
-        }
-        for (variable, secret) in &self.secrets {
-            writeln!(
-                f,
-                "  secret     {} is `{secret}`; run `mgp secrets set {secret}` before you approve",
-                escaped(variable)
-            )?;
-        }
-        for finding in &self.findings {
-            writeln!(f, "  warning    {}", escaped(finding))?;
-        }
-        let found = if self.findings.is_empty() { "nothing found in its texts; " } else { "" };
-        writeln!(
-            f,
-            "  review     {found}its tools are reviewed when it starts; its code is neither judged nor confined"
-        )
+/// Returns the name and the version that a request for a server of a registry has, after checking it.
+pub(super) fn requested<'a>(
+    params: &RegisterParams,
+    published: &'a str,
+) -> Result<(&'a str, Option<&'a str>), Refused> {
+    check_id(&params.id)?;
+    let is_given = params.command.is_some()
+        || !params.args.is_empty()
+        || params.source.is_some()
+        || params.cwd.is_some();
+    if is_given {
+        return unfit(
+            "`published` names what runs; leave out `command`, `args`, `cwd` and `source`".into(),
+        );
     }
-}
-
-impl RegistrationState {
-    /// Returns the params with the program that the named entry of the registry runs, and the entry.
-    pub(super) async fn find_published(
-        &self,
-        params: RegisterParams,
-    ) -> Result<(RegisterParams, Option<RegistryOrigin>), Refused> {
-        let Some(published) = &params.published else { return Ok((params, None)) };
-        check_id(&params.id)?;
-        let is_given = params.command.is_some()
-            || !params.args.is_empty()
-            || params.source.is_some()
-            || params.cwd.is_some();
-        if is_given {
-            return unfit(
-                "`published` names what runs; leave out `command`, `args`, `cwd` and `source`"
-                    .into(),
-            );
-        }
-        let (name, version) = match published.split_once('@') {
-            Some((name, version)) => (name, Some(version)),
-            None => (&**published, None),
-        };
-        check_name(name, version)?;
-        let found = self.servers.published(name, version).await;
-        let found = found.map_err(|reason| Refused::Unavailable {
-            server: params.id.as_str().into(),
-            reason,
-            remedy: "name another server, or ask an operator",
-        })?;
-        resolve(params, found).map(|(params, origin)| (params, Some(origin)))
-    }
+    let (name, version) = match published.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (published, None),
+    };
+    check_name(name, version)?;
+    Ok((name, version))
 }
 
 fn check_name(name: &str, version: Option<&str>) -> Result<(), Refused> {
@@ -140,7 +79,7 @@ fn check_name(name: &str, version: Option<&str>) -> Result<(), Refused> {
 }
 
 /// Returns the params with what an entry runs. All texts are literal; only secrets of the user are added later.
-fn resolve(
+pub(super) fn resolve(
     mut params: RegisterParams,
     found: PublishedEntry,
 ) -> Result<(RegisterParams, RegistryOrigin), Refused> {

@@ -10,7 +10,7 @@ use mgp_types::service::{Principal, ServerId};
 use mgp_types::{Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::published::RegistryOrigin;
+use super::origin::RegistryOrigin;
 
 /// The name space of the records in the store; the key of each is the server's id.
 pub(super) const SPACE: &str = "registrations";
@@ -87,7 +87,7 @@ pub(super) struct Proposal {
     /// The script that came in the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<String>,
-    /// The entry of a registry that says what runs.
+    /// The entry of a registry that decides what runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) published: Option<RegistryOrigin>,
     /// The files that decide what runs.

@@ -10,7 +10,7 @@ use mgp_types::{Sha256Hash, Timestamp};
 use crate::expand::looks_secret;
 
 use super::confinement::rights;
-use super::published::RegistryOrigin;
+use super::origin::RegistryOrigin;
 use super::record::{Record, Stage, denied_by_default};
 
 /// A waiting registration; approving it approves exactly this.
@@ -33,7 +33,7 @@ pub struct PendingRegistration {
     pub files: Vec<(PathBuf, String)>,
     /// The script that came with the request, if one did.
     pub source: Option<String>,
-    /// The entry of a registry that says what runs.
+    /// The entry of a registry that decides what runs.
     pub published: Option<RegistryOrigin>,
     /// The trust level.
     pub trust: TrustLevel,
@@ -173,7 +173,7 @@ fn names(permissions: &[Permission]) -> String {
 }
 
 /// Escapes control and bidirectional characters, so that the text stays on one line.
-pub(super) fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     text.escape_debug().to_string()
 }
 

@@ -2,7 +2,7 @@
 //! kernel.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::mem;
 
@@ -20,6 +20,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::events::EventSubscriptions;
+use super::requests::{OpenRequests, Repeat};
 use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 
 /// Lines longer than this are not parsed as a whole; only `CUT_BYTES` at each end are read.
@@ -27,10 +28,7 @@ const MAX_PARSED_BYTES: usize = 64 * 1024;
 const CUT_BYTES: usize = 1024;
 
 /// Maximum number of remembered requests, questions (requests of the kernel to the host), and subscriptions, each.
-const MAX_REMEMBERED: usize = 4096;
-
-/// Maximum total length of the lines of unanswered requests that are kept.
-const MAX_KEPT_BYTES: usize = 8 << 20;
+pub(super) const MAX_REMEMBERED: usize = 4096;
 
 /// Prefix of ids that the shim creates: for repeated requests, and for questions of later kernels.
 const PREFIX: &str = "mgp-shim";
@@ -53,35 +51,13 @@ pub(super) struct Session {
     /// The last log level and the open resource subscriptions, by method and URI.
     settings: BTreeMap<String, Vec<u8>>,
     /// The host's unanswered requests by id.
-    requests: HashMap<Id, OpenRequest>,
-    /// The total length of the lines of these requests.
-    kept_bytes: usize,
-    /// `true` while the kernel is about to end, so that requests wait for the next one.
-    is_leaving: bool,
+    requests: OpenRequests,
     /// The ids, as the host knows them, of unanswered questions, i.e. requests of the kernel to the host.
     questions: HashSet<Id>,
     /// The subscriptions to events.
     events: EventSubscriptions,
     /// The ids of requests that the shim has repeated, whose responses the host must not receive.
     repeated: HashSet<Id>,
-}
-
-/// An unanswered request of the host.
-struct OpenRequest {
-    /// The line; `None` if it was too long to keep.
-    line: Option<Vec<u8>>,
-    repeat: Repeat,
-}
-
-/// The occasions on which a request is sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Repeat {
-    /// Never: the kernel may have carried it out.
-    Never,
-    /// With the next kernel, because this one did not start it.
-    Once,
-    /// With each kernel: a `subscriptions/listen` request.
-    Always,
 }
 
 /// A JSON-RPC message whose members are kept as raw text.
@@ -156,7 +132,7 @@ impl Session {
         if line.len() > MAX_PARSED_BYTES && self.generation == 0 {
             match read_ends(line) {
                 Some(CutMessage::Request(id)) => {
-                    self.add_request(id, Repeat::Never, line);
+                    self.requests.add(id, Repeat::Never, line);
                     return self.held();
                 }
                 Some(CutMessage::Answer(id)) => drop(self.questions.remove(&id)),
@@ -176,7 +152,7 @@ impl Session {
             }
             (Some(method), None) if method == Cancelled::METHOD => {
                 if let Some(id) = cancelled_id(&message) {
-                    self.end_request(&id);
+                    self.requests.end(&id);
                 }
             }
             (None, Some(shown)) => return self.note_answer(&shown, &message),
@@ -187,7 +163,7 @@ impl Session {
 
     fn note_request(&mut self, id: Id, method: &str, message: &Envelope<'_>, line: &[u8]) {
         let is_listening = method == SubscriptionsListen::METHOD;
-        self.add_request(id, if is_listening { Repeat::Always } else { Repeat::Never }, line);
+        self.requests.add(id, if is_listening { Repeat::Always } else { Repeat::Never }, line);
         if method == Initialize::METHOD {
             self.initialize = Some(line.to_vec());
         } else if method == LoggingSetLevel::METHOD {
@@ -202,56 +178,31 @@ impl Session {
         }
     }
 
-    fn add_request(&mut self, id: Id, repeat: Repeat, line: &[u8]) {
-        let repeat = if self.is_leaving && repeat == Repeat::Never { Repeat::Once } else { repeat };
-        // A request that is sent again is always kept.
-        let is_kept = repeat != Repeat::Never || self.kept_bytes + line.len() <= MAX_KEPT_BYTES;
-        if repeat != Repeat::Never || self.requests.len() < MAX_REMEMBERED {
-            self.end_request(&id);
-            let line = is_kept.then(|| line.to_vec());
-            self.kept_bytes += line.as_ref().map_or(0, Vec::len);
-            self.requests.insert(id, OpenRequest { line, repeat });
-        }
-    }
-
-    fn end_request(&mut self, id: &Id) {
-        let ended = self.requests.remove(id).and_then(|request| request.line);
-        self.kept_bytes -= ended.map_or(0, |line| line.len());
-    }
-
     /// Returns how to pass on a request: not to a kernel that is about to end.
     fn held(&self) -> Forward {
-        if self.is_leaving { Forward::Nothing } else { Forward::AsReceived }
+        if self.requests.is_holding() { Forward::Nothing } else { Forward::AsReceived }
     }
 
     /// Returns whether a request waits for the next kernel.
     pub(super) fn has_held(&self) -> bool {
-        self.requests.values().any(|request| request.repeat == Repeat::Once)
+        self.requests.has_held()
     }
 
     /// Notes that the kernel is about to end; returns the line that confirms this to the kernel.
     pub(super) fn hold(&mut self) -> Vec<u8> {
-        self.is_leaving = true;
+        self.requests.hold();
         to_line(&json!({ "jsonrpc": "2.0", "method": HOLDING }))
     }
 
     /// Keeps a request for the next kernel; returns how to pass on the answer of this one, which did not start it.
     fn repeat_later(&mut self, id: &Id) -> Forward {
-        match self.requests.get_mut(id) {
-            Some(request) if request.line.is_some() => {
-                if request.repeat == Repeat::Never {
-                    request.repeat = Repeat::Once;
-                }
-                Forward::Nothing
-            }
-            _ => {
-                self.end_request(id);
-                let message = "the kernel is being replaced and did not start the call; call again";
-                Forward::Rewritten(to_line(&json!({
-                    "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": message },
-                })))
-            }
+        if self.requests.repeat_later(id) {
+            return Forward::Nothing;
         }
+        let message = "the kernel is being replaced and did not start the call; call again";
+        Forward::Rewritten(to_line(&json!({
+            "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": message },
+        })))
     }
 
     /// Returns how to pass on the host's answer to a question of a kernel: only to the kernel that asked, and under the
@@ -271,7 +222,7 @@ impl Session {
     pub(super) fn note_kernel(&mut self, line: &[u8]) -> Forward {
         if line.len() > MAX_PARSED_BYTES && self.generation == 0 {
             match read_ends(line) {
-                Some(CutMessage::Answer(id)) => self.end_request(&id),
+                Some(CutMessage::Answer(id)) => self.requests.end(&id),
                 Some(CutMessage::Request(id)) => self.add_question(id),
                 _ => {}
             }
@@ -283,7 +234,7 @@ impl Session {
             (None, Some(id)) if message.error_code() == Some(REPEAT) => self.repeat_later(&id),
             (None, Some(id)) => {
                 self.events.note_answer(&id, message.result);
-                self.end_request(&id);
+                self.requests.end(&id);
                 Forward::AsReceived
             }
             (Some(method), None) if method == LEAVING => Forward::Nothing,
@@ -342,10 +293,7 @@ impl Session {
         for id in mem::take(&mut self.questions) {
             lines.extend(cancelled(&id));
         }
-        self.is_leaving = false;
-        let lost = self.requests.extract_if(|_, request| request.repeat == Repeat::Never);
-        for (id, request) in lost {
-            self.kept_bytes -= request.line.map_or(0, |line| line.len());
+        for id in self.requests.end_kernel() {
             lines.extend(to_line(&json!({
                 "jsonrpc": "2.0",
                 "id": id,
@@ -392,14 +340,7 @@ impl Session {
         if self.initialize.is_some() {
             lines.extend(self.repeat_events());
         }
-        for request in self.requests.values_mut() {
-            match request.repeat {
-                Repeat::Never => continue,
-                Repeat::Once => request.repeat = Repeat::Never,
-                Repeat::Always => {}
-            }
-            lines.extend(request.line.iter().flatten());
-        }
+        lines.extend(self.requests.repeated());
         lines
     }
 
@@ -425,10 +366,7 @@ impl Session {
                 lines.extend(to_line(&json!({ "jsonrpc": "2.0", "method": method })));
             }
         }
-        let listening =
-            self.requests.iter().filter(|(_, request)| request.repeat == Repeat::Always);
-        for (id, request) in listening {
-            let Some(line) = &request.line else { continue };
+        for (id, line) in self.requests.listening() {
             for method in wanted(line) {
                 let params = json!({ "_meta": { SUBSCRIPTION_ID: id } });
                 lines.extend(to_line(
