@@ -250,8 +250,8 @@ async fn attach(
     let stdio = stdio_agent.map(|agent| serve_stdio(&served, &agent)).transpose()?;
     let reachable = kernel.endpoints();
     let servers: Vec<String> = kernel.servers().into_iter().map(|server| server.id).collect();
-    let (pid, http_url, socket) = (std::process::id(), url.as_deref(), reachable.socket.as_deref());
-    let line = ReadyLine { pid, http: http_url, socket, servers: &servers };
+    let (pid, shown) = (std::process::id(), reachable.socket.as_deref());
+    let line = ReadyLine { pid, http: url.as_deref(), socket: shown, servers: &servers };
     let ready_file = ready_file.map(|file| ReadyFile::write(&file, &line)).transpose()?;
     if let Some(reporter) = reporter {
         reporter.report_served();
