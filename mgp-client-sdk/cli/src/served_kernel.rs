@@ -102,7 +102,7 @@ impl ServedKernel {
                 // Until the shim holds its requests, they are read and answered, so that none is lost in between.
                 let _ = timeout(HOLDING_TIMEOUT, async {
                     if let Ok(held) = held.await {
-                        held.await
+                        held.await;
                     }
                 })
                 .await;

@@ -73,18 +73,14 @@ impl OpenRequests {
 
     /// Lets a request wait for the next kernel; ends it and returns `false` if its line was not kept.
     pub(super) fn repeat_later(&mut self, id: &Id) -> bool {
-        match self.requests.get_mut(id) {
-            Some(OpenRequest { line: Some(_), repeat }) => {
-                if *repeat == Repeat::Never {
-                    *repeat = Repeat::Once;
-                }
-                true
+        if let Some(OpenRequest { line: Some(_), repeat }) = self.requests.get_mut(id) {
+            if *repeat == Repeat::Never {
+                *repeat = Repeat::Once;
             }
-            _ => {
-                self.end(id);
-                false
-            }
+            return true;
         }
+        self.end(id);
+        false
     }
 
     /// Removes the requests that ended with their kernel, and returns their ids.
