@@ -43,7 +43,8 @@ pub use expand::{
 pub use manifest::{ManifestError, RegistryServer, read_manifest, read_registry};
 pub use registration::{
     ApprovedRegistration, CodeJudge, CodeVerdict, IdHolder, JudgedScript, PendingRegistration,
-    RegistrationConfig, RegistrationError, Registrations, RegistrationsBuilder, ServerRunner,
+    PublishedEntry, RegistrationConfig, RegistrationError, Registrations, RegistrationsBuilder,
+    RegistryOrigin, ServerRunner,
 };
 pub use registry::{KnownServer, ServerCatalog, list_router};
 pub use source::{

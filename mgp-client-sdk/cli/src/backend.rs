@@ -40,6 +40,14 @@ pub(crate) enum Backend {
     Folder(Governance, Lock),
 }
 
+/// The outcome of an approval.
+pub(crate) struct Approved {
+    /// `approved`, or the state of a server that was registered.
+    pub(crate) status: String,
+    /// A message about that server.
+    pub(crate) message: Option<String>,
+}
+
 impl Backend {
     /// Connects to the running kernel, or locks the state folder if no kernel runs.
     ///
@@ -154,7 +162,10 @@ impl Backend {
     }
 
     /// Approves a request, and returns its new state, e.g. `approved`.
-    pub(crate) async fn approve(&self, params: &KernelApprovalDecisionParams) -> CliResult<String> {
+    pub(crate) async fn approve(
+        &self,
+        params: &KernelApprovalDecisionParams,
+    ) -> CliResult<Approved> {
         match self {
             Self::Kernel(client) => {
                 let decided = client.request::<KernelApprovalsApprove>(params).await?;
@@ -163,9 +174,9 @@ impl Backend {
                     (Some(RegistrationStatus::Error), Some(message)) => {
                         Err(Failure::failed(message))
                     }
-                    (status, _) => {
+                    (status, message) => {
                         let status = status.as_ref().map(RegistrationStatus::as_str);
-                        Ok(status.unwrap_or("approved").to_owned())
+                        Ok(Approved { status: status.unwrap_or("approved").to_owned(), message })
                     }
                 }
             }
@@ -173,7 +184,7 @@ impl Backend {
                 let term = ApprovalTerm::parse(params.term.as_deref(), params.until.clone())?;
                 let because = params.because.as_deref();
                 inbox(governance)?.approve_for(&operator(), &params.id, &term, because).await?;
-                Ok("approved".to_owned())
+                Ok(Approved { status: "approved".to_owned(), message: None })
             }
         }
     }

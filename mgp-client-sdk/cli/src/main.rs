@@ -38,6 +38,7 @@ mod socket;
 mod socket_hello;
 mod state;
 mod time_args;
+mod version;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mgp_contract::LockFile;
 use mgp_discovery::Sources;
-use mgp_kernel::{ClientTransport, Kernel};
+use mgp_kernel::Kernel;
 use mgp_lifecycle::Drain;
 use mgp_server_sdk::{BoundServer, ServeError, Server};
 use mgp_transport::take_stdio;
@@ -250,6 +250,8 @@ async fn attach(
         stack,
         drain,
         #[cfg(unix)]
+        is_shared: linger.is_some(),
+        #[cfg(unix)]
         gate: Arc::new(OperatorGate::new(&folder, sources)),
     };
     probes::serve_metrics(kernel, &served.drain).await?;
@@ -257,9 +259,8 @@ async fn attach(
     let stdio = stdio_agent.map(|agent| serve_stdio(&served, &agent)).transpose()?;
     let reachable = kernel.endpoints();
     let servers: Vec<String> = kernel.servers().into_iter().map(|server| server.id).collect();
-    let (http_url, socket_path) = (url.as_deref(), reachable.socket.as_deref());
-    let pid = std::process::id();
-    let line = ReadyLine { pid, http: http_url, socket: socket_path, servers: &servers };
+    let (pid, shown) = (std::process::id(), reachable.socket.as_deref());
+    let line = ReadyLine { pid, http: url.as_deref(), socket: shown, servers: &servers };
     let ready_file = ready_file.map(|file| ReadyFile::write(&file, &line)).transpose()?;
     if let Some(reporter) = reporter {
         reporter.report_served();
@@ -410,8 +411,7 @@ fn serve_stdio(served: &ServedKernel, agent: &str) -> CliResult<JoinHandle<()>> 
     let (reader, writer) = take_stdio()?;
     let (served, principal) = (served.clone(), Principal::local().agent(agent));
     Ok(tokio::spawn(async move {
-        let closed =
-            served.serve_connection(reader, writer, principal, None, ClientTransport::Stdio).await;
+        let closed = served.serve_connection(reader, writer, principal, None, None).await;
         tracing::debug!(%closed, "host disconnected");
     }))
 }

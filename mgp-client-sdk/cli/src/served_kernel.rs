@@ -2,15 +2,43 @@
 
 #[cfg(unix)]
 use std::sync::Arc;
+#[cfg(unix)]
+use std::time::Duration;
 
 use mgp_kernel::{ClientTransport, Kernel};
 use mgp_lifecycle::Drain;
 use mgp_transport::{CloseReason, Connection};
+#[cfg(unix)]
+use mgp_types::method::Kind;
+#[cfg(unix)]
+use mgp_types::service::{Call, Method, Params, Reply};
 use mgp_types::service::{CredentialGrant, Principal, Stack};
+#[cfg(unix)]
+use mgp_types::{ErrorCode, RpcError};
 use tokio::io::{AsyncRead, AsyncWrite};
+#[cfg(unix)]
+use tokio::sync::Notify;
+#[cfg(unix)]
+use tokio::time::timeout;
 
 #[cfg(unix)]
 use crate::operator::OperatorGate;
+#[cfg(unix)]
+use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
+
+/// The time a shim may take to hold its requests once the kernel is about to end.
+#[cfg(unix)]
+const HOLDING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A client of the local socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(unix), expect(dead_code, reason = "there is no local socket"))]
+pub(crate) enum SocketClient {
+    /// A relay of a host, which continues its session with the next kernel.
+    Shim,
+    /// Any other program.
+    Program,
+}
 
 /// A kernel with the service stack and the drain that all its connections share.
 #[derive(Clone)]
@@ -18,24 +46,29 @@ pub(crate) struct ServedKernel {
     pub(crate) kernel: Kernel,
     pub(crate) stack: Stack,
     pub(crate) drain: Drain,
+    /// `true` if hosts started it, who may replace it by a newer one.
+    #[cfg(unix)]
+    pub(crate) is_shared: bool,
     #[cfg(unix)]
     pub(crate) gate: Arc<OperatorGate>,
 }
 
 impl ServedKernel {
-    /// Serves one client, with the rights in `pass`, until the client disconnects or the kernel has drained.
+    /// Serves one client, with the rights in `pass`, until the client disconnects or the kernel has drained; `socket`
+    /// describes a client of the local socket.
     pub(crate) async fn serve_connection<R, W>(
         &self,
         reader: R,
         writer: W,
         principal: Principal,
         pass: Option<CredentialGrant>,
-        carrier: ClientTransport,
+        socket: Option<SocketClient>,
     ) -> CloseReason
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
+        let carrier = socket.map_or(ClientTransport::Stdio, |_| ClientTransport::Socket);
         let _presence = self.kernel.clients().add(principal.clone(), carrier);
         let stack = self.stack.clone();
         let stack = match pass {
@@ -45,12 +78,35 @@ impl ServedKernel {
                 stack.send(call)
             }),
         };
+        #[cfg(unix)]
+        let (stack, holding) = match socket {
+            Some(SocketClient::Shim) => {
+                let holding = Arc::new(Notify::new());
+                (repeated_later(stack, self.drain.clone(), Arc::clone(&holding)), Some(holding))
+            }
+            _ => (stack, None),
+        };
         let connection = Connection::new(reader, writer, stack).principal(principal);
         let (drain, ending) = (self.drain.clone(), connection.close_handle());
+        #[cfg(unix)]
+        let leaving = holding.map(|holding| (holding, connection.peer(), connection.context()));
         // A separate task, so that the connection does not poll the drain each time it handles a message.
         let drain_task = tokio::spawn(async move {
             drain.wait_begun().await;
             ending.announce();
+            #[cfg(unix)]
+            if let Some((holding, peer, cx)) = leaving {
+                let notice = Method::from_static(LEAVING);
+                let notice = Call::notification(notice, Params::none(), cx);
+                let held = async { peer.send(notice).await.map(|_| holding.notified()) };
+                // Until the shim holds its requests, they are read and answered, so that none is lost in between.
+                let _ = timeout(HOLDING_TIMEOUT, async {
+                    if let Ok(held) = held.await {
+                        held.await;
+                    }
+                })
+                .await;
+            }
             drain.wait_ended().await;
             ending.drain();
         });
@@ -58,4 +114,29 @@ impl ServedKernel {
         drain_task.abort();
         closed
     }
+}
+
+/// Answers the requests of a shim that come after the drain began: they were not started, and the shim repeats them.
+#[cfg(unix)]
+fn repeated_later(stack: Stack, drain: Drain, holding: Arc<Notify>) -> Stack {
+    Stack::from_fn(move |call: Call| {
+        let is_request = call.kind() == Kind::Request;
+        let is_holding = !is_request && call.method().as_str() == HOLDING;
+        if is_holding {
+            holding.notify_one();
+        }
+        let is_late = is_request && drain.is_draining();
+        // Sent at once: the drain counts the calls that were sent before it began.
+        let sent = (!is_holding && !is_late).then(|| stack.send(call));
+        async move {
+            match sent {
+                Some(sent) => sent.await,
+                None if is_holding => Ok(Reply::empty()),
+                None => Err(RpcError::new(
+                    ErrorCode(REPEAT),
+                    "the kernel is about to end and did not start the call",
+                )),
+            }
+        }
+    })
 }

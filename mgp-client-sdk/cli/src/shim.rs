@@ -5,6 +5,7 @@
 mod events;
 mod lines;
 mod relay;
+mod requests;
 mod session;
 
 use std::io::{self, Read as _, Write as _};
@@ -24,7 +25,7 @@ use crate::lock::{self, LockAttempt};
 use crate::ready_file::{ReadyFile, ReadyLine};
 use crate::signals::{self, Signals};
 use crate::socket_hello::{self, DEFAULT_AGENT, HELLO_TIMEOUT, Hello, HelloReply, MAX_REPLY_BYTES};
-use crate::{socket, state};
+use crate::{socket, state, version};
 
 /// The time a newly started kernel may take until it serves.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,6 +44,12 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
     let connector = Connector { folder, socket, serve, hello: Hello::shim(agent).line() };
     let (stream, reply) = connector.connect_or_start(START_TIMEOUT)?;
     warn_of_other_config(serve.config.as_deref(), &reply);
+    if version::is_newer(version::own(), &reply.version) {
+        tracing::warn!(
+            kernel = reply.version,
+            "older kernel: it was not started by a host, so it goes on; restart it to use the new version"
+        );
+    }
     let ready_file = Arc::new(Mutex::new(connector.write_ready_file(&reply)?));
     if serve.ready_file.is_some() {
         remove_on_signal(Arc::clone(&ready_file))?;
@@ -87,6 +94,9 @@ impl Connector<'_> {
     fn connect_or_start(&self, limit: Duration) -> CliResult<(UnixStream, HelloReply)> {
         let Self { folder, socket, serve, hello } = self;
         let mut waited = Duration::ZERO;
+        // Held until a kernel serves, so that two hosts that start at the same time start only one kernel, and a host with
+        // an older program does not start another one while the old kernel ends.
+        let mut start = None;
         loop {
             if let Some(connection) = try_connect(socket, hello)? {
                 return Ok(connection);
@@ -97,8 +107,12 @@ impl Connector<'_> {
                     folder.display()
                 )));
             }
-            // Held until the kernel serves, so that two hosts that start at the same time start only one kernel.
-            if let LockAttempt::Acquired(_lock) = lock::try_start(folder)? {
+            if start.is_none()
+                && let LockAttempt::Acquired(lock) = lock::try_start(folder)?
+            {
+                start = Some(lock);
+            }
+            if start.is_some() {
                 if let Some(connection) = try_connect(socket, hello)? {
                     return Ok(connection);
                 }

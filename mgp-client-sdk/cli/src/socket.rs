@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_kernel::ClientTransport;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -20,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use crate::exit::{CliResult, Failure};
 use crate::operator::Admission;
 use crate::peer::Peer;
-use crate::served_kernel::ServedKernel;
+use crate::served_kernel::{ServedKernel, SocketClient};
 use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, MAX_LINE_BYTES};
 
 /// Maximum number of open connections; further ones are refused.
@@ -161,9 +160,22 @@ async fn serve_connection(
         Ok(Err(error)) => return Err(error),
         Err(_) => Err("timed out waiting for the first line".to_owned()),
     };
+    let mut client = SocketClient::Program;
     let admitted = match &line {
         Ok((line, _)) => match Hello::read(line) {
-            Ok(hello) => served.gate.admit(&served.kernel, &peer, &hello).await,
+            Ok(hello) => {
+                let admitted = served.gate.admit(&served.kernel, &peer, &hello).await;
+                if admitted.is_ok() && served.is_shared && hello.is_newer() {
+                    tracing::info!("a host has a newer version of this program; giving way to it");
+                    served.kernel.request_stop(None);
+                    // As below: the shim starts the next kernel.
+                    return Err(ErrorKind::ConnectionAborted.into());
+                }
+                if hello.is_shim() {
+                    client = SocketClient::Shim;
+                }
+                admitted
+            }
             Err(reason) => Err(HelloReply::refused(reason)),
         },
         Err(reason) => Err(HelloReply::refused(reason.as_str())),
@@ -184,8 +196,8 @@ async fn serve_connection(
     stream.write_all(&reply.line()).await?;
     let (reader, writer) = stream.into_split();
     let reader = io::Cursor::new(rest).chain(reader);
-    let carrier = ClientTransport::Socket;
-    let closed = served.serve_connection(reader, writer, principal.clone(), pass, carrier).await;
+    let client = Some(client);
+    let closed = served.serve_connection(reader, writer, principal.clone(), pass, client).await;
     tracing::debug!(?principal, %closed, "client disconnected");
     Ok(())
 }

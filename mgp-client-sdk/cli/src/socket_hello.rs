@@ -1,7 +1,8 @@
 //! The first line that each side sends on the local socket: the client's role, and the kernel's reply.
 //!
 //! The peer writes `{"mgp":1,"as":"agent","agent":"NAME"}` or `{"mgp":1,"as":"operator"}`, the kernel replies with one
-//! line, and from then on both speak MCP. A shim adds `"shim":true`, because its parent is the host; an operator that
+//! line, and from then on both speak MCP. A shim adds `"shim":true`, because its parent is the host, and its
+//! `"version"`, to which an older kernel gives way; an operator that
 //! changes something adds `"changes":true`, and `"passphrase"` if the kernel asks for it. Before a configuration is
 //! edited, each kernel of the user is asked with `"file"`; one that does not follow that file has no say.
 
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::exit::{CliResult, Failure};
+use crate::version;
 
 /// The revision of these two lines.
 const REVISION: u8 = 1;
@@ -30,6 +32,19 @@ pub(crate) const MAX_REPLY_BYTES: usize = 1 << 20;
 /// The value of `proof` in a reply that asks for the passphrase.
 #[cfg(unix)]
 const PASSPHRASE: &str = "passphrase";
+
+/// The notification of a kernel to a shim that it is about to end.
+#[cfg(unix)]
+pub(crate) const LEAVING: &str = "shim/leaving";
+
+/// The notification of a shim to a kernel that is about to end: all further requests wait for the next kernel.
+#[cfg(unix)]
+pub(crate) const HOLDING: &str = "shim/holding";
+
+/// The code of the answer to a request that a kernel did not start because it is about to end; the shim repeats the
+/// request with the next kernel.
+#[cfg(unix)]
+pub(crate) const REPEAT: i32 = -32020;
 
 const MAX_NAME_BYTES: usize = 128;
 
@@ -53,6 +68,9 @@ pub(crate) struct Hello<'a> {
     /// The configuration that the change is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     file: Option<Cow<'a, str>>,
+    /// The version of a shim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    version: Option<Cow<'a, str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,7 +152,20 @@ impl<'a> Hello<'a> {
     /// Creates the line of a shim, whose parent process is the host.
     #[cfg(unix)]
     pub(crate) fn shim(name: &'a str) -> Self {
-        Self { shim: true, ..Self::agent(name) }
+        Self { shim: true, version: Some(Cow::Borrowed(version::own())), ..Self::agent(name) }
+    }
+
+    /// Returns whether this is the line of a shim.
+    #[cfg(unix)]
+    pub(crate) fn is_shim(&self) -> bool {
+        self.shim
+    }
+
+    /// Returns whether the line is from a shim of a newer version than this program.
+    #[cfg(unix)]
+    pub(crate) fn is_newer(&self) -> bool {
+        let version = self.version.as_deref().unwrap_or_default();
+        self.shim && version::is_newer(version, version::own())
     }
 
     #[cfg(unix)]
@@ -151,6 +182,7 @@ impl<'a> Hello<'a> {
             changes: false,
             passphrase: None,
             file: None,
+            version: None,
         }
     }
 
@@ -204,7 +236,7 @@ pub(crate) fn check_agent_name(name: &str) -> Result<&str, String> {
 
 impl HelloReply {
     pub(crate) fn accepted() -> Self {
-        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let version = version::own().to_owned();
         Self { mgp: REVISION, ok: true, version, pid: std::process::id(), ..Self::default() }
     }
 

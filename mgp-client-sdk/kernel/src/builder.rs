@@ -237,6 +237,7 @@ impl KernelBuilder {
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
             self.registration.scripts = Some(folder.join(SCRIPTS_FOLDER));
         }
+        self.registration.secrets = Some(SecretFile::in_folder(folder));
         self.logins = Logins::in_folder(folder);
         self.expander = self.expander.secrets(SecretFile::in_folder(folder));
         let search = self.config.kernel.search.clone();

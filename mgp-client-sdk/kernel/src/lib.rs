@@ -11,7 +11,7 @@
 //! - `admin/`: the methods for operators, `mgp/kernel/*`; `reload.rs`: changes of the configuration.
 //! - `metrics.rs`: figures for operators; `audit_sinks.rs`: copies of audit events for other programs.
 //! - `telemetry.rs`: spans and figures for a collector; `search.rs`: the tool index with its history and encoder.
-//! - `registration.rs`: servers that are registered at run time.
+//! - `registration.rs`: servers that are registered at run time; `published.rs`: registries of published servers.
 //! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
 //! - `bounds/`: limits of the calls of agents and servers.
@@ -43,6 +43,7 @@ mod metrics;
 mod policy;
 mod process_info;
 mod proposals;
+mod published;
 mod questions;
 mod references;
 mod registration;
@@ -68,3 +69,4 @@ pub use handle::Kernel;
 pub use lock::read_start;
 pub use login::{LoginServer, Logins, proxy};
 pub use process_info::KernelEndpoints;
+pub use published::{PublishedPlace, PublishedServers};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_discovery::{
-    ApprovedRegistration, CodeJudge, KnownServer, RegistrationAllowList, RegistrationConfig,
-    Registrations, ServerRunner,
+    ApprovedRegistration, CodeJudge, KnownServer, PublishedEntry, RegistrationAllowList,
+    RegistrationConfig, Registrations, ServerRunner,
 };
-use mgp_security::NameFlaw;
+use mgp_security::{NameFlaw, review_text};
 use mgp_toolindex::{AllTools, Sessions};
 use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::{BoxFuture, Context, Hidden, ServerId, Visibility, visibility};
@@ -18,6 +18,7 @@ use super::caller_view::CallerView;
 use super::fleet::{Fleet, ManagedServer};
 use super::handle::Kernel;
 use super::policy::registered_policy;
+use super::published::{PublishedPlace, PublishedServers};
 
 /// The id of the kernel itself; grants use it to name the kernel's own tools.
 const KERNEL_ID: &str = "mgp";
@@ -135,6 +136,31 @@ impl mgp_discovery::ServerCatalog for RegisteredServers {
 impl ServerRunner for RegisteredServers {
     fn allow_list(&self) -> RegistrationAllowList {
         self.config.config().kernel.registration.clone()
+    }
+
+    fn published(
+        &self,
+        name: &str,
+        version: Option<&str>,
+    ) -> BoxFuture<'static, Result<PublishedEntry, String>> {
+        let config = self.config.config();
+        let (name, version) = (name.to_owned(), version.map(str::to_owned));
+        Box::pin(async move {
+            let registry = PublishedServers::open(&config.kernel, None)?;
+            let Some(server) = registry.server(&name, version.as_deref()).await? else {
+                let version = version.map(|version| format!(" in version `{version}`"));
+                let version = version.unwrap_or_default();
+                return Err(format!("the registry has no server `{name}`{version}"));
+            };
+            let findings =
+                server.texts().iter().flat_map(|text| review_text(text)).collect::<Vec<_>>();
+            let findings = findings.iter().map(ToString::to_string).collect();
+            let place = match registry.place() {
+                PublishedPlace::Url(url) => url.clone(),
+                PublishedPlace::File(file) => file.display().to_string(),
+            };
+            Ok(PublishedEntry::new(server, place, findings))
+        })
     }
 
     fn is_configured(&self, server: &ServerId) -> bool {

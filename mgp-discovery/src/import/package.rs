@@ -31,6 +31,16 @@ pub struct PublishedServer {
     document: Value,
 }
 
+/// A bundle (`.mcpb`) that an entry of a registry names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PublishedBundle {
+    /// The URL of the file.
+    pub url: String,
+    /// The SHA-256 of the file, in hexadecimal.
+    pub sha256: String,
+}
+
 /// A value that a published server asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -140,6 +150,51 @@ impl PublishedServer {
         import
     }
 
+    /// Returns the bundle for this system that the entry names, if it has no package that is started without one.
+    ///
+    /// # Errors
+    /// Returns the reason why the bundle cannot be used.
+    pub fn bundle(&self) -> Result<Option<PublishedBundle>, String> {
+        let packages = || list(&self.document, "packages").filter(|package| is_stdio(package));
+        let mut reading = Reading::new(&NO_ANSWERS);
+        if packages().any(|package| reading.program(package).is_some()) {
+            return Ok(None);
+        }
+        let is_bundle = |package: &&Value| text(package, "registryType") == Some("mcpb");
+        let mut bundles = packages().filter(is_bundle).peekable();
+        if bundles.peek().is_none() {
+            return Ok(None);
+        }
+        let url = |package: &Value| text(package, "identifier").map(str::to_owned);
+        let here = bundles
+            .find_map(|package| Some((url(package).filter(|url| is_for_here(url))?, package)));
+        let Some((url, package)) = here else {
+            return Err("it has no bundle for this system".to_owned());
+        };
+        let sha256 = text(package, "fileSha256").filter(|sha256| sha256.len() == 64);
+        let sha256 = sha256.ok_or("its bundle has no `fileSha256`, so its content is not known")?;
+        Ok(Some(PublishedBundle { url, sha256: sha256.to_owned() }))
+    }
+
+    /// Returns whether the package that is started is named by an exact version, which no range or tag can move.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        let mut reading = Reading::new(&NO_ANSWERS);
+        reading.entry(&self.document).is_some() && reading.is_exact
+    }
+
+    /// Returns the texts that a person or a model reads: title, description, those of its values, and those that its
+    /// publisher added, e.g. a list of tools.
+    #[must_use]
+    pub fn texts(&self) -> Vec<String> {
+        let needs = self.needs().into_iter().map(|need| need.description);
+        let own = self.title.clone().into_iter().chain([self.description.clone()]).chain(needs);
+        let mut texts: Vec<String> = own.collect();
+        add_texts(&self.document["_meta"], &mut texts);
+        texts.retain(|text| !text.is_empty());
+        texts
+    }
+
     fn add_to(&self, import: &mut Import, answers: &Answers) {
         let mut reading = Reading::new(answers);
         let name = self.name.clone();
@@ -167,6 +222,60 @@ pub(super) fn read(value: Value, import: &mut Import) -> Result<(), String> {
 
 pub(super) static NO_ANSWERS: Answers = BTreeMap::new();
 
+/// The words for systems and processors in names of files.
+const SYSTEMS: &[(&str, &[&str])] = &[
+    ("linux", &["linux"]),
+    ("macos", &["darwin", "macos", "mac", "osx"]),
+    ("windows", &["windows", "win32", "win", "win64"]),
+];
+const PROCESSORS: &[(&str, &[&str])] =
+    &[("x86_64", &["x64", "x86_64", "amd64"]), ("aarch64", &["arm64", "aarch64"])];
+
+/// Returns whether the name of a file is not that of another system or processor.
+fn is_for_here(url: &str) -> bool {
+    let name = url.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let is_named = |words: &[&str]| {
+        name.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .any(|part| words.contains(&part))
+    };
+    let fits = |table: &[(&str, &[&str])], own: &str| {
+        let others = table.iter().filter(|(system, _)| *system != own);
+        let own = table.iter().find(|(system, _)| *system == own);
+        own.is_some_and(|(_, words)| is_named(words))
+            || !others.into_iter().any(|(_, words)| is_named(words))
+    };
+    fits(SYSTEMS, std::env::consts::OS) && fits(PROCESSORS, std::env::consts::ARCH)
+}
+
+/// The maximum number of texts that a publisher may add to an entry.
+const MAX_TEXTS: usize = 1000;
+
+fn add_texts(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::String(text) if texts.len() < MAX_TEXTS => texts.push(text.clone()),
+        Value::Array(all) => all.iter().for_each(|value| add_texts(value, texts)),
+        Value::Object(members) => members.values().for_each(|value| add_texts(value, texts)),
+        _ => {}
+    }
+}
+
+/// Returns whether a package is named by one version that cannot be moved; `name` must not be an address or an option.
+fn is_exact(kind: &str, name: &str, version: Option<&str>) -> bool {
+    if !["npm", "pypi"].contains(&kind) {
+        return name.contains("@sha256:");
+    }
+    let parts: Vec<&str> = version.unwrap_or_default().split('.').collect();
+    let number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-+!_".contains(&byte);
+    let is_version = parts.iter().all(|part| part.bytes().all(plain))
+        && match kind {
+            "npm" => parts.len() >= 3 && parts[..2].iter().all(number),
+            _ => parts[0].starts_with(|c: char| c.is_ascii_digit()),
+        }
+        && parts.get(2).is_none_or(|part| part.starts_with(|c: char| c.is_ascii_digit()));
+    is_version && !name.contains(':') && name.starts_with(|c: char| c == '@' || c.is_alphanumeric())
+}
+
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str)
 }
@@ -193,11 +302,13 @@ struct Reading<'a> {
     answers: &'a Answers,
     needs: Vec<Need>,
     notes: Vec<String>,
+    /// `true` if the package is named by an exact version.
+    is_exact: bool,
 }
 
 impl<'a> Reading<'a> {
     fn new(answers: &'a Answers) -> Self {
-        Self { answers, needs: Vec::new(), notes: Vec::new() }
+        Self { answers, needs: Vec::new(), notes: Vec::new(), is_exact: false }
     }
 
     fn entry(&mut self, document: &Value) -> Option<Entry> {
@@ -212,6 +323,7 @@ impl<'a> Reading<'a> {
     fn program(&mut self, package: &Value) -> Option<Entry> {
         let kind = text(package, "registryType").or_else(|| text(package, "registry_name"))?;
         let name = text(package, "identifier").or_else(|| text(package, "name"))?;
+        self.is_exact = is_exact(kind, name, text(package, "version"));
         let name = escaped(name);
         let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
         let with = |mark: &str| match &version {

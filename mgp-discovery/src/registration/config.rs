@@ -3,9 +3,11 @@
 use std::path::{MAIN_SEPARATOR_STR, PathBuf};
 use std::time::Duration;
 
+use crate::expand::SecretFile;
+
 /// The limits of registrations. A request beyond them is refused; no existing registration is dropped to make
 /// room.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RegistrationConfig {
     /// The maximum number of registrations, in any state; 0 disables registration. Default: 64.
@@ -37,6 +39,8 @@ pub struct RegistrationConfig {
     pub path: Vec<PathBuf>,
     /// A private folder for scripts that come with requests; `None` if such scripts are refused.
     pub scripts: Option<PathBuf>,
+    /// The secrets of the user, for servers of a registry; `None` if there are none.
+    pub secrets: Option<SecretFile>,
 }
 
 impl Default for RegistrationConfig {
@@ -61,6 +65,7 @@ impl Default for RegistrationConfig {
                 .filter(|folder| folder.is_absolute())
                 .collect(),
             scripts: None,
+            secrets: None,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::config::{
     TargetConfig,
 };
 use crate::error::DiscoveryError;
-use crate::expand::{Expanded, ExpandedServer, ExpandedTarget, ProcessRights};
+use crate::expand::{Expanded, ExpandedServer, ExpandedTarget, ProcessRights, SecretFile};
 use crate::source::Origin;
 
 impl RegistrationState {
@@ -54,11 +54,12 @@ impl RegistrationState {
             let (script, own) =
                 (source::put(folder, &program)?, source::own_folder(folder, &program)?);
             let rights = rights(&program, &granted, script.as_deref(), own.as_deref());
-            Ok((now, script, own, rights))
+            let secrets = secrets(&program, config.secrets.as_ref())?;
+            Ok((now, script, own, rights, secrets))
         });
         match looked.await? {
-            Ok((FileCheck::Same, script, own, rights)) => {
-                expanded(&stored.record.program, script, own, rights)
+            Ok((FileCheck::Same, script, own, rights, secrets)) => {
+                expanded(&stored.record.program, script, own, rights, &secrets)
             }
             Ok((FileCheck::Changed(now), ..)) => {
                 tracing::warn!(%server, "approved files changed; requesting approval again");
@@ -70,12 +71,30 @@ impl RegistrationState {
     }
 }
 
+/// Reads the secrets of the user that an entry of a registry asks for, by variable. Blocks.
+pub(super) fn secrets(
+    program: &Proposal,
+    file: Option<&SecretFile>,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut values = BTreeMap::new();
+    for (variable, name) in program.published.iter().flat_map(|origin| &origin.secrets) {
+        let stored = file.map(|file| file.get(name)).transpose();
+        let stored = stored.map_err(|error| error.to_string())?.flatten();
+        let value = stored.ok_or_else(|| {
+            format!("it needs `{variable}`; an operator must run `mgp secrets set {name}`")
+        })?;
+        values.insert(variable.clone(), value);
+    }
+    Ok(values)
+}
+
 /// Returns the program in the form of a configured server.
 fn expanded(
     program: &Proposal,
     script: Option<PathBuf>,
     own: Option<PathBuf>,
     rights: Option<ProcessRights>,
+    secrets: &BTreeMap<String, String>,
 ) -> Result<ExpandedServer, DiscoveryError> {
     let plain = |text: &str| {
         let mut expanded = Expanded::new();
@@ -90,8 +109,12 @@ fn expanded(
     let script = script.map(|path| path.into_os_string().into_string());
     let script =
         script.transpose().map_err(|path| DiscoveryError::NotText { path: path.into() })?;
-    let env: BTreeMap<_, _> =
-        program.env.iter().map(|(name, value)| (name.clone(), hidden(value))).collect();
+    let env: BTreeMap<_, _> = program
+        .env
+        .iter()
+        .chain(secrets)
+        .map(|(name, value)| (name.clone(), hidden(value)))
+        .collect();
     Ok(ExpandedServer {
         id: program.server(),
         target: ExpandedTarget::Program {

@@ -1,6 +1,6 @@
 //! Servers that are registered while the kernel runs (MGP §15.4, §15.5).
 //!
-//! A registration is requested (`params.rs`, `program.rs`), judged (`judge.rs`), decided by an operator
+//! A registration is requested (`params.rs`, `program.rs`, `published.rs`), judged (`judge.rs`), decided by an operator
 //! (`register.rs`, `review.rs`), stored (`record.rs`, `registrations.rs`), and then started as approved (`launch.rs`) until it
 //! is removed (`deregister.rs`); `work.rs` runs the slow parts.
 
@@ -12,8 +12,10 @@ mod deregister;
 mod event;
 mod judge;
 mod launch;
+mod origin;
 mod params;
 mod program;
+mod published;
 mod rate;
 mod record;
 mod refusal;
@@ -28,8 +30,10 @@ mod tests;
 mod work;
 
 pub use config::RegistrationConfig;
+pub use origin::RegistryOrigin;
 pub(crate) use params::changes_code;
 pub(crate) use program::{bind as bind_file, is_code_file, runs_arguments};
+pub use published::PublishedEntry;
 pub use refusal::{IdHolder, RegistrationError};
 pub use registrations::{Registrations, RegistrationsBuilder};
 pub use review::PendingRegistration;

@@ -9,6 +9,7 @@ use mgp_types::mgp::{
 use mgp_types::service::Authority;
 
 use super::config::RegistrationConfig;
+use super::origin::RegistryOrigin;
 use super::refusal::RegistrationError as Refused;
 use crate::config::{RegistrationAllowList, limits, valid_id};
 
@@ -178,6 +179,8 @@ pub(super) struct RegisterRequest {
     pub(super) claimed_by: Option<String>,
     pub(super) justification: Option<String>,
     pub(super) notes: Vec<String>,
+    /// The entry of a registry that decides what runs.
+    pub(super) published: Option<RegistryOrigin>,
     /// The programs the caller may name besides the default ones; `None` for an operator, who may name any.
     pub(super) programs: Option<Vec<String>>,
 }
@@ -189,14 +192,10 @@ impl RegisterRequest {
         by: Authority,
         config: &RegistrationConfig,
         allowed: RegistrationAllowList,
+        published: Option<RegistryOrigin>,
     ) -> Result<Self, Refused> {
         let RegisterParams { id, command, args, transport, mgp, env, cwd, source, .. } = params;
-        if !valid_id(&id) {
-            let most = limits::MAX_ID_BYTES;
-            return unfit(format!(
-                "`id` has letters, digits, `.`, `_` and `-`, at most {most}, and begins with one of the first two"
-            ));
-        }
+        check_id(&id)?;
         if !matches!(transport, None | Some(Transport::Stdio)) {
             return unfit(
                 "`transport` is `stdio` for servers that are registered; ask an operator to add a URL to `mgp.toml`"
@@ -222,7 +221,11 @@ impl RegisterRequest {
         }
         let mut notes = Vec::new();
         for name in env.keys() {
-            variable(name, by, &allowed.env, &mut notes)?;
+            // The entry of a registry declares its variables, whatever they are called.
+            let declared = published.is_some().then(|| name.clone());
+            let allowed =
+                allowed.env.iter().chain(declared.iter().filter(|name| !changes_code(name)));
+            variable(name, by, allowed, &mut notes)?;
         }
         let (mgp, trust) = govern(mgp.unwrap_or_default(), by)?;
         Ok(Self {
@@ -237,9 +240,21 @@ impl RegisterRequest {
             claimed_by: words("created_by", params.created_by)?,
             justification: words("justification", params.justification)?,
             notes,
+            published,
             programs: (by != Authority::Operator).then_some(allowed.programs),
         })
     }
+}
+
+/// Refuses a text that cannot be the id of a server.
+pub(super) fn check_id(id: &str) -> Result<(), Refused> {
+    if valid_id(id) {
+        return Ok(());
+    }
+    let most = limits::MAX_ID_BYTES;
+    unfit(format!(
+        "`id` has letters, digits, `.`, `_` and `-`, at most {most}, and begins with one of the first two"
+    ))
 }
 
 /// Reads the governance; only an operator can loosen a rule.
@@ -282,10 +297,10 @@ fn govern(
     Ok((mgp, trust))
 }
 
-fn variable(
+fn variable<'a>(
     name: &str,
     by: Authority,
-    allowed: &[String],
+    mut allowed: impl Iterator<Item = &'a String>,
     notes: &mut Vec<String>,
 ) -> Result<(), Refused> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -300,7 +315,7 @@ fn variable(
         return Ok(());
     }
     let is_plain = !loads && PLAIN_VARIABLES.iter().any(|pattern| is_match(pattern, name));
-    if is_plain || allowed.iter().any(|pattern| is_match(pattern, name)) {
+    if is_plain || allowed.any(|pattern| is_match(pattern, name)) {
         return Ok(());
     }
     let why =

@@ -298,6 +298,7 @@ pub(super) fn find(
         cwd: path_text(&cwd)?,
         env: request.env,
         source: request.source,
+        published: request.published,
         files,
         mgp: request.mgp,
         trust: request.trust,

@@ -10,6 +10,8 @@ use mgp_types::service::{Principal, ServerId};
 use mgp_types::{Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::origin::RegistryOrigin;
+
 /// The name space of the records in the store; the key of each is the server's id.
 pub(super) const SPACE: &str = "registrations";
 
@@ -85,6 +87,9 @@ pub(super) struct Proposal {
     /// The script that came in the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<String>,
+    /// The entry of a registry that decides what runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) published: Option<RegistryOrigin>,
     /// The files that decide what runs.
     pub(super) files: Vec<BoundFile>,
     pub(super) mgp: ServerMgpConfig,

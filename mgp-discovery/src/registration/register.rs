@@ -10,8 +10,11 @@ use mgp_types::service::{Authority, Context, Principal, ServerId};
 use mgp_types::{ErrorCode, RpcError, Sha256Hash, Timestamp};
 
 use super::event::Event;
+use super::launch::secrets;
+use super::origin::RegistryOrigin;
 use super::params::RegisterRequest;
 use super::program::{FileCheck, compare_files, find};
+use super::published::{requested, resolve};
 use super::record::{Creator, Proposal, Record, Stage};
 use super::refusal::{IdHolder, RegistrationError as Refused};
 use super::registrations::{
@@ -64,7 +67,11 @@ impl Registrations {
             return Err(Refused::IdTaken { there: server.clone(), is: IdHolder::Other }.into());
         }
         let program = stored.record.program.clone();
-        match state.blocking(server, move |_| compare_files(&program)).await? {
+        let compared = state.blocking(server, move |config| {
+            secrets(&program, config.secrets.as_ref())?;
+            compare_files(&program)
+        });
+        match compared.await? {
             Ok(FileCheck::Same) => {}
             Ok(FileCheck::Changed(now)) => {
                 state.replace(stored, *now).await?;
@@ -168,8 +175,9 @@ impl RegistrationState {
         until: Timestamp,
     ) -> Result<Record, DiscoveryError> {
         let by = &cx.principal;
-        let request =
-            RegisterRequest::read(params, by.authority(), &self.config, self.servers.allow_list())?;
+        let (params, published) = self.find_published(params).await?;
+        let (authority, allowed) = (by.authority(), self.servers.allow_list());
+        let request = RegisterRequest::read(params, authority, &self.config, allowed, published)?;
         let server = ServerId::from(request.id.as_str());
         // Check this before files are read; it is checked again when the turn is held.
         self.free(&server)?;
@@ -202,6 +210,22 @@ impl RegistrationState {
             created,
             stage: Stage::Waiting { until: Some(until) },
         })
+    }
+
+    /// Returns the params with the program that the named entry of the registry runs, and the entry.
+    async fn find_published(
+        &self,
+        params: RegisterParams,
+    ) -> Result<(RegisterParams, Option<RegistryOrigin>), Refused> {
+        let Some(published) = params.published.clone() else { return Ok((params, None)) };
+        let (name, version) = requested(&params, &published)?;
+        let found = self.servers.published(name, version).await;
+        let found = found.map_err(|reason| Refused::Unavailable {
+            server: params.id.as_str().into(),
+            reason,
+            remedy: "name another server, or ask an operator",
+        })?;
+        resolve(params, found).map(|(params, origin)| (params, Some(origin)))
     }
 
     /// Returns the record that a new registration would replace, if any; an error if the id is taken.

@@ -10,6 +10,7 @@ use mgp_types::{Sha256Hash, Timestamp};
 use crate::expand::looks_secret;
 
 use super::confinement::rights;
+use super::origin::RegistryOrigin;
 use super::record::{Record, Stage, denied_by_default};
 
 /// A waiting registration; approving it approves exactly this.
@@ -32,6 +33,8 @@ pub struct PendingRegistration {
     pub files: Vec<(PathBuf, String)>,
     /// The script that came with the request, if one did.
     pub source: Option<String>,
+    /// The entry of a registry that decides what runs.
+    pub published: Option<RegistryOrigin>,
     /// The trust level.
     pub trust: TrustLevel,
     /// The permissions that the server requires.
@@ -67,6 +70,7 @@ impl PendingRegistration {
             cwd: program.cwd.as_str().into(),
             files: files.map(|file| (file.path.clone(), file.sha256.clone())).collect(),
             source: program.source.clone(),
+            published: program.published.clone(),
             trust: program.trust.clone(),
             permissions: program.mgp.permissions_required.to_vec(),
             denied: denied_by_default(&program.trust),
@@ -110,6 +114,9 @@ impl fmt::Display for PendingRegistration {
             self.trust,
             escaped(&format!("{:?}", self.created_by))
         )?;
+        if let Some(origin) = &self.published {
+            write!(f, "{origin}")?;
+        }
         write!(f, "  runs       ")?;
         for (at, word) in self.argv.iter().enumerate() {
             write!(f, "{}{}", if at == 0 { "" } else { " " }, word_of(word))?;

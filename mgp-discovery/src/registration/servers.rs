@@ -8,6 +8,7 @@ use mgp_types::RpcError;
 use mgp_types::mgp::{CodeRejection, Permission};
 use mgp_types::service::{BoxFuture, Principal, ServerId};
 
+use super::published::PublishedEntry;
 use super::registrations::RegistrationState;
 use crate::config::{RegistrationAllowList, ServerConfig};
 use crate::error::DiscoveryError;
@@ -27,6 +28,16 @@ pub trait ServerRunner: ServerCatalog + 'static {
     /// Returns the programs and variables that callers who are not operators may name, besides the default ones.
     fn allow_list(&self) -> RegistrationAllowList {
         RegistrationAllowList::default()
+    }
+
+    /// Finds one version of a server in the registry of the kernel, or its latest; the error is the reason for the
+    /// caller.
+    fn published(
+        &self,
+        _name: &str,
+        _version: Option<&str>,
+    ) -> BoxFuture<'static, Result<PublishedEntry, String>> {
+        Box::pin(async { Err("this kernel has no registry".to_owned()) })
     }
 
     /// Starts a registered server. The future completes once the server is connected, or once it is known to start

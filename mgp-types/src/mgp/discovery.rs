@@ -134,6 +134,9 @@ record! {
         opt cwd: Option<String>,
         /// The source code of a script that has no file; `command` runs it, and `args` are the script's arguments.
         opt source: Option<String>,
+        /// A server of the kernel's registry, `NAME` or `NAME@VERSION`, instead of `command`; `env` has the values it
+        /// asks for.
+        opt published: Option<String>,
         /// The author that the caller claims; the kernel records the authenticated caller instead.
         opt created_by: Option<String>,
         /// The reason.

@@ -465,4 +465,25 @@ pub(super) const CHECKS: &[Check] = &[
         "archive, wheel, npm and Debian package, installed without Rust, play the demo",
         &[Program(|_| install::ten_install())],
     ),
+    check(
+        "ten.registry",
+        "a registry of 2,100 servers on loopback: 50 wishes, add, update with a changed tool, bundles, an agent's request",
+        &[TestStep(&[
+            Tests::of(MGP, "commands")
+                .each(&["registry::"])
+                .env(&[("WISHES", "50")])
+                .prints(&["50 wishes:"])
+                .bound("40 of 50 among the first three"),
+            Tests::of(MGP, "flow").each(&["published::"]),
+        ])],
+    ),
+    check(
+        "ten.upgrade",
+        "new versions of the program under load from 4 clients, and a state of a newer version",
+        &[TestStep(&[Tests::of(MGP, "run")
+            .each(&["upgrade::"])
+            .env(&[("UPGRADES", "200")])
+            .prints(&["200 upgrades:"])
+            .bound("no call lost or refused, no approval or grant lost")])],
+    ),
 ];

@@ -247,8 +247,11 @@ async fn execute(
                 (None, true) => Some("like".to_owned()),
                 (None, false) => None,
             };
-            let status = backend.approve(&params).await?;
-            Ok(Some(ActionReport::new(&*approval.decision.id, &status)))
+            let approved = backend.approve(&params).await?;
+            if let Some(message) = &approved.message {
+                print_note(global, &format!("mgp: {message}"));
+            }
+            Ok(Some(ActionReport::new(&*approval.decision.id, &approved.status)))
         }
         Approvals::Deny(decision) => {
             backend.deny(&decision.params()).await?;
@@ -300,7 +303,7 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
         let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
         let params = Decision { id: id.clone(), because: reason }.params();
         let decided = match word.to_ascii_lowercase().as_str() {
-            "y" | "yes" => backend.approve(&params).await,
+            "y" | "yes" => backend.approve(&params).await.map(|it| it.message.unwrap_or(it.status)),
             "n" | "no" => backend.deny(&params).await.map(|()| "denied".to_owned()),
             "d" | "details" => {
                 let whole = backend.approvals(Some(&id)).await?.into_iter().next();

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::lines::LineReader;
-use super::session::{Forward, Session};
+use super::session::{Forward, Session, is_leaving};
 use crate::exit::{CliResult, Failure};
 
 /// The interval at which the relay tries to connect to the next kernel.
@@ -34,6 +34,8 @@ struct State {
     /// `true` while a line of the host waits for a kernel.
     is_wanted: bool,
     has_host_left: bool,
+    /// `true` while lines of the host are being sent to the kernel.
+    is_sending: bool,
 }
 
 /// Relays lines until the host disconnects.
@@ -95,6 +97,8 @@ impl Relay {
             let (kernel, out) = self.take_from_host(received);
             // If the write fails, the kernel is gone; the thread that reads from the kernel notices this too.
             let _ = (&*kernel).write_all(out.as_deref().unwrap_or(received));
+            self.state().is_sending = false;
+            self.changed.notify_all();
         }
         let mut state = self.state();
         state.has_host_left = true;
@@ -113,6 +117,7 @@ impl Relay {
         let mut state = self.state();
         loop {
             if let Some(kernel) = state.kernel.clone() {
+                state.is_sending = true;
                 return (kernel, rewrite(received, |line| state.session.note_host(line)));
             }
             state.is_wanted = true;
@@ -126,17 +131,36 @@ impl Relay {
     fn read_kernel(&self, lines: &mut LineReader<UnixStream>, output: &mut File) -> io::Result<()> {
         // A broken connection counts as ended, like one that the kernel has closed.
         while let Ok(Some(received)) = lines.next() {
-            let out = rewrite(received, |line| self.state().session.note_kernel(line));
+            let out = rewrite(received, |line| self.note_kernel(line));
             output.write_all(out.as_deref().unwrap_or(received))?;
         }
         Ok(())
+    }
+
+    /// Records a line of the kernel; confirms to a kernel that is about to end that no request follows.
+    fn note_kernel(&self, line: &[u8]) -> Forward {
+        let mut state = self.state();
+        let forward = state.session.note_kernel(line);
+        if forward == Forward::Nothing && is_leaving(line) {
+            let confirmed = state.session.hold();
+            let is_sending = |state: &mut State| state.is_sending;
+            let waited = self.changed.wait_while(state, is_sending);
+            let state = waited.unwrap_or_else(PoisonError::into_inner);
+            if let Some(kernel) = &state.kernel {
+                // If the write fails, the kernel is gone, which the caller notices.
+                let _ = (&**kernel).write_all(&confirmed);
+            }
+        }
+        forward
     }
 
     /// Records the end of a kernel; returns the messages for the host, or `None` if the host has disconnected.
     fn end_kernel(&self) -> Option<Vec<u8>> {
         let mut state = self.state();
         state.kernel = None;
-        (!state.has_host_left).then(|| state.session.end_kernel())
+        let lines = (!state.has_host_left).then(|| state.session.end_kernel());
+        state.is_wanted |= state.session.has_held();
+        lines
     }
 
     // === Another kernel ===

@@ -2,7 +2,7 @@
 //! kernel.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::mem;
 
@@ -20,13 +20,15 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::events::EventSubscriptions;
+use super::requests::{OpenRequests, Repeat};
+use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 
 /// Lines longer than this are not parsed as a whole; only `CUT_BYTES` at each end are read.
 const MAX_PARSED_BYTES: usize = 64 * 1024;
 const CUT_BYTES: usize = 1024;
 
 /// Maximum number of remembered requests, questions (requests of the kernel to the host), and subscriptions, each.
-const MAX_REMEMBERED: usize = 4096;
+pub(super) const MAX_REMEMBERED: usize = 4096;
 
 /// Prefix of ids that the shim creates: for repeated requests, and for questions of later kernels.
 const PREFIX: &str = "mgp-shim";
@@ -48,9 +50,8 @@ pub(super) struct Session {
     initialized: Option<Vec<u8>>,
     /// The last log level and the open resource subscriptions, by method and URI.
     settings: BTreeMap<String, Vec<u8>>,
-    /// The host's unanswered requests by id. A `subscriptions/listen` request keeps its line, because the shim repeats
-    /// the request with the next kernel.
-    requests: HashMap<Id, Option<Vec<u8>>>,
+    /// The host's unanswered requests by id.
+    requests: OpenRequests,
     /// The ids, as the host knows them, of unanswered questions, i.e. requests of the kernel to the host.
     questions: HashSet<Id>,
     /// The subscriptions to events.
@@ -79,6 +80,15 @@ impl Envelope<'_> {
         serde_json::from_str(self.id?.get()).ok()
     }
 
+    /// Returns the code of the error, if the message is one.
+    fn error_code(&self) -> Option<i32> {
+        #[derive(Deserialize)]
+        struct Coded {
+            code: i32,
+        }
+        serde_json::from_str::<Coded>(self.error?.get()).ok().map(|error| error.code)
+    }
+
     /// Returns the message with another id.
     fn with_id(&self, id: &Id) -> Vec<u8> {
         let mut message = json!({ "jsonrpc": "2.0", "id": id });
@@ -99,6 +109,11 @@ impl Envelope<'_> {
     }
 }
 
+/// Returns whether a line of the kernel reports that it is about to end.
+pub(super) fn is_leaving(line: &[u8]) -> bool {
+    read(line).is_some_and(|message| message.method.as_deref() == Some(LEAVING))
+}
+
 fn to_line(message: &serde_json::Value) -> Vec<u8> {
     (message.to_string() + "\n").into_bytes()
 }
@@ -116,7 +131,10 @@ impl Session {
     pub(super) fn note_host(&mut self, line: &[u8]) -> Forward {
         if line.len() > MAX_PARSED_BYTES && self.generation == 0 {
             match read_ends(line) {
-                Some(CutMessage::Request(id)) => self.add_request(id, None),
+                Some(CutMessage::Request(id)) => {
+                    self.requests.add(id, Repeat::Never, line);
+                    return self.held();
+                }
                 Some(CutMessage::Answer(id)) => drop(self.questions.remove(&id)),
                 _ => {}
             }
@@ -127,13 +145,14 @@ impl Session {
             (Some(method), Some(id)) => {
                 self.events.note_request(&id, method, message.params);
                 self.note_request(id, method, &message, line);
+                return self.held();
             }
             (Some(method), None) if method == Initialized::METHOD => {
                 self.initialized = Some(line.to_vec());
             }
             (Some(method), None) if method == Cancelled::METHOD => {
                 if let Some(id) = cancelled_id(&message) {
-                    self.requests.remove(&id);
+                    self.requests.end(&id);
                 }
             }
             (None, Some(shown)) => return self.note_answer(&shown, &message),
@@ -144,7 +163,7 @@ impl Session {
 
     fn note_request(&mut self, id: Id, method: &str, message: &Envelope<'_>, line: &[u8]) {
         let is_listening = method == SubscriptionsListen::METHOD;
-        self.add_request(id, is_listening.then(|| line.to_vec()));
+        self.requests.add(id, if is_listening { Repeat::Always } else { Repeat::Never }, line);
         if method == Initialize::METHOD {
             self.initialize = Some(line.to_vec());
         } else if method == LoggingSetLevel::METHOD {
@@ -159,10 +178,31 @@ impl Session {
         }
     }
 
-    fn add_request(&mut self, id: Id, line: Option<Vec<u8>>) {
-        if self.requests.len() < MAX_REMEMBERED {
-            self.requests.insert(id, line);
+    /// Returns how to pass on a request: not to a kernel that is about to end.
+    fn held(&self) -> Forward {
+        if self.requests.is_holding() { Forward::Nothing } else { Forward::AsReceived }
+    }
+
+    /// Returns whether a request waits for the next kernel.
+    pub(super) fn has_held(&self) -> bool {
+        self.requests.has_held()
+    }
+
+    /// Notes that the kernel is about to end; returns the line that confirms this to the kernel.
+    pub(super) fn hold(&mut self) -> Vec<u8> {
+        self.requests.hold();
+        to_line(&json!({ "jsonrpc": "2.0", "method": HOLDING }))
+    }
+
+    /// Keeps a request for the next kernel; returns how to pass on the answer of this one, which did not start it.
+    fn repeat_later(&mut self, id: &Id) -> Forward {
+        if self.requests.repeat_later(id) {
+            return Forward::Nothing;
         }
+        let message = "the kernel is being replaced and did not start the call; call again";
+        Forward::Rewritten(to_line(&json!({
+            "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": message },
+        })))
     }
 
     /// Returns how to pass on the host's answer to a question of a kernel: only to the kernel that asked, and under the
@@ -182,7 +222,7 @@ impl Session {
     pub(super) fn note_kernel(&mut self, line: &[u8]) -> Forward {
         if line.len() > MAX_PARSED_BYTES && self.generation == 0 {
             match read_ends(line) {
-                Some(CutMessage::Answer(id)) => drop(self.requests.remove(&id)),
+                Some(CutMessage::Answer(id)) => self.requests.end(&id),
                 Some(CutMessage::Request(id)) => self.add_question(id),
                 _ => {}
             }
@@ -191,11 +231,13 @@ impl Session {
         let Some(message) = read(line) else { return Forward::AsReceived };
         match (&message.method, message.id()) {
             (None, Some(id)) if self.repeated.remove(&id) => Forward::Nothing,
+            (None, Some(id)) if message.error_code() == Some(REPEAT) => self.repeat_later(&id),
             (None, Some(id)) => {
                 self.events.note_answer(&id, message.result);
-                self.requests.remove(&id);
+                self.requests.end(&id);
                 Forward::AsReceived
             }
+            (Some(method), None) if method == LEAVING => Forward::Nothing,
             (Some(method), None) if method == EventNotification::METHOD => {
                 self.events.note_event(message.params);
                 Forward::AsReceived
@@ -251,7 +293,7 @@ impl Session {
         for id in mem::take(&mut self.questions) {
             lines.extend(cancelled(&id));
         }
-        for (id, _) in self.requests.extract_if(|_, line| line.is_none()) {
+        for id in self.requests.end_kernel() {
             lines.extend(to_line(&json!({
                 "jsonrpc": "2.0",
                 "id": id,
@@ -298,7 +340,7 @@ impl Session {
         if self.initialize.is_some() {
             lines.extend(self.repeat_events());
         }
-        lines.extend(self.requests.values().flatten().flatten());
+        lines.extend(self.requests.repeated());
         lines
     }
 
@@ -324,8 +366,7 @@ impl Session {
                 lines.extend(to_line(&json!({ "jsonrpc": "2.0", "method": method })));
             }
         }
-        for (id, line) in &self.requests {
-            let Some(line) = line else { continue };
+        for (id, line) in self.requests.listening() {
             for method in wanted(line) {
                 let params = json!({ "_meta": { SUBSCRIPTION_ID: id } });
                 lines.extend(to_line(
@@ -473,6 +514,34 @@ mod tests {
         let _ = modern.note_host(&line(ended));
         let _ = modern.end_kernel();
         assert_eq!(modern.opening(), None);
+    }
+
+    #[test]
+    fn requests_wait_for_the_next_kernel_once_this_one_is_about_to_end() {
+        let mut session = open();
+        let late = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"u"}}"#;
+        assert_eq!(session.note_host(&line(late)), Forward::AsReceived);
+        let leaving = r#"{"jsonrpc":"2.0","method":"shim/leaving"}"#;
+        assert_eq!(session.note_kernel(&line(leaving)), Forward::Nothing);
+        assert!(texts(&session.hold())[0].contains("shim/holding") && !session.has_held());
+        let held = r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"v"}}"#;
+        assert_eq!(session.note_host(&line(held)), Forward::Nothing);
+        let dropped = r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"w"}}"#;
+        let _ = session.note_host(&line(dropped));
+        let cancelled =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#;
+        let _ = session.note_host(&line(cancelled));
+        let not_started = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32020,"message":"x"}}"#;
+        assert_eq!(session.note_kernel(&line(not_started)), Forward::Nothing);
+        let told = texts(&session.end_kernel());
+        assert!(told.iter().any(|text| text.contains(r#""id":2"#)), "it had begun: {told:?}");
+        assert!(session.has_held() && told.len() == 2, "{told:?}");
+        let mut settings = texts(&session.settings());
+        settings.sort();
+        settings.retain(|text| text.contains("tools/call"));
+        assert_eq!(settings, [late, held]);
+        assert!(!session.has_held(), "the next kernel may carry them out");
+        assert_eq!(session.note_host(&line(held)), Forward::AsReceived);
     }
 
     #[test]

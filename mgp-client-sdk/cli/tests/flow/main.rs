@@ -12,5 +12,9 @@ mod mode_a;
 mod mode_b;
 mod model;
 mod offers;
+#[expect(dead_code, reason = "other tests use the rest of it")]
+#[path = "../commands/registry/place.rs"]
+mod place;
+mod published;
 #[path = "../world/stdio.rs"]
 mod world;

@@ -29,6 +29,7 @@ mod remote;
 mod retry;
 mod serving;
 mod shared;
+mod upgrade;
 #[path = "../world/wire.rs"]
 mod wire;
 mod world;

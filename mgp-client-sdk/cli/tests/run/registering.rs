@@ -81,7 +81,8 @@ impl Registered {
                 known.waiting.insert(id)
             });
             let waiting = there(operator.ask("mgp/kernel/approvals", &json!({})))?;
-            for approval in waiting["approvals"].as_array().unwrap() {
+            let waiting = waiting["approvals"].as_array().unwrap().iter();
+            for approval in waiting.filter(|one| one["kind"] == "registration") {
                 let (fingerprint, server) = (&approval["id"], approval["server_id"].as_str());
                 let because = format!("w-approves-{round}-{}", server.unwrap());
                 let params = json!({"id": fingerprint, "because": because});

@@ -21,6 +21,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// A folder with a configuration and a state; dropping this value kills the kernel.
 pub(crate) struct World {
     pub(crate) folder: PathBuf,
+    /// The program that hosts start.
+    pub(crate) program: PathBuf,
     _temp: TempDir,
 }
 
@@ -35,7 +37,8 @@ impl World {
 
     pub(crate) fn empty() -> Self {
         let temp = mgp_testkit::temp_dir();
-        Self { folder: temp.path().to_owned(), _temp: temp }
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_mgp"));
+        Self { folder: temp.path().to_owned(), program, _temp: temp }
     }
 
     pub(crate) fn config(&self, text: &str) {
@@ -69,7 +72,7 @@ impl World {
 
     /// Builds `mgp serve` with the configuration and the state of this folder.
     pub(crate) fn mgp(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
+        let mut command = Command::new(&self.program);
         command.arg("serve").arg("--config").arg(self.config_file());
         command.arg("--state").arg(self.state()).args(args);
         // Settings in the environment of the test run must not apply.

@@ -79,8 +79,14 @@ impl World {
             .args(["--config".into(), self.path("mgp.toml")])
             .args(["--state".into(), self.path("state")])
             .env("HOME", self.folder.path())
+            .env("PATH", self.search_path())
             .cwd(self.path("work"));
         builder.era(era).spawn(command).await.unwrap()
+    }
+
+    /// Returns the folders in which programs are found: the folder `bin` of this world, then those of the test.
+    fn search_path(&self) -> String {
+        format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap_or_default())
     }
 
     /// Builds a command of `mgp` that runs as an operator.
@@ -90,7 +96,7 @@ impl World {
             .args(arguments)
             .current_dir(self.path("work"))
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("PATH", self.search_path())
             .env("HOME", self.folder.path())
             .env("MGP_STATE", self.path("state"))
             .stdin(Stdio::null());

@@ -123,9 +123,12 @@ async fn approve_registration(
         kernel.governance().permissions().approve(by, change).await?;
     }
     let mut result = Decision::new(decided(cx, waiting, "approved", params.because));
-    // A message is returned only if the server is not connected: it explains why.
-    result.message =
-        registered.message.filter(|_| registered.status != RegistrationStatus::Connected);
+    // A message explains why the server is not connected, or what was found in its tools.
+    result.message = match registered.status {
+        RegistrationStatus::Connected if waiting.published.is_none() => None,
+        RegistrationStatus::Connected => super::tools::review(kernel, cx, server).await,
+        _ => registered.message,
+    };
     result.status = Some(registered.status);
     Ok(result)
 }

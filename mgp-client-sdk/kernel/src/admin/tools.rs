@@ -1,6 +1,8 @@
 //! Methods for tools: their definitions, who sees them, their cost in tokens, and decisions about waiting
 //! definitions.
 
+use std::time::Duration;
+
 use mgp_security::{DefinitionState, Difference, Finding, HeldDefinition, Severity};
 use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, listed_tools, max_tokens_of, name_for};
 use mgp_types::mgp::{
@@ -17,6 +19,9 @@ use crate::handle::Kernel;
 
 /// The agent whose tokens are counted if the params name no agent.
 const DEFAULT_AGENT: &str = "default";
+
+/// The time that a new server may take to list its tools before its approval is answered.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of reasons that are returned for a definition.
 const MAX_REASONS: usize = 20;
@@ -64,6 +69,23 @@ pub(super) async fn list(
     let mut result = KernelToolsResult::new();
     result.tools = all;
     Ok(result)
+}
+
+/// Waits until a new server has listed its tools, and returns what the review found in them.
+pub(super) async fn review(kernel: &Kernel, cx: &Context, server: &ServerId) -> Option<String> {
+    find_server(kernel, server.as_str()).ok()?.operator_start(Some(REVIEW_TIMEOUT)).await;
+    let mut params = KernelToolsParams::new();
+    params.server_id = Some(server.to_string());
+    let tools = list(kernel.clone(), cx.clone(), params).await.ok()?.tools;
+    let found = tools.iter().filter(|tool| !tool.reasons.is_empty());
+    let found: Vec<String> =
+        found.map(|tool| format!("`{}`: {}", tool.tool_id, tool.reasons.join(", "))).collect();
+    let found = if found.is_empty() {
+        "the review found nothing in them".to_owned()
+    } else {
+        format!("the review found {}; decide with `mgp tools approve {server}`", found.join("; "))
+    };
+    Some(format!("{server} has {} tools; {found}", tools.len()))
 }
 
 /// Counts the tokens of tool lists. Runs on a thread of its own, because tools may have to be tokenized first.

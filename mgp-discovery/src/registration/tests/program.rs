@@ -19,6 +19,7 @@ fn proposed(world: &World, command: &str, args: &Value) -> Proposal {
         Authority::Operator,
         &config,
         RegistrationAllowList::default(),
+        None,
     )
     .unwrap();
     find(request, &config).unwrap()

@@ -236,7 +236,7 @@ proptest! {
         params.args = args.into();
         params.env = Some(env);
         params.mgp.get_or_insert_default().extensions = vec![extension].into();
-        if let Ok(read) = RegisterRequest::read(params, Authority::User, &RegistrationConfig::default(), RegistrationAllowList::default()) {
+        if let Ok(read) = RegisterRequest::read(params, Authority::User, &RegistrationConfig::default(), RegistrationAllowList::default(), None) {
             prop_assert!(!read.id.is_empty() && !read.id.contains(['/', '\\', '\0']));
             prop_assert!(!read.id.starts_with('.'), "it is part of a path");
             let texts = [&read.command].into_iter().chain(&read.args).chain(read.env.values());
@@ -262,6 +262,7 @@ proptest! {
             cwd: words.clone(),
             env: BTreeMap::new(),
             source: None,
+            published: None,
             mgp: ServerMgpConfig::default(),
             trust: TrustLevel::Sandboxed,
             notes: vec![words.clone()],

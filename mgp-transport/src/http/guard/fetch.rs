@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::HOST;
+use http::header::{HOST, LOCATION};
 use http::uri::Scheme;
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -33,10 +33,12 @@ use crate::http::client::{
 const TIME: Duration = Duration::from_secs(10);
 /// Default size of one document.
 const BYTES: usize = 1 << 20;
+/// The maximum number of redirects of a download.
+const REDIRECTS: usize = 5;
 
 /// Fetches documents over `https` from public addresses.
 ///
-/// Redirects are not followed; a document may take 10 s and have 1 MiB. Over a [`proxy`](Self::proxy) only
+/// Only a [`download`](Self::download) follows redirects; a document may take 10 s and have 1 MiB. Over a [`proxy`](Self::proxy) only
 /// addresses that are part of a URL are checked, since the proxy resolves names.
 ///
 /// ```
@@ -49,6 +51,7 @@ const BYTES: usize = 1 << 20;
 /// assert!(matches!(fetch.fetch(metadata).await, Err(FetchError::Forbidden { .. })));
 /// # });
 /// ```
+#[derive(Clone)]
 pub struct GuardedFetch {
     rules: Arc<Rules>,
     time: Duration,
@@ -153,6 +156,66 @@ impl GuardedFetch {
         })
     }
 
+    /// Downloads a document in parts, within the limits of time and size, and follows redirects under the same rules.
+    ///
+    /// # Errors
+    /// [`FetchError`] if a rule forbids an address on the way, if the answer is not the document, or if a part cannot
+    /// be written.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, some parts may have been written.
+    pub async fn download(
+        &self,
+        url: &str,
+        write: impl FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> Result<(), FetchError> {
+        tokio::time::timeout(self.time, self.receive(url, write)).await.unwrap_or_else(|_| {
+            let why = format!("it took longer than {:?}", self.time);
+            Err(FetchError::Failed { url: shown_url(url), why })
+        })
+    }
+
+    async fn receive(
+        &self,
+        url: &str,
+        mut write: impl FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> Result<(), FetchError> {
+        let mut url = url.to_owned();
+        for _ in 0..=REDIRECTS {
+            let failed = |why: String| FetchError::Failed { url: shown_url(&url), why };
+            let response = self.send(FetchRequest::get(&url)).await?;
+            let status = response.status();
+            if status.is_redirection()
+                && let Some(to) = response.headers().get(LOCATION)
+            {
+                let to = to.to_str().map_err(|error| failed(error.to_string()))?;
+                // Other forms of a redirect are relative; none of the usual stores of files sends them.
+                url = to.to_owned();
+                continue;
+            }
+            if status != StatusCode::OK {
+                return Err(failed(format!("the answer is {status}")));
+            }
+            let mut body = Limited::new(response.into_body(), self.bytes);
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| failed(self.body_failure(&*error)))?;
+                if let Some(part) = frame.data_ref() {
+                    write(part).map_err(|error| failed(error.to_string()))?;
+                }
+            }
+            return Ok(());
+        }
+        let why = format!("it leads on more than {REDIRECTS} times");
+        Err(FetchError::Failed { url: shown_url(&url), why })
+    }
+
+    fn body_failure(&self, error: &(dyn StdError + Send + Sync + 'static)) -> String {
+        if error.is::<LengthLimitError>() {
+            return format!("it has more than {} bytes", self.bytes);
+        }
+        causes(error)
+    }
+
     async fn send(&self, request: FetchRequest) -> Result<Response<Incoming>, FetchError> {
         let url = request.url.clone();
         let failed = |why: String| FetchError::Failed { url: shown_url(&url), why };
@@ -188,12 +251,8 @@ impl GuardedFetch {
         let failed = |why: String| FetchError::Failed { url: shown_url(&url), why };
         let response = self.send(request).await?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, self.bytes).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                return failed(format!("it has more than {} bytes", self.bytes));
-            }
-            failed(causes(&*error))
-        })?;
+        let body = Limited::new(body, self.bytes).collect().await;
+        let body = body.map_err(|error| failed(self.body_failure(&*error)))?;
         let mut fetched = FetchResponse::new(head.status.as_u16(), body.to_bytes());
         let headers = head.headers.iter();
         fetched.headers = headers

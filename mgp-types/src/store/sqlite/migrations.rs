@@ -46,6 +46,21 @@ pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
     migrate(conn, STORE, STEPS)
 }
 
+/// Copies the file before its format changes, e.g. to `state.db.store-1`, for a return to the older program.
+///
+/// The caller's transaction keeps other writers out, and a copy of the log completes that of the file.
+fn back_up(conn: &Connection, namespace: &str, version: usize) -> std::io::Result<()> {
+    let Some(path) = conn.path().filter(|path| !path.is_empty()) else { return Ok(()) };
+    for part in ["", "-wal"] {
+        match std::fs::copy(format!("{path}{part}"), format!("{path}.{namespace}-{version}{part}"))
+        {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Runs the steps of a namespace that the file lacks. Runs in the caller's transaction.
 pub(super) fn migrate(
     conn: &Connection,
@@ -64,6 +79,9 @@ pub(super) fn migrate(
             "a newer version of this program wrote its `{namespace}` (version {done}, known up to {known}); update this program"
         )));
     };
+    if found.is_some() && !missing.is_empty() {
+        back_up(conn, namespace, done).map_err(StoreError::failed)?;
+    }
     for step in missing {
         conn.execute_batch(step)?;
     }

@@ -28,6 +28,27 @@ enum Offer {
 }
 
 impl Offer {
+    fn bundle(global: &Global, file: BundleFile) -> CliResult<Self> {
+        let folder = file.folder(&BundleFile::folder_of_all(global)?);
+        Ok(Self::Bundle { file, folder })
+    }
+
+    /// Creates the offer of an entry, whose bundle is downloaded if it has no other package.
+    async fn published(
+        global: &Global,
+        registry: &Registry,
+        server: PublishedServer,
+    ) -> CliResult<Self> {
+        let failed = |why| Failure::failed(format!("`{}` cannot be added: {why}", server.name));
+        match server.bundle().map_err(failed)? {
+            Some(bundle) => {
+                let file = BundleFile::download(global, registry, &server, &bundle).await?;
+                Self::bundle(global, file)
+            }
+            None => Ok(Self::Published(server)),
+        }
+    }
+
     fn name(&self) -> &str {
         match self {
             Self::Published(server) => &server.name,
@@ -117,22 +138,21 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
 async fn find(global: &Global, add: &Add) -> CliResult<Offer> {
     if is_bundle(&add.id) {
         let file = BundleFile::open(Path::new(&add.id))?;
-        let folder = file.folder(&state::create_folder(global)?.join("bundles"));
-        return Ok(Offer::Bundle { file, folder });
+        return Offer::bundle(global, file);
     }
     let registry = Registry::open(global, &add.config, add.registry.registry.as_deref()).await?;
     let version = add.version.as_deref();
     if add.id.contains('/')
         && let Some(server) = registry.server(&add.id, version).await?
     {
-        return Ok(Offer::Published(server));
+        return Offer::published(global, &registry, server).await;
     }
     // A short name may be a slip, so nothing is asked elsewhere for it.
     let all = registry.known()?;
     let mut named = all.iter().filter(|server| short_name(&server.name) == add.id);
     match (named.next(), named.next()) {
         (Some(one), None) => match registry.server(&one.name, version).await? {
-            Some(server) => Ok(Offer::Published(server)),
+            Some(server) => Offer::published(global, &registry, server).await,
             None => Err(unknown_version(&one.name, version)),
         },
         (Some(_), Some(_)) => {

@@ -2,35 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mgp_discovery::import::PublishedServer;
-use mgp_discovery::{KernelConfig, Trust};
-use mgp_transport::http::GuardedFetch;
+use mgp_discovery::Trust;
+use mgp_discovery::import::{PublishedBundle, PublishedServer};
+use mgp_kernel::{PublishedPlace, PublishedServers};
 use mgp_types::Timestamp;
-use mgp_types::service::{Fetch as _, FetchRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
-use crate::output::{first_line, print_note};
+use crate::output::print_note;
 use crate::replace_file::replace_file;
 use crate::state;
 
-/// Limits of one answer of a registry, and of the whole list.
-const ANSWER_BYTES: usize = 8 << 20;
-const ANSWER_TIME: Duration = Duration::from_secs(20);
+/// Limits of the list of a registry.
 const PAGE: usize = 100;
 const MAX_PAGES: usize = 300;
 const MAX_SERVERS: usize = 20_000;
 const LIST_TIME: Duration = Duration::from_mins(2);
 
-/// The largest file of entries, which is also the largest copy of a list.
+/// The largest copy of a list.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The age at which the copy of the list is brought up to date.
@@ -38,14 +34,8 @@ const FRESH: Duration = Duration::from_hours(12);
 
 /// A place that lists published servers.
 pub(super) struct Registry {
-    place: Place,
-    fetch: Option<GuardedFetch>,
+    servers: PublishedServers,
     copy: PathBuf,
-}
-
-enum Place {
-    File(PathBuf),
-    Url(String),
 }
 
 /// The copy of a registry's list: the latest version of each server.
@@ -67,24 +57,9 @@ impl Registry {
     ) -> CliResult<Self> {
         let trust = Trust::new(Arc::new(state::db(global).await?));
         let kernel = config.sources().load(&trust).await?.config.kernel;
-        let place = match named {
-            Some(url) if url.contains("://") => Place::Url(url.to_owned()),
-            Some(file) => Place::File(PathBuf::from(file)),
-            None => match &kernel.registry {
-                Some(file) => Place::File(file.clone()),
-                None => Place::Url(kernel.registry_url.clone()),
-            },
-        };
+        let servers = PublishedServers::open(&kernel, named).map_err(Failure::usage)?;
         let copy = state::create_folder(global)?.join("registry.json");
-        let (place, fetch) = match place {
-            Place::Url(url) => {
-                let base = url.trim_end_matches('/').trim_end_matches("/v0.1").to_owned();
-                let fetch = fetcher(&base, &kernel)?;
-                (Place::Url(base), Some(fetch))
-            }
-            file @ Place::File(_) => (file, None),
-        };
-        Ok(Self { place, fetch, copy })
+        Ok(Self { servers, copy })
     }
 
     /// Returns the latest version of each server; withdrawn ones are left out.
@@ -93,9 +68,9 @@ impl Registry {
         global: &Global,
         refresh: bool,
     ) -> CliResult<Vec<PublishedServer>> {
-        match &self.place {
-            Place::File(_) => self.known(),
-            Place::Url(url) => {
+        match self.servers.place() {
+            PublishedPlace::File(_) => self.known(),
+            PublishedPlace::Url(url) => {
                 Ok(latest(self.copy_of(global, url, refresh).await?.servers.into_values()))
             }
         }
@@ -103,9 +78,11 @@ impl Registry {
 
     /// Returns the servers that are known without asking the registry.
     pub(super) fn known(&self) -> CliResult<Vec<PublishedServer>> {
-        Ok(match &self.place {
-            Place::File(file) => latest(read_entries(file)?.into_iter()),
-            Place::Url(url) => latest(self.read_copy(url).servers.into_values()),
+        Ok(match self.servers.place() {
+            PublishedPlace::File(file) => {
+                latest(PublishedServers::read_file(file).map_err(Failure::failed)?.into_iter())
+            }
+            PublishedPlace::Url(url) => latest(self.read_copy(url).servers.into_values()),
         })
     }
 
@@ -115,23 +92,13 @@ impl Registry {
         name: &str,
         version: Option<&str>,
     ) -> CliResult<Option<PublishedServer>> {
-        let url = match &self.place {
-            Place::Url(url) => url,
-            Place::File(file) => {
-                let entries = read_entries(file)?.into_iter();
-                let mut named = entries
-                    .filter_map(|entry| PublishedServer::new(entry).ok())
-                    .filter(|server| server.name == name)
-                    .filter(|server| version.is_none() || server.version.as_deref() == version);
-                return Ok(named.next_back());
-            }
-        };
-        let (name, version) = (encoded(name), encoded(version.unwrap_or("latest")));
-        let url = format!("{url}/v0.1/servers/{name}/versions/{version}");
-        match self.get(&url).await? {
-            Some(entry) => Ok(Some(PublishedServer::new(entry).map_err(Failure::failed)?)),
-            None => Ok(None),
-        }
+        self.servers.server(name, version).await.map_err(Failure::failed)
+    }
+
+    /// Downloads a bundle into a new file, and checks its content.
+    pub(super) async fn download(&self, bundle: &PublishedBundle, file: &Path) -> CliResult {
+        let PublishedBundle { url, sha256, .. } = bundle;
+        self.servers.download(url, sha256, file).await.map_err(Failure::failed)
     }
 
     /// Returns the copy of the list, brought up to date if it is old; without the registry, the old one.
@@ -166,7 +133,8 @@ impl Registry {
     }
 
     fn read_copy(&self, url: &str) -> Copy {
-        let text = read_bounded(&self.copy).ok();
+        let length = fs::metadata(&self.copy).map_or(0, |metadata| metadata.len());
+        let text = fs::read_to_string(&self.copy).ok().filter(|_| length <= MAX_FILE_BYTES);
         let copy = text.and_then(|text| serde_json::from_str::<Copy>(&text).ok());
         copy.filter(|copy| copy.url == url)
             .unwrap_or_else(|| Copy { url: url.to_owned(), ..Copy::default() })
@@ -185,11 +153,12 @@ impl Registry {
                 return Err(Failure::failed(format!("{url} took longer than {LIST_TIME:?}")));
             }
             let page = format!("{url}/v0.1/servers?version=latest&limit={PAGE}{since}{cursor}");
-            let page = self.get(&page).await?.ok_or_else(|| {
-                Failure::failed(format!(
-                    "{url} has no `/v0.1/servers`, so it is not an MCP registry"
-                ))
-            })?;
+            let page =
+                self.servers.get(&page).await.map_err(Failure::failed)?.ok_or_else(|| {
+                    Failure::failed(format!(
+                        "{url} has no `/v0.1/servers`, so it is not an MCP registry"
+                    ))
+                })?;
             let next = page["metadata"]["nextCursor"].as_str().unwrap_or_default();
             let next = format!("&cursor={}", encoded(next));
             let Value::Array(entries) = page["servers"].clone() else {
@@ -210,23 +179,6 @@ impl Registry {
         }
         Err(Failure::failed(format!("{url} has more than {MAX_PAGES} pages")))
     }
-
-    /// Fetches a document; `None` if there is none.
-    async fn get(&self, url: &str) -> CliResult<Option<Value>> {
-        let Some(fetch) = &self.fetch else { return Ok(None) };
-        let mut request = FetchRequest::get(url);
-        request.headers.push(("accept".into(), "application/json".to_owned()));
-        let answer = fetch.fetch(request).await?;
-        match answer.status {
-            200 => {}
-            404 => return Ok(None),
-            status => return Err(Failure::failed(format!("{url} answered {status}"))),
-        }
-        let parsed = serde_json::from_slice(&answer.body);
-        parsed
-            .map(Some)
-            .map_err(|error| Failure::failed(format!("{url} did not answer JSON: {error}")))
-    }
 }
 
 /// Returns the last entry of each name, without those that are withdrawn.
@@ -235,57 +187,6 @@ fn latest(entries: impl Iterator<Item = Value>) -> Vec<PublishedServer> {
     let named: BTreeMap<String, PublishedServer> =
         servers.map(|server| (server.name.clone(), server)).collect();
     named.into_values().filter(|server| !server.is_withdrawn).collect()
-}
-
-/// Creates the fetcher, which may reach the host that the person chose at any address, and no other host.
-fn fetcher(base: &str, kernel: &KernelConfig) -> CliResult<GuardedFetch> {
-    let host = base.parse::<http::Uri>().ok().and_then(|url| url.host().map(str::to_owned));
-    let Some(host) = host else {
-        let shown = first_line(base, 60);
-        return Err(Failure::usage(format!("`{shown}` is not the URL of a registry")));
-    };
-    let fetch = GuardedFetch::new()?.allow_host(host)?.proxy(mgp_kernel::proxy(kernel))?;
-    Ok(fetch.with_limits(ANSWER_TIME, ANSWER_BYTES))
-}
-
-fn read_bounded(file: &Path) -> CliResult<String> {
-    let failed =
-        |why: String| Failure::failed(format!("`{}` cannot be read: {why}", file.display()));
-    let length = fs::metadata(file).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => failed("there is no such file".to_owned()),
-        _ => failed(error.to_string()),
-    })?;
-    if length.len() > MAX_FILE_BYTES {
-        return Err(failed(format!("it is longer than {MAX_FILE_BYTES} bytes")));
-    }
-    fs::read_to_string(file).map_err(|error| failed(error.to_string()))
-}
-
-/// Reads a file of entries: a list, an answer of a registry, or an entry a line.
-fn read_entries(file: &Path) -> CliResult<Vec<Value>> {
-    let text = read_bounded(file)?;
-    let entries = match serde_json::from_str::<Value>(&text) {
-        Ok(Value::Array(entries)) => Some(entries),
-        Ok(Value::Object(mut page)) if page.get("servers").is_some_and(Value::is_array) => {
-            match page.remove("servers") {
-                Some(Value::Array(entries)) => Some(entries),
-                _ => None,
-            }
-        }
-        Ok(one @ Value::Object(_)) => Some(vec![one]),
-        Ok(_) => None,
-        Err(_) => text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .map(|line| serde_json::from_str(line).ok())
-            .collect(),
-    };
-    entries.ok_or_else(|| {
-        let file = file.display();
-        Failure::failed(format!(
-            "`{file}` has no `server.json` entries: a list, an object with `servers`, or one a line"
-        ))
-    })
 }
 
 /// Encodes a text as one part of a path or query.

@@ -175,7 +175,7 @@ impl FoundServer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testdata::published;
+    use super::super::testdata::{kind, published, wishes};
     use super::*;
 
     #[test]
@@ -183,13 +183,11 @@ mod tests {
         let servers = published().into_iter().map(|entry| PublishedServer::new(entry).unwrap());
         let ranking = Ranking::new(servers.collect()).unwrap();
         assert!(ranking.servers.len() >= 2000);
-        let wishes = include_str!("testdata/wishes.tsv").lines().map(|line| line.split_once('\t'));
         let mut missed = Vec::new();
-        for (wish, right) in wishes.map(Option::unwrap) {
+        for (wish, right) in wishes() {
             let found = ranking.find(wish, 3).unwrap();
-            let kind = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
             let kinds: Vec<_> = found.iter().map(|(server, _)| kind(&server.name)).collect();
-            if !kinds.iter().any(|kind| right.split(' ').any(|one| one == kind)) {
+            if !kinds.iter().any(|kind| right.contains(&kind.as_str())) {
                 missed.push(format!("{wish}: {kinds:?}"));
             }
         }

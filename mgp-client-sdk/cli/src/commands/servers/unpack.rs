@@ -4,11 +4,15 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
-use mgp_discovery::import::Bundle;
+use mgp_discovery::import::{Bundle, PublishedBundle, PublishedServer};
 use zip::ZipArchive;
 
+use super::registry::Registry;
+use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+use crate::output::{first_line, print_note};
 use crate::replace_file::create_private;
+use crate::state;
 
 /// Limits of a bundle: the file, its entries, what they have unpacked, and its manifest.
 const MAX_FILE_BYTES: u64 = 512 << 20;
@@ -27,6 +31,8 @@ pub(super) fn is_bundle(name: &str) -> bool {
 /// A bundle whose files were not unpacked yet.
 pub(super) struct BundleFile {
     path: PathBuf,
+    /// `true` if the file was downloaded, and is removed with this value.
+    is_download: bool,
     archive: ZipArchive<File>,
     /// The manifest.
     pub(super) bundle: Bundle,
@@ -57,7 +63,39 @@ impl BundleFile {
         let manifest = serde_json::from_str(&text)
             .map_err(|error| failed(format!("its manifest is not JSON: {error}")))?;
         let bundle = Bundle::new(&manifest).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), archive, bundle })
+        Ok(Self { path: path.to_owned(), is_download: false, archive, bundle })
+    }
+
+    /// Downloads the bundle that an entry of a registry names, and opens it under the name and version of the entry.
+    pub(super) async fn download(
+        global: &Global,
+        registry: &Registry,
+        server: &PublishedServer,
+        bundle: &PublishedBundle,
+    ) -> CliResult<Self> {
+        let folder = Self::folder_of_all(global)?;
+        fs::create_dir_all(&folder)?;
+        let path = folder.join(format!(".download{}.mcpb", std::process::id()));
+        // A killed process with the same id may have left this file.
+        let _ = fs::remove_file(&path);
+        print_note(global, &format!("mgp: downloading {}", first_line(&bundle.url, 200)));
+        registry.download(bundle, &path).await?;
+        let opened = Self::open(&path);
+        if opened.is_err() {
+            let _ = fs::remove_file(&path);
+        }
+        let mut file = opened?;
+        file.is_download = true;
+        file.bundle.name.clone_from(&server.name);
+        if let Some(version) = &server.version {
+            file.bundle.version.clone_from(version);
+        }
+        Ok(file)
+    }
+
+    /// Returns the folder of the files of all bundles.
+    pub(super) fn folder_of_all(global: &Global) -> CliResult<PathBuf> {
+        Ok(state::create_folder(global)?.join("bundles"))
     }
 
     /// Returns the folder of this version below a folder for all bundles.
@@ -120,6 +158,14 @@ impl BundleFile {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for BundleFile {
+    fn drop(&mut self) {
+        if self.is_download {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

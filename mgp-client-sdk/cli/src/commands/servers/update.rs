@@ -22,7 +22,7 @@ use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, print, print_note};
-use crate::{control, prompt, state};
+use crate::{control, prompt};
 
 /// The time an updated server may take to start and list its tools.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
@@ -152,7 +152,9 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
             continue;
         };
         plans.push(match &update.bundle {
-            Some(bundle) => plan_bundle(global, server, (name, version), bundle)?,
+            Some(bundle) => {
+                plan_bundle(global, server, (name, version), BundleFile::open(bundle)?)?
+            }
             // A bundle's name has no publisher; only a registry's has.
             None if !name.contains('/') => continue,
             None => plan_published(global, update, server, (name, version)).await?,
@@ -226,6 +228,16 @@ async fn plan_published(
     let mut plan = PlannedUpdate::new(server, (name, version), &to);
     if plan.report.status == "current" {
         return Ok(plan);
+    }
+    if matches!(&server.target, TargetConfig::Program { cwd: Some(_), .. }) {
+        match new.bundle() {
+            Ok(Some(bundle)) => {
+                let file = BundleFile::download(global, &registry, &new, &bundle).await?;
+                return plan_bundle(global, server, (name, version), file);
+            }
+            Ok(None) => {}
+            Err(why) => return Ok(plan.fail(why)),
+        }
     }
     let old = registry.server(name, Some(version)).await?;
     let Some(entry) = entry_of(&new) else {
@@ -327,9 +339,8 @@ fn plan_bundle(
     global: &Global,
     server: &ServerConfig,
     (name, version): (&str, &str),
-    path: &Path,
+    file: BundleFile,
 ) -> CliResult<PlannedUpdate> {
-    let file = BundleFile::open(path)?;
     if file.bundle.name != name {
         let (id, other) = (&server.id, &file.bundle.name);
         return Err(Failure::failed(format!(
@@ -337,8 +348,7 @@ fn plan_bundle(
         )));
     }
     let mut plan = PlannedUpdate::new(server, (name, version), &file.bundle.version);
-    let bundles = state::create_folder(global)?.join("bundles");
-    let folder = file.folder(&bundles);
+    let folder = file.folder(&BundleFile::folder_of_all(global)?);
     if plan.report.status == "current" {
         return Ok(plan);
     }

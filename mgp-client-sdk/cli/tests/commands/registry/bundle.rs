@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
+use super::place::Place;
 use crate::program::program;
 use crate::world::Home;
 
@@ -87,6 +88,64 @@ fn a_bundle_is_added_and_replaced() {
     );
     assert!(!text.contains("1.0.0/server"), "{text}");
     home.succeed(&["doctor", "desk"]);
+}
+
+#[test]
+fn a_bundle_that_a_registry_names_is_downloaded_checked_and_replaced() {
+    let home = Home::new();
+    let place = Place::with(Vec::new());
+    let publish = |version: &str, url: &str, sha256: &str| {
+        json!({ "server": { "name": "io.github.acme/desk", "description": "Echoes", "version": version, "packages": [
+            { "registryType": "mcpb", "identifier": format!("{}/files/desk-win32-x64.mcpb", place.url), "fileSha256": sha256 },
+            { "registryType": "mcpb", "identifier": url, "fileSha256": sha256 },
+        ] } })
+    };
+    let served = |version: &str| {
+        let content = fs::read(bundle(&home, version)).unwrap();
+        let sha256 = mgp_types::Sha256Hash::digest(&content).to_string();
+        let sha256 = sha256.trim_start_matches("sha256:").to_owned();
+        (place.serve(&format!("desk-{version}.mcpb"), content), sha256)
+    };
+    let (url, sha256) = served("1.0.0");
+    let add = ["servers", "add", "io.github.acme/desk", "--yes", "--no-grant", "--set", "TOKEN=x"];
+    let with = |arguments: &[&str]| {
+        let all: Vec<&str> = arguments.iter().copied().chain(["--registry", &place.url]).collect();
+        home.run(&all)
+    };
+    for (url, sha256, why) in [
+        (&*url, "0".repeat(64), "is not the one that the registry names"),
+        (&*url, String::new(), "has no `fileSha256`"),
+        (&*place.url.replace("127.0.0.1", "localhost"), sha256.clone(), "it is not https"),
+        (&*format!("{}/files/inside", place.url), sha256.clone(), "it is not https"),
+        (&*format!("{}/files/none", place.url), sha256.clone(), "404"),
+        ("https://169.254.169.254/x.mcpb", sha256.clone(), "169.254.169.254"),
+    ] {
+        place.replace(vec![publish("1.0.0", url, &sha256)]);
+        let refused = with(&add);
+        assert!(refused.code == Some(1) && refused.err.contains(why), "{why}: {refused:?}");
+        assert!(!home.own().exists(), "{why}");
+    }
+    let moved = url.replace("/files/", "/files/moved-");
+    place.replace(vec![publish("1.0.0", &moved, &sha256.to_uppercase())]);
+    let shown = with(&["servers", "add", "io.github.acme/desk", "--dry-run"]);
+    assert!(shown.err.contains("TOKEN (required, secret)"), "{shown:?}");
+    let bundles = home.path(".local/state/mgp/bundles");
+    let files = || fs::read_dir(&bundles).unwrap().flatten().count();
+    assert_eq!(files(), 0, "a dry run leaves nothing");
+    let added = with(&add);
+    assert_eq!(added.code, Some(0), "{added:?}");
+    let text = fs::read_to_string(home.own()).unwrap();
+    assert!(text.contains("published = \"io.github.acme/desk@1.0.0\""), "{text}");
+    assert!(home.succeed(&["doctor", "desk"]).contains("4 tools"));
+
+    let (url, sha256) = served("1.1.0");
+    place.replace(vec![publish("1.0.0", &moved, ""), publish("1.1.0", &url, &sha256)]);
+    let newer = with(&["servers", "update", "--yes"]);
+    assert!(newer.out.starts_with("updated desk  1.0.0 → 1.1.0"), "{newer:?}");
+    let text = fs::read_to_string(home.own()).unwrap();
+    assert!(text.contains("acme-desk/1.1.0/server/echo") && !text.contains("1.0.0/"), "{text}");
+    assert!(text.contains("published = \"io.github.acme/desk@1.1.0\""), "{text}");
+    assert_eq!(files(), 1, "the downloads are gone");
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! A registry on this machine that speaks the protocol v0.1.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::get;
 use serde_json::{Value, json};
@@ -19,49 +20,69 @@ const MOVED: u8 = 2;
 #[derive(Default)]
 struct Shared {
     entries: Mutex<Vec<Value>>,
+    /// Files at `/files/NAME`; a name that begins with `moved-` leads to the rest of it.
+    files: Mutex<HashMap<String, Vec<u8>>>,
     log: Mutex<Vec<String>>,
     mode: AtomicU8,
 }
 
 /// A registry that is served until this value is dropped.
-pub(super) struct Place {
-    pub(super) url: String,
+pub(crate) struct Place {
+    pub(crate) url: String,
     shared: Arc<Shared>,
-    _runtime: tokio::runtime::Runtime,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Unlike a plain drop, this is possible within another runtime.
+        self.runtime.take().unwrap().shutdown_background();
+    }
 }
 
 impl Place {
-    pub(super) fn with(entries: Vec<Value>) -> Self {
+    pub(crate) fn with(entries: Vec<Value>) -> Self {
         let shared = Arc::new(Shared { entries: Mutex::new(entries), ..Shared::default() });
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new()
             .route("/v0.1/servers", get(list))
             .route("/v0.1/servers/{name}/versions/{version}", get(one))
+            .route("/files/{name}", get(file))
             .with_state(Arc::clone(&shared));
-        runtime.spawn(async move { axum::serve(listener, router).await });
-        Self { url, shared, _runtime: runtime }
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            axum::serve(listener, router).await
+        });
+        Self { url, shared, runtime: Some(runtime) }
     }
 
-    pub(super) fn replace(&self, entries: Vec<Value>) {
+    pub(crate) fn replace(&self, entries: Vec<Value>) {
         *self.shared.entries.lock().unwrap() = entries;
     }
 
-    pub(super) fn loop_for_ever(&self) {
+    /// Serves a file, and returns its URL.
+    pub(crate) fn serve(&self, name: &str, content: Vec<u8>) -> String {
+        self.shared.files.lock().unwrap().insert(name.to_owned(), content);
+        format!("{}/files/{name}", self.url)
+    }
+
+    pub(crate) fn loop_for_ever(&self) {
         self.shared.mode.store(ENDLESS, Ordering::Relaxed);
     }
 
-    pub(super) fn redirect(&self) {
+    pub(crate) fn redirect(&self) {
         self.shared.mode.store(MOVED, Ordering::Relaxed);
     }
 
     /// Returns the number of requests whose path begins like this.
-    pub(super) fn requests(&self, begin: &str) -> usize {
+    pub(crate) fn requests(&self, begin: &str) -> usize {
         self.shared.log.lock().unwrap().iter().filter(|path| path.starts_with(begin)).count()
     }
 }
@@ -92,8 +113,10 @@ async fn list(State(shared): State<Arc<Shared>>, uri: Uri) -> Response {
 
 async fn one(
     State(shared): State<Arc<Shared>>,
+    uri: Uri,
     Path((name, version)): Path<(String, String)>,
 ) -> Response {
+    shared.log.lock().unwrap().push(uri.to_string());
     let entries = shared.entries.lock().unwrap().clone();
     let mut named = entries.into_iter().filter(|entry| entry["server"]["name"] == *name);
     let found = match version.as_str() {
@@ -103,6 +126,26 @@ async fn one(
     match found {
         Some(entry) => document(&entry),
         None => (StatusCode::NOT_FOUND, document(&json!({ "error": "not found" }))).into_response(),
+    }
+}
+
+async fn file(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    shared.log.lock().unwrap().push(uri.to_string());
+    if let Some(name) = name.strip_prefix("moved-") {
+        let host = headers["host"].to_str().unwrap();
+        return Redirect::to(&format!("http://{host}/files/{name}")).into_response();
+    }
+    if name == "inside" {
+        return Redirect::to("http://169.254.169.254/latest").into_response();
+    }
+    match shared.files.lock().unwrap().get(&name) {
+        Some(content) => content.clone().into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Some 2,000 published servers for tests: kinds of servers that people use, each by several publishers.
+//! Some 2,100 published servers for tests: kinds of servers that people use, each by several publishers, and entries
+//! like those of the official registry. With them, wishes and the kinds of servers that fulfil each.
 
 use serde_json::{Value, json};
 
@@ -30,9 +31,9 @@ const PUBLISHERS: &[(&str, &str)] = &[
     ("io.github.oscar", "{}. Docker image included"),
 ];
 
-/// Returns 2,000 servers: each kind by each publisher.
+/// Returns all servers.
 pub(crate) fn published() -> Vec<Value> {
-    let mut all = Vec::new();
+    let mut all = listed();
     for (at, (name, title, description)) in families().into_iter().enumerate() {
         for (publisher, template) in PUBLISHERS {
             let description = template.replace("{}", description).replace("[]", title);
@@ -49,4 +50,50 @@ pub(crate) fn published() -> Vec<Value> {
         }
     }
     all
+}
+
+/// Returns the entries of `published.tsv`: name, title, description, way to run it, package and variables.
+fn listed() -> Vec<Value> {
+    let entry = |line: &str| {
+        let parts: Vec<&str> = line.split('\t').collect();
+        let [name, title, description, way, package, variables] = parts[..] else {
+            panic!("{line}")
+        };
+        let variable = |name: &str| json!({ "name": name.trim_end_matches('!'), "isRequired": true, "isSecret": name.ends_with('!') });
+        let variables: Vec<Value> =
+            variables.split(',').filter(|name| !name.is_empty()).map(variable).collect();
+        let mut server = json!({
+            "name": name, "title": title, "description": description, "version": "1.2.0",
+        });
+        if way == "url" {
+            server["remotes"] = json!([{ "type": "streamable-http", "url": package }]);
+        } else {
+            server["packages"] = json!([{
+                "registryType": way, "identifier": package, "version": "1.2.0",
+                "transport": { "type": "stdio" }, "environmentVariables": variables,
+            }]);
+        }
+        json!({ "server": server })
+    };
+    include_str!("published.tsv").lines().map(entry).collect()
+}
+
+/// Returns the wishes, each with the kinds of servers that fulfil it.
+pub(crate) fn wishes() -> Vec<(&'static str, Vec<&'static str>)> {
+    let wish = |line: &'static str| {
+        let (wish, kinds) = line.split_once('\t').unwrap();
+        (wish, kinds.split(' ').collect())
+    };
+    include_str!("wishes.tsv").lines().map(wish).collect()
+}
+
+/// Returns the kind of a server from its name: `github` for `io.github.github/github-mcp-server`.
+pub(crate) fn kind(name: &str) -> String {
+    let plain = |part: &str| {
+        let words = part.split('-').filter(|word| !["mcp", "server", ""].contains(word));
+        words.collect::<Vec<_>>().join("-")
+    };
+    let (publisher, last) = name.rsplit_once('/').unwrap_or(("", name));
+    let mut parts = std::iter::once(last).chain(publisher.rsplit('.')).map(plain);
+    parts.find(|part| !part.is_empty()).unwrap_or_default()
 }

@@ -1,0 +1,117 @@
+//! The unanswered requests of a host, and those among them that the shim repeats with the next kernel.
+
+use std::collections::HashMap;
+
+use mgp_types::Id;
+
+use super::session::MAX_REMEMBERED;
+
+/// Maximum total length of the lines of unanswered requests that are kept.
+const MAX_KEPT_BYTES: usize = 8 << 20;
+
+/// The unanswered requests of a host by id.
+#[derive(Default)]
+pub(super) struct OpenRequests {
+    requests: HashMap<Id, OpenRequest>,
+    /// The total length of their lines.
+    kept_bytes: usize,
+    /// `true` while the kernel is about to end, so that requests wait for the next one.
+    is_holding: bool,
+}
+
+struct OpenRequest {
+    /// The line; `None` if there was no room to keep it.
+    line: Option<Vec<u8>>,
+    repeat: Repeat,
+}
+
+/// The occasions on which a request is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// Never: the kernel may have carried it out.
+    Never,
+    /// With the next kernel, because this one did not start it.
+    Once,
+    /// With each kernel: a `subscriptions/listen` request.
+    Always,
+}
+
+impl OpenRequests {
+    pub(super) fn add(&mut self, id: Id, repeat: Repeat, line: &[u8]) {
+        self.end(&id);
+        let repeat = match repeat {
+            Repeat::Never if self.is_holding => Repeat::Once,
+            repeat => repeat,
+        };
+        let is_repeated = repeat != Repeat::Never;
+        if is_repeated || self.requests.len() < MAX_REMEMBERED {
+            let is_kept = is_repeated || self.kept_bytes + line.len() <= MAX_KEPT_BYTES;
+            self.kept_bytes += if is_kept { line.len() } else { 0 };
+            let line = is_kept.then(|| line.to_vec());
+            self.requests.insert(id, OpenRequest { line, repeat });
+        }
+    }
+
+    pub(super) fn end(&mut self, id: &Id) {
+        let line = self.requests.remove(id).and_then(|request| request.line);
+        self.kept_bytes -= line.map_or(0, |line| line.len());
+    }
+
+    /// Lets further requests wait for the next kernel.
+    pub(super) fn hold(&mut self) {
+        self.is_holding = true;
+    }
+
+    pub(super) fn is_holding(&self) -> bool {
+        self.is_holding
+    }
+
+    /// Returns whether a request waits for the next kernel.
+    pub(super) fn has_held(&self) -> bool {
+        self.requests.values().any(|request| request.repeat == Repeat::Once)
+    }
+
+    /// Lets a request wait for the next kernel; ends it and returns `false` if its line was not kept.
+    pub(super) fn repeat_later(&mut self, id: &Id) -> bool {
+        if let Some(OpenRequest { line: Some(_), repeat }) = self.requests.get_mut(id) {
+            if *repeat == Repeat::Never {
+                *repeat = Repeat::Once;
+            }
+            return true;
+        }
+        self.end(id);
+        false
+    }
+
+    /// Removes the requests that ended with their kernel, and returns their ids.
+    pub(super) fn end_kernel(&mut self) -> Vec<Id> {
+        self.is_holding = false;
+        let ended = self.requests.iter().filter(|(_, request)| request.repeat == Repeat::Never);
+        let ended: Vec<Id> = ended.map(|(id, _)| id.clone()).collect();
+        for id in &ended {
+            self.end(id);
+        }
+        ended
+    }
+
+    /// Returns the lines that the next kernel gets again.
+    pub(super) fn repeated(&mut self) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for request in self.requests.values_mut() {
+            match request.repeat {
+                Repeat::Never => continue,
+                // From now on the next kernel may carry it out.
+                Repeat::Once => request.repeat = Repeat::Never,
+                Repeat::Always => {}
+            }
+            lines.extend(request.line.iter().flatten());
+        }
+        lines
+    }
+
+    /// Returns the requests that are sent to each kernel.
+    pub(super) fn listening(&self) -> impl Iterator<Item = (&Id, &[u8])> {
+        let listening = self.requests.iter().filter(|(_, one)| one.repeat == Repeat::Always);
+        listening.filter_map(|(id, request)| Some((id, request.line.as_deref()?)))
+    }
+}

@@ -1,0 +1,43 @@
+//! The version of this program, and the order of versions.
+
+/// The version with a mark, by which the test of upgrades finds it in the file of the program.
+static MARKED: &str = concat!("mgp program version ", env!("CARGO_PKG_VERSION"));
+
+/// The length of the mark.
+const MARK: usize = "mgp program version ".len();
+
+/// Returns the version of this program.
+pub(crate) fn own() -> &'static str {
+    &MARKED[MARK..]
+}
+
+/// Returns whether a version is newer than another one; a version that cannot be read is not.
+#[cfg(unix)]
+pub(crate) fn is_newer(version: &str, than: &str) -> bool {
+    parts(version).zip(parts(than)).is_some_and(|(version, than)| version > than)
+}
+
+/// Returns the numbers of a version, whether it is a release, and the rest; in this order they are compared.
+#[cfg(unix)]
+fn parts(version: &str) -> Option<([u64; 3], bool, &str)> {
+    let version = version.split('+').next()?;
+    let (numbers, rest) = version.split_once('-').unwrap_or((version, ""));
+    let mut numbers = numbers.split('.').map(|number| number.parse().ok());
+    let three = [numbers.next()??, numbers.next()??, numbers.next()??];
+    numbers.next().is_none().then_some((three, rest.is_empty(), rest))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_have_an_order() {
+        for (one, than) in [("0.10.0", "0.9.9"), ("1.0.0", "1.0.0-rc.1"), ("1.0.1+x", "1.0.0")] {
+            assert!(is_newer(one, than) && !is_newer(than, one), "{one}");
+        }
+        for other in ["", "1", "1.0.0.0", "x.y.z", own()] {
+            assert!(!is_newer(other, own()) && !is_newer(own(), other), "{other}");
+        }
+    }
+}

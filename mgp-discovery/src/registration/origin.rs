@@ -1,0 +1,59 @@
+//! The entry of a registry that a registration comes from, as it is stored and shown (MGP §15.4).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The entry of a registry that a registration comes from, as it is shown for approval.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RegistryOrigin {
+    /// The name in the registry.
+    pub name: String,
+    /// The version.
+    pub version: String,
+    /// The URL or file of the registry.
+    pub registry: String,
+    /// The title and description.
+    pub about: String,
+    /// The values that the server asks for.
+    pub asks: Vec<String>,
+    /// The secrets of the user that it gets, by variable.
+    pub secrets: BTreeMap<String, String>,
+    /// The findings of the review of its texts.
+    pub findings: Vec<String>,
+}
+
+impl fmt::Display for RegistryOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, version) = (escaped(&self.name), escaped(&self.version));
+        writeln!(f, "  is         {name} {version} of {}", escaped(&self.registry))?;
+        if !self.about.is_empty() {
+            writeln!(f, "  about      {}", escaped(&self.about))?;
+        }
+        for asked in &self.asks {
+            writeln!(f, "  asks for   {}", escaped(asked))?;
+        }
+        for (variable, secret) in &self.secrets {
+            writeln!(
+                f,
+                "  secret     {} is `{secret}`; run `mgp secrets set {secret}` before you approve",
+                escaped(variable)
+            )?;
+        }
+        for finding in &self.findings {
+            writeln!(f, "  warning    {}", escaped(finding))?;
+        }
+        let found = if self.findings.is_empty() { "nothing found in its texts; " } else { "" };
+        writeln!(
+            f,
+            "  review     {found}its tools are reviewed when it starts; its code is neither judged nor confined"
+        )
+    }
+}
+
+/// Escapes control and bidirectional characters, so that the text stays on one line.
+fn escaped(text: &str) -> impl fmt::Display {
+    text.escape_debug()
+}

@@ -1,0 +1,200 @@
+//! Requests for servers that a registry lists: the entry decides what runs, not the caller (MGP §15.4).
+
+use std::collections::BTreeMap;
+
+use mgp_types::clip;
+use mgp_types::mgp::RegisterParams;
+
+use super::origin::RegistryOrigin;
+use super::params::{check_id, unfit};
+use super::refusal::RegistrationError as Refused;
+use crate::config::nearest;
+use crate::expand::Template;
+use crate::import::{Answer, Answers, Entry, Need, PublishedServer};
+
+/// The maximum length of a name in a registry, and of each text of an entry that is shown.
+const MAX_NAME_BYTES: usize = 200;
+const MAX_SHOWN_BYTES: usize = 300;
+
+/// A server that was found in a registry, for [`ServerRunner::published`](super::ServerRunner::published).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PublishedEntry {
+    /// The entry.
+    pub server: PublishedServer,
+    /// The URL or file of the registry.
+    pub registry: String,
+    /// The findings of the review of its texts.
+    pub findings: Vec<String>,
+}
+
+impl PublishedEntry {
+    /// Creates an entry of a registry whose texts were reviewed.
+    pub fn new(
+        server: PublishedServer,
+        registry: impl Into<String>,
+        findings: Vec<String>,
+    ) -> Self {
+        Self { server, registry: registry.into(), findings }
+    }
+}
+
+/// Returns the name and the version that a request for a server of a registry has, after checking it.
+pub(super) fn requested<'a>(
+    params: &RegisterParams,
+    published: &'a str,
+) -> Result<(&'a str, Option<&'a str>), Refused> {
+    check_id(&params.id)?;
+    let is_given = params.command.is_some()
+        || !params.args.is_empty()
+        || params.source.is_some()
+        || params.cwd.is_some();
+    if is_given {
+        return unfit(
+            "`published` names what runs; leave out `command`, `args`, `cwd` and `source`".into(),
+        );
+    }
+    let (name, version) = match published.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (published, None),
+    };
+    check_name(name, version)?;
+    Ok((name, version))
+}
+
+fn check_name(name: &str, version: Option<&str>) -> Result<(), Refused> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    let is_name = name.contains('/') && name.len() <= MAX_NAME_BYTES && name.chars().all(fits);
+    let is_version = version.is_none_or(|version| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
+        !version.is_empty() && version.len() <= MAX_NAME_BYTES && version.chars().all(fits)
+    });
+    if is_name && is_version {
+        return Ok(());
+    }
+    unfit(
+        "`published` is the full name of a server in the registry, e.g. `io.github.example/files`, with `@VERSION` or without"
+            .into(),
+    )
+}
+
+/// Returns the params with what an entry runs. All texts are literal; only secrets of the user are added later.
+pub(super) fn resolve(
+    mut params: RegisterParams,
+    found: PublishedEntry,
+) -> Result<(RegisterParams, RegistryOrigin), Refused> {
+    let PublishedEntry { server, registry, findings } = found;
+    let unavailable = |reason: String| Refused::Unavailable {
+        server: params.id.as_str().into(),
+        reason,
+        remedy: "ask an operator to add it with `mgp servers add`",
+    };
+    let name = &server.name;
+    if server.is_withdrawn {
+        return Err(unavailable(format!("`{name}` is withdrawn from its registry")));
+    }
+    let needs = server.needs();
+    let mut given = params.env.take().unwrap_or_default();
+    let mut asks = Vec::new();
+    let answers = answers(&params.id, &needs, &mut given, &mut asks)?;
+    if let Some(other) = given.keys().next() {
+        let near = nearest(other, needs.iter().map(|need| need.variable.as_str()));
+        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        return unfit(format!("`env`: `{name}` does not ask for `{}`{near}", other.escape_debug()));
+    }
+    let import = server.import(&answers);
+    let Some(Entry { command: Some(command), args, env, .. }) =
+        import.servers.into_iter().next().map(|server| server.entry)
+    else {
+        return Err(unavailable(format!("`{name}` is not a program that can be started here")));
+    };
+    if !server.is_exact() {
+        return Err(unavailable(format!("`{name}` does not name an exact version of its package")));
+    }
+    let secret_argument =
+        || unavailable(format!("`{name}` takes a secret in another way than as a variable"));
+    let args = args.iter().map(|arg| literal(arg)).collect::<Option<Vec<_>>>();
+    params.args = args.ok_or_else(secret_argument)?.into();
+    let (env, secrets) = environment(&params.id, env).ok_or_else(secret_argument)?;
+    params.env = Some(env);
+    params.command = Some(command);
+    let title = server.title.iter().map(|title| format!("{title}: "));
+    let about = title.chain([server.description.clone()]).collect::<String>();
+    let origin = RegistryOrigin {
+        name: server.name.clone(),
+        version: server.version.clone().unwrap_or_default(),
+        registry,
+        about: clip(&about, MAX_SHOWN_BYTES),
+        asks,
+        secrets,
+        findings: findings.iter().map(|finding| clip(finding, MAX_SHOWN_BYTES)).collect(),
+    };
+    Ok((params, origin))
+}
+
+/// Takes the values of a caller for what an entry asks for; a secret that it does not give is one of the user.
+fn answers(
+    id: &str,
+    needs: &[Need],
+    given: &mut BTreeMap<String, String>,
+    asks: &mut Vec<String>,
+) -> Result<Answers, Refused> {
+    let mut answers = Answers::new();
+    for need in needs {
+        let name = &need.variable;
+        let is_secret = if need.is_secret { ", secret" } else { "" };
+        let required = if need.is_required { "required" } else { "optional" };
+        let about = clip(&need.description, MAX_SHOWN_BYTES);
+        asks.push(format!("{name} ({required}{is_secret}) {about}"));
+        let answer = match (given.remove(name), &need.default) {
+            (Some(value), _) if !need.choices.is_empty() && !need.choices.contains(&value) => {
+                let choices = need.choices.join(", ");
+                return unfit(format!("`env`: `{name}` is one of {}", choices.escape_debug()));
+            }
+            (Some(value), _) => Answer::text(&value),
+            (None, Some(default)) => Answer::text(default),
+            (None, None) if need.is_required && need.is_secret => {
+                Answer::secret(&secret_name(id, name))
+            }
+            (None, None) if need.is_required => {
+                let about = about.escape_debug();
+                return unfit(format!("`env`: the server asks for `{name}`: {about}"));
+            }
+            (None, None) => continue,
+        };
+        answers.insert(name.clone(), vec![answer]);
+    }
+    Ok(answers)
+}
+
+/// Returns the name of the secret of the user for a variable of a server.
+fn secret_name(id: &str, variable: &str) -> String {
+    format!("{id}.{variable}")
+}
+
+/// A map of texts, e.g. an environment.
+type Texts = BTreeMap<String, String>;
+
+/// Returns the literal values of an environment, and the names of its secrets; `None` if a value is neither.
+fn environment(id: &str, env: Texts) -> Option<(Texts, Texts)> {
+    let (mut values, mut secrets) = (Texts::new(), Texts::new());
+    for (name, text) in env {
+        let secret = text.strip_prefix("${keyring:").and_then(|rest| rest.strip_suffix('}'));
+        match (literal(&text), secret) {
+            (Some(value), _) => drop(values.insert(name, value)),
+            (None, Some(secret)) if secret.starts_with(&format!("{id}.")) => {
+                secrets.insert(name, secret.to_owned());
+            }
+            // A value that is optional and was not given.
+            (None, _) if text.ends_with(":-}") && text.rfind("${") == Some(0) => {}
+            (None, _) => return None,
+        }
+    }
+    Some((values, secrets))
+}
+
+/// Returns the text of a template without variables.
+fn literal(text: &str) -> Option<String> {
+    let template = Template::parse(text).ok()?;
+    template.is_literal().then(|| text.replace("$$", "$"))
+}
