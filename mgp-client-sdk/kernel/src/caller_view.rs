@@ -34,10 +34,15 @@ impl CallerView {
         self.governance.shows(cx, server, tool)
     }
 
+    /// Returns whether a caller may use a tool whose definition need not be known.
+    pub(crate) fn may_use(&self, cx: &Context, server: &ServerId, tool: &str) -> bool {
+        self.governance.access().sees(cx, Some(server), tool).is_ok()
+    }
+
     /// Returns whether a caller would see a tool if its definition did not wait for an operator.
     pub(crate) fn is_held(&self, cx: &Context, server: &ServerId, tool: &str) -> bool {
         !self.governance.definitions().state(Some(server), tool).is_callable()
-            && self.governance.access().sees(cx, Some(server), tool).is_ok()
+            && self.may_use(cx, server, tool)
     }
 }
 
