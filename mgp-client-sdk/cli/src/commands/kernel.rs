@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use mgp_types::method::{KernelApprovals, KernelInfo, KernelReload, KernelSessions, KernelStop};
 use mgp_types::mgp::{
-    KernelApprovalsParams, KernelInfoParams, KernelInfoResult, KernelReloadParams, KernelReloadResult, KernelSession,
-    KernelSessionsParams, KernelStopParams,
+    KernelApprovalsParams, KernelInfoParams, KernelInfoResult, KernelReloadParams,
+    KernelReloadResult, KernelSession, KernelSessionsParams, KernelStopParams,
 };
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
@@ -168,7 +168,8 @@ pub(crate) async fn status(global: &Global) -> CliResult {
     let client = control::connect(global).await?;
     let mut info = client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
     info.extra.remove(RESULT_TYPE);
-    let approvals = client.request::<KernelApprovals>(&KernelApprovalsParams::new()).await?.approvals;
+    let approvals =
+        client.request::<KernelApprovals>(&KernelApprovalsParams::new()).await?.approvals;
     let waiting_approvals = approvals.iter().filter(|approval| approval.state == "open").count();
     let mut waiting_definitions = BTreeMap::new();
     for tool in fetch_tools(&client, None, None).await?.into_iter().filter(needs_decision) {

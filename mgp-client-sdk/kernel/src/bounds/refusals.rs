@@ -46,9 +46,12 @@ impl RefusalLog {
         error: &RpcError,
     ) {
         let code = error.code();
-        let Some(unrecorded) = self.due((who, server.clone(), tool.to_owned(), code)) else { return };
+        let Some(unrecorded) = self.due((who, server.clone(), tool.to_owned(), code)) else {
+            return;
+        };
         let event = Event::call_limited(&cx.principal, server, tool, code, unrecorded);
-        let event = event.trace(cx.trace.as_deref()).rule(Some(&Rule::new(error.message().to_owned())));
+        let event =
+            event.trace(cx.trace.as_deref()).rule(Some(&Rule::new(error.message().to_owned())));
         if let Err(error) = self.audit.record(event.build()).await {
             tracing::warn!(%server, tool, %error, "a refused call is not in the audit log");
         }

@@ -12,7 +12,7 @@ use mgp_types::service::{Call, Context};
 
 use super::creation::Creation;
 use super::meta_tools::MetaToolConfig;
-use super::tool_list;
+use super::surface;
 use crate::caller_view::CallerView;
 use crate::coalesced::Coalesced;
 use crate::fleet::{Fleet, ManagedServer, VisibleFleet};
@@ -53,7 +53,7 @@ impl Dispatcher {
             .version(move || versions.version())
             .availability(view.clone())
             .create(creation)
-            .on_change(move |cx| tool_list::notify_session_changed(&context, &shown, &listed, cx));
+            .on_change(move |cx| surface::notify_session_changed(&context, &shown, &listed, cx));
         let results = Results::new(fleet.context());
         let parts = DispatcherParts {
             fleet,

@@ -12,6 +12,7 @@ mod permission_check;
 mod result_members;
 mod server_features;
 mod subscribe;
+mod surface;
 mod tasks;
 mod tool_list;
 mod tools;

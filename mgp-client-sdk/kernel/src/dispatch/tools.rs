@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use mgp_security::{Refusal, check_version};
-use mgp_toolindex::{
-    AllTools, Allowed, ForwardedCall, IndexedTool, MetaTool, Resolved, UseOutcome,
-};
+use mgp_toolindex::{AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved, UseOutcome};
 use mgp_types::mcp::{self, CallToolParams, TaskSupport};
 use mgp_types::method::{READ_MORE, find_kernel_tool};
 use mgp_types::mgp::CallExtension;
@@ -21,9 +19,9 @@ use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::header_params;
 use super::result_members;
+use super::surface;
 use super::tasks;
-use super::tool_list;
-use crate::caller_view::CallerView;
+use crate::caller_view::VisibleTools;
 use crate::fleet::{FIRST_SYNC_TIMEOUT, Fleet, ManagedServer};
 use crate::hops;
 
@@ -106,8 +104,9 @@ async fn find_unread(
     named: &CallMembers,
     unknown: RpcError,
 ) -> Result<ResolvedTool, RpcError> {
+    let cx = call.cx().clone();
     // Do not wait for a calling kernel: two kernels, each behind the other, would wait for each other.
-    if hops::is_from_kernel(call.cx()) {
+    if hops::is_from_kernel(&cx) {
         return Err(unknown);
     }
     let DispatcherParts { fleet, view, .. } = dispatcher.parts();
@@ -120,20 +119,23 @@ async fn find_unread(
         None => unqualified(server.id()).is_some(),
     };
     let may_use = |server: &&Arc<ManagedServer>| {
-        view.may_use(call.cx(), server.id(), unqualified(server.id()).unwrap_or(&name))
+        view.may_use(&cx, server.id(), unqualified(server.id()).unwrap_or(&name))
     };
     let all = fleet.all();
-    let named_server = all.values().find(is_named).map(|server| Some(server).filter(may_use));
-    match named_server {
-        Some(server) => join_all(server.map(|server| server.sync(server.start_timeout()))).await,
-        None => {
-            let unread = all.values().filter(may_use).filter(|server| server.may_have_more());
-            join_all(unread.map(|server| server.sync(FIRST_SYNC_TIMEOUT))).await
-        }
+    let named_server = all.values().filter(is_named).max_by_key(|one| one.id().as_str().len());
+    let unread = all.values().filter(may_use).filter(|server| match named_server {
+        Some(named) => Arc::ptr_eq(named, server),
+        None => server.may_have_more(),
+    });
+    let limit = |server: &ManagedServer| match named_server {
+        Some(_) => server.start_timeout(),
+        None => FIRST_SYNC_TIMEOUT,
     };
+    join_all(unread.map(|server| server.sync(limit(server)))).await;
     match resolve_tool(dispatcher, call, named) {
         Err(error) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
-            Err(named_server.flatten().and_then(|server| server.failure()).unwrap_or(error))
+            let failure = named_server.filter(may_use).and_then(|server| server.failure());
+            Err(failure.unwrap_or(error))
         }
         resolved => resolved,
     }
@@ -152,7 +154,7 @@ fn record_use(
     let recorded = search.record_call(cx, named.session_handle.as_deref(), tool, outcome);
     // This fails only if the session handle has expired during the call.
     if recorded.unwrap_or_default() {
-        tool_list::notify_session_changed(fleet.context(), view, meta_tools, cx);
+        surface::notify_session_changed(fleet.context(), view, meta_tools, cx);
     }
 }
 
@@ -254,18 +256,6 @@ pub(super) fn resolve_tool(
     }
     call.params_mut().set_target(Target::Tool(tool.name().into()));
     Ok(if is_visible { ResolvedTool::Visible(tool) } else { ResolvedTool::Found(tool) })
-}
-
-/// The tools that a caller sees.
-pub(super) struct VisibleTools<'a> {
-    pub(super) view: &'a CallerView,
-    pub(super) cx: &'a Context,
-}
-
-impl Allowed for VisibleTools<'_> {
-    fn allows(&self, server: &str, tool: &str) -> bool {
-        self.view.shows(self.cx, server, tool)
-    }
 }
 
 /// Finds a visible tool by its name alone, without parsing the params. This is sufficient for most calls.

@@ -64,7 +64,9 @@ pub(super) async fn reread(fleet: WeakFleet) {
         if std::mem::replace(&mut is_used, fleet.context().callers.has_agent()) && is_used {
             let all = fleet.all();
             let unread = all.values().filter(|server| server.may_have_more());
-            stream::iter(unread).for_each_concurrent(MAX_REREADS, |server| server.sync(server.start_timeout())).await;
+            stream::iter(unread)
+                .for_each_concurrent(MAX_REREADS, |server| server.sync(server.start_timeout()))
+                .await;
         }
     }
 }

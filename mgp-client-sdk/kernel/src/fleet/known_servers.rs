@@ -50,15 +50,16 @@ impl KnownServers {
     /// Records that the tools of a server are known. If the record cannot be stored, the next kernel has to start
     /// the server once.
     pub(super) fn insert(&self, server: &ServerConfig, tools: usize) {
-        self.put(server, digest(server, tools));
+        self.put(server, tools);
     }
 
     /// Records that a server did not answer in time.
     pub(super) fn insert_silent(&self, server: &ServerConfig) {
-        self.put(server, digest(server, SILENT));
+        self.put(server, SILENT);
     }
 
-    fn put(&self, server: &ServerConfig, digest: String) {
+    fn put(&self, server: &ServerConfig, tools: impl Display) {
+        let digest = digest(server, tools);
         let previous = self.0.by_server.lock().insert(server.id.clone(), digest.clone());
         if previous.as_ref() == Some(&digest) {
             return;
@@ -111,4 +112,31 @@ fn digest(server: &ServerConfig, tools: impl Display) -> String {
     }
     let _ = write!(text, " {offered:?} {}", server.file.display());
     format!("{} {tools}", Sha256Hash::digest(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_discovery::Config;
+    use mgp_types::store::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_next_kernel_does_not_wait_again_for_a_server_that_did_not_answer() {
+        let server = |command: &str| {
+            let text = format!("[[servers]]\nid = 'hung'\ncommand = '{command}'\n");
+            Config::parse("mgp.toml", &text).unwrap().config.servers.remove(0)
+        };
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let load = || KnownServers::load(Arc::clone(&store));
+        load().await.unwrap().insert_silent(&server("sleep"));
+        mgp_testkit::until("it is stored", async || {
+            load().await.unwrap().is_silent(&server("sleep"))
+        })
+        .await;
+        let known = load().await.unwrap();
+        assert!(!known.is_silent(&server("other")) && !known.contains(&server("sleep"), 0));
+        known.insert(&server("sleep"), 3);
+        assert!(!known.is_silent(&server("sleep")) && known.contains(&server("sleep"), 3));
+    }
 }

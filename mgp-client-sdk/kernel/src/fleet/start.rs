@@ -98,7 +98,8 @@ impl FirstSync {
 
     /// Waits for the lists as lists and searches do; returns `false` if the server did not answer in time.
     pub(super) async fn wait(&self) -> bool {
-        !self.is_new() || self.finished(FIRST_SYNC_TIMEOUT.saturating_sub(self.begun.elapsed())).await
+        !self.is_new()
+            || self.finished(FIRST_SYNC_TIMEOUT.saturating_sub(self.begun.elapsed())).await
     }
 
     /// Waits until the lists were read or the server has failed; returns `false` if the time is over before.
