@@ -2,7 +2,7 @@
 //! §5).
 
 use mgp_security::{Governance, MissingStatus};
-use mgp_toolindex::{Availability, AvailabilityCheck, IndexedTool};
+use mgp_toolindex::{Allowed, Availability, AvailabilityCheck, IndexedTool};
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
 use tokio::sync::watch;
 
@@ -34,10 +34,27 @@ impl CallerView {
         self.governance.shows(cx, server, tool)
     }
 
+    /// Returns whether a caller may use a tool whose definition need not be known.
+    pub(crate) fn may_use(&self, cx: &Context, server: &ServerId, tool: &str) -> bool {
+        self.governance.access().sees(cx, Some(server), tool).is_ok()
+    }
+
     /// Returns whether a caller would see a tool if its definition did not wait for an operator.
     pub(crate) fn is_held(&self, cx: &Context, server: &ServerId, tool: &str) -> bool {
         !self.governance.definitions().state(Some(server), tool).is_callable()
-            && self.governance.access().sees(cx, Some(server), tool).is_ok()
+            && self.may_use(cx, server, tool)
+    }
+}
+
+/// The tools that a caller sees.
+pub(crate) struct VisibleTools<'a> {
+    pub(crate) view: &'a CallerView,
+    pub(crate) cx: &'a Context,
+}
+
+impl Allowed for VisibleTools<'_> {
+    fn allows(&self, server: &str, tool: &str) -> bool {
+        self.view.shows(self.cx, server, tool)
     }
 }
 

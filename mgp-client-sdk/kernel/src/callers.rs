@@ -8,7 +8,8 @@ use mgp_types::Timestamp;
 use mgp_types::mcp::{Era, LogLevel, SetLevelParams};
 use mgp_types::method::{Initialized, Kind, LoggingSetLevel};
 use mgp_types::service::{
-    Call, CallKey, CallerAccess, Context, CredentialGrant, Extensions, Outlet, ScopeId, ScopeKind,
+    Authority, Call, CallKey, CallerAccess, Context, CredentialGrant, Extensions, Outlet,
+    Principal, ScopeId, ScopeKind,
 };
 use mgp_types::sync::Mutex;
 
@@ -138,6 +139,13 @@ impl Callers {
         drop(table);
         all.sort_by(|(_, one), (_, other)| one.as_str().cmp(other.as_str()));
         all
+    }
+
+    /// Returns whether a client other than an operator is connected, or called recently.
+    pub(super) fn has_agent(&self) -> bool {
+        let is_agent = |principal: &Principal| principal.authority() != Authority::Operator;
+        self.by_scope.lock().values().any(|caller| is_agent(&caller.cx.principal))
+            || self.clients.recent().iter().any(|client| is_agent(&client.principal))
     }
 
     pub(super) fn clients(&self) -> &Clients {

@@ -155,15 +155,19 @@ fn with_command(
     };
     let Some(recovery) = error.as_recovery().cloned() else { return error };
     let Some(mut details) = recovery.details.clone() else { return error };
-    let Some(remedy) = text(&details, "remedy") else { return error };
-    let Some(hint) = command_remedy(&refusal, &remedy, &details, by) else { return error };
+    let remedy = text(&details, "remedy");
+    let hint = command_remedy(&refusal, remedy.as_deref().unwrap_or_default(), &details, by);
+    let Some(hint) = hint else { return error };
     let Some(hint) = choose(&refusal, hint) else { return error };
     if details.encode("remedy", &hint).is_err() {
         return error;
     }
     let mut recovery = recovery;
     recovery.details = Some(details);
-    let message = error.message().replace(&remedy, &hint);
+    let message = match remedy {
+        Some(remedy) => error.message().replace(&remedy, &hint),
+        None => format!("{}; {hint}", error.message()),
+    };
     error.with_message(message).recovery(recovery)
 }
 
@@ -187,8 +191,7 @@ fn command_remedy(
         }
         Refusal::AccessDenied(_) => {
             // The access entry may belong to a group or to everyone, not only to the caller.
-            let with = format!("` with `{}`", AccessRevoke::METHOD);
-            let entry = remedy.strip_suffix(&with)?;
+            let entry = remedy.strip_suffix(&format!("` with `{}`", AccessRevoke::METHOD))?;
             let (kind, whose) = entry.split_once(" for `")?;
             let (whose, server) = (shell_word(whose)?, server?);
             let tool = tool.filter(|_| kind.ends_with("tool_grant"));
@@ -214,6 +217,7 @@ fn command_remedy(
         }
         Refusal::Unconfirmed(_) => fact("approval_id")
             .map(|id| format!("an operator decides with `mgp approvals show {id}`")),
+        Refusal::Blocked(_) if remedy.is_empty() => validator_remedy(details),
         Refusal::Definition(_) if remedy.contains("approve") => {
             let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
             let id = shell_word(&format!("{server}.{tool}"))?;
@@ -233,6 +237,15 @@ fn command_remedy(
     }
 }
 
+/// Returns the key of the configuration that admits a call which a validator blocks.
+fn validator_remedy(details: &Object) -> Option<String> {
+    let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
+    let (server, tool) = (shell_word(&server)?, toml_key(&tool)?);
+    Some(format!(
+        "an operator lets it run with `validators = {{ {tool} = \"none\" }}` in `[servers.mgp]` of server `{server}`"
+    ))
+}
+
 /// Quotes a text as one word of a shell command, if necessary; `None` if it is not safe to paste.
 pub(super) fn shell_word(text: &str) -> Option<String> {
     let is_plain = |c: char| c.is_alphanumeric() || "._:/@+,=-".contains(c);
@@ -244,6 +257,16 @@ pub(super) fn shell_word(text: &str) -> Option<String> {
         return Some(text.to_owned());
     }
     Some(format!("'{}'", text.replace('\'', r"'\''")))
+}
+
+/// Writes a name as a key of TOML; `None` if it is not safe to paste.
+fn toml_key(name: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    if !name.is_empty() && name.chars().all(is_plain) {
+        return Some(name.to_owned());
+    }
+    let is_odd = |c: char| c.is_control() || c == '\'' || c == '`';
+    (!name.contains(is_odd)).then(|| format!("'{name}'"))
 }
 
 #[cfg(test)]
@@ -276,6 +299,19 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(shell_word(text).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_tool_is_a_key_of_the_configuration() {
+        for (name, expected) in [
+            ("read_query", Some("read_query")),
+            ("db.read", Some("'db.read'")),
+            ("it's", None),
+            ("a\nb", None),
+            ("a`b", None),
+        ] {
+            assert_eq!(toml_key(name).as_deref(), expected, "{name:?}");
         }
     }
 

@@ -121,6 +121,6 @@ fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
 
 /// Returns the settings that the handshake fixes for the lifetime of a connection.
 fn negotiated(mgp: &GovernanceConfig) -> impl PartialEq + '_ {
-    let flow = (mgp.permission_timeout, mgp.on_ungranted, mgp.traceparent);
+    let flow = (mgp.permission_timeout, mgp.on_ungranted, mgp.traceparent, mgp.roots);
     (&mgp.extensions, &mgp.permissions_required, mgp.isolation, &mgp.retry, flow)
 }

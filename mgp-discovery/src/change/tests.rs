@@ -37,9 +37,12 @@ fn only_values_of_the_start_and_the_handshake_need_a_restart() {
     }
     assert_eq!(effect(base, "command = 'b'"), ChangeEffect::Restart);
     assert_eq!(effect(base, "url = 'https://a'"), ChangeEffect::Restart);
-    for rest in
-        ["extensions = ['audit']", "permissions_required = ['camera']", "isolation = 'per_agent'"]
-    {
+    for rest in [
+        "extensions = ['audit']",
+        "permissions_required = ['camera']",
+        "isolation = 'per_agent'",
+        "roots = true",
+    ] {
         assert_eq!(with(&format!("[servers.mgp]\n{rest}")), ChangeEffect::Restart, "{rest}");
     }
     let rules = [

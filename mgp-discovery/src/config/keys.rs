@@ -164,6 +164,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "risk" KeyKind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
         "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "The lowest risk from which a call is confirmed.";
         "isolation" KeyKind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
+        "roots" KeyKind::Switch, "false", "Whether a server that agents share may ask the only connected agent with roots for them (MCP `roots`). A server may use them for all agents; with `isolation = \"per_agent\"` each instance asks its own agent anyway.";
         "traceparent" KeyKind::Switch, "false", "Whether calls of a server that does not speak MGP carry `_meta.traceparent` (OpenTelemetry); others carry it anyway.";
         "tags" KeyKind::Texts, "[]", "Words by which the server's tools can be found and grouped.";
     }

@@ -296,6 +296,8 @@ pub struct GovernanceConfig {
     pub confirm: ConfirmLevel,
     /// The sharing of instances between agents.
     pub isolation: Isolation,
+    /// If set, a server that agents share may ask for the roots of an agent.
+    pub roots: bool,
     /// If set, calls carry `_meta.traceparent` also if the server does not speak MGP.
     pub traceparent: bool,
     /// Additional words by which a search finds the server's tools.
@@ -320,6 +322,7 @@ impl Default for GovernanceConfig {
             risk: BTreeMap::new(),
             confirm: ConfirmLevel::Dangerous,
             isolation: Isolation::Shared,
+            roots: false,
             traceparent: false,
             tags: Vec::new(),
         }

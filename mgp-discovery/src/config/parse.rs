@@ -355,6 +355,7 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
             "per_agent" => Isolation::PerAgent,
             _ => default.isolation,
         },
+        roots: reader.switch("roots").unwrap_or_default(),
         traceparent: reader.switch("traceparent").unwrap_or_default(),
         tags: reader.texts("tags"),
     }

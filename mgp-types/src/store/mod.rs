@@ -103,7 +103,8 @@ pub trait Store: Send + Sync {
     /// Returns [`StoreError`] if the store cannot be written.
     fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Returns how long callers wait for an answer before they give up with [`StoreError::Timeout`]; 500 ms by default.
+    /// Returns how long callers wait for an answer before they give up with [`StoreError::Timeout`]; 500 ms unless the store
+    /// needs longer.
     fn answer_timeout(&self) -> Duration {
         Duration::from_millis(500)
     }

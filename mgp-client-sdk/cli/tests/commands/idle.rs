@@ -1,8 +1,9 @@
-//! Answers about tools whose server is idle, or whose agent is not named.
+//! Answers about tools whose server is idle, whose agent is not named, or that a validator blocks.
 
 use std::fs;
 
 use mgp_testkit::until_blocking;
+use serde_json::json;
 
 use crate::kernel::Kernel;
 use crate::program::program;
@@ -62,4 +63,18 @@ fn an_idle_server_is_explained_after_a_restart_of_the_kernel() {
     until_blocking("it is used", || kernel.server("off")["status"] != "disabled");
     home.silent(&["servers", "disable", "off", "--config", file.to_str().unwrap()]);
     assert_eq!(kernel.server("off")["status"], "disabled");
+}
+
+#[test]
+fn a_call_that_a_validator_blocks_is_explained_with_the_key_that_admits_it() {
+    let bench = program("workbench");
+    let mgp = "default_policy = 'opt-out', validators = { echo = 'sandbox' }";
+    let kernel = Kernel::new(&format!(
+        "[[servers]]\nid = 'bench'\ncommand = '{bench}'\nmgp = {{ {mgp} }}\n"
+    ));
+    until_blocking("the tools are listed", || kernel.server("bench")["tools"].as_u64() > Some(5));
+    let why = kernel.home.json("why", &["why", "ada", "bench.echo", "message=rm -rf /"]);
+    assert_eq!((&why["outcome"], &why["code"]), (&json!("refuse"), &json!(1010)), "{why}");
+    let key = "`validators = { echo = \"none\" }` in `[servers.mgp]` of server `bench`";
+    assert!(why["reason"].as_str().unwrap().contains(key), "{why}");
 }

@@ -387,3 +387,25 @@ fn arguments_and_results_that_do_not_fit_their_schemas_are_refused_with_the_memb
     within(|| host.call("log", &json!({})).ok());
     within(|| call(&mut host, "rows", &json!({})).ok().filter(|result| result["isError"] != true));
 }
+
+#[test]
+fn a_server_that_agents_share_is_offered_roots_only_with_its_key() {
+    let world = World::empty();
+    let script = |name: &str| {
+        format!(
+            "IFS= read -r line; printf %s \"$line\" >{}/{name}; exec cat >/dev/null",
+            world.folder.display()
+        )
+    };
+    let of = |name: &str| world.server(name, &script(name)).trim_end().to_owned();
+    // Without a probe, so that the first line is `initialize`.
+    let legacy = |entry: String| entry.replace("[servers.mgp]", "era = \"legacy\"\n[servers.mgp]");
+    world.config(&format!("{}\n\n{}\nroots = true\n", legacy(of("plain")), legacy(of("open"))));
+    let _host = Host::start(&world, &["--agent", "ada"]);
+    let greeting = |name: &str| {
+        let path = world.folder.join(name);
+        within(|| fs::read_to_string(&path).ok().filter(|text| text.ends_with('}')))
+    };
+    assert!(!greeting("plain").contains("\"roots\""));
+    assert!(greeting("open").contains("\"roots\""));
+}

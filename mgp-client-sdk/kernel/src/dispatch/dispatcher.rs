@@ -12,6 +12,7 @@ use mgp_types::service::{Call, Context};
 
 use super::creation::Creation;
 use super::meta_tools::MetaToolConfig;
+use super::surface;
 use crate::caller_view::CallerView;
 use crate::coalesced::Coalesced;
 use crate::fleet::{Fleet, ManagedServer, VisibleFleet};
@@ -43,7 +44,8 @@ impl Dispatcher {
         registrations: Registrations,
     ) -> Self {
         let index = fleet.context().index.clone();
-        let (versions, notifications) = (view.clone(), fleet.context().notifications.clone());
+        let versions = view.clone();
+        let (context, shown, listed) = (fleet.context().clone(), view.clone(), meta_tools.clone());
         let creation =
             Creation { meta_tools: meta_tools.clone(), registrations: registrations.clone() };
         let search = Endpoints::new(index, sessions.clone())
@@ -51,8 +53,7 @@ impl Dispatcher {
             .version(move || versions.version())
             .availability(view.clone())
             .create(creation)
-            // Clients that support this notification list the requested tools from now on.
-            .on_change(move |cx| notifications.tools_changed(|other| *other == cx.principal));
+            .on_change(move |cx| surface::notify_session_changed(&context, &shown, &listed, cx));
         let results = Results::new(fleet.context());
         let parts = DispatcherParts {
             fleet,
@@ -85,7 +86,7 @@ impl Dispatcher {
 
     /// Returns whether a search waits for the first lists of a server.
     pub(super) fn has_new_servers(&self) -> bool {
-        self.0.fleet.all().values().any(|server| server.is_loading())
+        self.0.fleet.all().values().any(|server| server.is_new())
     }
 
     /// Waits until the lists of new servers are known, for a limited time.
@@ -96,7 +97,7 @@ impl Dispatcher {
     ) {
         // Do not wait for a calling kernel: two kernels, each behind the other, would wait for each other.
         if !hops::is_from_kernel(cx) {
-            join_all(servers.map(|server| server.synced())).await;
+            self.0.fleet.synced(servers).await;
         }
     }
 
@@ -130,9 +131,8 @@ impl Dispatcher {
     }
 
     async fn notify_roots(self, cx: Context) {
-        let clients = self.visible_servers(&cx).into_iter().flat_map(|server| {
-            if server.is_isolated() { server.clients_of(&cx.principal) } else { server.clients() }
-        });
+        let servers = self.visible_servers(&cx).into_iter();
+        let clients = servers.flat_map(|server| server.roots_clients(&cx.principal));
         // Only legacy servers are notified: modern servers ask for the roots with each call.
         let legacy = clients.filter(|client| client.server().era == Era::Legacy);
         let notified = legacy.map(|client| async move {

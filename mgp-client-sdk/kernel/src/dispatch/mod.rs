@@ -15,6 +15,7 @@ mod result_members;
 mod server_features;
 mod skills;
 mod subscribe;
+mod surface;
 mod tasks;
 mod tool_list;
 mod tools;

@@ -1,6 +1,5 @@
 //! `tools/list`: returns the meta tools and the tools in the caller's session (MGP §16.3).
 
-use mgp_discovery::Surface;
 use mgp_toolindex::{Allowed, Resolved, SessionView, listed_tools};
 use mgp_types::mcp::{CacheScope, Era, ListParams, ListToolsResult, Tool, key};
 use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet};
@@ -11,9 +10,10 @@ use mgp_types::{Object, Payload, RpcError};
 use super::apps;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::page::bad_cursor;
+use super::surface;
 use super::tools::CallMembers;
+use crate::proposals;
 use crate::proposals::media;
-use crate::{hops, proposals};
 
 /// Returns the list for a caller, once the tools of new servers are known.
 pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
@@ -93,30 +93,7 @@ pub(crate) fn context_level(
     caller: &dyn Allowed,
     session: &SessionView,
 ) -> ContextLevel {
-    // Another kernel builds its own index, so it receives all tools.
-    if hops::is_from_kernel(cx) {
-        return ContextLevel::Standard;
-    }
-    let context = parts.fleet.context();
-    let config = context.config.config();
-    let surface = config.agent(&cx.principal).and_then(|agent| agent.surface);
-    match surface.unwrap_or(config.kernel.surface) {
-        Surface::Direct => ContextLevel::Standard,
-        Surface::Categories => ContextLevel::Category,
-        Surface::Find => ContextLevel::Discovery,
-        // These callers were promised the tools to find and request tools.
-        Surface::Auto if parts.meta_tools.lists_request(cx) => ContextLevel::Hybrid,
-        Surface::Auto => {
-            // The list is never longer than that of all tools.
-            let most = config.kernel.direct_tokens.max(session.total_tokens);
-            let tools = context.index.listed(caller);
-            let tokens: u64 = tools.iter().map(|tool| u64::from(tool.tokens())).sum();
-            // Without tools, the description of the tool to find them has the reason.
-            let is_small = !tools.is_empty() && tokens <= most;
-            if is_small { ContextLevel::Standard } else { ContextLevel::Hybrid }
-        }
-        _ => ContextLevel::Hybrid,
-    }
+    surface::level(parts.fleet.context(), &parts.meta_tools, cx, caller, session.total_tokens)
 }
 
 /// Puts the security metadata into both of its places in a definition, or removes it from both (MGP §4.2).

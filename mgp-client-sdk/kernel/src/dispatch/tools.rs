@@ -5,10 +5,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use mgp_security::{Refusal, check_version};
-use mgp_toolindex::{
-    AllTools, Allowed, ForwardedCall, IndexedTool, MetaTool, Resolved, UseOutcome,
-};
+use mgp_toolindex::{AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved, UseOutcome};
 use mgp_types::mcp::{self, CallToolParams, TaskSupport};
 use mgp_types::method::{READ_MORE, find_kernel_tool};
 use mgp_types::mgp::CallExtension;
@@ -20,9 +19,11 @@ use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::header_params;
 use super::result_members;
+use super::surface;
 use super::tasks;
-use crate::caller_view::CallerView;
-use crate::fleet::{Fleet, ManagedServer};
+use crate::caller_view::VisibleTools;
+use crate::fleet::{FIRST_SYNC_TIMEOUT, Fleet, ManagedServer};
+use crate::hops;
 
 /// Turns a call of `mgp_tools_call` that names a kernel method into a call of the tool for that method.
 pub(crate) fn unwrap_kernel_tool(call: &mut Call) {
@@ -52,12 +53,9 @@ pub(crate) fn call(
         // An expired session handle makes the call fail before the tool runs.
         dispatcher.parts().sessions.find(call.cx(), named.session_handle.as_deref())?;
         let resolved = match resolved {
-            // The tool may belong to a server that was added a moment ago.
-            Err(error) if may_appear(&dispatcher, &error) => {
+            Err(error) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
                 // Boxed, so that the future of all other calls remains small.
-                let servers = dispatcher.parts().fleet.all();
-                Box::pin(dispatcher.wait_for_new(call.cx(), servers.values())).await;
-                resolve_tool(&dispatcher, &mut call, &named)
+                Box::pin(find_unread(&dispatcher, &mut call, &named, error)).await
             }
             resolved => resolved,
         };
@@ -98,9 +96,49 @@ pub(crate) fn call(
     }
 }
 
-/// Returns whether a tool that was not found may belong to a server whose tools are not known yet.
-fn may_appear(dispatcher: &Dispatcher, error: &RpcError) -> bool {
-    error.code() == ErrorCode::TOOL_NOT_FOUND && dispatcher.has_new_servers()
+/// Finds an unknown tool after reading the lists of servers that may have it: of the one that the call names, else of
+/// all that the caller may use and whose lists this kernel has not read.
+async fn find_unread(
+    dispatcher: &Dispatcher,
+    call: &mut Call,
+    named: &CallMembers,
+    unknown: RpcError,
+) -> Result<ResolvedTool, RpcError> {
+    let cx = call.cx().clone();
+    // Do not wait for a calling kernel: two kernels, each behind the other, would wait for each other.
+    if hops::is_from_kernel(&cx) {
+        return Err(unknown);
+    }
+    let DispatcherParts { fleet, view, .. } = dispatcher.parts();
+    let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
+    let CallToolParams { name, extra, .. } = naming_params(call, meta, named)?.get()?;
+    let wanted: Option<String> = extra.get("server_id").and_then(|server| server.get().ok());
+    let unqualified = |id: &ServerId| name.strip_prefix(id.as_str())?.strip_prefix('.');
+    let is_named = |server: &&Arc<ManagedServer>| match &wanted {
+        Some(wanted) => server.id().as_str() == wanted,
+        None => unqualified(server.id()).is_some(),
+    };
+    let may_use = |server: &&Arc<ManagedServer>| {
+        view.may_use(&cx, server.id(), unqualified(server.id()).unwrap_or(&name))
+    };
+    let all = fleet.all();
+    let named_server = all.values().filter(is_named).max_by_key(|one| one.id().as_str().len());
+    let unread = all.values().filter(may_use).filter(|server| match named_server {
+        Some(named) => Arc::ptr_eq(named, server),
+        None => server.may_have_more(),
+    });
+    let limit = |server: &ManagedServer| match named_server {
+        Some(_) => server.start_timeout(),
+        None => FIRST_SYNC_TIMEOUT,
+    };
+    join_all(unread.map(|server| server.sync(limit(server)))).await;
+    match resolve_tool(dispatcher, call, named) {
+        Err(error) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
+            let failure = named_server.filter(may_use).and_then(|server| server.failure());
+            Err(failure.unwrap_or(error))
+        }
+        resolved => resolved,
+    }
 }
 
 /// Records the use of a tool in the caller's session and in the history of the index.
@@ -111,13 +149,12 @@ fn record_use(
     tool: &IndexedTool,
     is_answered: bool,
 ) {
-    let DispatcherParts { fleet, search, .. } = dispatcher.parts();
+    let DispatcherParts { fleet, view, meta_tools, search, .. } = dispatcher.parts();
     let outcome = if is_answered { UseOutcome::Answered } else { UseOutcome::Failed };
     let recorded = search.record_call(cx, named.session_handle.as_deref(), tool, outcome);
     // This fails only if the session handle has expired during the call.
     if recorded.unwrap_or_default() {
-        // Clients that support this notification list the tool from now on.
-        fleet.context().notifications.tools_changed(|other| *other == cx.principal);
+        surface::notify_session_changed(fleet.context(), view, meta_tools, cx);
     }
 }
 
@@ -219,18 +256,6 @@ pub(super) fn resolve_tool(
     }
     call.params_mut().set_target(Target::Tool(tool.name().into()));
     Ok(if is_visible { ResolvedTool::Visible(tool) } else { ResolvedTool::Found(tool) })
-}
-
-/// The tools that a caller sees.
-pub(super) struct VisibleTools<'a> {
-    pub(super) view: &'a CallerView,
-    pub(super) cx: &'a Context,
-}
-
-impl Allowed for VisibleTools<'_> {
-    fn allows(&self, server: &str, tool: &str) -> bool {
-        self.view.shows(self.cx, server, tool)
-    }
 }
 
 /// Finds a visible tool by its name alone, without parsing the params. This is sufficient for most calls.

@@ -8,7 +8,7 @@ use mgp_types::service::Context;
 use mgp_types::{ErrorCode, RpcError};
 
 use super::dispatcher::{Dispatcher, DispatcherParts};
-use super::tools::VisibleTools;
+use crate::caller_view::VisibleTools;
 
 /// Answers from the definition that the server has listed; a tool that the caller may not use is unknown.
 pub(super) fn validate(

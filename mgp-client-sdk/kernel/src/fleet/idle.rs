@@ -1,9 +1,11 @@
-//! Looks at the servers from time to time: stops idle ones, whose lists stay known and which the next call starts, and
-//! checks that those at URLs answer.
+//! Looks at the servers from time to time: stops idle ones, whose lists stay known and which the next call starts,
+//! checks that those at URLs answer, and reads lists that an earlier kernel has read.
 
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use futures_util::stream;
 use mgp_types::mgp::ShutdownReason;
 
 use super::servers::WeakFleet;
@@ -15,6 +17,13 @@ const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Interval between two checks of connected servers at URLs.
 const REMOTE_INTERVAL: Duration = Duration::from_secs(20);
+
+/// Time after the start and after a client has connected, before servers are started to read their lists again: what
+/// clients do first is more urgent.
+const REREAD_DELAY: Duration = Duration::from_secs(5);
+
+/// The maximum number of servers that are started at a time to read their lists again.
+const MAX_REREADS: usize = 2;
 
 /// Checks periodically for idle servers, until the fleet is dropped.
 pub(super) async fn run(fleet: WeakFleet) {
@@ -42,5 +51,22 @@ pub(super) async fn check_remote(fleet: WeakFleet) {
         tokio::time::sleep(REMOTE_INTERVAL).await;
         let Some(fleet) = fleet.upgrade() else { return };
         join_all(fleet.all().values().map(|server| server.check_sessions())).await;
+    }
+}
+
+/// Reads the lists that an earlier kernel has read, once in the time of this kernel: a program may have been updated.
+/// Begins when a client other than an operator is connected, and ends when the fleet is dropped.
+pub(super) async fn reread(fleet: WeakFleet) {
+    let mut is_used = false;
+    loop {
+        tokio::time::sleep(REREAD_DELAY).await;
+        let Some(fleet) = fleet.upgrade() else { return };
+        if std::mem::replace(&mut is_used, fleet.context().callers.has_agent()) && is_used {
+            let all = fleet.all();
+            let unread = all.values().filter(|server| server.may_have_more());
+            stream::iter(unread)
+                .for_each_concurrent(MAX_REREADS, |server| server.sync(server.start_timeout()))
+                .await;
+        }
     }
 }

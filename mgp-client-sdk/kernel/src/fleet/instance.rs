@@ -99,6 +99,10 @@ impl Instance {
         &self.parts.served
     }
 
+    pub(super) fn parts(&self) -> &InstanceParts {
+        &self.parts
+    }
+
     /// Returns the connected session that was used last, or the main session if none is connected.
     pub(super) fn latest(&self) -> &Arc<Session> {
         let connected = self.sessions().filter(|session| session.present().is_some());
@@ -232,6 +236,15 @@ impl InstanceParts {
         self.owner.clone().filter(|_| is_own)
     }
 
+    /// Returns whether the server may ask for roots outside of modern requests.
+    ///
+    /// A server uses the roots that it was given for all callers of the session, so one agent could widen what
+    /// another reaches; the operator has to allow that.
+    pub(super) fn answers_roots(&self) -> bool {
+        let is_allowed = self.config.mgp.as_ref().is_some_and(|mgp| mgp.roots);
+        self.owner.is_some() || is_allowed && !self.config.is_per_agent()
+    }
+
     fn session(&self, kind: SessionKind) -> Result<Session, Error> {
         let Self { config, context, owner, served, .. } = self;
         let id = config.id.clone();
@@ -268,8 +281,8 @@ impl InstanceParts {
             .limit_extensions(EXTENSIONS)
             .offer_also(proposals)
             .layer(HopMetaLayer)
-            .config(offer_callers)
             .config(|config| {
+                offer_callers(config, self.answers_roots());
                 config.plain_traceparent = traceparent;
                 config.connect.permission_timeout = wait;
                 (config.connect.on_denied, config.connect.on_deferred) = (ungranted, ungranted);
@@ -295,7 +308,7 @@ impl InstanceParts {
 }
 
 /// Declares to servers the capabilities that callers may have, such as elicitation and sampling.
-fn offer_callers(config: &mut ClientConfig) {
+fn offer_callers(config: &mut ClientConfig, answers_roots: bool) {
     // A modern request declares what its own caller supports. A legacy session is shared by several callers, so it
     // declares every capability, and the hop refuses requests that the actual caller does not support.
     config.offer.answerer = Answerer::Caller;
@@ -306,9 +319,11 @@ fn offer_callers(config: &mut ClientConfig) {
     let sample = offered.sampling.get_or_insert_with(SamplingCapability::new);
     sample.tools.get_or_insert_default();
     sample.context.get_or_insert_default();
-    let mut roots = ListChanged::new();
-    roots.list_changed = Some(true);
-    offered.roots.get_or_insert(roots);
+    if answers_roots {
+        let mut roots = ListChanged::new();
+        roots.list_changed = Some(true);
+        offered.roots.get_or_insert(roots);
+    }
     // Servers offer tools with pages only to clients that show them, and one list serves all callers.
     offered.declare_apps();
 }

@@ -1,8 +1,8 @@
 //! Servers whose tools are already known for their current configuration, so that they need not be started for
-//! a list.
+//! a list, and servers that did not answer, so that no list waits for them again.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
 use mgp_discovery::{AuthConfig, ServerConfig, TargetConfig};
@@ -12,6 +12,9 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Payload, Sha256Hash};
 
 const SPACE: &str = "kernel.met";
+
+/// Replaces the number of tools in the digest of a server that did not answer in time.
+const SILENT: &str = "silent";
 
 /// The digests of the configurations whose tools are known; a cheap handle.
 #[derive(Clone)]
@@ -38,9 +41,24 @@ impl KnownServers {
         digests.get(&server.id).is_some_and(|known| *known == digest(server, tools))
     }
 
+    /// Returns whether a server with exactly this configuration did not answer in time, and has listed nothing since.
+    pub(super) fn is_silent(&self, server: &ServerConfig) -> bool {
+        let digests = self.0.by_server.lock();
+        digests.get(&server.id).is_some_and(|known| *known == digest(server, SILENT))
+    }
+
     /// Records that the tools of a server are known. If the record cannot be stored, the next kernel has to start
     /// the server once.
     pub(super) fn insert(&self, server: &ServerConfig, tools: usize) {
+        self.put(server, tools);
+    }
+
+    /// Records that a server did not answer in time.
+    pub(super) fn insert_silent(&self, server: &ServerConfig) {
+        self.put(server, SILENT);
+    }
+
+    fn put(&self, server: &ServerConfig, tools: impl Display) {
         let digest = digest(server, tools);
         let previous = self.0.by_server.lock().insert(server.id.clone(), digest.clone());
         if previous.as_ref() == Some(&digest) {
@@ -71,7 +89,7 @@ impl KnownServers {
 /// offers to it.
 ///
 /// The entry may contain secrets, so only the digest is stored.
-fn digest(server: &ServerConfig, tools: usize) -> String {
+fn digest(server: &ServerConfig, tools: impl Display) -> String {
     let mut text = String::new();
     // The fields are quoted, so that different entries cannot produce the same text. Writing to a string cannot
     // fail.
@@ -94,4 +112,31 @@ fn digest(server: &ServerConfig, tools: usize) -> String {
     }
     let _ = write!(text, " {offered:?} {}", server.file.display());
     format!("{} {tools}", Sha256Hash::digest(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_discovery::Config;
+    use mgp_types::store::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_next_kernel_does_not_wait_again_for_a_server_that_did_not_answer() {
+        let server = |command: &str| {
+            let text = format!("[[servers]]\nid = 'hung'\ncommand = '{command}'\n");
+            Config::parse("mgp.toml", &text).unwrap().config.servers.remove(0)
+        };
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let load = || KnownServers::load(Arc::clone(&store));
+        load().await.unwrap().insert_silent(&server("sleep"));
+        mgp_testkit::until("it is stored", async || {
+            load().await.unwrap().is_silent(&server("sleep"))
+        })
+        .await;
+        let known = load().await.unwrap();
+        assert!(!known.is_silent(&server("other")) && !known.contains(&server("sleep"), 0));
+        known.insert(&server("sleep"), 3);
+        assert!(!known.is_silent(&server("sleep")) && known.contains(&server("sleep"), 3));
+    }
 }

@@ -158,7 +158,7 @@ impl ManagedServer {
     }
 
     /// Returns the time that a start may take.
-    pub(super) fn start_timeout(&self) -> Duration {
+    pub(crate) fn start_timeout(&self) -> Duration {
         self.config.read().timeouts.start()
     }
 
@@ -268,19 +268,41 @@ impl ManagedServer {
         &self.first_sync
     }
 
-    /// Returns whether the lists of the server have not been read for the first time yet.
+    /// Returns whether lists and searches wait for the first lists of the server.
     pub(crate) fn is_new(&self) -> bool {
         self.first_sync.is_new()
     }
 
-    /// Returns whether lists and searches wait for the first lists of the server.
-    pub(crate) fn is_loading(&self) -> bool {
-        self.first_sync.is_pending()
+    /// Waits for the lists of a new server, for a limited time after it was added; returns `false` if it did not
+    /// answer.
+    pub(super) async fn synced(&self) -> bool {
+        self.first_sync.wait().await
     }
 
-    /// Waits until the lists of a new server are known, for a limited time.
-    pub(crate) async fn synced(&self) {
-        self.first_sync.wait().await;
+    /// Returns whether the server may have tools that are not known, because this kernel has not read its lists.
+    pub(crate) fn may_have_more(&self) -> bool {
+        self.first_sync.is_open()
+    }
+
+    /// Starts a server whose lists this kernel has not read, and waits until they were read or it has failed.
+    pub(crate) async fn sync(&self, limit: Duration) {
+        let read = async {
+            if self.client().client().is_err() {
+                self.start().await;
+            }
+            self.client().client().is_ok() && self.first_sync.finished(limit).await
+        };
+        if self.may_have_more() && !tokio::time::timeout(limit, read).await.unwrap_or_default() {
+            // Nothing waits for it a second time.
+            self.first_sync.finish();
+        }
+    }
+
+    /// Returns why a server that should run does not, or `None` if it runs or rests.
+    pub(crate) fn failure(&self) -> Option<RpcError> {
+        use ServerState::{Connecting, Error, Restarting};
+        matches!(self.state(), Connecting | Restarting | Error)
+            .then(|| self.client().client().err().map(RpcError::from))?
     }
 
     /// Returns whether each principal has its own instance of the server.
@@ -401,10 +423,11 @@ impl ManagedServer {
         })
     }
 
-    /// Returns the connected clients of the instance that serves a principal.
-    pub(crate) fn clients_of(&self, principal: &Principal) -> Vec<Client> {
+    /// Returns the connected clients that may learn the roots of a principal.
+    pub(crate) fn roots_clients(&self, principal: &Principal) -> Vec<Client> {
         match &self.isolated {
-            None => self.clients(),
+            None if self.shared.parts().answers_roots() => self.clients(),
+            None => Vec::new(),
             Some(instances) => instances.clients_of(principal),
         }
     }

@@ -44,6 +44,7 @@ pub(super) use managed_server::ManagedServer;
 pub(super) use refresh_queue::{ListGroup, StaleLists};
 pub(super) use servers::Fleet;
 pub(super) use session::SessionUse;
+pub(super) use start::FIRST_SYNC_TIMEOUT;
 pub(super) use stored_lists::load as load_stored_lists;
 pub(super) use subscriptions::ResourceSubscriptions;
 pub(super) use visible_fleet::VisibleFleet;
@@ -61,5 +62,6 @@ pub(super) fn start(context: FleetContext, stored: HashMap<String, Payload>) -> 
     tokio::spawn(announcements::run(fleet.downgrade(), changed_lists));
     tokio::spawn(idle::run(fleet.downgrade()));
     tokio::spawn(idle::check_remote(fleet.downgrade()));
+    tokio::spawn(idle::reread(fleet.downgrade()));
     fleet
 }

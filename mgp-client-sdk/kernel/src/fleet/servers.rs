@@ -57,8 +57,11 @@ impl Fleet {
     pub(crate) fn add(&self, config: ServerConfig) -> Result<Arc<ManagedServer>, Error> {
         let server = self.insert(config, None)?;
         let index = &self.0.context.index;
-        let is_known = self.is_known(&server) || manifest::index_file(index, &server.config());
-        if is_known {
+        let is_stored = self.is_known(&server);
+        let is_known = is_stored || manifest::index_file(index, &server.config());
+        if is_stored {
+            server.first_sync().defer();
+        } else if is_known || self.0.context.known.is_silent(&server.config()) {
             server.first_sync().finish();
         }
         // A server that was just replaced may have left subscriptions of clients, which the new one has to serve.
@@ -109,6 +112,18 @@ impl Fleet {
         let wanted = |id: &ServerId| server.is_none_or(|server| server == id.as_str());
         let chosen = all.values().filter(|server| wanted(server.id()));
         futures_util::future::join_all(chosen.map(|server| server.look())).await;
+    }
+
+    /// Waits for the lists of new servers, for a limited time after they were added. One that does not answer is
+    /// recorded, so that the next kernel does not wait for it.
+    pub(crate) async fn synced(&self, servers: impl Iterator<Item = &Arc<ManagedServer>>) {
+        let waits = servers.map(|server| async move {
+            if !server.synced().await {
+                tracing::warn!(server = %server.id(), "server does not answer; lists go on without it");
+                self.0.context.known.insert_silent(&server.config());
+            }
+        });
+        futures_util::future::join_all(waits).await;
     }
 
     /// Marks the tools of a server as stale, so that they are read again if it runs.

@@ -10,9 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// The time after a server is added for which lists and searches wait for its lists.
-const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
-/// The time after the start of a server from which nothing waits for its lists any more.
-const FIRST_SYNC_MAX: Duration = Duration::from_mins(1);
+pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Prevents the start of a server: as long as an operator has it stopped, and permanently after its removal.
 ///
@@ -54,39 +52,61 @@ impl StartHold {
     }
 }
 
-/// The first reading of a new server's lists. Each list and search waits for it, for a limited time.
+/// The first reading of a server's lists by this kernel.
 pub(super) struct FirstSync {
     begun: Instant,
-    is_done: watch::Sender<bool>,
+    progress: watch::Sender<SyncProgress>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SyncProgress {
+    /// The lists are unknown: lists and searches wait for them, for a limited time.
+    Unknown,
+    /// The lists that an earlier kernel read are used: only calls of unknown tools wait.
+    Deferred,
+    /// The lists were read, or are not waited for, because the server has failed or does not answer.
+    Done,
 }
 
 impl FirstSync {
     pub(super) fn new() -> Self {
-        Self { begun: Instant::now(), is_done: watch::Sender::new(false) }
+        Self { begun: Instant::now(), progress: watch::Sender::new(SyncProgress::Unknown) }
+    }
+
+    /// Lets lists and searches use the lists that an earlier kernel read.
+    pub(super) fn defer(&self) {
+        self.progress.send_replace(SyncProgress::Deferred);
     }
 
     /// Ends the wait, because the lists are known or the server has failed.
     pub(super) fn finish(&self) {
-        self.is_done.send_if_modified(|is_done| !std::mem::replace(is_done, true));
+        self.progress.send_if_modified(|progress| {
+            std::mem::replace(progress, SyncProgress::Done) != SyncProgress::Done
+        });
     }
 
-    /// Returns whether the lists are not known, and the first list of a caller still waits for them.
+    /// Returns whether lists and searches still wait for the lists.
     pub(super) fn is_new(&self) -> bool {
-        self.is_pending() && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
+        *self.progress.borrow() == SyncProgress::Unknown
+            && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
     }
 
-    /// Returns whether the lists are not known, and lists and searches still wait for them.
-    pub(super) fn is_pending(&self) -> bool {
-        !*self.is_done.borrow() && self.begun.elapsed() < FIRST_SYNC_MAX
+    /// Returns whether the lists may differ from what this kernel knows, because it has not read them.
+    pub(super) fn is_open(&self) -> bool {
+        *self.progress.borrow() != SyncProgress::Done
     }
 
-    pub(super) async fn wait(&self) {
-        if self.is_pending() {
-            let left = FIRST_SYNC_MAX.saturating_sub(self.begun.elapsed());
-            // The sender lives in `self`, so the channel is never closed.
-            let mut is_done = self.is_done.subscribe();
-            let limit = left.min(FIRST_SYNC_TIMEOUT);
-            let _ = tokio::time::timeout(limit, is_done.wait_for(|done| *done)).await;
-        }
+    /// Waits for the lists as lists and searches do; returns `false` if the server did not answer in time.
+    pub(super) async fn wait(&self) -> bool {
+        !self.is_new()
+            || self.finished(FIRST_SYNC_TIMEOUT.saturating_sub(self.begun.elapsed())).await
+    }
+
+    /// Waits until the lists were read or the server has failed; returns `false` if the time is over before.
+    pub(super) async fn finished(&self, limit: Duration) -> bool {
+        let mut progress = self.progress.subscribe();
+        let done = progress.wait_for(|progress| *progress == SyncProgress::Done);
+        // The sender lives in `self`, so the channel is never closed.
+        tokio::time::timeout(limit, done).await.is_ok()
     }
 }

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ServerChange, TestClient};
-use mgp_discovery::{GovernanceConfig, Isolation};
+use mgp_client_sdk::{Client, ServerChange, TestClient, ToolResult as _};
+use mgp_discovery::{Config, GovernanceConfig, Isolation};
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::{Resource, Resources, Server, Tool};
 use mgp_transport::{Connection, duplex};
-use mgp_types::RpcError;
 use mgp_types::method::{Request as _, ToolsList};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
 use mgp_types::service::Stack;
 use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, RpcError};
+use tokio::time::Instant;
 use tower_layer::layer_fn;
 
 use super::ManagedServer;
@@ -298,5 +299,34 @@ async fn an_idle_server_is_stopped_until_the_next_call() {
     assert_eq!(kernel.servers()[0].tools, 1, "its tools stay known");
     assert_eq!(client.text("now", ()).await, "noon");
     becomes(&kernel, ServerState::Connected).await;
+    kernel.stop().await;
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_delays_one_list_and_no_call_of_another() {
+    let text = "[kernel]\nsurface = 'direct'\n[[servers]]\nid = 'hung'\ncommand = 'sleep'\n\
+                args = ['600']\nmgp = { default_policy = 'opt-out' }\n";
+    let clock =
+        || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
+    let mut mgp = GovernanceConfig::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    mgp.risk.insert("now".to_owned(), RiskLevel::Safe);
+    let builder = Kernel::builder().config(Config::parse("mgp.toml", text).unwrap().config);
+    let kernel = builder.local_with("clock", mgp, clock).build().await.unwrap();
+    let client = TestClient::new(kernel.server()).await;
+    let begun = Instant::now();
+    assert_eq!(client.call("clock.now").await.unwrap().to_text(), "noon");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+
+    assert_eq!(client.tools().await.unwrap().len(), 1);
+    assert!(begun.elapsed() > Duration::from_secs(10), "{:?}", begun.elapsed());
+    let first = Instant::now();
+    assert_eq!(client.tools().await.unwrap().len(), 1);
+    assert!(first.elapsed() < Duration::from_secs(1), "it was waited for: {:?}", first.elapsed());
+
+    let refused = client.call("hung.any").await.unwrap_err();
+    assert_ne!(refused.code(), ErrorCode::TOOL_NOT_FOUND, "{refused}");
+    assert!(refused.to_string().contains("`hung`"), "{refused}");
     kernel.stop().await;
 }

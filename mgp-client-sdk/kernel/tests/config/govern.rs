@@ -120,6 +120,14 @@ async fn risk_confirm_and_validators_apply_to_single_tools() {
     assert_eq!(policy.validators["look"], Validator::from("readonly"));
     assert_eq!(policy.risk["look"], RiskLevel::Safe);
     world.end().await;
+    let keys = "validators = { look = 'sandbox' }\nrisk = { look = 'safe' }";
+    let world = World::new(&open(keys, "")).await;
+    world.knows("a").await;
+    let agent = world.agent("ada").await;
+    let refused = agent.call("look").arg("word", "rm -rf /").await.unwrap_err();
+    assert_eq!(refused.code().0, 1010);
+    assert!(!refused.to_string().contains("validators ="), "the key is not for a model: {refused}");
+    world.end().await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mgp_client_sdk::ToolResult;
+use mgp_discovery::Isolation;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
@@ -51,7 +52,9 @@ fn curious(era: Era) -> Server {
 const TOOLS: [&str; 4] = ["form", "page", "model", "roots"];
 
 async fn world(era: Era) -> Kernel {
-    let kernel = build(Kernel::builder().local_with("c", open(&TOOLS), move || curious(era))).await;
+    let mut mgp = open(&TOOLS);
+    mgp.roots = true;
+    let kernel = build(Kernel::builder().local_with("c", mgp, move || curious(era))).await;
     wait_for_tools(&kernel, "c", 4).await;
     kernel
 }
@@ -164,7 +167,9 @@ fn looking(seen: &Arc<Mutex<Vec<String>>>) -> Server {
 async fn roots_outside_of_calls_come_from_the_only_client_that_offers_them() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let made = Arc::clone(&seen);
-    let kernel = build(Kernel::builder().local_with("l", open(&[]), move || looking(&made))).await;
+    let mut mgp = open(&[]);
+    mgp.roots = true;
+    let kernel = build(Kernel::builder().local_with("l", mgp, move || looking(&made))).await;
     let plain = host(&kernel, "plain", host_of(Era::Legacy)).await;
     until("the server is connected", || async { plain.resources().await.unwrap().len() == 1 })
         .await;
@@ -187,5 +192,38 @@ async fn roots_outside_of_calls_come_from_the_only_client_that_offers_them() {
     until("two clients offer roots", has("no call is in flight")).await;
     assert!(!seen.lock().unwrap().iter().any(|line| line.contains("file:")), "{seen:?}");
     drop((ann, bob));
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_only_connects_widens_no_server_that_others_share() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let made = Arc::clone(&seen);
+    let builder = Kernel::builder().local_with("l", open(&[]), move || looking(&made)).local_with(
+        "c",
+        open(&TOOLS),
+        || curious(Era::Legacy),
+    );
+    let kernel = build(builder).await;
+    wait_for_tools(&kernel, "c", 4).await;
+    let roots = || host_of(Era::Legacy).roots([Root::new("file:///")]);
+    let ann = host(&kernel, "ann", roots()).await;
+    until("the server is connected", || async { ann.resources().await.unwrap().len() == 1 }).await;
+    ann.roots_changed().await.unwrap();
+    // A server that keeps the answer would keep it from a call, too.
+    let refused = ann.call("roots").await;
+    let is_refused = refused.as_ref().map_or(true, |result| result.is_error == Some(true));
+    assert!(is_refused, "{refused:?}");
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    assert!(seen.lock().unwrap().is_empty(), "{seen:?}");
+    drop(ann);
+    kernel.stop().await;
+
+    let mut mgp = open(&TOOLS);
+    mgp.isolation = Isolation::PerAgent;
+    let kernel = build(Kernel::builder().local_with("c", mgp, || curious(Era::Legacy))).await;
+    wait_for_tools(&kernel, "c", 4).await;
+    let ann = host(&kernel, "ann", roots()).await;
+    assert_eq!(ann.call("roots").await.unwrap().to_text(), "file:///", "an instance of its own");
     kernel.stop().await;
 }

@@ -1,12 +1,19 @@
 //! Tests of notifications about changed lists and updated resources.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mgp_client_sdk::{ServerChange, ToolResult};
+use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Prompts, Resource, Resources, Tools};
 use mgp_types::mcp::Era;
+use mgp_types::method::ToolsList;
+use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+use mgp_types::service::{Principal, Stack};
+use mgp_types::store::Db;
+use tower_layer::layer_fn;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, search, until, wait_for_tools};
 
@@ -115,6 +122,78 @@ async fn a_called_tool_joins_the_list_of_its_caller_and_only_that_one_is_notifie
         assert_eq!(changes.lock().unwrap()[0], 1, "the second call changes nothing");
         kernel.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_first_call_announces_no_change_of_a_list_that_has_all_tools() {
+    for surface in ["direct", "find", "categories"] {
+        let handles = Handles::default();
+        let text = format!("[kernel]\nsurface = '{surface}'");
+        let builder = Kernel::builder()
+            .config(Config::parse("mgp.toml", &text).unwrap().config)
+            .local_with("c", open(&["one"]), move || changing(Era::Modern, &handles));
+        let kernel = build(builder).await;
+        wait_for_tools(&kernel, "c", 1).await;
+        let changes: Arc<Mutex<usize>> = Arc::default();
+        let sink = Arc::clone(&changes);
+        let builder = host_of(Era::Legacy).on_change(move |what| {
+            *sink.lock().unwrap() += usize::from(*what == ServerChange::Tools);
+        });
+        let host = host(&kernel, "ann", builder).await;
+        let before = host.tools().await.unwrap().len();
+        // The change of the server that was just added is announced first.
+        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        *changes.lock().unwrap() = 0;
+        assert_eq!(host.call("one").await.unwrap().to_text(), "1");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        assert_eq!(host.tools().await.unwrap().len(), before);
+        assert_eq!(*changes.lock().unwrap(), 0, "{surface}");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_busy_for_a_second_loses_neither_lists_nor_grants() {
+    let folder = mgp_testkit::temp_dir();
+    let (handles, asked) = (Handles::default(), Arc::new(AtomicUsize::new(0)));
+    let (made, counts) = (Arc::clone(&handles), Arc::clone(&asked));
+    let make = move || {
+        let counts = Arc::clone(&counts);
+        changing(Era::Legacy, &made).layer(layer_fn(move |inner: Stack| {
+            let counts = Arc::clone(&counts);
+            Stack::from_fn(move |call| {
+                counts.fetch_add(usize::from(call.is::<ToolsList>()), Ordering::SeqCst);
+                inner.send(call)
+            })
+        }))
+    };
+    let builder = Kernel::builder().local_with("c", open(&["one", "two"]), make);
+    let kernel = builder.in_folder(folder.path()).await.unwrap();
+    wait_for_tools(&kernel, "c", 1).await;
+    let before = asked.load(Ordering::SeqCst);
+
+    let (locked, is_locked) = tokio::sync::oneshot::channel();
+    let other = Db::open(folder.path().join("state.db")).await.unwrap();
+    let busy = other.write(move |_| {
+        let _ = locked.send(());
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+        Ok(())
+    });
+    let busy = tokio::spawn(busy);
+    is_locked.await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let (tools, ..) = handles.lock().unwrap().clone().unwrap();
+    tools.add(Tool::new("two", "Counts on", || async { "2" }));
+    let mut grant =
+        AccessGrantParams::new(EntryType::ServerGrant, "ann", "c", AccessPermission::Allow);
+    grant.justification = Some("test".to_owned());
+    let operator = Principal::local().operator();
+    kernel.governance().access().grant(&operator, grant).await.unwrap();
+    assert!(begun.elapsed() > std::time::Duration::from_millis(600), "the store was not busy");
+    wait_for_tools(&kernel, "c", 2).await;
+    assert_eq!(asked.load(Ordering::SeqCst), before + 1, "the list was read once");
+    busy.await.unwrap().unwrap();
+    kernel.stop().await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, ToolResult};
 use mgp_discovery::Config;
@@ -10,12 +10,12 @@ use mgp_kernel::Kernel;
 use mgp_server_sdk::{Args, PartialArgument, Prompt, Resource, Server, Tool};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{CacheScope, CompleteReference, Era, PromptReference, ResourceReference};
-use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, ServerState};
 use mgp_types::service::Principal;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::world::{PAIRS, build, host, host_of, limit_era, open, until};
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
 #[derive(Deserialize, JsonSchema)]
 struct City {
@@ -210,6 +210,71 @@ async fn a_list_is_known_to_the_next_kernel_without_a_start() {
     assert_eq!(read.contents[0].text.as_deref(), Some("rain"));
     assert_eq!(made.load(Ordering::SeqCst), before + 1, "reading does");
     second.stop().await;
+}
+
+#[tokio::test]
+async fn a_new_tool_of_an_updated_server_is_found_before_an_old_one_is_called() {
+    let folder = mgp_testkit::temp_dir();
+    let is_updated = Arc::new(AtomicBool::new(false));
+    let builder = || {
+        let server = |old: &'static str, new: &'static str| {
+            let is_updated = Arc::clone(&is_updated);
+            move || {
+                let server = Server::new(old, "1").tool(Tool::new(old, "Old", || async { "old" }));
+                if is_updated.load(Ordering::SeqCst) {
+                    return server.tool(Tool::new(new, "New", || async { "new" }));
+                }
+                server
+            }
+        };
+        Kernel::builder()
+            .local_with("a", open(&["old_a", "new_a"]), server("old_a", "new_a"))
+            .local_with("b", open(&["old_b", "new_b"]), server("old_b", "new_b"))
+            .local_with("c", open(&["old_c", "new_c"]), server("old_c", "new_c"))
+    };
+    let first = builder().in_folder(folder.path()).await.unwrap();
+    for id in ["a", "b", "c"] {
+        wait_for_tools(&first, id, 1).await;
+    }
+    // The kernel stores a list only some time after it has read the list.
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    first.stop().await;
+    drop(first);
+    is_updated.store(true, Ordering::SeqCst);
+
+    let mut second = None;
+    until("the state folder is free", async || {
+        second = builder().in_folder(folder.path()).await.ok();
+        second.is_some()
+    })
+    .await;
+    let kernel = second.unwrap();
+    let running = || {
+        let all = kernel.servers();
+        all.iter().filter(|server| server.status == ServerState::Connected).count()
+    };
+    let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
+    assert_eq!(ann.tools().await.unwrap().len(), 3, "a list starts nothing");
+    assert_eq!(ann.call("a.new_a").await.unwrap().to_text(), "new");
+    assert_eq!(running(), 1, "the name names the server");
+    assert_eq!(ann.call("new_b").await.unwrap().to_text(), "new");
+    assert_eq!(running(), 3, "any server may have it");
+    assert!(ann.call("new_d").await.is_err());
+    kernel.stop().await;
+    drop((ann, kernel));
+
+    // Without a call, the lists are read again a while after a host has connected.
+    is_updated.store(false, Ordering::SeqCst);
+    let mut third = None;
+    until("the state folder is free", async || {
+        third = builder().in_folder(folder.path()).await.ok();
+        third.is_some()
+    })
+    .await;
+    let kernel = third.unwrap();
+    let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
+    until("removed tools are not listed", async || ann.tools().await.unwrap().len() == 3).await;
+    kernel.stop().await;
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ pub struct DbConfig {
     pub max_queued: usize,
     /// The time to wait for a lock of another process before [`StoreError::Busy`]. Default: five seconds.
     pub lock_timeout: Duration,
-    /// The time a caller waits for an answer ([`Store::answer_timeout`]). Default: 500 ms.
+    /// The time a caller waits for an answer ([`Store::answer_timeout`]). Default: ten seconds.
     pub answer_timeout: Duration,
 }
 
@@ -89,7 +89,8 @@ pub enum Durability {
     Full,
 }
 
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+/// Longer than an answer takes while many servers start on a busy machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct Shared {
     /// `None` after the store was closed.

@@ -1,0 +1,59 @@
+//! What the list of a caller consists of, by the key `surface`: all tools, those in its session, or those to find
+//! tools.
+
+use mgp_discovery::Surface;
+use mgp_toolindex::Allowed;
+use mgp_types::mgp::ContextLevel;
+use mgp_types::service::Context;
+
+use super::meta_tools::MetaToolConfig;
+use crate::caller_view::{CallerView, VisibleTools};
+use crate::fleet::FleetContext;
+use crate::hops;
+
+/// Returns the level of the list for a caller whose session has this many tokens.
+pub(super) fn level(
+    context: &FleetContext,
+    meta_tools: &MetaToolConfig,
+    cx: &Context,
+    caller: &dyn Allowed,
+    session_tokens: u64,
+) -> ContextLevel {
+    // Another kernel builds its own index, so it receives all tools.
+    if hops::is_from_kernel(cx) {
+        return ContextLevel::Standard;
+    }
+    let config = context.config.config();
+    let surface = config.agent(&cx.principal).and_then(|agent| agent.surface);
+    match surface.unwrap_or(config.kernel.surface) {
+        Surface::Direct => ContextLevel::Standard,
+        Surface::Categories => ContextLevel::Category,
+        Surface::Find => ContextLevel::Discovery,
+        // These callers were promised the tools to find and request tools.
+        Surface::Auto if meta_tools.lists_request(cx) => ContextLevel::Hybrid,
+        Surface::Auto => {
+            // The list is never longer than that of all tools.
+            let most = config.kernel.direct_tokens.max(session_tokens);
+            let tools = context.index.listed(caller);
+            let tokens: u64 = tools.iter().map(|tool| u64::from(tool.tokens())).sum();
+            // Without tools, the description of the tool to find them has the reason.
+            let is_small = !tools.is_empty() && tokens <= most;
+            if is_small { ContextLevel::Standard } else { ContextLevel::Hybrid }
+        }
+        _ => ContextLevel::Hybrid,
+    }
+}
+
+/// Notifies the clients of a caller whose session has changed, if its list contains the tools in the session.
+pub(super) fn notify_session_changed(
+    context: &FleetContext,
+    view: &CallerView,
+    meta_tools: &MetaToolConfig,
+    cx: &Context,
+) {
+    let level = level(context, meta_tools, cx, &VisibleTools { view, cx }, 0);
+    if !matches!(level, ContextLevel::Standard | ContextLevel::Category | ContextLevel::Discovery) {
+        // Clients that support this notification list the tools from now on.
+        context.notifications.tools_changed(|other| *other == cx.principal);
+    }
+}
