@@ -29,12 +29,12 @@ pub(crate) fn explore(orders: usize, model: fn()) {
     let _entered = runtime.enter();
     let number = |name| std::env::var(name).map_or(1, |text| text.parse::<u32>().unwrap());
     let (orders, seed) = (orders * number("MODEL_ROUNDS") as usize, number("MODEL_SEED").into());
-    with_checker(Some(CHECKER), || match std::env::var("MODEL_SCHEDULE") {
-        Ok(schedule) => shuttle::replay(model, &schedule),
-        Err(_) => {
-            run(RandomScheduler::new_from_seed(seed, orders), model);
-            run(PctScheduler::new_from_seed(seed, MAX_PREEMPTIONS, orders), model);
+    with_checker(Some(CHECKER), || {
+        if let Ok(schedule) = std::env::var("MODEL_SCHEDULE") {
+            return shuttle::replay(model, &schedule);
         }
+        run(RandomScheduler::new_from_seed(seed, orders), model);
+        run(PctScheduler::new_from_seed(seed, MAX_PREEMPTIONS, orders), model);
     });
 }
 

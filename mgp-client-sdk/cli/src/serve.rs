@@ -28,7 +28,7 @@ use crate::lock::{self, Lock, LockAttempt};
 use crate::operator::OperatorGate;
 use crate::probes;
 use crate::ready_file::{ReadyFile, ReadyLine};
-use crate::served_kernel::ServedKernel;
+use crate::served_kernel::{ServedClient, ServedKernel};
 use crate::signals::Signals;
 #[cfg(unix)]
 use crate::socket::LocalSocket;
@@ -411,7 +411,8 @@ fn serve_stdio(served: &ServedKernel, agent: &str) -> CliResult<JoinHandle<()>> 
     let (reader, writer) = take_stdio()?;
     let (served, principal) = (served.clone(), Principal::local().agent(agent));
     Ok(tokio::spawn(async move {
-        let closed = served.serve_connection(reader, writer, principal, None, None).await;
+        let closed =
+            served.serve_connection(reader, writer, principal, None, ServedClient::Host).await;
         tracing::debug!(%closed, "host disconnected");
     }))
 }

@@ -30,14 +30,28 @@ use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 #[cfg(unix)]
 const HOLDING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A client of the local socket.
+/// The client at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(unix), expect(dead_code, reason = "there is no local socket"))]
-pub(crate) enum SocketClient {
-    /// A relay of a host, which continues its session with the next kernel.
+pub(crate) enum ServedClient {
+    /// The host that started this process.
+    Host,
+    /// A relay of a host at the local socket, which continues its session with the next kernel.
     Shim,
-    /// Any other program.
+    /// Any other program at the local socket.
     Program,
+    /// The pages of the console, for a person at the HTTP server.
+    Console,
+}
+
+impl ServedClient {
+    fn transport(self) -> ClientTransport {
+        match self {
+            Self::Host => ClientTransport::Stdio,
+            Self::Shim | Self::Program => ClientTransport::Socket,
+            Self::Console => ClientTransport::Http,
+        }
+    }
 }
 
 /// A kernel with the service stack and the drain that all its connections share.
@@ -54,22 +68,20 @@ pub(crate) struct ServedKernel {
 }
 
 impl ServedKernel {
-    /// Serves one client, with the rights in `pass`, until the client disconnects or the kernel has drained; `socket`
-    /// describes a client of the local socket.
+    /// Serves one client, with the rights in `pass`, until the client disconnects or the kernel has drained.
     pub(crate) async fn serve_connection<R, W>(
         &self,
         reader: R,
         writer: W,
         principal: Principal,
         pass: Option<CredentialGrant>,
-        socket: Option<SocketClient>,
+        client: ServedClient,
     ) -> CloseReason
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let carrier = socket.map_or(ClientTransport::Stdio, |_| ClientTransport::Socket);
-        let _presence = self.kernel.clients().add(principal.clone(), carrier);
+        let _presence = self.kernel.clients().add(principal.clone(), client.transport());
         let stack = self.stack.clone();
         let stack = match pass {
             None => stack,
@@ -79,12 +91,11 @@ impl ServedKernel {
             }),
         };
         #[cfg(unix)]
-        let (stack, holding) = match socket {
-            Some(SocketClient::Shim) => {
-                let holding = Arc::new(Notify::new());
-                (repeated_later(stack, self.drain.clone(), Arc::clone(&holding)), Some(holding))
-            }
-            _ => (stack, None),
+        let (stack, holding) = if client == ServedClient::Shim {
+            let holding = Arc::new(Notify::new());
+            (repeated_later(stack, self.drain.clone(), Arc::clone(&holding)), Some(holding))
+        } else {
+            (stack, None)
         };
         let connection = Connection::new(reader, writer, stack).principal(principal);
         let (drain, ending) = (self.drain.clone(), connection.close_handle());

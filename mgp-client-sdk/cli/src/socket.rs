@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use crate::exit::{CliResult, Failure};
 use crate::operator::Admission;
 use crate::peer::Peer;
-use crate::served_kernel::{ServedKernel, SocketClient};
+use crate::served_kernel::{ServedClient, ServedKernel};
 use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, MAX_LINE_BYTES};
 
 /// Maximum number of open connections; further ones are refused.
@@ -160,7 +160,7 @@ async fn serve_connection(
         Ok(Err(error)) => return Err(error),
         Err(_) => Err("timed out waiting for the first line".to_owned()),
     };
-    let mut client = SocketClient::Program;
+    let mut client = ServedClient::Program;
     let admitted = match &line {
         Ok((line, _)) => match Hello::read(line) {
             Ok(hello) => {
@@ -172,7 +172,7 @@ async fn serve_connection(
                     return Err(ErrorKind::ConnectionAborted.into());
                 }
                 if hello.is_shim() {
-                    client = SocketClient::Shim;
+                    client = ServedClient::Shim;
                 }
                 admitted
             }
@@ -196,7 +196,6 @@ async fn serve_connection(
     stream.write_all(&reply.line()).await?;
     let (reader, writer) = stream.into_split();
     let reader = io::Cursor::new(rest).chain(reader);
-    let client = Some(client);
     let closed = served.serve_connection(reader, writer, principal.clone(), pass, client).await;
     tracing::debug!(?principal, %closed, "client disconnected");
     Ok(())

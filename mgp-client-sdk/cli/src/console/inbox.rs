@@ -251,12 +251,13 @@ pub(super) async fn one_definition(
         params.tool_id = Some(id.clone());
         let found = viewer.operator.client.request::<KernelTools>(&params).await?.tools;
         let texts = viewer.texts;
-        let body = match found.iter().find(|tool| needs_decision(tool)) {
-            Some(tool) => html! {
+        let body = html! {
+            @if let Some(tool) = found.iter().find(|tool| needs_decision(tool)) {
                 (definition(&console, &viewer, tool))
                 @if let Some(whole) = &tool.definition { pre.whole { (plain(whole)) } }
-            },
-            None => html! { p.dim { code { (plain(&id)) } ": " (texts.no_definition) } },
+            } @else {
+                p.dim { code { (plain(&id)) } ": " (texts.no_definition) }
+            }
         };
         Ok(layout::page(&console, &viewer, "/", &query, &body))
     })

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use mgp_client_sdk::Client;
-use mgp_kernel::ClientTransport;
 use mgp_security::Administration;
 use mgp_types::service::{Context, CredentialGrant, Peer, Principal, Scope, ScopeKind};
 use subtle::ConstantTimeEq as _;
@@ -13,7 +12,7 @@ use super::texts::Texts;
 use crate::args::Global;
 use crate::control;
 use crate::exit::CliResult;
-use crate::served_kernel::ServedKernel;
+use crate::served_kernel::{ServedClient, ServedKernel};
 
 /// The buffer of a connection within this process.
 const BUFFER: usize = 64 << 10;
@@ -113,8 +112,8 @@ pub(super) async fn connect(
     let (near, far) = tokio::io::duplex(BUFFER);
     let (served, (reader, writer)) = (served.clone(), tokio::io::split(far));
     tokio::spawn(async move {
-        let carrier = ClientTransport::Http;
-        served.serve_connection(reader, writer, principal, Some(grant), carrier).await
+        let client = ServedClient::Console;
+        served.serve_connection(reader, writer, principal, Some(grant), client).await
     });
     let (reader, writer) = tokio::io::split(near);
     let builder = Client::builder("mgp console", env!("CARGO_PKG_VERSION"));
