@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use mgp_types::mcp::Revision;
+use mgp_types::method::{Cancelled, Notification as _, Request as _, StreamCancel, ToolsCall};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{Call, PeerInfo, Reply, Stack, mock};
 use mgp_types::{Payload, RpcError};
@@ -46,7 +47,7 @@ fn running() -> Running {
     let mut facts = PeerInfo::new(Revision::V2025_11_25);
     facts.mgp = Some(ExtensionSet::EMPTY.with(Extension::Streaming));
     client.cx.caller = Arc::new(facts);
-    let call = client.call("tools/call", CALL);
+    let call = client.call(ToolsCall::METHOD, CALL);
     Running { layer, call, other: client, go_on }
 }
 
@@ -56,7 +57,7 @@ fn block(text: &str) -> Payload {
 
 async fn cancel(mut client: mock::Client) -> Value {
     let params = r#"{"request_id":1,"reason":"stop"}"#;
-    client.request("mgp/stream/cancel", params).await.unwrap().get().unwrap()
+    client.request(StreamCancel::METHOD, params).await.unwrap().get().unwrap()
 }
 
 /// Returns the result of a call; `null` if it got no answer.
@@ -105,7 +106,7 @@ fn a_cancellation_against_a_call_that_begins_to_wait() {
         let call = spawn(call);
         let answer = block_on(async {
             let silent = r#"{"requestId":1}"#;
-            other.notify("notifications/cancelled", silent).await.unwrap();
+            other.notify(Cancelled::METHOD, silent).await.unwrap();
             call.await.unwrap()
         });
         assert!(matches!(answer, Ok(Reply::None)), "{answer:?}");

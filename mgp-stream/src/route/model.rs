@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mgp_types::method::{Notification as _, StreamChunk};
 use mgp_types::service::{
     BoxFuture, Call, Context, InFlight, Inbox, ItemReceiver, Link, Outlet, OutletItem, Peer,
     QueueRoom, Reply, Stack, mock,
@@ -56,7 +57,7 @@ async fn read(link: Arc<Waiting>, indices: [u64; 2]) {
         let params = format!(
             r#"{{"request_id":1,"index":{index},"content":{{"type":"text","text":"{index}"}}}}"#
         );
-        client.notify("notifications/mgp.stream.chunk", &params).await.unwrap();
+        client.notify(StreamChunk::METHOD, &params).await.unwrap();
     }
 }
 

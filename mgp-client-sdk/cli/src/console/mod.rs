@@ -150,7 +150,8 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
     let at = listener.local_addr()?;
     let (gate, login) = (Gate::local(at)?, Login::link(client.clone())?);
     let link = ConsoleLink { url: link(at, &gate, &login, args.id.as_deref()) };
-    // Where operators prove themselves, the link is no file: a program of this user could use it without the proof.
+    // Where operators prove themselves, the link is not written to a file: a program of this user could use it without
+    // the proof.
     let needs_proof = configured_proof(&ConfigArg::default().sources()).await?
         != OperatorProof::None
         || prompt::has_passphrase();

@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 16;
 /// The room that a value is given at least.
 const MIN_VALUE: usize = 8;
 
-/// Stands at the end of a text that was cut.
+/// Ends a text that was cut.
 const ELLIPSIS: &str = "…";
 
 /// Returns JSON within about `max` bytes: long lists lose their last elements, long texts their end, and objects keep
