@@ -47,10 +47,8 @@ impl BoxedService {
     fn mounted(self, path: String, other: Self) -> Self {
         Self(Arc::new(move |request| {
             let below = request.uri().path().strip_prefix(&path);
-            match below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
-                true => (other.0)(request),
-                false => (self.0)(request),
-            }
+            let is_below = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            if is_below { (other.0)(request) } else { (self.0)(request) }
         }))
     }
 

@@ -246,9 +246,10 @@ pub(super) async fn one_definition(
     shown(&console, &viewer, async {
         let waiting = waiting_definitions(&viewer.operator.client).await.unwrap_or_default();
         let texts = viewer.texts;
-        let body = match waiting.iter().find(|tool| tool.tool_id == id) {
-            Some(tool) => definition(&console, &viewer, tool),
-            None => html! { p.dim { code { (plain(&id)) } ": " (texts.no_definition) } },
+        let body = if let Some(tool) = waiting.iter().find(|tool| tool.tool_id == id) {
+            definition(&console, &viewer, tool)
+        } else {
+            html! { p.dim { code { (plain(&id)) } ": " (texts.no_definition) } }
         };
         Ok(layout::page(&console, &viewer, "/", &query, &body))
     })

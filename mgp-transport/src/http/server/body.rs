@@ -106,11 +106,11 @@ impl<B: Body<Data = Bytes>> Body for EndAtError<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|body| body.is_end_stream())
+        self.0.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.size_hint())
+        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 

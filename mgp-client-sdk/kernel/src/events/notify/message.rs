@@ -80,7 +80,7 @@ struct EventDetails {
 }
 
 impl Message {
-    fn new(waiting: Vec<Line>, console: Option<&str>) -> Self {
+    fn new(waiting: &[Line], console: Option<&str>) -> Self {
         let link = |page: &str| Some(format!("{}{page}", console?));
         let shown = waiting.iter().take(MAX_LINES);
         let links: Vec<String> = shown.clone().filter_map(|line| link(&line.page)).collect();
@@ -177,7 +177,7 @@ impl Waiting {
         let lines = std::mem::take(&mut self.lines).into_values();
         let lines = lines.filter(|line| !line.is_expired(now));
         let lines: Vec<_> = lines.collect();
-        (!lines.is_empty()).then(|| Message::new(lines, console))
+        (!lines.is_empty()).then(|| Message::new(&lines, console))
     }
 }
 
