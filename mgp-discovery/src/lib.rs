@@ -44,7 +44,7 @@ pub use manifest::{ManifestError, RegistryServer, read_manifest, read_registry};
 pub use registration::{
     ApprovedRegistration, CodeJudge, CodeVerdict, IdHolder, JudgedScript, PendingRegistration,
     PublishedEntry, RegistrationConfig, RegistrationError, Registrations, RegistrationsBuilder,
-    RegistryOrigin, ServerRunner,
+    RegistryOrigin, ServerRunner, changes_code,
 };
 pub use registry::{KnownServer, ServerCatalog, list_router};
 pub use source::{

@@ -31,7 +31,7 @@ mod work;
 
 pub use config::RegistrationConfig;
 pub use origin::RegistryOrigin;
-pub(crate) use params::changes_code;
+pub use params::changes_code;
 pub(crate) use program::{bind as bind_file, is_code_file, runs_arguments};
 pub use published::PublishedEntry;
 pub use refusal::{IdHolder, RegistrationError};

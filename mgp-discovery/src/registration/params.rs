@@ -335,7 +335,8 @@ fn is_match(pattern: &str, name: &str) -> bool {
 }
 
 /// Returns whether a variable of this name can change which code a program loads.
-pub(crate) fn changes_code(name: &str) -> bool {
+#[must_use]
+pub fn changes_code(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     LOADING.contains(&upper.as_str())
         || LOADING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))

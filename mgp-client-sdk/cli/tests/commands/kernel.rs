@@ -504,7 +504,7 @@ fn a_changed_definition_waits_for_an_operator() {
     assert!(printed.contains("mgp tools approve sh.t"), "{printed}");
     home.fail(2, &["tools", "approve", "sh.t"], "add --yes");
     let ended = home.run(&["tools", "approve", "sh.t", "--yes", "--because", "it is meant so"]);
-    assert_eq!((ended.code, &*ended.out), (Some(0), ""), "{ended:?}");
+    assert!(ended.code == Some(0) && ended.out.starts_with("sh.t: "), "{ended:?}");
     until_blocking("the definition is checked", || standing().as_deref() == Some("pinned"));
     until_blocking("the warning is updated", || lacks().is_null());
     let approved = home.succeed(&["audit", "query", "--type", "dev.cloto.definition_approved"]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use mgp_discovery::import::{Answer, Answers, Import, ImportOutcome, Need, Plan, PublishedServer};
-use mgp_discovery::{Config, SecretFile, describe_target, nearest};
+use mgp_discovery::{Config, SecretFile, TargetConfig, changes_code, describe_target, nearest};
 use mgp_security::review_text;
 
 use super::registry::Registry;
@@ -28,8 +28,9 @@ enum Offer {
 }
 
 impl Offer {
-    fn bundle(global: &Global, file: BundleFile) -> CliResult<Self> {
-        let folder = file.folder(&BundleFile::folder_of_all(global)?);
+    fn bundle(global: &Global, file: BundleFile, new_id: Option<&str>) -> CliResult<Self> {
+        let id = new_id.map_or_else(|| id_of(&file.bundle.name), str::to_owned);
+        let folder = file.folder(&BundleFile::folder_of_all(global)?, &id);
         Ok(Self::Bundle { file, folder })
     }
 
@@ -38,12 +39,13 @@ impl Offer {
         global: &Global,
         registry: &Registry,
         server: PublishedServer,
+        new_id: Option<&str>,
     ) -> CliResult<Self> {
         let failed = |why| Failure::failed(format!("`{}` cannot be added: {why}", server.name));
         match server.bundle().map_err(failed)? {
             Some(bundle) => {
                 let file = BundleFile::download(global, registry, &server, &bundle).await?;
-                Self::bundle(global, file)
+                Self::bundle(global, file, new_id)
             }
             None => Ok(Self::Published(server)),
         }
@@ -100,6 +102,9 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
     let needs = offer.needs();
     check_settings(add, &needs)?;
     let file = add.config.file_to_edit()?;
+    if let Offer::Published(server) = &offer {
+        check_variables(server)?;
+    }
     // The card shows what runs before anything is asked or written.
     let planned = plan(&file, &offer.import(&id, &given(add, &needs)))?;
     let mut out = Output::default();
@@ -136,23 +141,24 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
 
 /// Finds the server by its full name, or by its short one if only one server has it.
 async fn find(global: &Global, add: &Add) -> CliResult<Offer> {
+    let new_id = add.new_id.as_deref();
     if is_bundle(&add.id) {
         let file = BundleFile::open(Path::new(&add.id))?;
-        return Offer::bundle(global, file);
+        return Offer::bundle(global, file, new_id);
     }
     let registry = Registry::open(global, &add.config, add.registry.registry.as_deref()).await?;
     let version = add.version.as_deref();
     if add.id.contains('/')
         && let Some(server) = registry.server(&add.id, version).await?
     {
-        return Offer::published(global, &registry, server).await;
+        return Offer::published(global, &registry, server, new_id).await;
     }
     // A short name may be a slip, so nothing is asked elsewhere for it.
     let all = registry.known()?;
     let mut named = all.iter().filter(|server| short_name(&server.name) == add.id);
     match (named.next(), named.next()) {
         (Some(one), None) => match registry.server(&one.name, version).await? {
-            Some(server) => Offer::published(global, &registry, server).await,
+            Some(server) => Offer::published(global, &registry, server, new_id).await,
             None => Err(unknown_version(&one.name, version)),
         },
         (Some(_), Some(_)) => {
@@ -224,6 +230,14 @@ fn card(out: &mut Output, offer: &Offer, id: &str, needs: &[Need], config: &Conf
     }
     if let Some(server) = config.server(id) {
         out.line(format!("  runs     {}", describe_target(server)));
+        let settings = match &server.target {
+            TargetConfig::Program { env, .. } => Some(env),
+            TargetConfig::Url { headers, .. } => Some(headers),
+            _ => None,
+        };
+        for (name, value) in settings.into_iter().flatten() {
+            out.line(format!("  sets     {name} = {}", first_line(value, 200)));
+        }
     }
     for need in needs {
         let mut words = Vec::new();
@@ -245,6 +259,20 @@ fn card(out: &mut Output, offer: &Offer, id: &str, needs: &[Need], config: &Conf
         for finding in review_text(text) {
             out.line(format!("  warning  {finding}"));
         }
+    }
+}
+
+/// Refuses an entry of a registry that sets a variable by which a program loads other code.
+fn check_variables(server: &PublishedServer) -> CliResult {
+    let import = server.import(&Answers::new());
+    let mut names = import.servers.iter().flat_map(|server| server.entry.env.keys());
+    match names.find(|name| changes_code(name)) {
+        Some(name) => Err(Failure::failed(format!(
+            "`{}` was not added: its entry sets `{}`, which can change the code that runs; if you want that, add the server with its command",
+            server.name,
+            first_line(name, 60)
+        ))),
+        None => Ok(()),
     }
 }
 

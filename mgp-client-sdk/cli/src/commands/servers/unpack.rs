@@ -98,9 +98,10 @@ impl BundleFile {
         Ok(state::create_folder(global)?.join("bundles"))
     }
 
-    /// Returns the folder of this version below a folder for all bundles.
-    pub(super) fn folder(&self, bundles: &Path) -> PathBuf {
-        bundles.join(folder_name(&self.bundle.name)).join(folder_name(&self.bundle.version))
+    /// Returns the folder of this version for a server, below a folder for all bundles; another server with a bundle of
+    /// the same name has its own.
+    pub(super) fn folder(&self, bundles: &Path, id: &str) -> PathBuf {
+        bundles.join(folder_name(id)).join(folder_name(&self.bundle.version))
     }
 
     /// Unpacks the files into a folder, in place of what is there.

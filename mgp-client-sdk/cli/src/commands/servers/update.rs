@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mgp_discovery::import::{Answers, Entry, PublishedServer};
-use mgp_discovery::{Config, ServerConfig, TargetConfig};
+use mgp_discovery::{Config, ServerConfig, TargetConfig, changes_code};
 use mgp_types::method::KernelServersStart;
 use mgp_types::mgp::{KernelServer, KernelServerParams};
 use serde::Serialize;
@@ -21,7 +21,7 @@ use crate::commands::tools::{fetch_tools, needs_decision};
 use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
-use crate::output::{Cell, Color, Output, Render, print, print_note};
+use crate::output::{Cell, Color, Output, Render, first_line, print, print_note};
 use crate::{control, prompt};
 
 /// The time an updated server may take to start and list its tools.
@@ -308,6 +308,12 @@ fn compare(
     };
     let values = entry.env.iter().chain(&entry.headers);
     for (name, value) in values.filter(|(name, _)| !known.contains_key(*name)) {
+        if changes_code(name) {
+            return Err(format!(
+                "it sets `{name}` now, which can change the code that runs; remove it and add it again"
+            ));
+        }
+        plan.report.changes.push(format!("sets {name} = {}", first_line(value, 200)));
         plan.added.insert(name.clone(), value.clone());
     }
     let needs = new.needs().into_iter().filter(|need| need.is_required && need.default.is_none());
@@ -348,7 +354,7 @@ fn plan_bundle(
         )));
     }
     let mut plan = PlannedUpdate::new(server, (name, version), &file.bundle.version);
-    let folder = file.folder(&BundleFile::folder_of_all(global)?);
+    let folder = file.folder(&BundleFile::folder_of_all(global)?, server.id.as_str());
     if plan.report.status == "current" {
         return Ok(plan);
     }
