@@ -212,7 +212,7 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
     let db = Db::open(&file).await.unwrap();
     // A newer version added a table; its steps before that are not run again.
     db.migrate("store", &["", "CREATE TABLE newer (a)"]).await.unwrap();
-    drop(db);
+    db.close().await;
     assert!(world.state().join("state.db.store-1").exists(), "the file before the change is kept");
     let content = || {
         let named = |path: PathBuf| (path.clone(), fs::read(&path).unwrap());

@@ -103,10 +103,11 @@ impl World {
         command
     }
 
-    /// Runs a command that must succeed and print nothing.
+    /// Runs a command that must succeed and print at most one line.
     #[track_caller]
     pub(crate) fn quietly(&self, arguments: &[&str]) {
-        assert_eq!(self.stdout(arguments), "", "{arguments:?}");
+        let printed = self.stdout(arguments);
+        assert!(printed.lines().count() <= 1, "{arguments:?}: {printed}");
     }
 
     /// Runs a command that must succeed, and returns its JSON.

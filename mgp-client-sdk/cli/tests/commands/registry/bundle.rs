@@ -83,7 +83,7 @@ fn a_bundle_is_added_and_replaced() {
     home.succeed(&["servers", "update", "desk", "--bundle", &other, "--yes"]);
     let text = fs::read_to_string(home.own()).unwrap();
     assert!(
-        text.contains("desk-tools@1.1.0") && text.contains("bundles/desk-tools/1.1.0/server/echo"),
+        text.contains("desk-tools@1.1.0") && text.contains("bundles/desk/1.1.0/server/echo"),
         "{text}"
     );
     assert!(!text.contains("1.0.0/server"), "{text}");
@@ -143,7 +143,7 @@ fn a_bundle_that_a_registry_names_is_downloaded_checked_and_replaced() {
     let newer = with(&["servers", "update", "--yes"]);
     assert!(newer.out.starts_with("updated desk  1.0.0 → 1.1.0"), "{newer:?}");
     let text = fs::read_to_string(home.own()).unwrap();
-    assert!(text.contains("acme-desk/1.1.0/server/echo") && !text.contains("1.0.0/"), "{text}");
+    assert!(text.contains("bundles/desk/1.1.0/server/echo") && !text.contains("1.0.0/"), "{text}");
     assert!(text.contains("published = \"io.github.acme/desk@1.1.0\""), "{text}");
     assert_eq!(files(), 1, "the downloads are gone");
 }
