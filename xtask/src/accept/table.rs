@@ -376,7 +376,7 @@ pub(super) const CHECKS: &[Check] = &[
         "in random worlds the list, the preview, the gate and the check after a wait agree",
         &[TestStep(&[Tests::of(SECURITY, "verdict")
             .env(&[("WORLDS", "10000")])
-            .prints(&["worlds agree"])
+            .prints(&["10000 worlds agree"])
             .bound("10,000 worlds agree")])],
     ),
     check(

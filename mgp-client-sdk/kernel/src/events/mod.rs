@@ -31,25 +31,32 @@ pub(crate) use self::security::follow as follow_audit;
 
 /// The channels of the kernel itself.
 const CHANNELS: [(&str, &str); 11] = [
-    ("system.server_state", "A server changed its state"),
-    ("system.error", "A server failed"),
+    (SERVER_STATE, "A server changed its state"),
+    (SYSTEM_ERROR, "A server failed"),
     (TOOL_STARTED, "A call of a tool began"),
     (TOOL_COMPLETED, "A call of a tool ended with a result"),
     (TOOL_FAILED, "A call of a tool failed or was refused"),
-    ("security.access_denied", "A caller was refused"),
-    ("security.validation_failed", "A validator rejected the arguments of a call"),
-    ("security.definition_changed", "The definition of a tool changed"),
-    ("approvals.requested", "A decision waits for an operator"),
-    ("approvals.decided", "An operator decided"),
+    (ACCESS_DENIED, "A caller was refused"),
+    (VALIDATION_FAILED, "A validator rejected the arguments of a call"),
+    (DEFINITION_CHANGED, "The definition of a tool changed"),
+    (APPROVAL_REQUESTED, "A decision waits for an operator"),
+    (APPROVAL_DECIDED, "An operator decided"),
     (
         TRANSACTION_STUCK,
         "A transaction could not be rolled back completely, and waits for an operator",
     ),
 ];
 
+const SERVER_STATE: &str = "system.server_state";
+const SYSTEM_ERROR: &str = "system.error";
 const TOOL_STARTED: &str = "tool.started";
 const TOOL_COMPLETED: &str = "tool.completed";
 const TOOL_FAILED: &str = "tool.failed";
+const ACCESS_DENIED: &str = "security.access_denied";
+const VALIDATION_FAILED: &str = "security.validation_failed";
+const DEFINITION_CHANGED: &str = "security.definition_changed";
+const APPROVAL_REQUESTED: &str = "approvals.requested";
+const APPROVAL_DECIDED: &str = "approvals.decided";
 const TRANSACTION_STUCK: &str = "transactions.stuck";
 
 /// The events of a kernel; a cheap handle.
@@ -105,8 +112,7 @@ impl KernelEvents {
         let is_failure = change.to == ServerState::Error;
         let severity = if is_failure { Severity::Error } else { Severity::Info };
         let draft = |channel| EventDraft::new(channel).severity(severity.clone());
-        let drafts =
-            [Some(draft("system.server_state")), is_failure.then(|| draft("system.error"))];
+        let drafts = [Some(draft(SERVER_STATE)), is_failure.then(|| draft(SYSTEM_ERROR))];
         for draft in drafts.into_iter().flatten() {
             if let Ok(draft) = draft.data(&params) {
                 self.publish(draft.subject(subject.clone()));

@@ -9,6 +9,9 @@ use mgp_types::service::{ServerId, TenantId};
 use mgp_types::{Object, Payload};
 use serde::Serialize;
 
+use super::{
+    ACCESS_DENIED, APPROVAL_DECIDED, APPROVAL_REQUESTED, DEFINITION_CHANGED, VALIDATION_FAILED,
+};
 use crate::handle::KernelParts;
 
 /// The number of records that are read at a time.
@@ -101,18 +104,16 @@ fn channel(record: &AuditEvent) -> Option<(&'static str, Severity)> {
     Some(match &record.event_type {
         // The validator's own record follows.
         EventType::ToolBlocked if code == Some(ErrorCode::VALIDATION_BLOCKED.0) => return None,
-        EventType::ToolBlocked => ("security.access_denied", Severity::Warning),
+        EventType::ToolBlocked => (ACCESS_DENIED, Severity::Warning),
         // A refused call of a tool has a record of its own.
-        EventType::PermissionDenied if !is_about_tool => {
-            ("security.access_denied", Severity::Warning)
-        }
+        EventType::PermissionDenied if !is_about_tool => (ACCESS_DENIED, Severity::Warning),
         EventType::ValidationFailed | EventType::CodeRejected => {
-            ("security.validation_failed", Severity::Warning)
+            (VALIDATION_FAILED, Severity::Warning)
         }
         EventType::Other(name) => match &**name {
-            "dev.cloto.definition_changed" => ("security.definition_changed", Severity::Warning),
-            "dev.cloto.approval_requested" => ("approvals.requested", Severity::Info),
-            "dev.cloto.approval_decided" => ("approvals.decided", Severity::Info),
+            "dev.cloto.definition_changed" => (DEFINITION_CHANGED, Severity::Warning),
+            "dev.cloto.approval_requested" => (APPROVAL_REQUESTED, Severity::Info),
+            "dev.cloto.approval_decided" => (APPROVAL_DECIDED, Severity::Info),
             _ => return None,
         },
         _ => return None,

@@ -9,6 +9,8 @@ use mgp_types::{Timestamp, clip, escape_hidden};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::super::{APPROVAL_DECIDED, APPROVAL_REQUESTED, DEFINITION_CHANGED, TRANSACTION_STUCK};
+
 /// The maximum number of lines of a message, and of things that are collected for it.
 const MAX_LINES: usize = 10;
 const MAX_WAITING: usize = 256;
@@ -144,21 +146,21 @@ impl Waiting {
             None => server,
         };
         let (key, text, page) = match (&*channel, details.approval_id) {
-            ("approvals.decided", Some(id)) => {
+            (APPROVAL_DECIDED, Some(id)) => {
                 self.lines.remove(&id);
                 return;
             }
-            ("approvals.requested", Some(id)) => {
+            (APPROVAL_REQUESTED, Some(id)) => {
                 let text =
                     format!("{} asks for {target} (id {})", name(actor), name(Some(id.clone())));
                 let page = page("call", &id);
                 (id, text, page)
             }
-            ("security.definition_changed", _) => {
+            (DEFINITION_CHANGED, _) => {
                 let text = format!("the definition of {target} changed");
                 (format!("definition {target}"), text, definition)
             }
-            (super::super::TRANSACTION_STUCK, _) => {
+            (TRANSACTION_STUCK, _) => {
                 let id = name(transaction_id);
                 let text = format!("the transaction {id} could not be undone");
                 (format!("transaction {id}"), text, String::new())

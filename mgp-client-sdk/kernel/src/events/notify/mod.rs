@@ -18,9 +18,9 @@ use super::deliveries::{Attempt, Delivery, SenderContext};
 
 /// The channels whose events a person learns of.
 pub(super) const CHANNELS: [&str; 4] = [
-    "approvals.requested",
-    "approvals.decided",
-    "security.definition_changed",
+    super::APPROVAL_REQUESTED,
+    super::APPROVAL_DECIDED,
+    super::DEFINITION_CHANGED,
     super::TRANSACTION_STUCK,
 ];
 
