@@ -119,6 +119,34 @@ impl From<ValidationBlocked> for Refusal {
 }
 
 impl Refusal {
+    /// Returns whether callers who are refused for this reason do not see the tool in lists either. Each new reason must
+    /// be decided here.
+    pub(crate) fn hides_tool(&self) -> bool {
+        match self {
+            Self::AccessDenied(_)
+            | Self::LongName(_)
+            | Self::PassEnded(_)
+            | Self::Definition(_) => true,
+            Self::Unaudited(_)
+            | Self::NotARequest(_)
+            | Self::NotOperator(_)
+            | Self::TooManyEntries(_)
+            | Self::Unchanged(_)
+            | Self::Permission(_)
+            | Self::Scopes(_)
+            | Self::SessionEnded(_)
+            | Self::Decision(_)
+            | Self::Unlisted { .. }
+            | Self::Unconfirmed(_)
+            | Self::Version(_)
+            | Self::Blocked(_) => false,
+            #[cfg(feature = "schemas")]
+            Self::Arguments(_) => false,
+            #[cfg(feature = "auth")]
+            Self::Auth(_) => false,
+        }
+    }
+
     /// Returns the details of the error for the caller (§14.5).
     fn details(&self) -> Option<Object> {
         match self {

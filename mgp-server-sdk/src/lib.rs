@@ -120,6 +120,7 @@ mod guides;
 mod health;
 #[cfg(feature = "http")]
 mod http;
+mod leaf;
 mod limit;
 mod listen;
 mod log;

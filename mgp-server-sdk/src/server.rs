@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    ConcurrencyLimitLayer, Health, HealthLayer, LimitConfig, MgpOffer, ProcessOwner, ProposalLayer,
-    RoundsLayer, ServerOffer, TasksConfig, TasksLayer, TimeoutLayer, Timeouts,
+    ConcurrencyLimitLayer, HandshakeLayer, Health, HealthLayer, LimitConfig, MgpOffer,
+    ProcessOwner, ProposalLayer, RoundsLayer, ServerOffer, TasksConfig, TasksLayer, TimeoutLayer,
+    Timeouts,
 };
 use mgp_security::Grants;
 use mgp_stream::{CallbackLayer, CancelLayer};
@@ -27,7 +28,7 @@ use crate::limit::CallLimits;
 use crate::manifest::Manifest;
 use crate::request::HandlerConfig;
 use crate::signals::SignalGuard;
-use crate::stack::{Gate, StackParts, inbound};
+use crate::stack::{Gate, OuterLayers, StackParts, inbound};
 use crate::tool::{IntoTools, SchemaStyle, Tools};
 
 /// A builder of a server, which also serves it.
@@ -385,31 +386,33 @@ impl Server {
             self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
         self.offer.tasks |= self.tools.any_task() || self.task_support.is_some();
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
-        let [known, named, timed] = [0; 3].map(|_| self.tools.clone());
+        let [known, named, timed, typed] = [0; 4].map(|_| self.tools.clone());
         let bounds_calls =
             !routes_tools || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
         let (emit, bounds) = self.bounds.gates(move |name| routes_tools || named.has(name));
-        let tasks = tasks_layer(self.tasks, self.task_support, known).drain(drain.clone());
+        let outer = OuterLayers {
+            handshake: HandshakeLayer::new(self.offer).typed(move |tool| typed.is_typed(tool)),
+            structured_errors,
+            rounds: RoundsLayer::new(Sealer::random()?),
+            cancel: self.cancel.callbacks(self.callbacks),
+            health: HealthLayer::new(health),
+            tasks: tasks_layer(self.tasks, self.task_support, known).drain(drain.clone()),
+            drain,
+            emit,
+            logging,
+        };
         let stack = inbound(StackParts {
-            offer: self.offer,
-            tools: self.tools,
-            tasks,
+            outer,
             // The limits are inside all gates, so that a call refused by a gate is not charged.
             gates: event_tools.into_iter().chain(bounds).chain(self.gates).collect(),
             limit: ConcurrencyLimitLayer::new(self.limit),
-            bounds_calls,
             timeout: TimeoutLayer::with_timeouts(self.timeouts)
                 .per_call(move |call| timed.timeout_of(call)),
-            rounds: RoundsLayer::new(Sealer::random()?),
-            cancel: self.cancel.callbacks(self.callbacks),
-            emit,
-            drain,
-            health: HealthLayer::new(health),
-            logging,
-            events,
-            structured_errors,
+            bounds_calls,
+            tools: self.tools,
             // Endpoints that the author added take precedence.
             endpoints: features.merge(decisions).merge(self.endpoints),
+            events,
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::Stream;
 use mgp_types::mgp::{EventsReplayParams, SubscribeEventsParams};
+use mgp_types::service::is_connection_lost;
 use tokio::sync::mpsc;
 
 use super::routes::read_event;
@@ -28,7 +29,7 @@ pub struct EventStream {
     client: Client,
     subscription: EventSubscription,
     events: mpsc::Receiver<ServerEvent>,
-    /// Missing events that the server returned again, then the one after which they were missed.
+    /// Missing events that the server returned again, or the next event.
     recovered: VecDeque<ServerEvent>,
     /// The event before which others are missing.
     early: Option<ServerEvent>,
@@ -40,8 +41,8 @@ pub struct EventStream {
 /// An item of the connection.
 enum Taken {
     Event(ServerEvent),
-    /// One that was taken before, when others before it were missing.
-    Again(ServerEvent),
+    /// One that was taken before, when events before it were missing.
+    Early(ServerEvent),
     /// The events before this number were not buffered.
     MissingUntil(u64),
 }
@@ -106,34 +107,31 @@ impl EventStream {
                 }
                 return Some(event);
             }
-            let until = match self.take().await? {
-                Taken::Event(event) => match event.seq {
+            let taken = self.take().await?;
+            let is_new = matches!(taken, Taken::Event(_));
+            let until = match taken {
+                Taken::MissingUntil(seq) => seq,
+                Taken::Event(event) | Taken::Early(event) => match event.seq {
                     Some(seq) if seq <= self.last => continue,
                     Some(seq) if seq > self.last + 1 => {
                         // Those that the server itself missed cannot be requested.
                         let missing = seq - self.last - 1;
-                        self.dropped += event.dropped.saturating_sub(missing);
+                        self.dropped +=
+                            if is_new { event.dropped.saturating_sub(missing) } else { 0 };
                         self.early = Some(event);
                         seq
                     }
                     _ => {
-                        self.dropped += event.dropped;
+                        self.dropped += if is_new { event.dropped } else { 0 };
                         self.recovered.push_back(event);
                         continue;
                     }
                 },
-                Taken::Again(event) => {
-                    self.recovered.push_back(event);
-                    continue;
-                }
-                Taken::MissingUntil(seq) => seq,
             };
-            let missing = self.missing(until).await;
-            self.recovered.extend(missing);
+            self.recovered = self.missing(until).await?;
             if self.recovered.is_empty() {
                 // The events before it are lost.
                 self.last = self.last.max(until - 1);
-                self.recovered.extend(self.early.take());
             }
         }
     }
@@ -141,7 +139,7 @@ impl EventStream {
     /// Waits for an event, or for the end of the connection.
     async fn take(&mut self) -> Option<Taken> {
         if let Some(event) = self.early.take() {
-            return Some(Taken::Again(event));
+            return Some(Taken::Early(event));
         }
         if let Ok(event) = self.events.try_recv() {
             return Some(Taken::Event(event));
@@ -158,28 +156,33 @@ impl EventStream {
         }
     }
 
-    /// Requests the events between the last one and another one.
-    async fn missing(&mut self, until: u64) -> Vec<ServerEvent> {
+    /// Requests the events between the last one and another one; `None` if the connection has ended. Then none of them
+    /// is lost: the cursor stays before them.
+    async fn missing(&mut self, until: u64) -> Option<VecDeque<ServerEvent>> {
         let mut params = EventsReplayParams::new(self.subscription.id.to_string());
         params.after_seq = Some(self.last);
         params.limit = Some((until - self.last - 1).min(REPLAY_LIMIT));
         let replayed = match self.client.events().replay(&params).await {
             Ok(replayed) => replayed,
+            Err(Error::Call(error)) if self.client.is_closed() || is_connection_lost(&error) => {
+                tracing::debug!(%error, "missing events were not requested");
+                return None;
+            }
             Err(error) => {
                 tracing::debug!(%error, "missing events cannot be requested");
                 self.dropped += until - self.last - 1;
-                return Vec::new();
+                return Some(VecDeque::new());
             }
         };
         let read = replayed.events.iter().filter_map(|event| read_event(event).ok());
-        let mut events: Vec<_> = read.map(|(_, event)| event).collect();
+        let mut events: VecDeque<_> = read.map(|(_, event)| event).collect();
         events.retain(|event| event.seq.is_some_and(|seq| seq > self.last && seq < until));
         self.dropped += events.iter().map(|event| event.dropped).sum::<u64>();
         if replayed.truncated == Some(true) {
-            let first = events.first().and_then(|event| event.seq).unwrap_or(until);
+            let first = events.front().and_then(|event| event.seq).unwrap_or(until);
             self.dropped += first - self.last - 1;
         }
-        events
+        Some(events)
     }
 
     /// Ends the subscription.

@@ -3,7 +3,7 @@
 //!
 //! [`decide`] is a pure function of the facts of a call and a snapshot of the rules. The [gate](crate::gate) runs
 //! it before each call and again after each wait; previews and rechecks run the same function. The rules are
-//! applied in this order: access, definition, scopes, permissions, validators, confirmation.
+//! applied in the order of [`Stage`]. Lists check the first two stages by [`see`].
 
 mod snapshot;
 mod verdict;
@@ -24,8 +24,8 @@ use crate::scope::{HeldScopes, ScopesMissing};
 use crate::tool::{Assessment, NamedTool};
 
 pub(crate) use snapshot::{ServerName, Snapshot, Sources, ToolOrigin};
+use verdict::Findings;
 pub use verdict::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
-use verdict::{NoSteps, Recorder};
 
 /// The facts of a call that a decision depends on.
 pub(crate) struct CallFacts<'a> {
@@ -84,10 +84,11 @@ pub(crate) fn after_permissions(
     snapshot: &Snapshot<'_>,
     assessment: &Assessment,
 ) -> CallOutcome {
-    let mut verdict = CallVerdict::allow();
-    let checked = check_arguments(facts, snapshot, assessment, &mut verdict, &mut NoSteps);
-    let next = checked
-        .and_then(|()| check_confirmation(facts, snapshot, assessment, &mut verdict, &mut NoSteps));
+    let mut findings = Findings::default();
+    let checked = check_arguments(facts, snapshot, assessment, &mut findings, &mut NoSteps);
+    let next = checked.and_then(|()| {
+        check_confirmation(facts, snapshot, assessment, &mut findings, &mut NoSteps)
+    });
     next.err().unwrap_or(CallOutcome::Allow)
 }
 
@@ -139,11 +140,12 @@ pub(crate) fn missing(
 
 #[inline]
 fn judge(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>, steps: &mut impl Recorder) -> CallVerdict {
-    let mut verdict = CallVerdict::allow();
-    if let Err(outcome) = apply_rules(facts, snapshot, &mut verdict, steps) {
-        verdict.set_outcome(outcome);
-    }
-    verdict
+    let mut findings = Findings::default();
+    let outcome = match apply_rules(facts, snapshot, &mut findings, steps) {
+        Ok(()) => CallOutcome::Allow,
+        Err(outcome) => outcome,
+    };
+    CallVerdict::new(outcome, findings)
 }
 
 /// Applies the rules in order; stops at the first one that refuses the call or needs an answer.
@@ -151,7 +153,7 @@ fn judge(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>, steps: &mut impl Record
 fn apply_rules(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
-    verdict: &mut CallVerdict,
+    findings: &mut Findings,
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
     if let Some(view) = snapshot.access() {
@@ -170,11 +172,11 @@ fn apply_rules(
         return Ok(());
     }
     let assessment = snapshot.assessment(facts.server, facts.tool, known);
-    verdict.set_assessment(Arc::clone(&assessment));
+    findings.assessment = Some(Arc::clone(&assessment));
     check_scopes(facts, &assessment, steps)?;
     check_permissions(facts, snapshot, &assessment, steps)?;
-    check_arguments(facts, snapshot, &assessment, verdict, steps)?;
-    check_confirmation(facts, snapshot, &assessment, verdict, steps)
+    check_arguments(facts, snapshot, &assessment, findings, steps)?;
+    check_confirmation(facts, snapshot, &assessment, findings, steps)
 }
 
 /// Checks a caller's access to a tool, or to a whole server if `tool` is `None`.
@@ -378,7 +380,7 @@ fn check_arguments(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
     assessment: &Assessment,
-    verdict: &mut CallVerdict,
+    findings: &mut Findings,
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
     if assessment.validators.is_empty() || facts.progress.any_arguments {
@@ -393,7 +395,7 @@ fn check_arguments(
     for validator in &validation.applied[..passed] {
         steps.add(Stage::Validators, StepResult::Passed, || validator.as_str().to_owned());
     }
-    verdict.set_applied(validation.applied);
+    findings.set_applied(validation.applied);
     let Some(blocked) = validation.blocked else { return Ok(()) };
     steps.add(Stage::Validators, StepResult::Refused, || blocked.to_string());
     Err(Refusal::Blocked(blocked).into())
@@ -403,7 +405,7 @@ fn check_confirmation(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
     assessment: &Assessment,
-    verdict: &mut CallVerdict,
+    findings: &mut Findings,
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
     if assessment.is_harmless() || !snapshot.confirms() || facts.progress.confirmed {
@@ -419,18 +421,37 @@ fn check_confirmation(
     match naming {
         Some(naming) if !assessment.needs_confirmation(&policy, Some(&naming)) => {
             steps.add(Stage::Confirmation, StepResult::Passed, || naming.entry().to_owned());
-            verdict.set_spared_by(naming);
+            findings.set_confirmed_by(naming);
             Ok(())
         }
         _ => {
             if let Some(approval) = snapshot.approved(facts) {
                 let entry = format!("approval {} of {}", approval.id, approval.limits());
                 steps.add(Stage::Confirmation, StepResult::Passed, || entry.clone());
-                verdict.set_spared_by(NamedTool::by(entry));
+                findings.set_confirmed_by(NamedTool::by(entry));
                 return Ok(());
             }
             steps.add(Stage::Confirmation, StepResult::Asks, risk);
             Err(CallOutcome::Ask(Requirement::Confirmation))
         }
+    }
+}
+
+/// Records the rules that are considered. The description is a closure, so it is built only if it is kept.
+trait Recorder {
+    fn add(&mut self, stage: Stage, result: StepResult, rule: impl FnOnce() -> String);
+}
+
+/// A recorder that discards all steps, for decisions about real calls.
+struct NoSteps;
+
+impl Recorder for NoSteps {
+    #[inline]
+    fn add(&mut self, _: Stage, _: StepResult, _: impl FnOnce() -> String) {}
+}
+
+impl Recorder for Vec<Step> {
+    fn add(&mut self, stage: Stage, result: StepResult, rule: impl FnOnce() -> String) {
+        self.push(Step { stage, result, rule: rule() });
     }
 }

@@ -30,17 +30,34 @@ use crate::tool::{Assessment, NamedTool};
 #[derive(Clone, Debug)]
 pub struct CallVerdict {
     outcome: CallOutcome,
-    assessment: Option<Arc<Assessment>>,
-    /// Boxed, because most verdicts have no details.
-    details: Option<Box<Details>>,
+    findings: Findings,
+    steps: Vec<Step>,
 }
 
-/// The details that only few verdicts have.
+/// What the rules learned about a call on the way to its outcome.
 #[derive(Clone, Debug, Default)]
-struct Details {
+pub(super) struct Findings {
+    /// The assessment of the tool; `None` if the call was refused before.
+    pub(super) assessment: Option<Arc<Assessment>>,
+    /// Boxed, because validators check few calls, and few entries name a tool.
+    checks: Option<Box<Checks>>,
+}
+
+/// The checks of a call's arguments, and what makes its confirmation unnecessary.
+#[derive(Clone, Debug, Default)]
+struct Checks {
     applied: Vec<Validator>,
-    spared_by: Option<NamedTool>,
-    steps: Vec<Step>,
+    confirmed_by: Option<NamedTool>,
+}
+
+impl Findings {
+    pub(super) fn set_applied(&mut self, applied: Vec<Validator>) {
+        self.checks.get_or_insert_default().applied = applied;
+    }
+
+    pub(super) fn set_confirmed_by(&mut self, naming: NamedTool) {
+        self.checks.get_or_insert_default().confirmed_by = Some(naming);
+    }
 }
 
 /// The outcome of a decision about a call.
@@ -139,16 +156,7 @@ impl CallVerdict {
     /// Returns whether the tool appears in the caller's lists, i.e. is refused neither by access nor by its definition.
     #[must_use]
     pub fn is_visible(&self) -> bool {
-        let hides = |refusal: &Refusal| {
-            matches!(
-                refusal,
-                Refusal::AccessDenied(_)
-                    | Refusal::LongName(_)
-                    | Refusal::PassEnded(_)
-                    | Refusal::Definition(_)
-            )
-        };
-        !self.refusal().is_some_and(hides)
+        !self.refusal().is_some_and(Refusal::hides_tool)
     }
 
     /// Returns the rule that refuses the call, or `None` if the call is not refused by a rule.
@@ -167,55 +175,38 @@ impl CallVerdict {
     /// Returns the assessment of the tool, or `None` if the call was refused before the tool was assessed.
     #[must_use]
     pub fn assessment(&self) -> Option<&Arc<Assessment>> {
-        self.assessment.as_ref()
+        self.findings.assessment.as_ref()
     }
 
     /// Returns the rules that were considered, with their results; empty unless the verdict comes from `explain`.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
-        self.details.as_ref().map_or(&[], |details| &details.steps)
+        &self.steps
     }
 
     /// Returns the validators that checked the arguments.
     pub(crate) fn applied(&self) -> &[Validator] {
-        self.details.as_ref().map_or(&[], |details| &details.applied)
+        self.findings.checks.as_ref().map_or(&[], |checks| &checks.applied)
     }
 
     /// Returns the entry or approval that makes a confirmation unnecessary, if there is one.
-    pub(crate) fn spared_by(&self) -> Option<&NamedTool> {
-        self.details.as_ref()?.spared_by.as_ref()
+    pub(crate) fn confirmed_by(&self) -> Option<&NamedTool> {
+        self.findings.checks.as_ref()?.confirmed_by.as_ref()
     }
 
     /// Splits the verdict into its outcome and the assessment.
     #[inline]
     pub(crate) fn into_outcome(self) -> (CallOutcome, Option<Arc<Assessment>>) {
-        (self.outcome, self.assessment)
+        (self.outcome, self.findings.assessment)
     }
 
     #[inline]
-    pub(super) fn allow() -> Self {
-        Self { outcome: CallOutcome::Allow, assessment: None, details: None }
-    }
-
-    pub(super) fn set_outcome(&mut self, outcome: CallOutcome) {
-        self.outcome = outcome;
-    }
-
-    #[inline]
-    pub(super) fn set_assessment(&mut self, assessment: Arc<Assessment>) {
-        self.assessment = Some(assessment);
-    }
-
-    pub(super) fn set_applied(&mut self, applied: Vec<Validator>) {
-        self.details.get_or_insert_default().applied = applied;
-    }
-
-    pub(super) fn set_spared_by(&mut self, naming: NamedTool) {
-        self.details.get_or_insert_default().spared_by = Some(naming);
+    pub(super) fn new(outcome: CallOutcome, findings: Findings) -> Self {
+        Self { outcome, findings, steps: Vec::new() }
     }
 
     pub(super) fn with_steps(mut self, steps: Vec<Step>) -> Self {
-        self.details.get_or_insert_default().steps = steps;
+        self.steps = steps;
         self
     }
 }
@@ -247,24 +238,5 @@ impl fmt::Display for StepResult {
             Self::Refused => "refused",
             Self::Asks => "asks",
         })
-    }
-}
-
-/// Records the rules that are considered. The description is a closure, so it is built only if it is kept.
-pub(super) trait Recorder {
-    fn add(&mut self, stage: Stage, result: StepResult, rule: impl FnOnce() -> String);
-}
-
-/// A recorder that discards all steps, for decisions about real calls.
-pub(super) struct NoSteps;
-
-impl Recorder for NoSteps {
-    #[inline]
-    fn add(&mut self, _: Stage, _: StepResult, _: impl FnOnce() -> String) {}
-}
-
-impl Recorder for Vec<Step> {
-    fn add(&mut self, stage: Stage, result: StepResult, rule: impl FnOnce() -> String) {
-        self.push(Step { stage, result, rule: rule() });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mgp_types::{Payload, Sha256Hash, mcp};
 
 use super::name::NameFlaw;
-use super::review::{Finding, Rule, Severity, review, steered};
+use super::review::{Finding, Rule, Severity, advises_between, review, steered};
 use super::shown::Shown;
 
 /// The size in bytes from which on an operator must review a definition, because a model reads all of it in every
@@ -102,6 +102,22 @@ impl Inspection {
         for name in steered(description, is_known).into_iter().take(MENTIONS_MAX) {
             self.findings.push(Finding::new(Rule::Mention, "/description", &name));
         }
+    }
+
+    /// Lowers the findings about advice that concerns other tools of the same server only, e.g. `use this instead of
+    /// read_all`, to details; unless the same text has other findings that block.
+    pub(super) fn excuse_own_tools(&mut self, is_own: impl Fn(&str) -> bool) {
+        let is_advice = |finding: &Finding| {
+            finding.rule == Rule::Shadow.id() && advises_between(&finding.evidence, &is_own)
+        };
+        let blocking: Vec<&Finding> = self.findings.iter().filter(|one| one.blocks()).collect();
+        let places: Vec<String> = blocking.iter().map(|one| one.at.clone()).collect();
+        let excused = |at: &String| blocking.iter().all(|one| one.at != *at || is_advice(one));
+        let excused: Vec<String> = places.into_iter().filter(excused).collect();
+        for finding in self.findings.iter_mut().filter(|one| excused.contains(&one.at)) {
+            finding.severity = Severity::Noted;
+        }
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     }
 
     /// Returns the hash of everything that a model reads of the definition, or `None` if the definition cannot be

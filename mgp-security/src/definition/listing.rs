@@ -188,7 +188,8 @@ impl Definitions {
                     owned.err().or_else(|| shadows.find(name))
                 };
                 let is_of_another = |word: &str| shadows.has(word) && !own.contains(word);
-                let mut listed = ListedTool::new(raw, hash, flaw, is_of_another);
+                let is_own = |word: &str| own.contains(word) && !shadows.has(word);
+                let mut listed = ListedTool::new(raw, hash, flaw, is_of_another, is_own);
                 if let Some(reason) = self.restriction(server, raw) {
                     listed.inspection.restrict(&reason);
                 }

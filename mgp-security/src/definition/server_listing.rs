@@ -60,12 +60,14 @@ impl ListedTool {
         hash: Sha256Hash,
         shadows: impl FnOnce(&str) -> Option<NameFlaw>,
         is_of_another: impl Fn(&str) -> bool,
+        is_own: impl Fn(&str) -> bool,
     ) -> Self {
         let mut inspection = Inspection::of(raw);
         let name = inspection.shown.as_ref().map(|shown| shown.tool.name.as_str());
         if let Some(flaw) = name.and_then(shadows) {
             inspection.flag_name(&flaw);
         }
+        inspection.excuse_own_tools(is_own);
         inspection.flag_mentions(is_of_another);
         Self { raw: hash, inspection, bytes: raw.as_str().len() }
     }

@@ -166,7 +166,7 @@ fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdi
         let agents: Vec<&str> = delegation.principals().iter().map(name_of).collect();
         note(call.cx(), "on_behalf_of", &agents.join(", "));
     }
-    if let Some(naming) = verdict.spared_by() {
+    if let Some(naming) = verdict.confirmed_by() {
         note(call.cx(), "confirmation_spared_by", naming.entry());
     }
     verdict

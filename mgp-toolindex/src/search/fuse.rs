@@ -6,17 +6,20 @@
 
 use super::evidence::Evidence;
 use super::weight::{
-    BEST_CLAUSE_WEIGHT, MAX_FUSED_SCORE, NEXT_TOOL_WEIGHT, QUERY_WEIGHT_IN_CLAUSE,
-    STRONGEST_CLAUSE_WEIGHT, confidence,
+    BEST_CLAUSE_WEIGHT, HALF_CONFIDENCE_LIFT, LOWERING, MAX_FUSED_SCORE, NEXT_TOOL_WEIGHT,
+    PROTECTED_TOOLS, QUERY_WEIGHT_IN_CLAUSE, STRONGEST_CLAUSE_WEIGHT, confidence,
 };
 
-/// The score of each candidate, and its best clause.
+/// The unit that is the whole query; the clauses follow it.
+const WHOLE_QUERY: usize = 0;
+
+/// The score of each candidate, and the unit that it fits best.
 #[derive(Debug, Default)]
 pub(super) struct FusedScores {
     /// The scores, each from 0 to [`MAX_FUSED_SCORE`].
     pub(super) scores: Vec<f32>,
-    /// The number of the unit; the whole query if there are no clauses.
-    pub(super) clauses: Vec<usize>,
+    /// The number of a clause; the whole query if there are no clauses.
+    pub(super) units: Vec<usize>,
 }
 
 impl FusedScores {
@@ -24,56 +27,65 @@ impl FusedScores {
     ///
     /// `requests` has for each unit the number of the request that it is part of.
     pub(super) fn of(evidence: &Evidence, requests: &[usize], lift: &[f32]) -> Self {
-        let units = requests.len();
-        let whole = evidence.of_unit(0);
-        let best = maximum(whole);
-        let mut shares: Vec<f32> = whole.iter().map(|strength| strength / best).collect();
-        let mut clauses = vec![0; shares.len()];
-        if units > 1 {
-            let tops: Vec<f32> = (1..units)
-                .map(|unit| {
-                    let own = evidence.of_unit(unit).iter().zip(whole);
-                    own.map(|(own, whole)| own + QUERY_WEIGHT_IN_CLAUSE * whole)
-                        .fold(f32::MIN_POSITIVE, f32::max)
-                })
-                .collect();
-            let top = maximum(&tops);
-            for at in 0..shares.len() {
-                let (mut most, mut clause) = (f32::NEG_INFINITY, 1);
-                for (number, own) in tops.iter().enumerate() {
-                    let strength =
-                        evidence.of_unit(number + 1)[at] + QUERY_WEIGHT_IN_CLAUSE * whole[at];
-                    let share = strength
-                        / ((1.0 - STRONGEST_CLAUSE_WEIGHT) * own + STRONGEST_CLAUSE_WEIGHT * top);
-                    if share > most {
-                        (most, clause) = (share, number + 1);
-                    }
-                }
-                shares[at] = (1.0 - BEST_CLAUSE_WEIGHT) * shares[at] + BEST_CLAUSE_WEIGHT * most;
-                clauses[at] = clause;
-            }
-        }
+        let best_evidence = maximum(evidence.of_unit(WHOLE_QUERY));
+        let (mut shares, units) = shares(evidence, best_evidence, requests.len());
         if requests.iter().any(|request| *request > 0) {
-            alternate(&mut shares, |at| requests[clauses[at]]);
+            alternate(&mut shares, |at| requests[units[at]]);
         }
         raise(&mut shares, lift);
-        // The best tool has all of the confidence.
-        let most = maximum(&shares);
         // Without other evidence, past calls alone determine the confidence.
         let max_lift = lift.iter().copied().fold(0.0, f32::max);
-        let all =
-            MAX_FUSED_SCORE * confidence(best).max(max_lift / (max_lift + HALF_CONFIDENCE_LIFT));
-        let scores = shares.iter().map(|share| all * (share / most).clamp(0.0, 1.0)).collect();
-        Self { scores, clauses }
+        let confidence =
+            confidence(best_evidence).max(max_lift / (max_lift + HALF_CONFIDENCE_LIFT));
+        let best_score = MAX_FUSED_SCORE * confidence;
+        let best_share = maximum(&shares);
+        let score = |share: &f32| best_score * (share / best_share).clamp(0.0, 1.0);
+        Self { scores: shares.iter().map(score).collect(), units }
     }
+}
+
+/// Returns the share of each candidate and the unit that it fits best.
+///
+/// With `e(u, c)` as the evidence of unit `u` for candidate `c`, the share for the whole query is `e(0, c) / max e(0)`.
+/// Clause `u` adds a part of the whole query, `e'(u, c) = e(u, c) + q · e(0, c)`, and compares with the best tool for
+/// this clause and with the best for any clause: `e'(u, c) / ((1 - s) · max e'(u) + s · max e')`. A candidate has
+/// `1 - b` of its share for the whole query and `b` of its share for its best clause. The weights `q`, `s` and `b` are
+/// [`QUERY_WEIGHT_IN_CLAUSE`], [`STRONGEST_CLAUSE_WEIGHT`] and [`BEST_CLAUSE_WEIGHT`].
+fn shares(evidence: &Evidence, best_evidence: f32, unit_count: usize) -> (Vec<f32>, Vec<usize>) {
+    let whole = evidence.of_unit(WHOLE_QUERY);
+    let mut shares: Vec<f32> = whole.iter().map(|strength| strength / best_evidence).collect();
+    let mut units = vec![WHOLE_QUERY; shares.len()];
+    let clauses: Vec<usize> = (WHOLE_QUERY + 1..unit_count).collect();
+    if clauses.is_empty() {
+        return (shares, units);
+    }
+    let strength = |clause: usize, at: usize| {
+        evidence.of_unit(clause)[at] + QUERY_WEIGHT_IN_CLAUSE * whole[at]
+    };
+    let best_of = |clause: &usize| {
+        (0..whole.len()).map(|at| strength(*clause, at)).fold(f32::MIN_POSITIVE, f32::max)
+    };
+    let best: Vec<f32> = clauses.iter().map(best_of).collect();
+    let best_of_any = maximum(&best);
+    for at in 0..shares.len() {
+        let mut best_share = f32::NEG_INFINITY;
+        for (clause, best) in clauses.iter().zip(&best) {
+            let reference =
+                (1.0 - STRONGEST_CLAUSE_WEIGHT) * best + STRONGEST_CLAUSE_WEIGHT * best_of_any;
+            let share = strength(*clause, at) / reference;
+            if share > best_share {
+                (best_share, units[at]) = (share, *clause);
+            }
+        }
+        shares[at] = (1.0 - BEST_CLAUSE_WEIGHT) * shares[at] + BEST_CLAUSE_WEIGHT * best_share;
+    }
+    (shares, units)
 }
 
 /// Lowers the share of each further tool for the same request, so that the best tools of all requests come first.
 fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
-    let mut order: Vec<usize> = (0..shares.len()).collect();
-    order.sort_unstable_by(|a, b| shares[*b].total_cmp(&shares[*a]).then(a.cmp(b)));
     let mut factors = Vec::new();
-    for at in order {
+    for at in best_first(shares) {
         let request = request_of(at);
         if factors.len() <= request {
             factors.resize(request + 1, 1.0);
@@ -83,34 +95,32 @@ fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
     }
 }
 
-/// Adds lifts to shares. Past calls bring at most one tool before the [`KEPT`] best ones: a tool that was never called
-/// keeps its place among the first results.
+/// Adds lifts to shares. Past calls bring at most one tool before the [`PROTECTED_TOOLS`] best ones: a tool that was
+/// never called keeps its place among the first results.
 fn raise(shares: &mut [f32], lift: &[f32]) {
     if lift.iter().all(|lift| *lift <= 0.0) {
         return;
     }
-    let mut order: Vec<usize> = (0..shares.len()).collect();
-    order.sort_unstable_by(|a, b| shares[*b].total_cmp(&shares[*a]).then(a.cmp(b)));
+    let order = best_first(shares);
     shares.iter_mut().zip(lift).for_each(|(share, lift)| *share += lift);
-    let (kept, others) = order.split_at(order.len().min(KEPT));
-    let least = kept.iter().map(|at| shares[*at]).fold(f32::INFINITY, f32::min);
-    let most = others.iter().copied().max_by(|a, b| shares[*a].total_cmp(&shares[*b]));
-    for at in others.iter().copied().filter(|at| Some(*at) != most) {
-        if shares[at] > least {
-            // Their order among each other stays.
-            shares[at] = least * (1.0 - LESS / (1.0 + shares[at] - least));
+    let (protected, others) = order.split_at(order.len().min(PROTECTED_TOOLS));
+    let least = protected.iter().map(|at| shares[*at]).fold(f32::INFINITY, f32::min);
+    let raised = others.iter().copied().max_by(|a, b| shares[*a].total_cmp(&shares[*b]));
+    for at in others.iter().copied().filter(|at| Some(*at) != raised) {
+        let excess = shares[at] - least;
+        if excess > 0.0 {
+            // The factor rises with the excess, so the tools that are lowered keep their order.
+            shares[at] = least * (1.0 - LOWERING / (1.0 + excess));
         }
     }
 }
 
-/// The number of best tools that past calls leave among the first results.
-const KEPT: usize = 4;
-
-/// The greatest part by which a tool is lowered below those that are kept.
-const LESS: f32 = 1e-3;
-
-/// The lift at which past calls alone give half the confidence.
-const HALF_CONFIDENCE_LIFT: f32 = 0.5;
+/// Returns the indices of the shares, the greatest first.
+fn best_first(shares: &[f32]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    order.sort_unstable_by(|a, b| shares[*b].total_cmp(&shares[*a]).then(a.cmp(b)));
+    order
+}
 
 /// Returns the maximum, or the smallest positive number, so that it can be a divisor.
 fn maximum(all: &[f32]) -> f32 {
@@ -140,7 +150,7 @@ mod tests {
     fn the_best_of_each_clause_is_near_the_top() {
         // The second tool is best for the weaker clause; the third is second best for the stronger one.
         let fused = fused(&[&[50.0, 20.0, 30.0], &[40.0, 2.0, 22.0], &[1.0, 25.0, 1.0]], &[0.0; 3]);
-        assert_eq!(fused.clauses, [1, 2, 1]);
+        assert_eq!(fused.units, [1, 2, 1]);
         let [first, second, third] = fused.scores[..] else { panic!() };
         assert!(first > second && second > third, "{:?}", fused.scores);
     }

@@ -29,7 +29,7 @@ const IDENTICAL: f32 = 3.0;
 
 /// Returns the tools that the query names, with their nearness: below 1 with typing errors, above 1 the more similar
 /// the spelling is.
-pub(super) fn named(
+pub(super) fn find(
     view: &View<'_>,
     text: &str,
     words: &QueryWords,

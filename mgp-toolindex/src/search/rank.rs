@@ -12,7 +12,7 @@ use super::browse::browse;
 use super::category;
 use super::evidence::Evidence;
 use super::fuse::FusedScores;
-use super::named::{self, named};
+use super::named;
 use super::parsed_query::{MAX_QUERY_BYTES, ParsedQuery};
 use super::past_calls::PastCalls;
 use super::reason::reason;
@@ -81,51 +81,50 @@ pub(super) fn weigh(
     k: usize,
 ) -> Result<Ranking, IndexError> {
     let translation = translate(text, &|word| view.keywords.has_word(&view.analyzer.stem(word)));
-    let translation = translation.as_ref();
-    let (parsed, weights, ran, mut fallback) = understand(view, text, translation, &asked);
+    let mut plan = Plan::new(view, text, translation.as_ref(), &asked);
+    let parsed = &plan.parsed;
     // A tool that the query names comes first, except in a semantic search.
-    let names = match asked {
-        SearchStrategy::Semantic => Vec::new(),
-        _ => named(view, text, &parsed.words, within)?,
+    let names: FxHashMap<Slot, f32> = match asked {
+        SearchStrategy::Semantic => FxHashMap::default(),
+        _ => named::find(view, text, &parsed.words, within)?.into_iter().collect(),
     };
-    let past = PastCalls::look_up(view, query, &parsed, &ran, within);
-    let named = names.iter().map(|(slot, _)| *slot);
-    let more: Vec<Slot> = named.chain(past.slots()).collect();
-    let mut evidence = Evidence::collect(view, &parsed, weights, within, &more, k)?;
-    if !evidence.has_words && weights.words > 0.0 {
-        let near = view.keywords.fuzzy(&parsed.words, k, within)?;
-        if ran == SearchStrategy::Keyword && fallback.is_none() && !near.is_empty() {
-            fallback = Some(FallbackReason::NoWord);
+    let past = PastCalls::look_up(view, query, parsed, &plan.strategy, within);
+    let more: Vec<Slot> = names.keys().copied().chain(past.slots()).collect();
+    let mut evidence = Evidence::collect(view, parsed, plan.weights, within, &more, k)?;
+    if !evidence.has_words && plan.weights.words > 0.0 {
+        let similar = view.keywords.fuzzy(&parsed.words, k, within)?;
+        if plan.strategy == SearchStrategy::Keyword && !similar.is_empty() {
+            plan.fallback.get_or_insert(FallbackReason::NoWord);
         }
-        let slots: Vec<Slot> = near.iter().map(|(slot, _)| *slot).chain(more).collect();
-        evidence = Evidence::collect(view, &parsed, weights, within, &slots, k)?;
-        let near: Vec<_> =
-            near.into_iter().map(|(slot, near)| (slot, SIMILAR_NAME_EVIDENCE * near)).collect();
-        evidence.add(&near, parsed.units.len());
+        // Tools with similar names are further candidates, so the evidence is collected again with them.
+        let more: Vec<Slot> = similar.iter().map(|(slot, _)| *slot).chain(more).collect();
+        evidence = Evidence::collect(view, parsed, plan.weights, within, &more, k)?;
+        let similar = similar.into_iter().map(|(slot, near)| (slot, SIMILAR_NAME_EVIDENCE * near));
+        evidence.add(&similar.collect::<Vec<_>>(), parsed.units.len());
     }
     let requests: Vec<usize> = parsed.units.iter().map(|unit| unit.request).collect();
-    let fused = FusedScores::of(&evidence, &requests, &past.lifts(&evidence.slots));
-    let mut scores = fused.scores;
-    let actions = weigh_actions(view, &parsed, &evidence.slots, &fused.clauses, &mut scores);
-    let is_named = |slot: Slot| names.iter().any(|(named, _)| *named == slot);
+    let FusedScores { mut scores, units } =
+        FusedScores::of(&evidence, &requests, &past.lifts(&evidence.slots));
+    let actions = weigh_actions(view, parsed, &evidence.slots, &units, &mut scores);
     raise_named(&names, &evidence.slots, &mut scores);
     let texts = parsed.requests();
-    let best = best(view, &evidence.slots, &scores, k).into_iter();
-    let hits = best.map(|at| Ranked {
-        slot: evidence.slots[at],
-        score: scores[at],
-        request: (!texts.is_empty()).then(|| requests[fused.clauses[at]]),
-        reason: (query.explain == Explain::Yes).then(|| {
-            let past = past.share(evidence.slots[at]);
-            Reason {
-                action: Some(actions[at]).filter(|factor| *factor < 1.0),
-                is_named: is_named(evidence.slots[at]),
-                ..reason(&parsed, &evidence, at, fused.clauses[at], past, view.analyzer)
-            }
-        }),
+    let hits = best(view, &evidence.slots, &scores, k).into_iter().map(|at| {
+        let slot = evidence.slots[at];
+        let explain = || Reason {
+            action: Some(actions[at]).filter(|factor| *factor < 1.0),
+            is_named: names.contains_key(&slot),
+            ..reason(parsed, &evidence, at, units[at], past.share(slot), view.analyzer)
+        };
+        Ranked {
+            slot,
+            score: scores[at],
+            request: (!texts.is_empty()).then(|| requests[units[at]]),
+            reason: (query.explain == Explain::Yes).then(explain),
+        }
     });
-    let fallback = fallback.map(|reason| Fallback { from: asked, reason });
-    Ok(Ranking { hits: hits.collect(), ran, fallback, requests: texts })
+    let hits = hits.collect();
+    let fallback = plan.fallback.map(|reason| Fallback { from: asked, reason });
+    Ok(Ranking { hits, ran: plan.strategy, fallback, requests: texts })
 }
 
 /// Returns the indices of the best candidates, the best first.
@@ -147,22 +146,21 @@ fn weigh_actions(
     view: &View<'_>,
     parsed: &ParsedQuery<'_>,
     slots: &[Slot],
-    clauses: &[usize],
+    units: &[usize],
     scores: &mut [f32],
 ) -> Vec<f32> {
     let of_unit: Vec<Actions> =
         parsed.units.iter().map(|unit| Actions::of_query(unit.text)).collect();
-    let factor = |(slot, clause): (&Slot, &usize)| {
-        view.catalog.entry(*slot).map_or(1.0, |entry| of_unit[*clause].factor(entry.name()))
+    let factor = |(slot, unit): (&Slot, &usize)| {
+        view.catalog.entry(*slot).map_or(1.0, |entry| of_unit[*unit].factor(entry.name()))
     };
-    let factors: Vec<f32> = slots.iter().zip(clauses).map(factor).collect();
+    let factors: Vec<f32> = slots.iter().zip(units).map(factor).collect();
     scores.iter_mut().zip(&factors).for_each(|(score, factor)| *score *= factor);
     factors
 }
 
 /// Raises the scores of tools that the query names.
-fn raise_named(names: &[(Slot, f32)], slots: &[Slot], scores: &mut [f32]) {
-    let names: FxHashMap<Slot, f32> = names.iter().copied().collect();
+fn raise_named(names: &FxHashMap<Slot, f32>, slots: &[Slot], scores: &mut [f32]) {
     for (slot, score) in slots.iter().zip(scores) {
         if let Some(nearness) = names.get(slot) {
             *score = named::score(*nearness, *score);
@@ -170,25 +168,35 @@ fn raise_named(names: &[(Slot, f32)], slots: &[Slot], scores: &mut [f32]) {
     }
 }
 
-/// Parses the query and chooses the strategy; also returns the reason for another one than requested.
-fn understand<'a>(
-    view: &View<'_>,
-    text: &'a str,
-    translation: Option<&'a Translation>,
-    asked: &SearchStrategy,
-) -> (ParsedQuery<'a>, Weights, SearchStrategy, Option<FallbackReason>) {
-    let weights = match asked {
-        SearchStrategy::Keyword => Weights::KEYWORD,
-        SearchStrategy::Semantic => Weights::SEMANTIC,
-        _ => Weights::HYBRID,
-    };
-    let mut parsed = ParsedQuery::new(text, translation, view.analyzer, weights);
-    let why = if weights.meaning > 0.0 { parsed.embed(view).err() } else { None };
-    match why {
-        None => (parsed, weights, asked.clone(), None),
-        Some(why) => {
-            let parsed = ParsedQuery::new(text, translation, view.analyzer, Weights::KEYWORD);
-            (parsed, Weights::KEYWORD, SearchStrategy::Keyword, Some(why))
+/// The parsed query and the strategy that can be used for it.
+struct Plan<'a> {
+    parsed: ParsedQuery<'a>,
+    weights: Weights,
+    strategy: SearchStrategy,
+    /// The reason why the strategy is not the requested one.
+    fallback: Option<FallbackReason>,
+}
+
+impl<'a> Plan<'a> {
+    /// Parses the query; searches by keywords only if the query gets no vector.
+    fn new(
+        view: &View<'_>,
+        text: &'a str,
+        translation: Option<&'a Translation>,
+        asked: &SearchStrategy,
+    ) -> Self {
+        let weights = match asked {
+            SearchStrategy::Keyword => Weights::KEYWORD,
+            SearchStrategy::Semantic => Weights::SEMANTIC,
+            _ => Weights::HYBRID,
+        };
+        let mut parsed = ParsedQuery::new(text, translation, view.analyzer, weights);
+        let fallback = if weights.meaning > 0.0 { parsed.embed(view).err() } else { None };
+        if fallback.is_none() {
+            return Self { parsed, weights, strategy: asked.clone(), fallback };
         }
+        let weights = Weights::KEYWORD;
+        let parsed = ParsedQuery::new(text, translation, view.analyzer, weights);
+        Self { parsed, weights, strategy: SearchStrategy::Keyword, fallback }
     }
 }

@@ -44,6 +44,15 @@ pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 /// The weight of each further tool for one of several requests, as a part of that before it.
 pub(super) const NEXT_TOOL_WEIGHT: f32 = 0.9;
 
+/// The number of best tools before which past calls bring at most one other.
+pub(super) const PROTECTED_TOOLS: usize = 4;
+
+/// The greatest part by which a tool is lowered below the protected ones.
+pub(super) const LOWERING: f32 = 1e-3;
+
+/// The lift at which past calls alone give half the confidence.
+pub(super) const HALF_CONFIDENCE_LIFT: f32 = 0.5;
+
 /// The evidence at which the confidence is one half.
 pub(super) const HALF_CONFIDENCE_EVIDENCE: f32 = 12.0;
 

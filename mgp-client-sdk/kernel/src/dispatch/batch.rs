@@ -6,7 +6,7 @@ use std::future::Future;
 
 use futures_util::{StreamExt, stream};
 use mgp_types::mcp::{CallToolResult, ContentBlock};
-use mgp_types::method::{CALL_MANY, Request, TOOLS_CALL, ToolsCall, find_kernel_tool};
+use mgp_types::method::{Request, TOOLS_CALL, ToolsCall};
 use mgp_types::service::{Call, CallKey, CallerAccess, Method, Outlet, Params, Reply};
 use mgp_types::{ErrorCode, Payload, RawObject, RpcError};
 use serde::{Deserialize, Serialize};
@@ -45,12 +45,6 @@ enum Outcome {
 struct Failure {
     code: ErrorCode,
     message: String,
-}
-
-/// Returns whether a call is a batch.
-pub(super) fn is_batch(call: &Call) -> bool {
-    let tool = call.tool().and_then(|tool| find_kernel_tool(tool.name));
-    tool.is_some_and(|tool| tool.name == CALL_MANY)
 }
 
 /// Runs the calls of a batch, some at a time.

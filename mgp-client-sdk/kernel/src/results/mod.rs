@@ -14,7 +14,7 @@ use mgp_discovery::{Config, ResultLimits};
 use mgp_security::{AuditLayer, Governance};
 use mgp_server_sdk::ChangeNotifier;
 use mgp_types::mcp::{CallToolResult, ContentBlock, Tool};
-use mgp_types::method::{READ_MORE, find_kernel_tool, tool_spelling};
+use mgp_types::method::{READ_MORE, tool_spelling};
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{
     Authority, Call, Context, OutletItemKind, Principal, Reply, ServerId, Stack,
@@ -48,12 +48,6 @@ struct ResultsState {
 /// has limits of its own.
 fn is_limited(cx: &Context) -> bool {
     cx.principal.authority() != Authority::Operator && !hops::is_from_kernel(cx)
-}
-
-/// Returns whether a call reads on in a long result.
-pub(crate) fn is_read_more(call: &Call) -> bool {
-    let tool = call.tool().and_then(|tool| find_kernel_tool(tool.name));
-    tool.is_some_and(|tool| tool.name == READ_MORE)
 }
 
 impl Results {

@@ -61,7 +61,7 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     }
     let Some(schema) = shown.get("inputSchema") else { return };
     let purpose = format!("{} {} {description}", name.join(" "), text("title").to_lowercase());
-    let is_harmless = HARMLESS.split('|').any(|word| purpose.contains(word));
+    let is_harmless = HARMLESS.split('|').any(|word| has_word(&purpose, word));
     if !is_harmless || EXPLAINS.split(' ').any(|word| purpose.contains(word)) {
         return;
     }
@@ -76,6 +76,11 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
         };
         findings.push(Finding::new(rule, "/inputSchema", parameter));
     }
+}
+
+/// Returns whether a word of a text begins like this; `format` is no part of `information`.
+fn has_word(text: &str, begin: &str) -> bool {
+    text.match_indices(begin).any(|(at, _)| !text[..at].ends_with(char::is_alphanumeric))
 }
 
 fn has(list: &str, word: &str) -> bool {
@@ -109,5 +114,6 @@ mod tests {
         check(&tool("Tells a joke.", takes("webhook_url")), Some(Rule::Reach));
         check(&tool("Formats source code.", takes("code")), None);
         check(&tool("Tells a joke.", takes("topic")), None);
+        check(&tool("Information about an airport.", takes("code")), None);
     }
 }

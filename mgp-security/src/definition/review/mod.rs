@@ -82,6 +82,17 @@ pub(super) fn steered(description: &str, is_known: impl Fn(&str) -> bool) -> Vec
     steered.map(|token| token.word.clone()).collect()
 }
 
+/// Returns whether a text only advises between tools for which `is_own` is `true`, and names at least one.
+pub(super) fn advises_between(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
+    let tokens = token::tokens(text, Place::Elsewhere);
+    let advises = ["instead", "over", "rather"];
+    let mut names = tokens.iter().filter(|token| token.is_tool()).peekable();
+    tokens.iter().any(|token| advises.contains(&token.word.as_str()))
+        && !tokens.iter().any(|token| token.is_address() || token.is_secret_file())
+        && names.peek().is_some()
+        && names.all(|token| is_own(&token.word))
+}
+
 /// Visits every name and string of a value; `at` is the current location as a JSON pointer.
 fn walk(value: &Value, at: &mut String, findings: &mut Vec<Finding>) {
     let length = at.len();

@@ -13,7 +13,7 @@ macro_rules! rules {
             pub(super) const ALL: &[Self] = &[$(Self::$name),*];
 
             /// Returns the id, which findings carry.
-            pub(super) fn id(self) -> &'static str {
+            pub(in crate::definition) fn id(self) -> &'static str {
                 match self { $(Self::$name => $id),* }
             }
 

@@ -172,3 +172,21 @@ async fn steering_the_tools_of_others_is_held_and_a_flag_blocks_nothing() {
     assert_eq!(rules, ["text.conceal"], "only what the change adds");
     assert_eq!(definitions.waiting().unwrap().last().unwrap().held.findings, held.findings);
 }
+
+#[tokio::test]
+async fn advice_between_tools_of_one_server_is_not_held() {
+    let definitions = Definitions::in_memory(Policies::default());
+    definitions.open().await.unwrap();
+    let (files, mail) = (files(), ServerId::from("mail"));
+    let list = tool(
+        r#"{"name":"list_all","description":"Lists files. Use this instead of run_command with ls.","inputSchema":{}}"#,
+    );
+    let run = tool(r#"{"name":"run_command","description":"Runs.","inputSchema":{}}"#);
+    definitions.observe(&files, &[list.clone(), run]).await.unwrap();
+    assert_eq!(definitions.state(Some(&files), "list_all"), DefinitionState::Pinned);
+    assert_eq!(definitions.findings(Some(&files), "list_all")[0].rule, "text.shadow");
+    // The same text on another server speaks of a foreign tool.
+    definitions.observe(&mail, &[list]).await.unwrap();
+    let elsewhere = &definitions.findings(Some(&mail), "list_all")[0];
+    assert!(elsewhere.blocks() && elsewhere.rule == "text.shadow", "{elsewhere:?}");
+}

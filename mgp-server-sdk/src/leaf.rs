@@ -1,0 +1,165 @@
+//! The innermost services of a server: its tools, then its other endpoints.
+
+use std::pin::Pin;
+use std::task::{Context as Task, Poll};
+
+use mgp_lifecycle::Timeout;
+use mgp_stream::EventHub;
+use mgp_types::RpcError;
+use mgp_types::mcp::ListParams;
+use mgp_types::method::{Request, ToolsCall, ToolsList};
+use mgp_types::service::{BoxFuture, Call, Either, Kind, Reply, Router, Scope, Stack, WaitMark};
+use tower_service::Service;
+
+use crate::catalog::bad_cursor;
+use crate::permission;
+use crate::tool::{RetryHint, Running, Tools};
+
+/// The innermost service with its time limits.
+pub(crate) type BoundedLeaf = RetryHint<Timeout<Leaf>>;
+
+/// The innermost service of a server that routes `tools/call` elsewhere without a time limit, e.g. of a gateway.
+#[derive(Clone)]
+pub(crate) struct GatewayLeaf {
+    pub(crate) tools: Tools,
+    pub(crate) calls: Stack,
+    pub(crate) others: BoundedLeaf,
+}
+
+impl Service<Call> for GatewayLeaf {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future =
+        Either<<BoundedLeaf as Service<Call>>::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        if call.method().as_str() != ToolsCall::METHOD {
+            return Either::Left { future: self.others.call(call) };
+        }
+        if let Err(refused) = recheck(&self.tools, &call) {
+            return Either::Right { future: Box::pin(std::future::ready(Err(refused))) };
+        }
+        Either::Right { future: self.calls.send(call) }
+    }
+}
+
+/// The innermost service: the tools, then the other endpoints.
+#[derive(Clone)]
+pub(crate) struct Leaf {
+    tools: Tools,
+    endpoints: Router,
+    /// `false` if the user routes `tools/call` elsewhere; `own_lists` likewise.
+    own_calls: bool,
+    own_lists: bool,
+    events: Option<EventHub>,
+}
+
+impl Service<Call> for Leaf {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<LeafFuture, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        if let Err(refused) = recheck(&self.tools, &call) {
+            return Either::Left { future: LeafFuture::Ready(Some(Err(refused))) };
+        }
+        match call.method().as_str() {
+            ToolsCall::METHOD if self.own_calls && call.kind() == Kind::Request => {
+                let Some(hub) = self.events.clone() else {
+                    return Either::Left { future: self.run(call) };
+                };
+                let (scope, running) = (call.cx().scope.clone(), self.run(call));
+                Either::Right { future: Box::pin(settled(hub, scope, running)) }
+            }
+            ToolsList::METHOD if self.own_lists => {
+                permission::apply_grants(&mut call);
+                let list = refuse_cursor(&call).and_then(|()| self.tools.list(call.cx()));
+                Either::Left { future: LeafFuture::Ready(Some(list)) }
+            }
+            _ => Either::Right { future: self.endpoints.call(call) },
+        }
+    }
+}
+
+impl Leaf {
+    pub(crate) fn new(tools: Tools, endpoints: Router, events: Option<EventHub>) -> Self {
+        let routes = |method: &str| endpoints.get(method).is_some();
+        let (own_calls, own_lists) = (!routes(ToolsCall::METHOD), !routes(ToolsList::METHOD));
+        Self { tools, endpoints, own_calls, own_lists, events }
+    }
+
+    /// Starts a tool, or asks the caller for missing permissions.
+    fn run(&self, mut call: Call) -> LeafFuture {
+        // Check first that the arguments are an object: a call that will be refused must not cause a question.
+        let callable = call
+            .tool()
+            .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));
+        if permission::sends_grants(&call)
+            && let Some(needed) = callable.and_then(|tool| self.tools.permissions_of(tool.name))
+        {
+            match permission::apply_grants_or_ask(&mut call, &needed) {
+                Ok(None) => {}
+                question => return LeafFuture::Ready(question.transpose()),
+            }
+        }
+        LeafFuture::new(self.tools.call(call))
+    }
+}
+
+/// Checks a call again that a layer above let wait: rights may have ended meanwhile.
+fn recheck(tools: &Tools, call: &Call) -> Result<(), RpcError> {
+    if WaitMark::is_set(call.cx()) { tools.recheck(call) } else { Ok(()) }
+}
+
+/// Runs a tool of a server with channels: its answer does not overtake the events that it published.
+async fn settled(hub: EventHub, scope: Scope, running: LeafFuture) -> Result<Reply, RpcError> {
+    let answer = running.await;
+    if hub.is_sending() {
+        hub.settle(&scope).await;
+    }
+    answer
+}
+
+/// Refuses any cursor, because the list of tools has only one page.
+fn refuse_cursor(call: &Call) -> Result<(), RpcError> {
+    if call.params().may_contain_member("\"cursor\"")
+        && call.params().get::<ListParams>()?.cursor.is_some()
+    {
+        return Err(bad_cursor());
+    }
+    Ok(())
+}
+
+/// A result that is available already, or a running tool.
+pub(crate) enum LeafFuture {
+    Ready(Option<Result<Reply, RpcError>>),
+    Running(Running),
+}
+
+impl LeafFuture {
+    fn new(started: Result<Running, RpcError>) -> Self {
+        match started {
+            Ok(running) => Self::Running(running),
+            Err(error) => Self::Ready(Some(Err(error))),
+        }
+    }
+}
+
+impl Future for LeafFuture {
+    type Output = Result<Reply, RpcError>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Ready(answer) => Poll::Ready(answer.take().unwrap_or_else(|| Ok(Reply::None))),
+            Self::Running(running) => Pin::new(running).poll(task),
+        }
+    }
+}
