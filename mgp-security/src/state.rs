@@ -86,8 +86,8 @@ struct EntryTable<E> {
 pub(crate) struct Found<E> {
     pub(crate) key: String,
     pub(crate) entry: Arc<E>,
-    /// The revision of the store that wrote the entry. A change that expects this revision fails if the entry was changed
-    /// since.
+    /// The revision of the store that wrote the entry. A change that expects this revision fails if the entry was
+    /// changed since.
     pub(crate) revision: u64,
 }
 
@@ -259,8 +259,8 @@ impl<S: Snapshot> State<S> {
     ///
     /// # Errors
     /// [`ChangeError`]. After [`ChangeError::Unread`] and [`ChangeError::Unrecorded`] the change was made. After
-    /// [`ChangeError::Late`] it may have been made or may still be made; the snapshot then shows it at that moment. After
-    /// any other error it was not made.
+    /// [`ChangeError::Late`] it may have been made or may still be made; the snapshot then shows it at that moment.
+    /// After any other error it was not made.
     pub(crate) async fn commit(
         &self,
         mut change: Change,

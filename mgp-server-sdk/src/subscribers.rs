@@ -99,8 +99,8 @@ pub(crate) struct WatchedResource {
 }
 
 impl WatchedResource {
-    /// Creates a subscription to a resource that this server knows by the URI that the client used. Returns that name and
-    /// the subscription.
+    /// Creates a subscription to a resource that this server knows by the URI that the client used. Returns that name
+    /// and the subscription.
     pub(crate) fn plain(uri: String) -> (String, Self) {
         (uri.clone(), Self { uri, _guard: None })
     }

@@ -129,8 +129,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Replaces the counts of chunks in a result by what this side counted, because a callee may claim any numbers, and adds
-/// the number of chunks that were dropped before they reached the caller.
+/// Replaces the counts of chunks in a result by what this side counted, because a callee may claim any numbers, and
+/// adds the number of chunks that were dropped before they reached the caller.
 fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(), RpcError> {
     let (arrived, dropped) = receiver.map_or((0, 0), |of| (of.arrived(), of.dropped()));
     let sent = body.get("_mgp");
@@ -157,8 +157,8 @@ fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(),
     Ok(())
 }
 
-/// The value of `_meta["dev.cloto/mgp"]` in a result, which repeats the result's member `_mgp` for clients that only read
-/// `_meta`.
+/// The value of `_meta["dev.cloto/mgp"]` in a result, which repeats the result's member `_mgp` for clients that only
+/// read `_meta`.
 #[derive(Serialize)]
 pub(crate) struct MetaCopy<'a> {
     pub(crate) result: &'a Payload,

@@ -1,11 +1,11 @@
 //! Runs labelled queries against an index and writes the results for a scorer (MGP §16).
 //!
 //! `search_eval --tools T.jsonl --queries Q.jsonl --strategy S --k 20 --out RUN.jsonl [--embedder static|none|fastembed
-//! --model DIR] [--history H.jsonl [--learn-from subject|tenant]]` writes a line `{"id": …, "ranked": [ids]}` for each query. The last line of the
-//! standard output is JSON with the time to build the index, the time of a query, and two counts of tokens (o200k): those
-//! of all definitions, and at the 95th percentile those that a model reads with context level L3 (the tools of that level
-//! and the answer to a query). It also counts budget violations: an answer above the discovery reserve, or a session
-//! above the budget.
+//! --model DIR] [--history H.jsonl [--learn-from subject|tenant]]` writes a line `{"id": …, "ranked": [ids]}` for each
+//! query. The last line of the standard output is JSON with the time to build the index, the time of a query, and two
+//! counts of tokens (o200k): those of all definitions, and at the 95th percentile those that a model reads with context
+//! level L3 (the tools of that level and the answer to a query). It also counts budget violations: an answer above the
+//! discovery reserve, or a session above the budget.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -101,8 +101,8 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Records calls from which the index learns: for each line of the file, its relevant tools as called after its query, by
-/// the `subject` of the line or, if it has none, by this user.
+/// Records calls from which the index learns: for each line of the file, its relevant tools as called after its query,
+/// by the `subject` of the line or, if it has none, by this user.
 fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
     // Within a runtime, the index learns in the background, as in a server; without a runtime, each record would wait.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -252,8 +252,8 @@ struct Catalogue {
 impl Catalogue {
     fn add(&mut self, line: &Value) -> Result<(), Failure> {
         let (id, name) = (text(line, "id"), text(line, "name"));
-        // If a server of the file has two tools with the same name, the second one is put into a copy of the server with
-        // another id and the same description, because names are unique within a server.
+        // If a server of the file has two tools with the same name, the second one is put into a copy of the server
+        // with another id and the same description, because names are unique within a server.
         let server_id = text(line, "server_id");
         let mut server = server_id.to_owned();
         let mut number = 1;

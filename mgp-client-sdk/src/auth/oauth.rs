@@ -153,8 +153,8 @@ impl OAuth {
         self.edit(|config| config.login_timeout = login_timeout)
     }
 
-    /// Obtains tokens now, if there are no valid ones. Without this call, the client obtains tokens when the server first
-    /// refuses a request.
+    /// Obtains tokens now, if there are no valid ones. Without this call, the client obtains tokens when the server
+    /// first refuses a request.
     ///
     /// A login may take longer than a handshake: with a [`browser`](Self::browser) call this before connecting, or
     /// raise the time-out of the handshake.

@@ -22,9 +22,9 @@ const REPLAY_LIMIT: u64 = 1_000;
 
 /// The events of a subscription, in order and without repetition.
 ///
-/// If the number of an event shows that earlier events are missing, they are requested from the server again; events that
-/// the server no longer has are counted in [`dropped`](Self::dropped). Dropping the stream ends the subscription, unless
-/// it is durable.
+/// If the number of an event shows that earlier events are missing, they are requested from the server again; events
+/// that the server no longer has are counted in [`dropped`](Self::dropped). Dropping the stream ends the subscription,
+/// unless it is durable.
 #[derive(Debug)]
 pub struct EventStream {
     client: Client,

@@ -186,8 +186,8 @@ impl PublishedServer {
         reading.entry(&self.document).is_some() && reading.is_exact
     }
 
-    /// Returns the texts that a person or a model reads: the title, the description, the descriptions of its values, and
-    /// texts that the publisher added, e.g. a list of tools.
+    /// Returns the texts that a person or a model reads: the title, the description, the descriptions of its values,
+    /// and texts that the publisher added, e.g. a list of tools.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
         let needs = self.needs().into_iter().map(|need| need.description);
@@ -262,8 +262,8 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns whether name and version identify one version of a package for good, unlike a tag or a range. A `name` that is
-/// an address or an option does not.
+/// Returns whether name and version identify one version of a package for good, unlike a tag or a range. A `name` that
+/// is an address or an option does not.
 fn is_exact(kind: &str, name: &str, version: Option<&str>) -> bool {
     if !["npm", "pypi"].contains(&kind) {
         return name.contains("@sha256:");

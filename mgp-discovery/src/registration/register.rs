@@ -312,7 +312,8 @@ impl RegistrationState {
         Ok(stored.ok_or_else(|| Refused::NotWaiting(server.clone()))?)
     }
 
-    /// Removes the access entries and pins of an earlier server with this id, because they do not apply to the new server.
+    /// Removes the access entries and pins of an earlier server with this id, because they do not apply to the new
+    /// server.
     async fn clear_earlier_state(&self, server: &ServerId) -> Result<(), Refused> {
         self.servers.remove(server).await.map_err(|error| {
             tracing::error!(%server, %error, "removal failed: state of an earlier server remains");

@@ -167,8 +167,8 @@ pub(super) fn program(path: &Path, content: &str) {
     }
 }
 
-/// The access rule of the tests: only agents whose names begin with `maker` may use the methods of discovery, and servers
-/// whose names begin with `made`.
+/// The access rule of the tests: only agents whose names begin with `maker` may use the methods of discovery, and
+/// servers whose names begin with `made`.
 fn granted(cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
     let is_maker = cx.principal.as_agent().is_some_and(|agent| agent.as_str().starts_with("maker"));
     let is_method = tool.starts_with("mgp.discovery.") && server.is_none();

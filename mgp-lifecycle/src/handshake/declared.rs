@@ -56,7 +56,8 @@ impl CallerCapabilities {
         Self { own, without_callbacks, answers_forms, cache: Mutex::default() }
     }
 
-    /// Returns the capabilities to declare for a call; `None` if neither its caller nor the client can answer questions.
+    /// Returns the capabilities to declare for a call; `None` if neither its caller nor the client can answer
+    /// questions.
     pub(super) fn of(&self, cx: &Context) -> Option<DeclaredCapabilities> {
         let can_ask = cx.caller.accepts.any() || self.answers_forms;
         if !can_ask || matches!(cx.caller_access, CallerAccess::Unavailable) {

@@ -19,7 +19,8 @@ use super::declared::{CallerCapabilities, DeclaredCapabilities};
 use super::offer::{Answerer, ClientOffer};
 use super::state::HandshakeState;
 
-/// Layer that stores the negotiated facts about the callee in each outbound call, and adds this client's `_meta` members.
+/// Layer that stores the negotiated facts about the callee in each outbound call, and adds this client's `_meta`
+/// members.
 #[derive(Clone)]
 #[must_use]
 pub struct RequestMetaLayer {

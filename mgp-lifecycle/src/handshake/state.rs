@@ -51,7 +51,8 @@ impl HandshakeState {
         Arc::clone(&self.0.lock().facts)
     }
 
-    /// Returns whether the other side is only assumed to be legacy, because the probe for its era failed or got no answer.
+    /// Returns whether the other side is only assumed to be legacy, because the probe for its era failed or got no
+    /// answer.
     #[must_use]
     pub fn is_guessed(&self) -> bool {
         self.0.lock().is_guessed

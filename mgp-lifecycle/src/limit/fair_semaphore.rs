@@ -32,8 +32,8 @@ pub(super) struct FairSemaphore {
     count: AtomicU64,
     running: u64,
     config: LimitConfig,
-    /// `true` if only the total number of running calls is limited; `false` if callers or tools have limits of their own,
-    /// so that running calls are counted for each.
+    /// `true` if only the total number of running calls is limited; `false` if callers or tools have limits of their
+    /// own, so that running calls are counted for each.
     is_plain: bool,
     queue: Mutex<QueueState>,
 }

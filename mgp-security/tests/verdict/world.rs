@@ -340,8 +340,8 @@ impl World {
         answer.err()
     }
 
-    /// Decides about the call again, as the server does for a call that had to wait after the gates; returns the error if
-    /// the call is now refused.
+    /// Decides about the call again, as the server does for a call that had to wait after the gates; returns the error
+    /// if the call is now refused.
     pub(crate) fn recheck(&self) -> Option<RpcError> {
         let mut cx = self.client.cx.clone();
         WaitMark::mark(&mut cx);

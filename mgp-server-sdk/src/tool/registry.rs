@@ -66,8 +66,7 @@ mgp_types::opaque_debug!(DefinitionObserver);
 #[expect(clippy::struct_excessive_bools, reason = "facts about all tools, read for each call")]
 struct Snapshot {
     order: Vec<Arc<Entry>>,
-    /// The tools by name. The hash needs no random seed against chosen collisions, because the names come from the
-    /// author and not from callers.
+    /// The tools by name. The hash needs no random seed, because callers cannot choose the names.
     by_name: FxHashMap<String, Arc<Entry>>,
     settings: Settings,
     /// `true` if any tool supports tasks. Most servers have no such tool, so their calls skip the lookup of the tool.
@@ -76,8 +75,8 @@ struct Snapshot {
     any_typed: bool,
     /// `true` if any tool has its own time limit.
     any_timeout: bool,
-    /// `true` if any tool has members of an extension beyond MGP; the list then depends on the extensions that its caller
-    /// negotiated.
+    /// `true` if any tool has members of an extension beyond MGP; the list then depends on the extensions that its
+    /// caller negotiated.
     any_proposed: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 8],
 }
@@ -541,8 +540,8 @@ impl Snapshot {
     }
 }
 
-/// Returns a definition as one kind of peer receives it. The security metadata is in both of its places, the member
-/// `security` and `_meta`, or in neither (MGP §4).
+/// Returns a definition as a kind of peer receives it. Both `security` and `_meta` have the security metadata, or
+/// neither.
 fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {

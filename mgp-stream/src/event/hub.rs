@@ -318,8 +318,8 @@ impl Hub {
         (self.sees)(cx, subject)
     }
 
-    /// Returns whether a caller may see the channels of a server behind this one; if `server` is `None`, the channels of
-    /// this server are meant, which are public.
+    /// Returns whether a caller may see the channels of a server behind this one; if `server` is `None`, the channels
+    /// of this server are meant, which are public.
     pub(super) fn sees_channel(&self, cx: &Context, server: Option<&ServerId>) -> bool {
         server.is_none_or(|server| {
             let subject = EventSubject {
@@ -439,7 +439,8 @@ impl Hub {
         })
     }
 
-    /// Returns whether a text can be the id of a new subscription: it has the form of our ids, and no subscription has it.
+    /// Returns whether a text can be the id of a new subscription: it has the form of our ids, and no subscription has
+    /// it.
     pub(super) fn is_free(&self, id: &str) -> bool {
         let is_random = id.strip_prefix(ID_PREFIX).is_some_and(|random| {
             random.len() == 32 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())

@@ -59,7 +59,8 @@ impl IndexedTool {
         serde_json::from_str(self.definition()).map_err(RpcError::invalid_params)
     }
 
-    /// Returns the security metadata: as the kernel decided it, or if the kernel decided nothing, as the server claims it.
+    /// Returns the security metadata: as the kernel decided it, or if the kernel decided nothing, as the server claims
+    /// it.
     #[must_use]
     pub fn security(&self) -> Option<&ToolSecurity> {
         self.0.security.as_deref()

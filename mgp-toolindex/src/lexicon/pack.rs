@@ -30,8 +30,8 @@ const LANGUAGES: &[(&str, Language)] = &[
 /// The maximum size of the packed files together.
 const MAX_PACKED_BYTES: usize = 1536 * 1024;
 
-/// The lexicon's key of each word, with all English words that translate it. For each of these: the position of the word
-/// among the translations of that English word (0 is the most usual), and the line number of the English word in
+/// The lexicon's key of each word, with all English words that translate it. For each of these: the position of the
+/// word among the translations of that English word (0 is the most usual), and the line number of the English word in
 /// `english.txt`.
 type Lines = BTreeMap<Vec<u8>, Vec<(usize, u64)>>;
 
@@ -115,8 +115,8 @@ fn key(language: Language, stems: &str) -> Vec<u8> {
     [&[language.mark()], stems.as_bytes()].concat()
 }
 
-/// Packs the English words of a foreign word into one number. Frequent English words come first, and words of which it is
-/// a usual translation.
+/// Packs the English words of a foreign word into one number. Frequent English words come first, and words of which it
+/// is a usual translation.
 fn value(mut lines: Vec<(usize, u64)>) -> u64 {
     // `english.txt` begins with the words that are most frequent in tools, so a low line number means a frequent word.
     #[expect(clippy::cast_precision_loss, reason = "there are some thousand lines")]
@@ -176,8 +176,8 @@ fn japanese_root(word: &str) -> Option<String> {
     root.contains(|c: char| ('\u{4e00}'..='\u{9fff}').contains(&c)).then(|| root.to_owned())
 }
 
-/// Returns two roots of a Korean verb: the verb without its ending `다`, and the form that it takes before endings with a
-/// vowel (`그려` of `그리다`).
+/// Returns two roots of a Korean verb: the verb without its ending `다`, and the form that it takes before endings with
+/// a vowel (`그려` of `그리다`).
 fn korean_roots(word: &str) -> Vec<String> {
     let Some(root) = word.strip_suffix('다') else { return Vec::new() };
     let mut all = vec![root.to_owned()];

@@ -53,7 +53,8 @@ pub(super) const HALF_CONFIDENCE_EVIDENCE: f32 = 12.0;
 /// The maximum score by words and meaning; only tools whose name is in the query score higher.
 pub(super) const MAX_FUSED_SCORE: f32 = 0.9;
 
-/// The evidence for a tool whose name differs from the query by one or two letters, if no tool contains a word of the query.
+/// The evidence for a tool whose name differs from the query by one or two letters, if no tool contains a word of the
+/// query.
 pub(super) const SIMILAR_NAME_EVIDENCE: f32 = 12.0;
 
 /// The number of tools at which half of the mean of all vectors counts as common to all tools; see `CommonPart`.

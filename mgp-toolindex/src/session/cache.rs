@@ -105,8 +105,8 @@ impl Cache {
         state.tools.iter().rev().find_map(|used| tools.iter().find(|tool| used.is(tool)))
     }
 
-    /// Replaces every cached tool by its current state, which `look` returns; `None` removes the tool. Then evicts tools
-    /// until the rest fits.
+    /// Replaces every cached tool by its current state, which `look` returns; `None` removes the tool. Then evicts
+    /// tools until the rest fits.
     ///
     /// Pinned tools are removed from the cached ones. Returns the cached tools, most recently used first.
     pub(crate) fn refresh(

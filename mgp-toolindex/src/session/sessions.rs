@@ -352,7 +352,8 @@ impl SessionView {
         self.pinned.iter().chain(&self.cached)
     }
 
-    /// Returns the result of `mgp/tools/session`; the function `name` returns the name under which the caller calls a tool.
+    /// Returns the result of `mgp/tools/session`; the function `name` returns the name under which the caller calls a
+    /// tool.
     #[must_use]
     pub fn result(&self, name: impl Fn(&IndexedTool) -> String) -> SessionResult {
         let names =

@@ -135,8 +135,8 @@ record! {
         opt confirmation_required: Option<bool>,
         /// Rules for code arguments (§7.3).
         opt code_safety: Option<CodeSafety>,
-        /// The risk that the kernel assigns to the tool. The kernel sets this member, and ignores a value from the server
-        /// (later revisions).
+        /// The risk that the kernel assigns to the tool. The kernel sets this member, and ignores a value from the
+        /// server (later revisions).
         opt effective_risk_level: Option<RiskLevel>,
     }
 

@@ -35,7 +35,8 @@ pub(super) fn url(console: &Console, path: &str) -> String {
     format!("{}{}", console.gate.base(), if path == "/" { "" } else { path })
 }
 
-/// Returns a text from a server or an agent with its invisible characters made visible. The caller's markup escapes HTML.
+/// Returns a text from a server or an agent with its invisible characters made visible. The caller's markup escapes
+/// HTML.
 pub(super) fn plain(text: &str) -> String {
     escape_lines(text)
 }

@@ -111,8 +111,8 @@ fn results(viewer: &Viewer, found: &DiscoverToolsResult) -> Markup {
 /// A bar of a chart: its name, its length, and the text at its end.
 type Bar = (String, u64, String);
 
-/// Returns for each configured or connected agent the number of tokens that it saves by searching instead of listing all
-/// tools.
+/// Returns for each configured or connected agent the number of tokens that it saves by searching instead of listing
+/// all tools.
 async fn saved(viewer: &Viewer, sessions: &[KernelSession]) -> Result<Vec<Bar>, PageError> {
     let client = &viewer.operator.client;
     let agents = client.request::<KernelInfo>(&KernelInfoParams::new()).await?.agents;

@@ -54,7 +54,8 @@ impl Releases {
         Self { path: world.folder.join("mgp"), content, at }
     }
 
-    /// Returns a version with a number; the text has the same length as the program's own version, whose place it takes.
+    /// Returns a version with a number; the text has the same length as the program's own version, whose place it
+    /// takes.
     fn version(number: usize) -> String {
         format!("{}.{}.{}", number / 100, number / 10 % 10, number % 10)
     }

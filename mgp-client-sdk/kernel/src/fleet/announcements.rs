@@ -78,8 +78,8 @@ fn sees_list(fleet: &Fleet, principal: &Principal, server: &ServerId, group: Lis
     if group != ListGroup::Tools {
         return false;
     }
-    // A principal may see single tools of a server that it does not see as a whole. If the server was removed, its tools
-    // are no longer known here.
+    // A principal may see single tools of a server that it does not see as a whole. If the server was removed, its
+    // tools are no longer known here.
     let tools = fleet.context().index.tools_of(server.as_str());
     fleet.get(server.as_str()).is_none() || tools.iter().any(|tool| sees(Some(tool.name())))
 }

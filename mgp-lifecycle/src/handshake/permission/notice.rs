@@ -1,5 +1,5 @@
-//! The permissions that a server requests, and the notice of its grants. The notice has each grant under every name that
-//! the server used and under the standard name (MGP §3.6).
+//! The permissions that a server requests, and the notice of its grants. The notice has each grant under every name
+//! that the server used and under the standard name (MGP §3.6).
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -166,8 +166,8 @@ fn combined<'a>(parts: impl Iterator<Item = &'a Grant>) -> Grant {
         let worse = match &all {
             None => part.clone(),
             Some(so_far) if rank(part) > rank(so_far) => part.clone(),
-            // Different limits cannot be combined, so this name gets the plain word. The notice has the limits under the
-            // standard names.
+            // Different limits cannot be combined, so this name gets the plain word. The notice has the limits under
+            // the standard names.
             Some(so_far) if rank(part) == rank(so_far) && so_far != part => part.decision().into(),
             Some(so_far) => so_far.clone(),
         };

@@ -38,8 +38,8 @@ const RUNTIME_CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// An audit log in the files of one directory: append-only, each record chained to the one before (MGP §6).
 ///
-/// This type is a handle that is cheap to clone. When the last handle is dropped, the queued records are written and the
-/// log is released. [`close`](Self::close) waits for that; a drop on a thread of a runtime waits only briefly.
+/// This type is a handle that is cheap to clone. When the last handle is dropped, the queued records are written and
+/// the log is released. [`close`](Self::close) waits for that; a drop on a thread of a runtime waits only briefly.
 /// Acknowledged records are kept if the process is killed.
 ///
 /// ```
@@ -81,12 +81,12 @@ struct Open {
 impl AuditLog {
     /// Opens a log for exclusive use by this process.
     ///
-    /// With a store, the head is saved in the store, and the log takes events that were committed for it out of the store.
-    /// Without a store, the head is saved in a file beside the log. Damage is then detected, but not the changes of an
-    /// attacker who can write both files.
+    /// With a store, the head is saved in the store, and the log takes events that were committed for it out of the
+    /// store. Without a store, the head is saved in a file beside the log. Damage is then detected, but not the changes
+    /// of an attacker who can write both files.
     ///
-    /// If a killed process left an incomplete line, it is cut off, and a checkpoint records this. Calls that were running
-    /// in that process are recorded as failed, `cancelled` and `interrupted`.
+    /// If a killed process left an incomplete line, it is cut off, and a checkpoint records this. Calls that were
+    /// running in that process are recorded as failed, `cancelled` and `interrupted`.
     ///
     /// # Errors
     /// [`LogError`].
@@ -342,7 +342,8 @@ fn submit_intent(
     Some(answer)
 }
 
-/// Waits until an intent is durable. The future holds the ticket, so if it is dropped, the call is recorded as cancelled.
+/// Waits until an intent is durable. The future holds the ticket, so if it is dropped, the call is recorded as
+/// cancelled.
 async fn await_intent(
     ticket: Ticket,
     answer: Option<oneshot::Receiver<Result<u64, AuditError>>>,

@@ -1,5 +1,5 @@
-//! The head of a log, i.e. its last acknowledged record. It is saved in a place that an attacker who can only change the
-//! log files cannot change.
+//! The head of a log, i.e. its last acknowledged record. It is saved in a place that an attacker who can only change
+//! the log files cannot change.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -141,8 +141,8 @@ pub(super) enum HeadPlace {
 }
 
 impl HeadPlace {
-    /// Creates the key of a new log. The key is secret if the head is saved where programs that can write the log cannot
-    /// read it.
+    /// Creates the key of a new log. The key is secret if the head is saved where programs that can write the log
+    /// cannot read it.
     pub(super) fn new_key(&self) -> Result<ChainKey, StoreError> {
         match self {
             Self::Store { .. } => ChainKey::random(),
@@ -178,8 +178,8 @@ impl HeadPlace {
         match self {
             Self::Store { store, name, revision, doubtful } => {
                 if *doubtful {
-                    // Our last commit was made or not, so the head in the store is one of the last two that this process
-                    // wrote. No other writer's head is there, so it may be overwritten: take over its revision.
+                    // Our last commit was made or not, so the head in the store is one of the last two that this
+                    // process wrote. No other writer's head is there, so it may be overwritten: take over its revision.
                     *revision = load(&**store, name)?.map(|record| record.revision);
                 }
                 let text = String::from_utf8(head.text()).map_err(StoreError::failed)?;

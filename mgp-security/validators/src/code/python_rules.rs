@@ -1,4 +1,5 @@
-//! The rules for Python: constructs that are blocked in addition to those that a policy lists, and calls that can write.
+//! The rules for Python: constructs that are blocked in addition to those that a policy lists, and calls that can
+//! write.
 
 #![expect(clippy::match_same_arms, reason = "a row for each function")]
 
@@ -308,8 +309,8 @@ fn is_passed(scope: &Scope<'_>, node: Node<'_>) -> bool {
     }
 }
 
-/// Returns whether a node is used with a constant key, as `m.__dict__["name"]`. Then the member that is read is known and
-/// checked by itself; any other use of a module's dictionary may reach all its members.
+/// Returns whether a node is used with a constant key, as `m.__dict__["name"]`. Then the member that is read is known
+/// and checked by itself; any other use of a module's dictionary may reach all its members.
 fn is_indexed(scope: &Scope<'_>, node: Node<'_>) -> bool {
     scope
         .nodes

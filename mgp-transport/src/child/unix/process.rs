@@ -141,8 +141,8 @@ impl Process {
 
     fn reap(&self, report: ExitReport) {
         let mut state = self.state.lock();
-        // Signal the group once more, for processes that were started since the check, and for systems where the members
-        // of a group cannot be listed.
+        // Signal the group once more, for processes that were started since the check, and for systems where the
+        // members of a group cannot be listed.
         self.signal(&state, Signal::KILL);
         let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         state.reaped = true;

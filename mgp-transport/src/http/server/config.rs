@@ -8,7 +8,8 @@ use mgp_types::service::Principal;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// Path of the endpoint; other paths get 404. `None` serves any path, for a service mounted in a router. Default: `/mcp`.
+    /// Path of the endpoint; other paths get 404. `None` serves any path, for a service mounted in a router. Default:
+    /// `/mcp`.
     pub endpoint: Option<String>,
     /// Principal of requests that no layer around the service authenticated; if `None`, they get 401. Default: `None`.
     pub anonymous: Option<Principal>,
@@ -36,8 +37,8 @@ pub struct HttpConfig {
     /// further requests of this caller get 429. So a single caller gets up to 8/9 of all places, two callers get up to
     /// 8/17 each, and a new caller always finds room.
     pub in_flight: usize,
-    /// If set, a body may be `multipart/related`: a message, then binary parts. A string `cid:NAME` in the message stands
-    /// for the data of the part `NAME`. Default: no, unless the server offers `multimodal_signatures`.
+    /// If set, a body may be `multipart/related`: a message, then binary parts. A string `cid:NAME` in the message
+    /// stands for the data of the part `NAME`. Default: no, unless the server offers `multimodal_signatures`.
     pub multipart: bool,
     /// If set, `POST /tools/NAME` calls a tool with the body as its arguments, and `GET /tools` lists the tools, for
     /// clients that speak no MCP. Default: no.

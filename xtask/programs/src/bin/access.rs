@@ -4,8 +4,9 @@
 //! `tenant`; the answer is `{"permission":…,"source":…,"rule":…,"listed":…}`, in the order of the lines.
 //!
 //! ```sh
-//! echo '{"policies":{"files":"opt-out"},"grants":[],"agent":"ada","groups":[],"server":"files","tool":"read","now":"2026-01-01T00:00:00Z"}' \
-//!   | cargo run -q -p mgp-programs --bin access
+//! echo
+//! '{"policies":{"files":"opt-out"},"grants":[],"agent":"ada","groups":[],"server":"files","tool":"read","now":"2026-01-01T00:00:00Z"}'
+//! \ | cargo run -q -p mgp-programs --bin access
 //! ```
 //!
 //! Unreadable input never widens access: an unreadable line is answered with deny. A grant that might be a deny counts
@@ -102,7 +103,8 @@ impl Query {
         Ok(query)
     }
 
-    /// Returns the access entries that a grant stands for; an ambiguous grant yields one entry for each possible meaning.
+    /// Returns the access entries that a grant stands for; an ambiguous grant yields one entry for each possible
+    /// meaning.
     fn entries_of(&self, grant: &Value) -> Vec<Entry> {
         // A grant that is not an object is replaced by one with an invalid type, which denies everything.
         let anything = Map::from_iter([("entry_type".to_owned(), Value::Bool(true))]);
@@ -145,8 +147,8 @@ impl Query {
             let allow = || make(tenant, who, server, tool, AccessPermission::Allow);
             return if fits { vec![allow()] } else { Vec::new() };
         }
-        // From here on the grant is a deny. If its tenant, agent or server is unknown or unreadable, it applies to all of
-        // them, because unreadable input must not widen access.
+        // From here on the grant is a deny. If its tenant, agent or server is unknown or unreadable, it applies to all
+        // of them, because unreadable input must not widen access.
         let tenant = tenant.unwrap_or(&self.tenant);
         let who = who.as_deref().unwrap_or("*");
         let server = server.ok().filter(|server| *server != "*").unwrap_or(&self.server);

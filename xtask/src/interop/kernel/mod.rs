@@ -61,7 +61,8 @@ pub(super) fn cells() -> Vec<Cell> {
     for connection in [Connection::Stdio, Connection::Http, Connection::Standalone] {
         for sdk in SDKS {
             for &(mode, revision) in sdk.modes {
-                // Only one cell uses a kernel of its own, because each such kernel starts all servers again, which takes long.
+                // Only one cell uses a kernel of its own, because each such kernel starts all servers again, which
+                // takes long.
                 if connection == Connection::Standalone && (sdk.name, mode) != ("python-2", "auto")
                 {
                     continue;
@@ -147,8 +148,8 @@ fn talk(
     Ok(format!("{steps} steps; cancelled below too"))
 }
 
-/// Checks the recorded traffic between the kernel and the server instance of this client. The kernel must have passed on
-/// the cancellation of the client's call, and must have sent no member of MGP after its offer in the handshake.
+/// Checks the recorded traffic between the kernel and the server instance of this client. The kernel must have passed
+/// on the cancellation of the client's call, and must have sent no member of MGP after its offer in the handshake.
 fn below(root: &str, world: &World) -> Outcome {
     let all = world.below(world::EVERYTHING)?;
     let own = all.iter().find(|one| one.up.iter().any(|line| line.contains(root)));

@@ -103,8 +103,8 @@ async fn a_replaced_log_is_detected_with_the_head_in_the_store() {
     assert!(matches!(opened, Err(LogError::BadRecord(_))), "{opened:?}");
 }
 
-/// Returns a forged line with the given members that continues the hash chain after the last line of a file. It needs no
-/// secret: an attacker who knows the format can write it.
+/// Returns a forged line with the given members that continues the hash chain after the last line of a file. It needs
+/// no secret: an attacker who knows the format can write it.
 fn forge(path: &Path, members: &str) -> Vec<u8> {
     let text = fs::read_to_string(path).unwrap();
     let last = Line::read(text.lines().last().unwrap().as_bytes()).unwrap();
