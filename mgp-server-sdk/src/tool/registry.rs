@@ -75,8 +75,7 @@ struct Snapshot {
     any_typed: bool,
     /// `true` if any tool has its own time limit.
     any_timeout: bool,
-    /// `true` if any tool has members of an extension beyond MGP; the list then depends on the extensions that its
-    /// caller negotiated.
+    /// `true` if any tool has members of proposals; the list then depends on what its caller negotiated.
     any_proposed: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 8],
 }
@@ -540,7 +539,7 @@ impl Snapshot {
     }
 }
 
-/// Returns a definition as a kind of peer receives it. Both `security` and `_meta` have the security metadata, or
+/// Returns a definition as a kind of peer receives it. The security metadata is in `security` and `_meta`, or in
 /// neither.
 fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
