@@ -79,8 +79,8 @@ const MAX_PERMISSIONS: usize = 32;
 /// ```
 /// use mgp_security::ElicitApprover;
 ///
-/// // Only Ada's own client shows her the question; her agents are not asked. let elicit =
-/// ElicitApprover::new(|principal| principal.subject().as_str() == "ada" && principal.as_agent().is_none());
+/// // Only Ada's own client shows her the question; her agents are not asked.
+/// let elicit = ElicitApprover::new(|principal| principal.subject().as_str() == "ada" && principal.as_agent().is_none());
 /// # drop(elicit);
 /// ```
 #[derive(Clone)]

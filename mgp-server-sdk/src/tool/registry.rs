@@ -539,8 +539,7 @@ impl Snapshot {
     }
 }
 
-/// Returns a definition as a kind of peer receives it. The security metadata is in `security` and `_meta`, or in
-/// neither.
+/// Returns a definition as a kind of peer receives it; it has the security metadata in both places or in neither.
 fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {

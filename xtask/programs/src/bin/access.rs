@@ -4,9 +4,8 @@
 //! `tenant`; the answer is `{"permission":…,"source":…,"rule":…,"listed":…}`, in the order of the lines.
 //!
 //! ```sh
-//! echo
-//! '{"policies":{"files":"opt-out"},"grants":[],"agent":"ada","groups":[],"server":"files","tool":"read","now":"2026-01-01T00:00:00Z"}'
-//! \ | cargo run -q -p mgp-programs --bin access
+//! echo '{"policies":{"files":"opt-out"},"grants":[],"agent":"ada","groups":[],"server":"files","tool":"read","now":"2026-01-01T00:00:00Z"}' \
+//!   | cargo run -q -p mgp-programs --bin access
 //! ```
 //!
 //! Unreadable input never widens access: an unreadable line is answered with deny. A grant that might be a deny counts
