@@ -7,7 +7,7 @@ use super::bounds::Surface;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigKey {
-    /// The table that contains the key; empty for the top level. `*` stands for a name that the user chooses.
+    /// The table that contains the key; empty for the top level. `*` means any name that the user chooses.
     pub table: &'static str,
     /// The name of the key.
     pub name: &'static str,

@@ -20,7 +20,8 @@ pub(super) struct FusedScores {
 }
 
 impl FusedScores {
-    /// Combines the evidence of the units; `lift` is added to the share of each candidate.
+    /// Combines the evidence of the whole query and its clauses; `lift` has the amount that past calls add to the share
+    /// of each candidate.
     ///
     /// `requests` has for each unit the number of the request that it is part of.
     pub(super) fn of(evidence: &Evidence, requests: &[usize], lift: &[f32]) -> Self {
@@ -83,8 +84,8 @@ fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
     }
 }
 
-/// Adds lifts to shares. Past calls bring at most one tool before the [`KEPT`] best ones: a tool that was never called
-/// keeps its place among the first results.
+/// Adds lifts to shares. Past calls move at most one tool before the [`KEPT`] tools that are best without them, so
+/// tools that were never called keep their place among the first results.
 fn raise(shares: &mut [f32], lift: &[f32]) {
     if lift.iter().all(|lift| *lift <= 0.0) {
         return;
@@ -97,7 +98,7 @@ fn raise(shares: &mut [f32], lift: &[f32]) {
     let most = others.iter().copied().max_by(|a, b| shares[*a].total_cmp(&shares[*b]));
     for at in others.iter().copied().filter(|at| Some(*at) != most) {
         if shares[at] > least {
-            // Their order among each other stays.
+            // Lower the tool so that the lowered tools stay in their order.
             shares[at] = least * (1.0 - LESS / (1.0 + shares[at] - least));
         }
     }
@@ -106,7 +107,7 @@ fn raise(shares: &mut [f32], lift: &[f32]) {
 /// The number of best tools that past calls leave among the first results.
 const KEPT: usize = 4;
 
-/// The greatest part by which a tool is lowered below those that are kept.
+/// The maximum amount, as a part of the lowest kept share, by which a tool is lowered below the kept ones.
 const LESS: f32 = 1e-3;
 
 /// The lift at which past calls alone give half the confidence.

@@ -28,7 +28,7 @@ pub(crate) struct Ranking {
     pub(crate) hits: Vec<Ranked>,
     pub(crate) ran: SearchStrategy,
     pub(crate) fallback: Option<Fallback>,
-    /// The requests of the query, if it has several.
+    /// The texts of the requests, if the query has several.
     pub(crate) requests: Vec<String>,
 }
 
@@ -170,7 +170,7 @@ fn raise_named(names: &[(Slot, f32)], slots: &[Slot], scores: &mut [f32]) {
     }
 }
 
-/// Parses the query and chooses the strategy; also returns the reason for another one than requested.
+/// Parses the query and chooses the strategy. If it is not the requested strategy, also returns the reason.
 fn understand<'a>(
     view: &View<'_>,
     text: &'a str,

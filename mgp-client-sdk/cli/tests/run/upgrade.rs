@@ -211,7 +211,7 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
     within(|| world.kernel().is_none().then_some(()));
     let file = world.state().join("state.db");
     let db = Db::open(&file).await.unwrap();
-    // Migrate the file as a newer version of the program would: its second step adds a table. The first step stands for
+    // Migrate the file as a newer version of the program would: its second step adds a table. The first step replaces
     // the steps that this file already has, and is not run.
     db.migrate("store", &["", "CREATE TABLE newer (a)"]).await.unwrap();
     db.close().await;

@@ -38,7 +38,7 @@ pub struct HttpConfig {
     /// 8/17 each, and a new caller always finds room.
     pub in_flight: usize,
     /// If set, a body may be `multipart/related`: a message, then binary parts. A string `cid:NAME` in the message
-    /// stands for the data of the part `NAME`. Default: no, unless the server offers `multimodal_signatures`.
+    /// refers to the data of the part `NAME`. Default: no, unless the server offers `multimodal_signatures`.
     pub multipart: bool,
     /// If set, `POST /tools/NAME` calls a tool with the body as its arguments, and `GET /tools` lists the tools, for
     /// clients that speak no MCP. Default: no.

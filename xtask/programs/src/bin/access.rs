@@ -102,7 +102,7 @@ impl Query {
         Ok(query)
     }
 
-    /// Returns the access entries that a grant stands for; an ambiguous grant yields one entry for each possible
+    /// Returns the access entries that a grant means; an ambiguous grant yields one entry for each possible
     /// meaning.
     fn entries_of(&self, grant: &Value) -> Vec<Entry> {
         // A grant that is not an object is replaced by one with an invalid type, which denies everything.
