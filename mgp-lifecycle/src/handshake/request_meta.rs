@@ -118,8 +118,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
         {
             return Either::Right { future: ready(inactive(&call, extension)) };
         }
-        // Notifications of MCP need no `_meta`. A server ignores notifications of an extension whose `_meta` lacks the
-        // offer of that extension.
+        // MCP's notifications need no `_meta`; servers ignore those of an extension unless `_meta` has its offer.
         let needs_meta = call.kind() == Kind::Request || extension.is_some();
         if facts.era == Era::Modern && needs_meta {
             let members = &self.layer.members;
@@ -138,8 +137,8 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
                 (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities),
                 (Cow::Borrowed(key::CLIENT_INFO), members.info.clone()),
             ]);
-            // A later request, e.g. a cancellation, may refer to this request and arrive on another connection; the
-            // handle shows that both are of this client.
+            // A later request, e.g. a cancellation, may arrive on another connection; the handle relates it to this
+            // one.
             if facts.has(Extension::Streaming) {
                 let handle = (Cow::Borrowed(key::MGP_HANDLE), members.handle.clone());
                 call.hop_mut().meta.push(handle);

@@ -140,7 +140,7 @@ record! {
         opt effective_risk_level: Option<RiskLevel>,
     }
 
-    /// A tool reduced to its security metadata, as in the examples of §7.3.
+    /// A tool of which only the name, the description and the security metadata are given, as in the examples of §7.3.
     pub struct ToolDeclaration {
         /// The identifier.
         req name: String,
