@@ -116,11 +116,11 @@ impl MediaSignature {
 
 /// Refuses the arguments of a tool that are longer than its [`max_input_size_bytes`].
 ///
-/// The size is that of the JSON text, in which the base64 of each argument with `contentEncoding: "base64"` counts with
-/// the bytes that it encodes.
-///
 /// The size is that of the JSON text. If an argument has `contentEncoding: "base64"`, its decoded size counts instead
 /// of the size of its text.
+///
+/// # Errors
+/// Returns 3001 with the size and the limit.
 ///
 /// [`max_input_size_bytes`]: MediaSignature::max_input_size_bytes
 pub fn check_input_size(tool: &Tool, arguments: &str, max: u64) -> Result<(), RpcError> {

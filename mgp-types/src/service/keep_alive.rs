@@ -16,6 +16,7 @@ const STEP: f64 = 1.0 / 1024.0;
 
 /// Waits for a future, and sends progress every five seconds if the caller of the call accepts it.
 ///
+/// # Cancel safety
 /// Dropping the future also drops the awaited future.
 pub async fn keep_alive<F: Future>(outlet: &Outlet, message: &str, waiting: F) -> F::Output {
     let mut waiting = pin!(waiting);
