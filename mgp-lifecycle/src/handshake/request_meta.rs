@@ -137,8 +137,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
                 (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities),
                 (Cow::Borrowed(key::CLIENT_INFO), members.info.clone()),
             ]);
-            // A later request, e.g. a cancellation, may arrive on another connection; the handle relates it to this
-            // one.
+            // The handle relates later requests, e.g. a cancellation, to this one, even from another connection.
             if facts.has(Extension::Streaming) {
                 let handle = (Cow::Borrowed(key::MGP_HANDLE), members.handle.clone());
                 call.hop_mut().meta.push(handle);
