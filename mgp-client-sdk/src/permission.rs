@@ -1,5 +1,5 @@
-//! Answers a server's requests for permissions. In the legacy era they arrive as requests, in the modern era as
-//! questions (MGP §3.5).
+//! Answers a server that requests permissions: in the legacy era by a JSON-RPC request to the client, in the modern era
+//! by a question in its answer to a call (MGP §3.5).
 
 use mgp_lifecycle::HandshakeState;
 use mgp_types::method::{PermissionRequest, Request};
@@ -8,7 +8,8 @@ use mgp_types::service::Router;
 use crate::config::ClientConfig;
 use crate::wire::not_offered;
 
-/// Adds the handler of requests for permissions, if there is an authority and the user did not set a handler.
+/// Adds a handler of permission requests to the configuration, if it has a permission authority and no handler of its
+/// own.
 pub(crate) fn answer_permissions(mut config: ClientConfig) -> ClientConfig {
     let is_taken = config.handlers.methods().any(|known| known == PermissionRequest::METHOD);
     if config.connect.grantor.is_none() || is_taken {

@@ -1,8 +1,8 @@
 //! Persistent state: entries in a store, and the snapshot of them that decisions read.
 //!
-//! The snapshot changes only by catching up with the store, after local changes as well as changes of other
-//! processes. A local change is in force before its caller gets an answer; a change of another process takes effect
-//! shortly after its commit.
+//! The snapshot is only ever replaced by reading the changes of the store ("catching up"), both after changes of this
+//! process and after changes of other processes. A change of this process is in force before its caller gets an answer;
+//! a change of another process takes effect shortly after its commit.
 
 mod remove;
 #[cfg(test)]
@@ -68,15 +68,15 @@ struct StoreCache<S: Snapshot> {
     /// The revision of the store.
     news: watch::Receiver<u64>,
     hooks: Hooks,
-    /// Set while a task follows the store; the task ends with its runtime.
+    /// Set while a task follows the store, i.e. reads each of its changes; the task ends with its runtime.
     followed: AtomicBool,
-    /// Wakes the following task, because the store could not be read or the last handle was dropped.
+    /// Wakes the task that follows the store, because the store could not be read or the last handle was dropped.
     again: Arc<Notify>,
 }
 
 struct EntryTable<E> {
     entries: BTreeMap<String, Arc<E>>,
-    /// The revision that wrote each entry.
+    /// For each key, the revision of the store that wrote its entry.
     written: HashMap<String, u64>,
     /// The revision of the entries, or `None` before the first load.
     revision: Option<u64>,
@@ -86,7 +86,8 @@ struct EntryTable<E> {
 pub(crate) struct Found<E> {
     pub(crate) key: String,
     pub(crate) entry: Arc<E>,
-    /// The revision that wrote it; a change that expects this revision fails if the entry has changed since.
+    /// The revision of the store that wrote the entry. A change that expects this revision fails if the entry was
+    /// changed since.
     pub(crate) revision: u64,
 }
 
@@ -200,7 +201,7 @@ impl<S: Snapshot> State<S> {
         self.readable_alone()
     }
 
-    /// As [`readable`](Self::readable), if no task follows the store, so that the snapshot may be outdated.
+    /// Does the same as [`readable`](Self::readable) while no task follows the store and the snapshot may be outdated.
     #[cold]
     fn readable_alone(&self) -> Result<(), StoreError> {
         if self.0.news.has_changed().is_err() {
@@ -210,7 +211,7 @@ impl<S: Snapshot> State<S> {
         if self.0.is_current() { Ok(()) } else { Err(StoreError::NotLoaded) }
     }
 
-    /// Catches up, and returns the matching entries.
+    /// Catches up with the store, and returns the matching entries.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
@@ -257,8 +258,9 @@ impl<S: Snapshot> State<S> {
     /// the events are recorded after the change, and the change is undone if the sink refuses them.
     ///
     /// # Errors
-    /// [`ChangeError`]. The change was made only with [`ChangeError::Unread`] and [`ChangeError::Unrecorded`], and it
-    /// may have been made with [`ChangeError::Late`]; the snapshot then shows it as soon as it is.
+    /// [`ChangeError`]. After [`ChangeError::Unread`] and [`ChangeError::Unrecorded`] the change was made. After
+    /// [`ChangeError::Late`] it may have been made or may still be made; the snapshot then shows it at that moment.
+    /// After any other error it was not made.
     pub(crate) async fn commit(
         &self,
         mut change: Change,
@@ -292,7 +294,7 @@ impl<S: Snapshot> State<S> {
         Ok(revision)
     }
 
-    /// Commits a change that must happen even if it cannot be recorded: the expiry of an entry.
+    /// Commits the expiry of an entry, which must happen even if it cannot be recorded.
     ///
     /// # Errors
     /// As for [`commit`](Self::commit), but a change that could not be recorded is not undone.
@@ -398,7 +400,7 @@ impl<S: Snapshot> StoreCache<S> {
         let was_lost = self.lost.swap(caught.is_err(), Ordering::AcqRel);
         let changed = caught?;
         drop(table);
-        // Notify the hooks also if the store was unreadable before, so that waiting callers try again.
+        // Also run the hooks if the store was unreadable until now, so that waiting callers try again.
         if changed || was_lost {
             self.hooks.tell();
         }
@@ -458,7 +460,7 @@ impl<S: Snapshot> StoreCache<S> {
     }
 }
 
-/// Stops the following task when the last handle is dropped.
+/// Stops the task that follows the store when the last handle is dropped.
 impl<S: Snapshot> Drop for StoreCache<S> {
     fn drop(&mut self) {
         self.again.notify_one();
@@ -485,7 +487,7 @@ impl<S: Snapshot> Follower<S> {
         let Some(mut news) = self.state.upgrade().map(|state| state.store.revision()) else {
             return;
         };
-        // Also handle changes made before this task started.
+        // Also read changes that were made before this task started.
         news.mark_changed();
         loop {
             let Some(sleep) =
@@ -493,7 +495,7 @@ impl<S: Snapshot> Follower<S> {
             else {
                 return;
             };
-            // Sleep slightly longer, so that the entry has surely expired when the task wakes.
+            // Sleep slightly longer than until the expiry, so that the entry has expired when the task wakes.
             let patience = sleep.unwrap_or(MAX_SLEEP) + Duration::from_millis(5);
             tokio::select! {
                 changed = news.changed() => if changed.is_err() {

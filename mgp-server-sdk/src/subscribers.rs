@@ -1,7 +1,7 @@
-//! The listeners to change notifications: legacy sessions and modern streams, in one bounded table.
+//! The clients that listen to change notifications, by their legacy sessions and modern streams, in one bounded table.
 //!
-//! Changes are collected for a moment and sent by a task per listener, so a burst is one message
-//! and a listener that does not read blocks no other.
+//! Changes are collected for a moment, and one task per listener sends them. So many changes within that moment become
+//! one message, and a listener that does not read does not block other listeners.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 
 use crate::error::Refusal;
 
-/// The maximum number of listeners. Clients beyond it are served, but receive no notifications.
+/// The maximum number of listeners. Further clients are served, but receive no notifications.
 const MAX_LISTENERS: usize = 131_072;
 
 /// The maximum number of resources that one listener may subscribe to.
@@ -51,7 +51,7 @@ pub(crate) struct Subscribers(Arc<Table>);
 
 #[derive(Default)]
 struct Table {
-    /// The lists whose changes the handshake announced; no others are sent.
+    /// The lists for which the handshake announced change notifications; changes of other lists are not sent.
     announced: AtomicU8,
     listeners: Mutex<HashMap<ListenerKey, Arc<Listener>>>,
 }
@@ -83,7 +83,7 @@ struct Listener {
 
 #[derive(Default)]
 struct ListenerState {
-    /// The subscriptions, keyed by the server's own name of the resource.
+    /// The subscriptions to resources, by the name that this server uses for the resource.
     watched: BTreeMap<String, WatchedResource>,
     changes: Changes,
     /// `true` while a task sends the changes.
@@ -94,12 +94,13 @@ struct ListenerState {
 pub(crate) struct WatchedResource {
     /// The URI that the client used.
     pub(crate) uri: String,
-    /// Dropped when the subscription ends.
+    /// A value that is dropped when the subscription ends, e.g. to unsubscribe at another server.
     pub(crate) _guard: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl WatchedResource {
-    /// Creates a subscription to a resource whose name is its URI.
+    /// Creates a subscription to a resource that this server knows by the URI that the client used. Returns that name
+    /// and the subscription.
     pub(crate) fn plain(uri: String) -> (String, Self) {
         (uri.clone(), Self { uri, _guard: None })
     }
@@ -160,7 +161,7 @@ impl ListSet {
     }
 }
 
-// === impl Audience ===
+// === impl Subscribers ===
 
 impl Subscribers {
     /// Sets the lists for which the handshake announces change notifications.
@@ -231,7 +232,7 @@ impl Subscribers {
                 }
             }
         });
-        // One task per message, so that a listener that does not read blocks no other.
+        // Send each message in its own task, so that a listener that does not read does not block other listeners.
         let messages: Vec<_> = messages.collect();
         drop(listeners);
         Box::pin(async move {
@@ -336,7 +337,7 @@ impl Subscribers {
     }
 
     fn leave(&self, key: ListenerKey) {
-        // Dropped after the lock is released, because this may be the last handle of a connection.
+        // The lock is released before the listener is dropped, because it may be the last handle of a connection.
         let removed = self.0.listeners.lock().remove(&key);
         drop(removed);
     }
@@ -394,7 +395,7 @@ impl Listener {
             tokio::time::sleep(COALESCE_DELAY).await;
             let Some(changes) = self.take() else { return };
             if let Err(error) = self.send_once(changes).await {
-                // Stop: the listener stays in the table until its scope ends, but no further attempt is made now.
+                // Stop sending for now. The listener stays in the table until its scope ends.
                 tracing::debug!(%error, "listener disconnected");
                 return;
             }

@@ -48,8 +48,8 @@ pub struct Collect<S> {
 
 mgp_types::opaque_debug!(Collect<S>);
 
-/// Combines the two forms of progress: an MGP peer sends both, MCP's first. MCP's has the real units, and MGP's the
-/// remaining time.
+/// Combines the two forms of progress. An MGP peer sends each step in both forms, first in that of MCP, which has the
+/// real units, then in that of MGP, which has the remaining time.
 #[derive(Debug, Default)]
 pub(crate) struct ProgressForms(Mutex<Option<Step>>);
 
@@ -60,7 +60,7 @@ impl ProgressForms {
         step
     }
 
-    /// Returns the step to deliver for one in MGP's form; `None` if it repeats the one in MCP's form.
+    /// Returns the step to deliver when a step in MGP's form arrives; `None` if it only repeats the step in MCP's form.
     pub(crate) fn combine(&self, step: Step) -> Option<Step> {
         match &*self.0.lock() {
             None => Some(step),
@@ -93,7 +93,7 @@ impl<S: MgpService> Service<Call> for Collect<S> {
             let mut mgp = CallExtension::new();
             mgp.stream = Some(true);
             let received = Arc::new(ChunkReceiver::new(call.hop()));
-            // Writing this record cannot fail; without it the call merely does not stream.
+            // Encoding cannot fail; if it did, the call would only not stream.
             call.hop_mut().mgp = Payload::of(&mgp).ok();
             call.cx_mut().extensions.insert_shared(Arc::clone(&received));
             receiver = Some(received);
@@ -104,12 +104,12 @@ impl<S: MgpService> Service<Call> for Collect<S> {
 }
 
 pin_project! {
-    /// Response future of [`Collect`]: adds to the result how many chunks did not reach the caller.
+    /// Response future of [`Collect`]: corrects the counts of chunks in the result.
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
         receiver: Option<Arc<ChunkReceiver>>,
-        // The callee may have sent totals.
+        // Set if the result may contain counts of chunks, so that they are corrected.
         is_checked: bool,
     }
 }
@@ -129,7 +129,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Replaces the totals in a result by those of the chunks that arrived: a callee may name any.
+/// Replaces the counts of chunks in a result by what this side counted, because a callee may claim any numbers, and
+/// adds the number of chunks that were dropped before they reached the caller.
 fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(), RpcError> {
     let (arrived, dropped) = receiver.map_or((0, 0), |of| (of.arrived(), of.dropped()));
     let sent = body.get("_mgp");
@@ -156,7 +157,8 @@ fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(),
     Ok(())
 }
 
-/// The copy of `_mgp` in the `_meta` of a result.
+/// The value of `_meta["dev.cloto/mgp"]` in a result, which repeats the result's member `_mgp` for clients that only
+/// read `_meta`.
 #[derive(Serialize)]
 pub(crate) struct MetaCopy<'a> {
     pub(crate) result: &'a Payload,

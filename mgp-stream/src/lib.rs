@@ -2,8 +2,10 @@
 //!
 //! - [`CancelLayer`], [`CallbackLayer`] and [`EmitLayer`] belong on the inbound stack of a server.
 //! - [`CollectLayer`] belongs on the outbound stack of a client, [`RouteLayer`] on the inbound stack beside it.
-//! - [`CheckpointLayer`] lets tools of a server seal places in their results, and [`ResumeLayer`] lets a client go on there.
+//! - [`CheckpointLayer`] lets tools of a server seal places in their results, and [`ResumeLayer`] lets a client go on
+//!   there.
 //! - [`EventHub`] takes the events of a server and answers its subscribers.
+
 mod callback;
 mod cancel;
 mod checkpoint;

@@ -1,10 +1,11 @@
 //! Runs labelled queries against an index and writes the results for a scorer (MGP §16).
 //!
 //! `search_eval --tools T.jsonl --queries Q.jsonl --strategy S --k 20 --out RUN.jsonl [--embedder static|none|fastembed
-//! --model DIR] [--history H.jsonl [--learn-from subject|tenant]]` writes a line `{"id": …, "ranked": [ids]}` for each query. The last line of the
-//! standard output is JSON with the time to build the index, the time of a query, and the tokens (o200k) of all
-//! definitions and of the tools of level L3 with the answer to a query at the 95th percentile. A budget violation is an
-//! answer above the discovery reserve or a session above the budget.
+//! --model DIR] [--history H.jsonl [--learn-from subject|tenant]]` writes a line `{"id": …, "ranked": [ids]}` for each
+//! query. The last line of the standard output is JSON with the time to build the index, the time of a query, and two
+//! counts of tokens (o200k): those of all definitions, and at the 95th percentile those that a model reads with context
+//! level L3 (the tools of that level and the answer to a query). It also counts budget violations: an answer above the
+//! discovery reserve, or a session above the budget.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -42,7 +43,7 @@ fn main() -> Result<(), Failure> {
         catalogue.add(&line?)?;
     }
     let ids = catalogue.put(&index)?;
-    // A sentence encoder embeds in the background; wait until all vectors exist.
+    // A sentence encoder computes vectors in the background; wait until all tools have theirs.
     tokio::runtime::Builder::new_current_thread().build()?.block_on(index.embedded())?;
     let build = began.elapsed();
     if let Some(path) = options.of("history") {
@@ -59,7 +60,7 @@ fn main() -> Result<(), Failure> {
         }
         index.search(&query, &AllTools)
     };
-    // The first query may load the lexicon; what any first search sets up is not counted.
+    // Search once before measuring, because the first query may load the lexicon.
     ask("read a file")?;
     let (memory, began) = (rss(), Instant::now());
     if let Some(first) = queries.first() {
@@ -100,9 +101,10 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Records the relevant tools of each line as called after its query, by the `subject` of the line or by this user.
+/// Records calls from which the index learns: for each line of the file, its relevant tools as called after its query,
+/// by the `subject` of the line or, if it has none, by this user.
 fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
-    // With a runtime, learning runs beside the records, as in a server; without one, each record waits for it.
+    // Within a runtime, the index learns in the background, as in a server; without a runtime, each record would wait.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let _entered = runtime.enter();
     let tools: HashMap<&str, &str> = ids.iter().map(|(tool, id)| (&**id, &**tool)).collect();
@@ -126,7 +128,7 @@ fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result
 struct Costs {
     /// All definitions together: the cost for a host that lists every tool.
     all: u64,
-    /// The tools of level L3 and the answer to a query, at the 95th percentile.
+    /// The tools of level L3 together with the answer to a query, at the 95th percentile of all queries.
     found: u64,
     /// The number of answers above the discovery reserve, and of sessions above the budget.
     violations: usize,
@@ -238,7 +240,7 @@ impl Options {
     }
 }
 
-/// The tools of the file by server.
+/// The servers of the file, with their tools.
 #[derive(Default)]
 struct Catalogue {
     servers: HashMap<String, ServerEntry>,
@@ -250,7 +252,8 @@ struct Catalogue {
 impl Catalogue {
     fn add(&mut self, line: &Value) -> Result<(), Failure> {
         let (id, name) = (text(line, "id"), text(line, "name"));
-        // A second tool with the same name goes to another server of the same description.
+        // If a server of the file has two tools with the same name, the second one is put into a copy of the server
+        // with another id and the same description, because names are unique within a server.
         let server_id = text(line, "server_id");
         let mut server = server_id.to_owned();
         let mut number = 1;

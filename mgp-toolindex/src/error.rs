@@ -7,7 +7,7 @@ use mgp_types::{ErrorCode, RpcError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// The keyword index failed; it is in memory, so memory ran out or one of its threads panicked.
+    /// The keyword index failed. It is in memory, so either memory ran out or one of its threads panicked.
     #[error("the keyword index failed: {0}")]
     Keywords(#[source] tantivy::TantivyError),
     /// The database of the index cannot be read or written.
@@ -47,7 +47,7 @@ pub enum BudgetError {
         tokens: u64,
         /// The size of `pinned_reserve`, in tokens.
         reserve: u64,
-        /// The most expensive tool and its cost.
+        /// The pinned tool that costs most, with its number of tokens.
         largest: Option<(String, u32)>,
     },
 }
@@ -86,7 +86,7 @@ pub enum RequestError {
         /// The actual count.
         count: usize,
     },
-    /// A value is not one of the known ones.
+    /// A word in a request is not one of the values that are allowed there.
     #[error("unknown {what} `{word}`; known: {known}")]
     UnknownWord {
         /// The kind of the value.

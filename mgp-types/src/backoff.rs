@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Delays that double from a first one up to a maximum.
+/// Delays for retries: each is twice as long as the one before, up to a maximum.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,7 +40,7 @@ impl Backoff {
         delay
     }
 
-    /// Resets the counter, so that the next delay is the first one again, e.g. after a success.
+    /// Resets the counter, e.g. after a success, so that the next delay is again the shortest one.
     pub fn reset(&mut self) {
         self.attempts = 0;
     }

@@ -66,8 +66,8 @@ fn scan(bytes: &[u8]) -> Option<()> {
                 let end = string_end(bytes, at, in_name)?;
                 if let (true, Level::Object(before)) = (in_name, levels[depth]) {
                     let name = &bytes[at..end];
-                    // Names must increase strictly. The first one is compared with the empty name, so an empty name
-                    // returns `None`.
+                    // Names must increase strictly. The first name is compared with the empty text, so an object with
+                    // an empty name returns `None`.
                     if before >= name {
                         return None;
                     }
@@ -374,7 +374,7 @@ mod tests {
         check(" [ 1 , true , null ] ", "[1,true,null]");
         check(r#"{"\u0061":1,"B":{},"c":[]}"#, r#"{"B":{},"a":1,"c":[]}"#);
         check(r#""\/\u00e9\n""#, "\"/é\\n\"");
-        // Above the BMP a name sorts by its first surrogate (U+D83D), so it comes before U+FB33.
+        // Above the BMP, a name is sorted by its first surrogate (U+D83D), so it comes before U+FB33.
         check(r#"{"\ufb33":1,"\ud83d\ude02":2}"#, "{\"😂\":2,\"\u{fb33}\":1}");
     }
 

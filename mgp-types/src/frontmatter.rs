@@ -22,7 +22,7 @@ pub enum FrontmatterError {
     /// The frontmatter has an alias.
     #[error("the frontmatter has an alias; write the value again")]
     Alias,
-    /// The frontmatter is not a mapping, or a key is not a text of its own.
+    /// The frontmatter is not a mapping, or a key is not a plain text.
     #[error("the frontmatter must be a mapping with a text of its own as each key")]
     Shape,
     /// The frontmatter is not YAML.

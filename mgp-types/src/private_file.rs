@@ -9,7 +9,8 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The maximum number of back-ups kept beside a file. Few, because each contains the secrets that the file had.
+/// The maximum number of back-ups that are kept beside a file; few, because each contains the secrets that the file had
+/// at the time.
 const MAX_BACKUPS: u64 = 10;
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
@@ -175,7 +176,8 @@ impl PrivateFile {
         let fresh = self.beside(".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            // A leftover of a process that died is removed, or none existed. The lock keeps other writers away.
+            // If a process died, its leftover file is removed; if none did, there is nothing to remove. The lock keeps
+            // other writers away.
             _ => {}
         }
         let written = private().create_new(true).open(&fresh).and_then(|mut file| {

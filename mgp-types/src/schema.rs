@@ -110,7 +110,8 @@ fn row(page: &mut String, info: &MethodInfo) {
     );
 }
 
-/// Returns a table cell: the extension of §2.2, with the part of it that later revisions name.
+/// Returns a table cell: the extension of §2.2, and which half of it the method needs if later revisions split the
+/// extension.
 fn extension(info: &MethodInfo) -> String {
     match info.extension {
         None => "–".to_owned(),

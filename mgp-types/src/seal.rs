@@ -35,7 +35,7 @@ struct KeyRing {
     keys: Vec<(u8, XChaCha20Poly1305)>,
 }
 
-/// The number of keys kept for opening, including the current one.
+/// The number of keys that can still open texts, including the current key.
 const MAX_KEYS: usize = 3;
 
 /// The error for a sealed text that cannot be opened: it was changed, has expired, or has another key or binding.

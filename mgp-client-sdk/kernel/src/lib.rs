@@ -14,7 +14,7 @@
 //! - `registration.rs`: servers that are registered at run time; `published.rs`: registries of published servers.
 //! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
-//! - `bounds/`: limits of the calls of agents and servers.
+//! - `bounds/`: limits of the calls of agents and servers: rates and quotas.
 //! - `transactions.rs`: idempotency keys and transactions of calls.
 //! - `references/`: data that moves from server to server by reference.
 //! - `results/`: long results, of which a model receives a part.

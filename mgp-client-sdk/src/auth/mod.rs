@@ -1,9 +1,10 @@
-//! Authorisation by OAuth 2.1 for servers at a URL (MCP authorization, 2026-07-28 and what older revisions need).
+//! Authorization by OAuth 2.1 for servers at a URL (MCP authorization of 2026-07-28 and older revisions).
 //!
 //! - [`OAuth`] provides a client's credentials: after a refusal it discovers the authorization server, registers, lets
 //!   a person log in, sends the token, renews it, and requests more scopes if the server needs them.
 //! - [`Browser`] opens logins; [`LoopbackBrowser`] is an implementation for programs on a person's machine.
-//! - [`TokenStore`] stores tokens by server and issuer; [`FileTokens`] is a file that only its owner can read.
+//! - [`TokenStore`] stores tokens by server and issuer; [`FileTokens`] is a file that only its owner can read. The
+//!   tokens are obtained and refreshed in `acquire.rs`.
 //! - [`DpopMode`] controls whether tokens are bound to a key, so that a stolen one is useless (RFC 9449).
 //! - [`ClientCredentials`] and [`AssertionSource`] are for clients that act without a person.
 //!

@@ -20,17 +20,17 @@ use super::secret::Secret;
 use super::session::Session;
 use super::store::{MemoryTokens, TokenEntry, TokenStore};
 
-/// The default of [`OAuth::step_up_limit`].
+/// The default value of [`OAuth::step_up_limit`].
 const STEP_UP_LIMIT: u32 = 3;
-/// The default of [`OAuth::login_timeout`].
+/// The default value of [`OAuth::login_timeout`].
 const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Credentials for one server: obtains tokens, sends them, and renews them.
 ///
-/// Nothing happens before the server refuses a request for lack of credentials: the refusal names the server's
-/// metadata and the scopes that are needed. All requests go through the [`SharedFetch`], which decides which
-/// addresses may be reached. Clones share their state. At most one login or renewal runs at a time. Calls that
-/// need its result wait for it; it continues even if they are cancelled.
+/// The client obtains no tokens before the server refuses a request for lack of credentials: the refusal names the
+/// server's metadata and the needed scopes. All requests go through the [`SharedFetch`], which decides which addresses
+/// may be reached. Clones share their state. At most one login or renewal runs at a time. Calls that need its result
+/// wait for it; it continues even if those calls are cancelled.
 ///
 /// ```no_run
 /// use mgp_client_sdk::auth::{FileTokens, LoopbackBrowser, OAuth};
@@ -84,15 +84,16 @@ impl OAuth {
         self.edit(|config| config.name = name.into())
     }
 
-    /// Sets the URL of the client's metadata document, which serves as the client id if the authorization server
-    /// supports that.
+    /// Sets the URL of the client's metadata document. The URL is the client id at authorization servers that support
+    /// such documents.
     ///
     /// The program's author publishes the document under `https`; its `client_id` must be this URL.
     pub fn cimd(self, url: impl Into<String>) -> Self {
         self.edit(|config| config.document = Some(url.into()))
     }
 
-    /// Sets an id and secret from the authorization server's operator, used if a metadata document is not supported.
+    /// Sets the id and secret that the operator of the authorization server gave this client. They are used if the
+    /// authorization server does not support a metadata document.
     ///
     /// The credentials are bound to the first issuer with which they are used. If the issuer is known, set it with
     /// [`issuer`](Self::issuer).
@@ -103,14 +104,14 @@ impl OAuth {
         })
     }
 
-    /// Sets an id without a secret from the authorization server's operator.
+    /// Sets the id that the operator of the authorization server gave this client without a secret.
     pub fn preregistered_public(self, id: impl Into<String>) -> Self {
         self.edit(|config| {
             config.preregistered = Some(Preregistered { id: id.into(), secret: None });
         })
     }
 
-    /// Sets the only issuer to trust, whichever issuers the server names.
+    /// Sets the only issuer that the client trusts, even if the server names others.
     pub fn issuer(self, issuer: impl Into<String>) -> Self {
         self.edit(|config| config.issuer = Some(issuer.into()))
     }
@@ -141,8 +142,8 @@ impl OAuth {
         self.edit(|config| config.dpop = when)
     }
 
-    /// Sets how often a server may request the same scopes within an hour, and how many new tokens in a row it may
-    /// refuse. Default: 3.
+    /// Sets how often a server may request the same scopes within an hour, and how many new tokens it may refuse one
+    /// after the other. Default: 3.
     pub fn step_up_limit(self, limit: u32) -> Self {
         self.edit(|config| config.limit = limit)
     }
@@ -152,7 +153,8 @@ impl OAuth {
         self.edit(|config| config.login_timeout = login_timeout)
     }
 
-    /// Obtains tokens now, unless there are valid ones, instead of at the first refusal.
+    /// Obtains tokens now, if there are no valid ones. Without this call, the client obtains tokens when the server
+    /// first refuses a request.
     ///
     /// A login may take longer than a handshake: with a [`browser`](Self::browser) call this before connecting, or
     /// raise the time-out of the handshake.
@@ -166,7 +168,8 @@ impl OAuth {
         self.session.log_in().await
     }
 
-    /// Returns what the client has from an issuer for the server, e.g. to put it into a store; `None` before the first login.
+    /// Returns the tokens and the registration that an issuer gave the client, e.g. to put them into a store; `None`
+    /// before the first login.
     #[must_use]
     pub fn entry(&self) -> Option<TokenEntry> {
         self.session.entry()

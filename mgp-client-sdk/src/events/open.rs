@@ -1,4 +1,4 @@
-//! Requests a subscription, and in the modern era keeps the stream open that carries its events.
+//! Requests a subscription; in the modern era it also keeps the stream open that carries the events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct EventSubscription {
     pub(crate) id: Id,
     pub(crate) subscribed: Vec<String>,
     pub(crate) unsupported: Vec<String>,
-    /// `true` if events after the position are no longer kept.
+    /// `true` if the server no longer keeps all events after the position from which the client resumes.
     pub(crate) truncated: bool,
     /// The number of the last event that was received.
     pub(crate) received: Arc<AtomicU64>,
@@ -38,7 +38,7 @@ pub(crate) struct EventSubscription {
 
 mgp_types::opaque_debug!(EventSubscription { id });
 
-/// The answer to a subscription, with an id of either type.
+/// The answer to a subscription; the id may be a string or a number.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
@@ -55,8 +55,8 @@ struct Named<'a> {
     subscription_id: &'a Id,
 }
 
-/// Requests a subscription over a stack of a client; `sink` receives its events, and `unnamed` those that name no
-/// subscription.
+/// Requests a subscription over a stack of a client. `sink` receives the events of the subscription, and `unnamed` the
+/// events that do not name their subscription.
 pub(crate) async fn open(
     client: &Client,
     stack: &Stack,
@@ -107,7 +107,7 @@ pub(crate) async fn open(
     })
 }
 
-/// Opens the stream, and again whenever it ends, until the server no longer has the subscription.
+/// Opens the stream, and opens it again whenever it ends, until the server no longer has the subscription.
 async fn keep_open(stack: Stack, cx: Context, id: &Id, received: &AtomicU64) {
     let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
     loop {
@@ -149,7 +149,7 @@ fn renewed(cx: &Context) -> Context {
 }
 
 impl EventSubscription {
-    /// Leaves the subscription at the server when this is dropped.
+    /// Makes the subscription stay at the server when this value is dropped.
     pub(crate) fn keep(&mut self) {
         self.is_kept = true;
     }

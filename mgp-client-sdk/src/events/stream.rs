@@ -14,36 +14,38 @@ use super::{EventCursor, EventSink, EventSubscription, ServerEvent, open};
 use crate::client::Client;
 use crate::error::Error;
 
-/// The maximum number of events that are buffered for the reader. Those beyond are requested again from the server.
+/// The maximum number of events that are buffered for the reader. Further events are dropped here, and requested again
+/// from the server later.
 const MAX_BUFFERED: usize = 1_024;
 
-/// The maximum number of events per request for missing ones.
+/// The maximum number of events in one request for missing events.
 const REPLAY_LIMIT: u64 = 1_000;
 
 /// The events of a subscription, in order and without repetition.
 ///
-/// A missing number is requested again from the server; events that it no longer has are counted in
-/// [`dropped`](Self::dropped). Dropping the stream ends the subscription, unless it is durable.
+/// If the number of an event shows that earlier events are missing, they are requested from the server again; events
+/// that the server no longer has are counted in [`dropped`](Self::dropped). Dropping the stream ends the subscription,
+/// unless it is durable.
 #[derive(Debug)]
 pub struct EventStream {
     client: Client,
     subscription: EventSubscription,
     events: mpsc::Receiver<ServerEvent>,
-    /// Missing events that the server returned again, or the next event.
+    /// The events to return next: missing events that the server sent again, in order.
     recovered: VecDeque<ServerEvent>,
-    /// The event before which others are missing.
+    /// An event that arrived before its predecessors; it is returned after these were requested from the server.
     early: Option<ServerEvent>,
     last: u64,
     dropped: u64,
     overrun: Arc<AtomicU64>,
 }
 
-/// An item of the connection.
+/// The next thing that the stream has to handle.
 enum Taken {
     Event(ServerEvent),
-    /// One that was taken before, when events before it were missing.
+    /// The event in `early`: it was taken before, when its predecessors were missing.
     Early(ServerEvent),
-    /// The events before this number were not buffered.
+    /// Events before this number arrived, but were not buffered.
     MissingUntil(u64),
 }
 
@@ -64,7 +66,7 @@ impl EventStream {
         Ok(Self { client, subscription, events, recovered, early, last, dropped: 0, overrun })
     }
 
-    /// Returns the channels that exist and match.
+    /// Returns the existing channels to which the subscription applies.
     #[must_use]
     pub fn subscribed(&self) -> &[String] {
         &self.subscription.subscribed
@@ -76,14 +78,14 @@ impl EventStream {
         &self.subscription.unsupported
     }
 
-    /// Returns the number of events that are lost: the server no longer has them.
+    /// Returns the number of lost events, i.e. events that the server no longer had when they were requested again.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped + self.overrun.load(Ordering::Relaxed)
     }
 
-    /// Returns whether events between the position of a [resumed](super::ClientEvents::resume) subscription and the
-    /// first kept one are lost.
+    /// Returns whether events are lost after the position from which the subscription was
+    /// [resumed](super::ClientEvents::resume), because the server no longer keeps them.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.subscription.truncated
@@ -114,7 +116,7 @@ impl EventStream {
                 Taken::Event(event) | Taken::Early(event) => match event.seq {
                     Some(seq) if seq <= self.last => continue,
                     Some(seq) if seq > self.last + 1 => {
-                        // Those that the server itself missed cannot be requested.
+                        // Of the events that the server dropped, count only those that the request below cannot return.
                         let missing = seq - self.last - 1;
                         self.dropped +=
                             if is_new { event.dropped.saturating_sub(missing) } else { 0 };
@@ -130,7 +132,7 @@ impl EventStream {
             };
             self.recovered = self.missing(until).await?;
             if self.recovered.is_empty() {
-                // The events before it are lost.
+                // The server has none of the missing events, so skip them and return the early event.
                 self.last = self.last.max(until - 1);
             }
         }
@@ -146,7 +148,7 @@ impl EventStream {
         }
         let received = self.subscription.received.load(Ordering::Relaxed);
         if received > self.last {
-            // The buffer was full when they arrived.
+            // The buffer was full when these events arrived.
             return Some(Taken::MissingUntil(received + 1));
         }
         tokio::select! {
@@ -196,7 +198,8 @@ impl EventStream {
         Ok(self.subscription.unsubscribe().await?)
     }
 
-    /// Leaves the subscription at the server, to [resume](super::ClientEvents::resume) it at the returned position.
+    /// Ends the stream but keeps the subscription at the server; [resume](super::ClientEvents::resume) it later at the
+    /// returned position.
     pub fn leave(mut self) -> EventCursor {
         self.subscription.keep();
         self.cursor()

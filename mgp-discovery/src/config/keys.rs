@@ -7,7 +7,7 @@ use super::bounds::Surface;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigKey {
-    /// The table of the key; empty for the top level. `*` is a name chosen by the user.
+    /// The table that contains the key; empty for the top level. `*` means any name that the user chooses.
     pub table: &'static str,
     /// The name of the key.
     pub name: &'static str,
@@ -348,7 +348,7 @@ pub const KEYS: &[ConfigKey] = keys! {
 };
 
 impl ConfigKey {
-    /// Returns the key with its table: `servers.mgp.confirm`.
+    /// Returns the full path of the key, e.g. `servers.mgp.confirm`.
     #[must_use]
     pub fn path(&self) -> String {
         if self.table.is_empty() {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use mgp_types::mgp::Transport;
 use mgp_types::service::ServerId;
 
+use super::clear_secrets::{in_url, looks_secret, named};
 use super::secret_file::SecretFile;
-use super::secrets::{in_url, looks_secret, named};
 use super::{Expanded, Piece, Template, TemplateError, command};
 use crate::config::{AuthConfig, ServerConfig, TargetConfig, limits};
 use crate::source::{Origin, changed_file};

@@ -1,7 +1,8 @@
 //! Imports `server.json` of the official registry (MGP §15.2).
 //!
-//! The document comes from an untrusted author and becomes part of the user's own file, which may read files and
-//! run commands. So every text of it is escaped, and only the variables created in this module remain.
+//! The document comes from an untrusted author and becomes part of the user's configuration, in which a `${…}` may read
+//! files and run commands. So every text of the document is escaped, and the only `${…}` are those that this module
+//! writes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +13,7 @@ use super::host::Host;
 use super::variables::{escaped, is_balanced, name_of};
 use super::{Entry, Import, ImportError, ImportedServer};
 
-/// A server of a registry: the content of its `server.json`.
+/// A server that a registry publishes: the content of its `server.json`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PublishedServer {
@@ -24,9 +25,9 @@ pub struct PublishedServer {
     pub description: String,
     /// The version.
     pub version: Option<String>,
-    /// The page or repository.
+    /// The URL of its web page or its repository.
     pub url: Option<String>,
-    /// `true` if the registry marks it as deprecated or deleted.
+    /// `true` if the registry marks the server as deprecated or deleted.
     pub is_withdrawn: bool,
     document: Value,
 }
@@ -49,19 +50,19 @@ pub struct Need {
     pub variable: String,
     /// The description.
     pub description: String,
-    /// `true` if the server does not work without it.
+    /// `true` if the server does not work without the value.
     pub is_required: bool,
-    /// `true` if only the user may read it.
+    /// `true` if the value must be kept secret.
     pub is_secret: bool,
-    /// The value without an answer.
+    /// The value that is used if the user gives no answer.
     pub default: Option<String>,
-    /// The possible values; empty if any is.
+    /// The permitted values; empty if every value is permitted.
     pub choices: Vec<String>,
-    /// `true` if it may have several values.
+    /// `true` if the variable may have several values.
     pub is_list: bool,
 }
 
-/// The values for the variables of a published server; mostly one each.
+/// The values for the variables of a published server, by variable; most variables have one value.
 pub type Answers = BTreeMap<String, Vec<Answer>>;
 
 /// A value for a variable, as it is written in `mgp.toml`.
@@ -71,19 +72,19 @@ pub struct Answer(pub(super) String);
 mgp_types::opaque_debug!(Answer);
 
 impl Answer {
-    /// Creates the answer that is this text; nothing of it is expanded.
+    /// Creates an answer with the given text; `${…}` in it has no special meaning.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self(escaped(text))
     }
 
-    /// Creates the answer that is this text of the user, whose `${…}` are expanded.
+    /// Creates an answer with the given text, in which `${…}` is expanded; the text must come from the user.
     #[must_use]
     pub fn template(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// Creates the answer that is the stored secret of this name.
+    /// Creates an answer that is read from the stored secret of this name.
     #[must_use]
     pub fn secret(name: &str) -> Self {
         Self(format!("${{keyring:{}}}", escaped(name)))
@@ -91,10 +92,10 @@ impl Answer {
 }
 
 impl PublishedServer {
-    /// Reads a `server.json`, or an entry of a registry's answer, which has it as its member `server`.
+    /// Reads a `server.json`, or an entry of a registry's answer, whose member `server` is the `server.json`.
     ///
     /// # Errors
-    /// Returns the reason why it is no `server.json`.
+    /// Returns the reason why the value is not a `server.json`.
     pub fn new(entry: Value) -> Result<Self, String> {
         let official = &entry["_meta"]["io.modelcontextprotocol.registry/official"];
         let is_withdrawn = [text(official, "status"), text(&entry["server"], "status")]
@@ -128,7 +129,7 @@ impl PublishedServer {
         &self.document
     }
 
-    /// Returns the values that the server asks for, in its order.
+    /// Returns the values that the server asks for, in the order of the `server.json`.
     #[must_use]
     pub fn needs(&self) -> Vec<Need> {
         let mut reading = Reading::new(&NO_ANSWERS);
@@ -136,8 +137,8 @@ impl PublishedServer {
         reading.needs
     }
 
-    /// Returns the server for [`Plan::new`](super::Plan::new), with these answers by variable; a need without an
-    /// answer stays a variable of the environment.
+    /// Returns the server as input for [`Plan::new`](super::Plan::new). `answers` has the values by variable; a need
+    /// without an answer is written as `${VARIABLE}`, which is read from the environment.
     #[must_use]
     pub fn import(&self, answers: &Answers) -> Import {
         let mut import = Import {
@@ -150,7 +151,8 @@ impl PublishedServer {
         import
     }
 
-    /// Returns the bundle for this system that the entry names, if it has no package that is started without one.
+    /// Returns the bundle for this system that the entry names; `None` if the entry also has a package that can be
+    /// started without a bundle.
     ///
     /// # Errors
     /// Returns the reason why the bundle cannot be used.
@@ -176,15 +178,16 @@ impl PublishedServer {
         Ok(Some(PublishedBundle { url, sha256: sha256.to_owned() }))
     }
 
-    /// Returns whether the package that is started is named by an exact version, which no range or tag can move.
+    /// Returns whether the package that is started has an exact version, not a range or a tag, which could later mean
+    /// another version.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         let mut reading = Reading::new(&NO_ANSWERS);
         reading.entry(&self.document).is_some() && reading.is_exact
     }
 
-    /// Returns the texts that a person or a model reads: title, description, those of its values, and those that its
-    /// publisher added, e.g. a list of tools.
+    /// Returns the texts that a person or a model reads: the title, the description, the descriptions of its values,
+    /// and texts that the publisher added, e.g. a list of tools.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
         let needs = self.needs().into_iter().map(|need| need.description);
@@ -214,7 +217,7 @@ impl PublishedServer {
     }
 }
 
-/// Imports the first package that can be started, else the first remote.
+/// Imports the first package that can be started; if there is none, the first remote server.
 pub(super) fn read(value: Value, import: &mut Import) -> Result<(), String> {
     PublishedServer::new(value)?.add_to(import, &NO_ANSWERS);
     Ok(())
@@ -222,7 +225,7 @@ pub(super) fn read(value: Value, import: &mut Import) -> Result<(), String> {
 
 pub(super) static NO_ANSWERS: Answers = BTreeMap::new();
 
-/// The words for systems and processors in names of files.
+/// The words that stand for systems and processors in the names of files.
 const SYSTEMS: &[(&str, &[&str])] = &[
     ("linux", &["linux"]),
     ("macos", &["darwin", "macos", "mac", "osx"]),
@@ -231,7 +234,7 @@ const SYSTEMS: &[(&str, &[&str])] = &[
 const PROCESSORS: &[(&str, &[&str])] =
     &[("x86_64", &["x64", "x86_64", "amd64"]), ("aarch64", &["arm64", "aarch64"])];
 
-/// Returns whether the name of a file is not that of another system or processor.
+/// Returns whether a file may be for this system and processor: its name has no word for another one.
 fn is_for_here(url: &str) -> bool {
     let name = url.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let is_named = |words: &[&str]| {
@@ -259,7 +262,8 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns whether a package is named by one version that cannot be moved; `name` must not be an address or an option.
+/// Returns whether name and version identify one version of a package for good, unlike a tag or a range. A `name` that
+/// is an address or an option does not.
 fn is_exact(kind: &str, name: &str, version: Option<&str>) -> bool {
     if !["npm", "pypi"].contains(&kind) {
         return name.contains("@sha256:");
@@ -292,12 +296,12 @@ fn is_sse(remote: &Value) -> bool {
     text(remote, "type").or_else(|| text(remote, "transport_type")) == Some("sse")
 }
 
-/// Returns whether a package is started over standard streams, as all are that say nothing else.
+/// Returns whether a package is served over standard input and output; this is the default if it names no transport.
 fn is_stdio(package: &Value) -> bool {
     text(&package["transport"], "type").is_none_or(|transport| transport == "stdio")
 }
 
-/// One reading of a `server.json`: the answers it may use, and what it found.
+/// The state while a `server.json` is read: the answers of the user, and the values found so far.
 struct Reading<'a> {
     answers: &'a Answers,
     needs: Vec<Need>,
@@ -327,7 +331,7 @@ impl<'a> Reading<'a> {
         let name = escaped(name);
         let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
         let with = |mark: &str| match &version {
-            // The identifier of an image mostly has its tag already.
+            // The identifier of a container image usually contains its tag already.
             Some(version) if !name.contains('@') || !name.ends_with(version.as_str()) => {
                 format!("{name}{mark}{version}")
             }
@@ -421,7 +425,8 @@ impl<'a> Reading<'a> {
         args
     }
 
-    /// Returns the value of a variable or header: its fixed one, the answer, or else a `${…}` for the user to set.
+    /// Returns the value of a variable or header: its fixed value, else the user's answer, else a `${…}` that the user
+    /// must set later.
     fn value(&mut self, name: &str, described: &Value) -> String {
         match text(described, "value") {
             Some(fixed) if !fixed.contains('{') => return escaped(fixed),
@@ -433,7 +438,7 @@ impl<'a> Reading<'a> {
         self.wanted(&variable_name(name), described)
     }
 
-    /// Replaces each `{name}` of a text by the value of that variable.
+    /// Replaces each `{name}` in a template by the value of the variable `name`.
     fn filled(&mut self, template: &str, variables: &Value) -> String {
         let (mut out, mut rest) = (String::new(), template);
         while let Some((before, (name, after))) =

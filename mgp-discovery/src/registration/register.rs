@@ -29,7 +29,7 @@ impl Registrations {
     /// A request by an operator needs no further approval; other callers get `pending_approval`.
     ///
     /// # Errors
-    /// [`DiscoveryError::Registration`] with the obstacle; [`DiscoveryError::Store`].
+    /// [`DiscoveryError::Registration`] with the reason of the refusal; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
     /// If the future is dropped, the server may or may not be registered; a start that has begun continues.
@@ -43,9 +43,9 @@ impl Registrations {
         self.0.register(cx, params).await
     }
 
-    /// Approves a waiting registration if it is still the reviewed one, and starts the server.
+    /// Approves a waiting registration, if it has not changed since its review, and starts the server.
     ///
-    /// `granted` names those permissions, of the ones denied to sandboxed servers, that the server gets.
+    /// `granted` names permissions that sandboxed servers do not get, but this server does.
     ///
     /// # Errors
     /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError::Registration`] if no such
@@ -98,7 +98,7 @@ impl Registrations {
         state.started(server, live).await
     }
 
-    /// Rejects a waiting registration if it is still the reviewed one; an equal request is refused for a while.
+    /// Rejects a waiting registration, if it has not changed since its review; an equal request is refused for a while.
     ///
     /// # Errors
     /// The errors of [`approve`](Self::approve).
@@ -125,7 +125,7 @@ impl Registrations {
 }
 
 impl RegistrationState {
-    /// Handles `mgp/discovery/register` of an admitted caller.
+    /// Handles `mgp/discovery/register` for a caller that has passed the access checks.
     pub(super) async fn register(
         self: &Arc<Self>,
         cx: &Context,
@@ -167,7 +167,8 @@ impl RegistrationState {
         Ok(reply)
     }
 
-    /// Reads params, finds the files, and has the code judged; the record is not stored yet.
+    /// Creates the record of a request, without storing it: reads the params, finds the files, and lets the guard judge
+    /// the code.
     async fn propose(
         self: &Arc<Self>,
         cx: &Context,
@@ -179,7 +180,7 @@ impl RegistrationState {
         let (authority, allowed) = (by.authority(), self.servers.allow_list());
         let request = RegisterRequest::read(params, authority, &self.config, allowed, published)?;
         let server = ServerId::from(request.id.as_str());
-        // Check this before files are read; it is checked again when the turn is held.
+        // Check this before files are read. It is checked again while no other registration can change.
         self.free(&server)?;
         if request.source.is_some() && self.config.scripts.is_none() {
             return Err(Refused::Unavailable {
@@ -212,7 +213,8 @@ impl RegistrationState {
         })
     }
 
-    /// Returns the params with the program that the named entry of the registry runs, and the entry.
+    /// If the params name an entry of a registry, returns params with the program that the entry describes, and the
+    /// origin of the entry. Returns other params unchanged.
     async fn find_published(
         &self,
         params: RegisterParams,
@@ -238,7 +240,7 @@ impl RegistrationState {
             return match &stored.record.stage {
                 Stage::Approved { .. } => taken(server.as_str(), IdHolder::Registered),
                 Stage::Leaving { .. } => taken(server.as_str(), IdHolder::Leaving),
-                // A server with other approved files ran under this id, so it must be removed first.
+                // An operator approved other files under this id before; that registration must be removed first.
                 _ if stored.record.changed => taken(server.as_str(), IdHolder::Waiting),
                 Stage::Waiting { .. } | Stage::Rejected { .. } => Ok(Some(stored)),
             };
@@ -296,7 +298,7 @@ impl RegistrationState {
         Ok(())
     }
 
-    /// Returns the waiting registration of a server, if it is the reviewed one.
+    /// Returns the waiting registration of a server, if it has not changed since its review.
     async fn found(
         self: &Arc<Self>,
         server: &ServerId,
@@ -310,7 +312,8 @@ impl RegistrationState {
         Ok(stored.ok_or_else(|| Refused::NotWaiting(server.clone()))?)
     }
 
-    /// Removes the state of an earlier server with this id: its access entries and pins were meant for that server.
+    /// Removes the access entries and pins of an earlier server with this id, because they do not apply to the new
+    /// server.
     async fn clear_earlier_state(&self, server: &ServerId) -> Result<(), Refused> {
         self.servers.remove(server).await.map_err(|error| {
             tracing::error!(%server, %error, "removal failed: state of an earlier server remains");
@@ -319,7 +322,7 @@ impl RegistrationState {
         })
     }
 
-    /// Replaces the files of a waiting registration by the current ones.
+    /// Replaces the recorded files of a waiting registration by the files that are on the disk now.
     async fn replace(
         self: &Arc<Self>,
         before: StoredRegistration,
@@ -335,7 +338,7 @@ impl RegistrationState {
         self.decide(turn, Some(before), record, vec![event]).await.map(drop)
     }
 
-    /// Waits for the start, up to the reply time limit, and returns the reply.
+    /// Waits until the server is started, at most until the reply must be sent, and returns the reply.
     async fn started(
         &self,
         server: &ServerId,
@@ -366,7 +369,7 @@ impl RegistrationState {
     }
 }
 
-/// Returns the message of a registration that did not start.
+/// Returns the message for a registration whose server did not start.
 fn not_started(error: &RpcError) -> String {
     format!("it is registered and did not start: {}", error.message())
 }
@@ -381,7 +384,7 @@ fn earlier_reply(
         && before.record.program.fingerprint() == record.program.fingerprint();
     let is_operator = by.authority() == Authority::Operator;
     match &before.record.stage {
-        // The caller is an operator by now, and needs no approval.
+        // The same request now comes from an operator, so it needs no approval.
         _ if is_same && is_operator => Ok(None),
         Stage::Waiting { until } if is_same => Ok(Some(waits(&record.program, until.as_ref()))),
         Stage::Rejected { .. } if is_same => {

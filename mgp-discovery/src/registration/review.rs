@@ -13,7 +13,7 @@ use super::confinement::rights;
 use super::origin::RegistryOrigin;
 use super::record::{Record, Stage, denied_by_default};
 
-/// A waiting registration; approving it approves exactly this.
+/// A registration that waits for approval, with everything that the approval covers.
 ///
 /// [`Display`](fmt::Display) shows it in lines that are safe for a terminal: control characters are escaped.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ use super::record::{Record, Stage, denied_by_default};
 pub struct PendingRegistration {
     /// The server.
     pub server: ServerId,
-    /// The hash that the approval is bound to: all that is shown here, and the values of the environment.
+    /// The hash of everything shown here and of the values of the environment. An approval applies to this hash only.
     pub fingerprint: Sha256Hash,
     /// The absolute path of the program, then its arguments.
     pub argv: Vec<String>,
@@ -29,19 +29,21 @@ pub struct PendingRegistration {
     pub env: Vec<String>,
     /// The working directory.
     pub cwd: PathBuf,
-    /// The files that decide what runs, with the SHA-256 of each.
+    /// The files whose contents decide what the server does, e.g. its program and script, with the SHA-256 of each.
     pub files: Vec<(PathBuf, String)>,
-    /// The script that came with the request, if one did.
+    /// The text of the script, if the request contained one.
     pub source: Option<String>,
-    /// The entry of a registry that decides what runs.
+    /// The registry entry from which the program was taken, if the agent requested a published server; `None` if the
+    /// agent named the program itself.
     pub published: Option<RegistryOrigin>,
     /// The trust level.
     pub trust: TrustLevel,
     /// The permissions that the server requires.
     pub permissions: Vec<Permission>,
-    /// The permissions it does not get unless each is granted with the approval.
+    /// The required permissions that a server of this trust level does not get, unless the operator grants each with
+    /// the approval.
     pub denied: Vec<Permission>,
-    /// The principal who requested it.
+    /// The principal who requested the registration.
     pub created_by: Principal,
     /// The name that the principal claims for itself.
     pub claimed_by: Option<String>,
@@ -49,11 +51,11 @@ pub struct PendingRegistration {
     pub justification: Option<String>,
     /// Further notes.
     pub notes: Vec<String>,
-    /// `true` if earlier files of this registration had been approved.
+    /// `true` if an operator approved this registration before, and its files have changed since.
     pub changed: bool,
     /// The time of the request.
     pub since: Timestamp,
-    /// The time of expiry; `None` if it waits until an operator decides.
+    /// The time at which the request expires; `None` if it waits until an operator decides.
     pub until: Option<Timestamp>,
 }
 
@@ -85,7 +87,7 @@ impl PendingRegistration {
     }
 }
 
-/// Returns the notes about a registration, with those that follow from the record.
+/// Returns the notes about a registration for its reviewer: the stored ones, and those that follow from the record.
 fn notes(record: &Record) -> Vec<String> {
     let mut notes = record.program.notes.clone();
     if let Some(created) = &record.created {
@@ -161,8 +163,8 @@ impl fmt::Display for PendingRegistration {
     }
 }
 
-/// Returns a variable as `NAME=value`. A value with a path separator is always shown, since it may lead to
-/// code.
+/// Returns a variable as `NAME=value`. A value with a path separator is always shown, since it may be the path of code
+/// that the server loads.
 fn setting(name: &str, value: &str) -> String {
     let is_hidden = looks_secret(name, value).is_some() && !value.contains(['/', '\\']);
     format!("{name}={}", if is_hidden { "…" } else { value })

@@ -32,17 +32,17 @@ use crate::error::DiscoveryError;
 use crate::expand::ExpandedTarget;
 use crate::registry::{KnownServer, ServerCatalog};
 
-/// A fake that records its calls as lines of a log.
+/// A fake of the kernel's servers: it starts nothing, and records each call as a line of a log.
 #[derive(Default)]
 pub(super) struct Fake {
     log: Mutex<Vec<String>>,
     running: Mutex<Vec<ApprovedRegistration>>,
     configured: Mutex<HashSet<String>>,
-    /// The number of starts that fail.
+    /// The number of starts that still have to fail.
     broken: AtomicU32,
-    /// The number of removals that fail.
+    /// The number of removals that still have to fail.
     stuck: AtomicU32,
-    /// If set, a drain waits for a permit.
+    /// If set, draining a server waits for a permit of this semaphore.
     held: Mutex<Option<Arc<Semaphore>>>,
 }
 
@@ -136,7 +136,8 @@ impl ServerRunner for Shared {
     }
 }
 
-/// A folder with a program, an interpreter and a script, and registrations that run in it.
+/// The world of a test: a folder with a program, an interpreter and a script that registrations may use, and the
+/// registrations with their store, audit log and fake servers.
 pub(super) struct World {
     _guard: TempDir,
     pub(super) folder: PathBuf,
@@ -155,7 +156,7 @@ pub(super) fn config(folder: &Path) -> RegistrationConfig {
     }
 }
 
-/// Creates an executable file.
+/// Creates an executable file with this content.
 pub(super) fn program(path: &Path, content: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
@@ -166,7 +167,8 @@ pub(super) fn program(path: &Path, content: &str) {
     }
 }
 
-/// Grants the methods to agents whose names begin with `maker` only.
+/// The access rule of the tests: only agents whose names begin with `maker` may use the methods of discovery, and
+/// servers whose names begin with `made`.
 fn granted(cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
     let is_maker = cx.principal.as_agent().is_some_and(|agent| agent.as_str().starts_with("maker"));
     let is_method = tool.starts_with("mgp.discovery.") && server.is_none();
@@ -195,7 +197,7 @@ impl World {
         Self { _guard: guard, folder, store, audit, fake, registrations }
     }
 
-    /// Opens the same store and servers again, as after a crash of the kernel.
+    /// Opens registrations over the same store and servers again, as after a crash of the kernel.
     pub(super) fn killed(&mut self) {
         let fake = Arc::<Fake>::default();
         *fake.configured.lock().unwrap() = self.fake.configured.lock().unwrap().clone();
@@ -238,7 +240,7 @@ impl World {
         self.store.load("registrations").await.unwrap().records.len()
     }
 
-    /// Returns the types of our events and of refusals since the last call.
+    /// Returns the types of the audit events about registrations and refusals since the last call of this method.
     pub(super) fn new_events(&self) -> Vec<String> {
         let word = |event: &AuditEvent| {
             let name = event.event_type.as_str();
@@ -293,7 +295,7 @@ pub(super) fn refused(answer: Result<Value, RpcError>, code: i32, words: &str) -
     error
 }
 
-/// Lets work that was begun run until it waits.
+/// Yields, so that tasks that were started run until they wait.
 pub(super) async fn settle() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }

@@ -1,4 +1,5 @@
-//! The capabilities declared in a modern request: those of the client, or of the caller for whom it is forwarded.
+//! The capabilities declared in a modern request: those of the client itself or, if it forwards a call, those of the
+//! caller.
 
 use mgp_types::mcp::{ClientCapabilities, ElicitationCapability, ListChanged, key};
 use mgp_types::mgp::{Extension, MgpCapability};
@@ -9,10 +10,10 @@ use mgp_types::{Payload, RpcError};
 use super::negotiate;
 use super::offer::ClientOffer;
 
-/// Maximum number of different capability sets that are kept encoded; most hosts of a kernel declare one of a few.
+/// Maximum number of capability sets whose encoded form is cached. A kernel's hosts declare only a few different sets.
 const MAX_CACHED: usize = 16;
 
-/// Capabilities as they are sent.
+/// Encoded capabilities, as requests contain them.
 #[derive(Clone, Debug)]
 pub(super) struct DeclaredCapabilities {
     pub(super) plain: Payload,
@@ -37,9 +38,10 @@ pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
     /// The MGP offer without callbacks.
     without_callbacks: Option<MgpCapability>,
-    /// If set, forms are declared for callers without them too.
+    /// If set, the client declares form elicitation even for callers that do not support it, because it answers forms
+    /// itself.
     answers_forms: bool,
-    /// Encoded capabilities, by the capabilities that the caller sent.
+    /// The encoded capabilities for each set of capabilities that a caller sent.
     cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,
 }
 
@@ -54,7 +56,8 @@ impl CallerCapabilities {
         Self { own, without_callbacks, answers_forms, cache: Mutex::default() }
     }
 
-    /// Returns the capabilities for a call, or `None` if neither its caller nor another party can be asked.
+    /// Returns the capabilities to declare for a call; `None` if neither its caller nor the client can answer
+    /// questions.
     pub(super) fn of(&self, cx: &Context) -> Option<DeclaredCapabilities> {
         let can_ask = cx.caller.accepts.any() || self.answers_forms;
         if !can_ask || matches!(cx.caller_access, CallerAccess::Unavailable) {
@@ -74,14 +77,14 @@ impl CallerCapabilities {
             forms.form.get_or_insert_default();
             capabilities.elicitation = Some(forms);
         }
-        // A server asks a caller with forms in rounds, which it can answer whenever it wants.
+        // Callbacks are not declared for this caller: a server that wants to ask it uses forms in rounds.
         if let Some(mgp) = &self.without_callbacks
             && cx.caller.accepts.elicitation
             && !cx.caller.has(Extension::Callbacks)
         {
             negotiate::put_modern(&mut capabilities, mgp).ok()?;
         }
-        // Without `listChanged`, which exists in the legacy era only.
+        // Leave out `listChanged`, which exists in the legacy era only.
         capabilities.roots = caller.roots.map(|_| ListChanged::new());
         let declared = DeclaredCapabilities::new(capabilities).ok()?;
         let mut cache = self.cache.lock();

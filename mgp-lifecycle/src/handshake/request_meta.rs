@@ -19,14 +19,15 @@ use super::declared::{CallerCapabilities, DeclaredCapabilities};
 use super::offer::{Answerer, ClientOffer};
 use super::state::HandshakeState;
 
-/// Layer that attaches the facts about the callee to outbound calls, and adds the `_meta` members of this client.
+/// Layer that stores the negotiated facts about the callee in each outbound call, and adds this client's `_meta`
+/// members.
 #[derive(Clone)]
 #[must_use]
 pub struct RequestMetaLayer {
     session: Arc<HandshakeState>,
     members: Arc<MetaMembers>,
     server: Option<ServerId>,
-    /// If set, servers without MGP receive `_meta.traceparent`.
+    /// If set, servers without MGP receive `_meta.traceparent` too.
     traces_plain: bool,
 }
 
@@ -39,9 +40,10 @@ struct MetaMembers {
     info: Payload,
     revision: Payload,
     capabilities: DeclaredCapabilities,
-    /// `None` if the client answers questions itself.
+    /// The capabilities of the callers for whom this client forwards; `None` if this client answers servers' questions
+    /// itself.
     of_callers: Option<CallerCapabilities>,
-    /// Distinguishes this client from others of the same principal.
+    /// The handle that distinguishes this client from other clients of the same principal.
     handle: Payload,
 }
 
@@ -60,7 +62,7 @@ impl MetaMembers {
 pub struct AcceptsTask;
 
 impl RequestMetaLayer {
-    /// Creates a layer for a connection whose handshake is stored in `session`.
+    /// Creates a layer for a connection; `session` holds the state of its handshake.
     ///
     /// # Errors
     /// −32603 if the offer cannot be written as JSON.
@@ -109,14 +111,14 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
         if call.cx().server.is_none() {
             call.cx_mut().server.clone_from(&self.layer.server);
         }
-        // A method of an inactive extension is not sent: the peer would not know it.
+        // A call is not sent if its method belongs to an inactive extension: the peer would not know the method.
         let extension = lookup(call.method().as_str()).and_then(|info| info.extension);
         if let Some(extension) = extension
             && !facts.has(extension)
         {
             return Either::Right { future: ready(inactive(&call, extension)) };
         }
-        // Notifications of MCP need no `_meta`; those of an extension are ignored without the offer in it.
+        // MCP's notifications need no `_meta`; servers ignore those of an extension unless `_meta` has its offer.
         let needs_meta = call.kind() == Kind::Request || extension.is_some();
         if facts.era == Era::Modern && needs_meta {
             let members = &self.layer.members;
@@ -135,7 +137,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
                 (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities),
                 (Cow::Borrowed(key::CLIENT_INFO), members.info.clone()),
             ]);
-            // A later request, e.g. a cancellation, may refer to this one and arrive on another connection.
+            // The handle relates later requests, e.g. a cancellation, to this one, even from another connection.
             if facts.has(Extension::Streaming) {
                 let handle = (Cow::Borrowed(key::MGP_HANDLE), members.handle.clone());
                 call.hop_mut().meta.push(handle);
@@ -166,7 +168,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
     }
 }
 
-/// Adds the members of the call that belong to the given proposals.
+/// Adds the members that the call has for proposals; members of inactive proposals are left out.
 fn add_members(call: &mut Call, active: ExtensionSet) {
     if active.is_empty() {
         return;
@@ -185,7 +187,8 @@ fn is_open_telemetry_id(trace: &str) -> bool {
     trace.len() == 32 && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Returns the `traceparent` value; every call has one, so it is assembled without formatting.
+/// Returns the `traceparent` value. It is assembled byte by byte, because it is needed for every call and `format!` is
+/// slower.
 fn traceparent(trace: &str, span: u64) -> Payload {
     let span = span.to_be_bytes();
     let (before, after) = ("\"00-", "-01\"");
@@ -200,7 +203,7 @@ fn traceparent(trace: &str, span: u64) -> Payload {
     Payload::from_trusted(ByteString::try_from(text).unwrap_or_default())
 }
 
-/// Returns a JSON string of text that needs no escapes.
+/// Returns a text as a JSON string; the text must contain no characters that need escapes.
 fn quoted(text: &str) -> Payload {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

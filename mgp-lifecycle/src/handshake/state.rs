@@ -23,7 +23,7 @@ struct SessionState {
 /// The progress of the legacy handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Nothing was negotiated.
+    /// Nothing is negotiated yet.
     #[default]
     New,
     /// `initialize` was answered.
@@ -51,14 +51,14 @@ impl HandshakeState {
         Arc::clone(&self.0.lock().facts)
     }
 
-    /// Returns whether the other side is treated as legacy without evidence, because the probe failed or got no answer.
+    /// Returns whether the other side is only assumed to be legacy, because the probe for its era failed or got no
+    /// answer.
     #[must_use]
     pub fn is_guessed(&self) -> bool {
         self.0.lock().is_guessed
     }
 
-    /// Returns the permission flow; `None` unless this is the client side and was configured with a permission
-    /// authority.
+    /// Returns the permission flow; `None` on the side of a server, and for a client without a permission authority.
     #[must_use]
     pub fn permissions(&self) -> Option<PermissionFlow> {
         self.0.lock().permissions.clone()
@@ -85,7 +85,8 @@ impl HandshakeState {
         (state.phase, Arc::clone(&state.facts))
     }
 
-    /// Sets the facts; returns `false` if they were already set.
+    /// Stores the phase and the negotiated facts, unless a handshake stored them before. Returns `true` if they were
+    /// stored.
     pub(crate) fn settle(&self, phase: Phase, facts: Arc<PeerInfo>) -> bool {
         let mut state = self.0.lock();
         if state.phase != Phase::New {

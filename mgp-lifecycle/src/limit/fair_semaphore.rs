@@ -1,4 +1,5 @@
-//! A fair semaphore: a free permit costs one atomic operation, everything else happens under a lock.
+//! A fair semaphore: taking a free permit costs one atomic operation; waiting and handing permits on happen under a
+//! lock.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -17,7 +18,8 @@ use super::concurrency::LimitConfig;
 use super::wait_queue::{EntryId, WaitQueue};
 use crate::error::LifecycleError;
 
-/// Value by which one waiting call increases `count`; the number of running calls is in the lower 32 bits.
+/// The amount by which one waiting call increases `FairSemaphore::count`; the number of running calls is in the lower
+/// 32 bits.
 const ONE_WAITING: u64 = 1 << 32;
 
 /// The permits of a limit, and the queue of calls that wait for one.
@@ -30,7 +32,8 @@ pub(super) struct FairSemaphore {
     count: AtomicU64,
     running: u64,
     config: LimitConfig,
-    /// If set, only the total number of running calls is limited.
+    /// `true` if only the total number of running calls is limited; `false` if callers or tools have limits of their
+    /// own, so that running calls are counted for each.
     is_plain: bool,
     queue: Mutex<QueueState>,
 }
@@ -133,8 +136,8 @@ impl FairSemaphore {
         let fits =
             |queue: &QueueState| queue.running.have_room(&self.config, &caller, tool.as_deref());
         if fits(&queue) {
-            // Free permits first go to waiting calls that may run. Calls that only wait for their share do not block
-            // this one.
+            // Free permits first go to waiting calls that may run. Calls whose caller or tool has reached its limit do
+            // not block this call.
             let unused = self.grant_waiting(&mut queue);
             let passes = fits(&queue) && !self.can_any_run(&queue) && self.take_slot();
             let permit =
@@ -169,14 +172,14 @@ impl FairSemaphore {
         Ok(Acquired::Later(Waiting { semaphore, caller, id, receiver: Some(receiver) }))
     }
 
-    /// Returns whether a waiting call could run if there was a free permit.
+    /// Returns whether the limits of callers and tools would let any of the waiting calls run.
     fn can_any_run(&self, queue: &QueueState) -> bool {
         queue
             .waiting
             .any(|caller, call| queue.running.have_room(&self.config, caller, call.tool.as_deref()))
     }
 
-    /// Counts one more running call, if there is room.
+    /// Counts one more running call, if the total number is below its limit; returns whether it was counted.
     fn take_slot(&self) -> bool {
         let add = |count: u64| (count % ONE_WAITING < self.running).then_some(count + 1);
         self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()

@@ -97,12 +97,12 @@ pub(crate) enum About {
     All,
     /// Only queries about other agents; every caller may query its own entries.
     Others,
-    /// The whole method, because it concerns what tenants share.
+    /// The whole method, and only operators of the tenant `local`: the method is about things that all tenants share.
     Shared,
 }
 
 impl About {
-    /// Returns the words after "only an operator" and after the method.
+    /// Returns the words of the message after "only an operator", and those after the method's name.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::All => ("", ""),

@@ -20,15 +20,15 @@ const CONFIRM_FIELD: &str = "confirm";
 /// The name of the form field for the duration of permissions; no permission has this name.
 const TERM_FIELD: &str = "term";
 
-/// The field with the person's reason; no permission has this name.
+/// The name of the form field for the person's reason; no permission has this name.
 const REASON_FIELD: &str = "reason";
 
 /// The longest reason that is kept, in bytes.
 const MAX_REASON: usize = 500;
 
-/// The durations for which permissions can be approved. The first one is the default; it also applies to a decline.
+/// The durations for which permissions can be approved. The first is the default, and the duration of a refusal.
 ///
-/// An answer applies to everyone in the tenant, so only an operator can approve without an expiry.
+/// An approval applies to all principals of the tenant, so only an operator can approve without an expiry.
 const TERMS: [(&str, Option<Duration>); 4] = [
     ("1 hour", Some(Duration::from_hours(1))),
     ("1 day", Some(Duration::from_hours(24))),
@@ -36,7 +36,7 @@ const TERMS: [(&str, Option<Duration>); 4] = [
     ("until revoked", None),
 ];
 
-/// The terms of a call that is approved. The first one is the default.
+/// The durations for which a call can be approved. The first is the default.
 const CALL_TERMS: [&str; 4] = [
     "this call only",
     "calls of this tool for 1 hour",
@@ -44,13 +44,14 @@ const CALL_TERMS: [&str; 4] = [
     "calls like this until revoked",
 ];
 
-/// Returns the terms of a call that a principal may choose, which are as long as those of permissions.
+/// Returns the durations that a principal may choose for the approval of a call; they are as long as those for
+/// permissions.
 fn call_terms(principal: &Principal) -> &'static [&'static str] {
     let is_operator = principal.authority() >= Authority::TenantOperator;
     if is_operator { &CALL_TERMS } else { &CALL_TERMS[..3] }
 }
 
-/// Returns the chosen term of a call.
+/// Returns the duration that was chosen for the approval of a call.
 fn call_term(principal: &Principal, chosen: Option<&str>) -> ApprovalTerm {
     let chosen = call_terms(principal).iter().position(|words| Some(*words) == chosen);
     match (chosen, expiry(TERMS[0].1), expiry(TERMS[2].1)) {
@@ -61,7 +62,7 @@ fn call_term(principal: &Principal, chosen: Option<&str>) -> ApprovalTerm {
     }
 }
 
-/// Returns the durations that a principal may choose.
+/// Returns the durations that a principal may choose for permissions.
 fn terms(principal: &Principal) -> impl Iterator<Item = (&'static str, Option<Duration>)> {
     let is_operator = principal.authority() >= Authority::TenantOperator;
     TERMS.into_iter().filter(move |(_, term)| is_operator || term.is_some())
@@ -70,7 +71,7 @@ fn terms(principal: &Principal) -> impl Iterator<Item = (&'static str, Option<Du
 /// The maximum number of permissions on a form.
 const MAX_PERMISSIONS: usize = 32;
 
-/// Asks the caller with a form. Unavailable unless a person is using the client.
+/// An approver that asks the caller with a form, if a person uses the caller's client; else it is not available.
 ///
 /// Most callers are agents, i.e. the party that a confirmation restrains, and an agent must not confirm its own calls.
 /// Therefore only callers configured as interactive are asked.
@@ -78,7 +79,7 @@ const MAX_PERMISSIONS: usize = 32;
 /// ```
 /// use mgp_security::ElicitApprover;
 ///
-/// // Only Ada's own client shows her the question; her agents are not form_permissions.
+/// // Only Ada's own client shows her the question; her agents are not asked.
 /// let elicit = ElicitApprover::new(|principal| principal.subject().as_str() == "ada" && principal.as_agent().is_none());
 /// # drop(elicit);
 /// ```
@@ -90,7 +91,7 @@ pub struct ElicitApprover {
 }
 
 impl ElicitApprover {
-    /// Creates an approver that asks the callers for which a function returns `true`.
+    /// Creates an approver that asks only interactive callers, i.e. those for which `interactive` returns `true`.
     pub fn new(interactive: impl Fn(&Principal) -> bool + Send + Sync + 'static) -> Self {
         Self { interactive: Arc::new(interactive), wait: Arc::new(|| Duration::from_mins(10)) }
     }
@@ -184,7 +185,7 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
     Ok((key, CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&params)?)))
 }
 
-/// Returns the permissions on the form; the others stay undecided.
+/// Returns the permissions that the form shows; further permissions stay undecided.
 fn form_permissions(permissions: &[Permission]) -> impl Iterator<Item = &Permission> {
     permissions.iter().filter(|permission| permission.is_valid()).take(MAX_PERMISSIONS)
 }
@@ -211,7 +212,7 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
             decision.expires_at = expiry(TERMS[0].1);
             return decision;
         }
-        // A cancelled form decides nothing.
+        // A person who closes the form without an answer decides nothing.
         _ => return Decision::new(GrantDecision::Deferred, by).with("cause", &LeftOpen::Closed),
     };
     let yes = |field: &str| content.get(field).is_some_and(|value| value.as_str() == "true");
@@ -230,7 +231,7 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
         decision.per_permission.insert(permission.clone(), GrantDecision::Approved.into());
     }
     if decision.per_permission.len() < permissions.len() {
-        // A box that was left alone allows nothing now and denies nothing for later.
+        // A box that was not ticked allows nothing now, but is not a denial for later.
         decision.answer = GrantDecision::Deferred;
         decision = decision.with("cause", &LeftOpen::NotAllowed);
     }

@@ -19,12 +19,12 @@ pub struct ResourceMetadata {
     /// The scopes a client may request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes_supported: Vec<String>,
-    /// The methods of sending a token: `header`.
+    /// The ways in which clients may send a token; always only `header`.
     pub bearer_methods_supported: Vec<String>,
     /// The name of the resource for display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_name: Option<String>,
-    /// The scopes every token needs; sent in challenges, not part of the document.
+    /// The scopes that every token needs; they are sent in challenges and are not part of the document.
     #[serde(skip)]
     pub required_scopes: Vec<String>,
 }
@@ -38,7 +38,7 @@ pub struct BadResource {
 }
 
 impl ResourceMetadata {
-    /// Creates the metadata of the endpoint at a URL, whose tokens are provided by an issuer.
+    /// Creates the metadata of the endpoint at the URL `resource`, which accepts tokens of `issuer`.
     ///
     /// # Errors
     /// [`BadResource`] unless the URL is absolute, `https` (or `http` on loopback), and without query and fragment.
@@ -82,7 +82,8 @@ impl ResourceMetadata {
     }
 }
 
-/// Returns whether a path is the root document, which clients request first if they have no challenge.
+/// Returns whether a path is that of the document without the path of the endpoint. Clients may request it if no
+/// challenge named the document's URL.
 pub(super) fn is_root_document(path: &str) -> bool {
     path == WELL_KNOWN
 }

@@ -3,7 +3,10 @@
 //!
 //! [`decide`] is a pure function of the facts of a call and a snapshot of the rules. The [gate](crate::gate) runs
 //! it before each call and again after each wait; previews and rechecks run the same function. The rules are
-//! applied in the order of [`Stage`]. Lists check the first two stages by [`see`].
+//! applied in the order of [`Stage`].
+//!
+//! Lists are filtered by the first two groups of rules, by the same functions as calls: `AccessView::judge`, and the
+//! state of the definition (`gate/list.rs`).
 
 mod snapshot;
 mod verdict;

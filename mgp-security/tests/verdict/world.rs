@@ -24,7 +24,7 @@ use tower_layer::Layer;
 
 use crate::{ARGUMENTS, Answer, Change, NEEDED, TOOLS};
 
-/// Answers all questions alike; before the first answer something may change.
+/// An approver that gives every question the same answer; before its first answer it makes the given change.
 #[derive(Clone)]
 pub(crate) struct Officer {
     pub(crate) answer: Answer,
@@ -64,7 +64,7 @@ impl Validate for NoBad {
     }
 }
 
-/// A governed server, its callers, and what can be changed.
+/// A governed server, its callers, and its rules, which tests change.
 pub(crate) struct World {
     pub(crate) governance: Governance,
     pub(crate) layer: GovernLayer,
@@ -289,7 +289,7 @@ impl World {
         self.governance.definitions().learn(Some(&files()), &tools);
     }
 
-    /// Gives definitions of another server a past.
+    /// Changes, approves and marks some definitions at random, so that the definitions have different states.
     pub(crate) async fn age(&mut self, rng: &mut Rng) {
         if one_in(rng, 3) {
             return;
@@ -301,7 +301,7 @@ impl World {
         }
         if one_in(rng, 3) {
             let definitions = self.governance.definitions();
-            // Definitions belong to no tenant.
+            // Definitions are shared by all tenants, so an operator of the tenant `local` approves them.
             let of_kernel = Principal::new("local", "olga").operator();
             for waiting in definitions.waiting().unwrap() {
                 let (server, hash) = (&waiting.server, &waiting.held.fingerprint);
@@ -340,7 +340,8 @@ impl World {
         answer.err()
     }
 
-    /// Checks the call as one that has waited further in.
+    /// Decides about the call again, as the server does for a call that had to wait after the gates; returns the error
+    /// if the call is now refused.
     pub(crate) fn recheck(&self) -> Option<RpcError> {
         let mut cx = self.client.cx.clone();
         WaitMark::mark(&mut cx);
@@ -349,7 +350,7 @@ impl World {
         self.layer.recheck()(&Call::request(Method::of("tools/call"), params, cx)).err()
     }
 
-    /// The tools that the caller sees in the list.
+    /// Returns the tools that the caller sees in the list.
     pub(crate) async fn list(&mut self) -> BTreeSet<String> {
         #[derive(serde::Deserialize)]
         struct Page {
@@ -363,7 +364,7 @@ impl World {
         self.officer.questions.load(Ordering::Relaxed)
     }
 
-    /// A change that may come while a question is open.
+    /// Returns a random change that is made while a question is open.
     pub(crate) fn change(&self, rng: &mut Rng) -> Change {
         let (governance, clock) = (self.governance.clone(), Arc::clone(&self.clock));
         let (listed, is_own) = (Arc::clone(&self.listed), self.is_own);

@@ -12,7 +12,8 @@ pub fn openapi(title: &str, version: &str, tools: &[Contract]) -> Value {
     schemas.insert("Error".to_owned(), error_schema());
     let mut paths = Map::new();
     for (at, tool) in tools.iter().enumerate() {
-        // The position keeps the keys of tools apart whose names differ only in other characters.
+        // `component_key` replaces characters that a key must not contain, so two names may get the same key. The
+        // position of the tool makes each key unique.
         let key = format!("{}.{at}", component_key(&tool.name));
         let input = format!("{key}.input");
         let mut operation = operation(tool, &input);
@@ -68,7 +69,7 @@ fn operation(tool: &Contract, input: &str) -> Value {
     operation
 }
 
-/// The answers other than 200: status, name and description.
+/// The responses other than 200: status, name and description.
 const FAILURES: &[(&str, &str, &str)] = &[
     ("400", "ValidationError", "The arguments do not fit the schema."),
     ("401", "Unauthorized", "The key is missing or unknown."),
@@ -108,7 +109,8 @@ fn reference(component: &str) -> String {
     format!("#/components/schemas/{component}")
 }
 
-/// Returns a schema as a component: its local references start at the component.
+/// Returns a schema as a component of the document: a reference within the schema, such as `#/$defs/a`, becomes a path
+/// from the root of the document.
 fn component(schema: &Value, name: &str) -> Value {
     let mut schema = schema.clone();
     if let Some(members) = schema.as_object_mut() {
@@ -140,7 +142,7 @@ fn component_key(name: &str) -> String {
     key_of(name, '.')
 }
 
-/// Replaces the characters that keys of components must not have.
+/// Replaces each character that a key must not contain by `_`; `separator` may occur.
 fn key_of(name: &str, separator: char) -> String {
     let permits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == separator || c == '-';
     name.chars().map(|c| if permits(c) { c } else { '_' }).collect()

@@ -45,7 +45,7 @@ pub struct Operation {
     pub(crate) tool: String,
     pub(crate) method: &'static str,
     pub(crate) path: String,
-    /// The identifier in the document.
+    /// The `operationId` of the document.
     pub(crate) id: Option<String>,
     title: Option<String>,
     description: String,
@@ -80,7 +80,7 @@ impl Operation {
         &self.schema
     }
 
-    /// Reads an operation; the error is the reason why it cannot be offered.
+    /// Reads an operation of the document; the error is the reason why it cannot be offered as a tool.
     pub(crate) fn read(
         root: &Value,
         path: &str,
@@ -123,7 +123,7 @@ impl Operation {
         })
     }
 
-    /// Creates the tool, which `call` serves.
+    /// Creates the tool; the function `call` makes its calls.
     pub(crate) fn tool<F, R>(&self, call: F) -> Tool
     where
         F: Fn(Map<String, Value>) -> R + Send + Sync + 'static,
@@ -151,7 +151,7 @@ impl Operation {
         }
     }
 
-    /// Returns the hints that the method gives (RFC 9110 §9.2).
+    /// Returns the hints that follow from the HTTP method (RFC 9110 §9.2).
     fn annotations(&self) -> ToolAnnotations {
         let reads = ["GET", "HEAD", "OPTIONS"].contains(&self.method);
         let mut hints = ToolAnnotations::default();
@@ -159,7 +159,8 @@ impl Operation {
         hints.open_world_hint = Some(true);
         if !reads {
             hints.idempotent_hint = Some(["PUT", "DELETE"].contains(&self.method));
-            // PATCH and POST may create or destroy; the default of the protocol is to expect the worse.
+            // DELETE destroys data. PATCH and POST may or may not, so they get no hint; by the protocol, a tool without
+            // the hint counts as destructive.
             hints.destructive_hint = (self.method == "DELETE").then_some(true);
         }
         hints
@@ -193,7 +194,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Adds the parameters of the operation, and those of its path that it does not replace.
+    /// Adds the operation's own parameters, and the parameters of its path that it does not replace.
     fn parameters(&mut self, of_path: &'a Value, own: &'a Value) -> Result<(), String> {
         let list = |value: &'a Value| value.as_array().map(Vec::as_slice).unwrap_or_default();
         let mut all: Vec<&'a Value> = Vec::new();

@@ -63,7 +63,7 @@ pub struct Tool {
     timeout: Option<Duration>,
     max_stream_bytes: Option<u64>,
     layers: Layers,
-    /// The proposals whose members the definition has.
+    /// The proposals, i.e. extensions beyond MGP, for which the definition has members.
     proposed: ExtensionSet,
     run: Arc<dyn Fn(ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>> + Send + Sync>,
 }
@@ -71,9 +71,9 @@ pub struct Tool {
 /// The thread or task that runs a tool's function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExecutionMode {
-    /// A task of its own; the default.
+    /// A new task for each call; the default.
     Task,
-    /// The connection's task: for functions that take microseconds.
+    /// The task of the connection, which does nothing else meanwhile: only for functions that take microseconds.
     Inline,
     /// The blocking pool: for functions that block their thread.
     Blocking,
@@ -97,9 +97,10 @@ impl Tool {
     ///
     /// The function runs on a task of its own and should not block its thread. Run a function that has to block [on
     /// the blocking pool](Self::on_blocking_pool). If it blocks nevertheless, a multi-thread runtime with a free
-    /// thread continues to serve everything else, including pings. Everything stops if it blocks the only thread (a
-    /// current-thread runtime), or if calls block every thread. A connection stops if the tool has just sent it a
-    /// chunk, progress or a log message before blocking and the connection is served on a spawned task.
+    /// thread continues to serve everything else, including pings. Everything stops if the function blocks the only
+    /// thread (a current-thread runtime), or if calls block every thread. If the tool sends a chunk, progress or a log
+    /// message just before it blocks, and the connection is served on a spawned task, that connection stops until the
+    /// function ends.
     pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
     where
         H: Handler<M>,
@@ -148,9 +149,8 @@ impl Tool {
 
     // === Execution ===
 
-    /// Runs the function on the connection's own task: saves a task switch, but blocks the connection while it runs.
-    ///
-    /// For functions that take microseconds only.
+    /// Runs the function on the task of the connection. This saves a task switch, but the connection does nothing else
+    /// while the function runs, so use it only for functions that take microseconds.
     pub fn inline(mut self) -> Self {
         self.mode = ExecutionMode::Inline;
         self
@@ -195,7 +195,8 @@ impl Tool {
 
     /// Adds a layer around this tool only; the last one added is the outermost.
     ///
-    /// The layer runs inside all layers of the server, on the connection's task, and knows the caller.
+    /// The layer runs inside all layers of the server, on the task of the connection; the call's context names the
+    /// caller.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -309,13 +310,14 @@ impl Tool {
         self
     }
 
-    /// Returns the definition as configured; a server lists it with the hints derived from the security metadata.
+    /// Returns the definition as configured. A server adds the hints that it derives from the security metadata when it
+    /// lists the tool.
     #[must_use]
     pub fn definition(&self) -> &mcp::Tool {
         &self.definition
     }
 
-    /// Generates the schemas that derive from the function's types.
+    /// Generates the schemas of arguments and result from the function's types, unless the author wrote them.
     fn write_schemas(&mut self, style: SchemaStyle) {
         if let Some(input) = self.types.input {
             self.definition.input_schema = input(style);

@@ -38,7 +38,7 @@ impl WeakTools {
 #[derive(Debug, Default)]
 struct ToolsState {
     snapshot: Mutex<Arc<Snapshot>>,
-    /// The listeners that are notified of changes; set when the server is built.
+    /// The clients that are notified of changes; set when the server is built.
     subscribers: OnceLock<Subscribers>,
     /// Receives the definitions after each change; set if the server is governed.
     observer: OnceLock<DefinitionObserver>,
@@ -47,14 +47,14 @@ struct ToolsState {
     recheck: OnceLock<Recheck>,
 }
 
-/// Refuses calls that had to wait and are no longer allowed.
+/// The function that decides once more about a call that had to wait after the gates accepted it.
 struct Recheck(Box<CheckFn>);
 
 type CheckFn = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 
 mgp_types::opaque_debug!(Recheck);
 
-/// Receives the definitions of all tools after each change.
+/// The function that receives the definitions of all tools after each change.
 struct DefinitionObserver(Box<ObserveFn>);
 
 type ObserveFn = dyn Fn(&[mcp::Tool]) + Send + Sync;
@@ -66,16 +66,16 @@ mgp_types::opaque_debug!(DefinitionObserver);
 #[expect(clippy::struct_excessive_bools, reason = "facts about all tools, read for each call")]
 struct Snapshot {
     order: Vec<Arc<Entry>>,
-    /// Hashed without a random seed, because the author, not a caller, chooses the names.
+    /// The tools by name. The hash needs no random seed, because callers cannot choose the names.
     by_name: FxHashMap<String, Arc<Entry>>,
     settings: Settings,
-    /// `true` if any tool supports tasks. Most servers have no such tool and skip the lookup.
+    /// `true` if any tool supports tasks. Most servers have no such tool, so their calls skip the lookup of the tool.
     any_task: bool,
     /// `true` if any tool has an output schema.
     any_typed: bool,
     /// `true` if any tool has its own time limit.
     any_timeout: bool,
-    /// `true` if any tool has members of an extension beyond MGP: a list then depends on what its caller negotiated.
+    /// `true` if any tool has members of proposals; the list then depends on what its caller negotiated.
     any_proposed: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 8],
 }
@@ -89,7 +89,7 @@ struct Settings {
     /// If set, arguments are checked against the schema of their tool before it runs.
     #[cfg(feature = "schemas")]
     checks_arguments: bool,
-    /// `None` until the server is built.
+    /// The values that tools extract as `State`; `None` until the server is built.
     state: Option<Arc<Extensions>>,
 }
 
@@ -184,7 +184,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Sets where the schemas of the tools place the schemas of inner types.
+    /// Sets where schemas of tools place the schemas of inner types, and generates them again.
     pub(crate) fn write_schemas(&self, style: SchemaStyle) {
         self.change(|order, settings| {
             settings.style = style;
@@ -198,13 +198,13 @@ impl Tools {
         });
     }
 
-    /// Checks arguments against the schema of their tool before it runs.
+    /// Makes the server check arguments against the schema of their tool before the tool runs.
     #[cfg(feature = "schemas")]
     pub(crate) fn check_arguments(&self) {
         self.change(|_, settings| settings.checks_arguments = true);
     }
 
-    /// Checks arguments against the schema of a tool, without a call of the tool.
+    /// Checks arguments against the schema of a tool, without calling the tool.
     #[cfg(feature = "schemas")]
     pub(crate) fn validate(
         &self,
@@ -261,7 +261,7 @@ impl Tools {
         snapshot.by_name.get(name).is_some_and(|entry| retry_hint::is_repeatable(&entry.definition))
     }
 
-    /// Removes a tool; returns `true` if there was one.
+    /// Removes a tool; returns `true` if there was a tool of this name.
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
         self.change(|order, _| {
@@ -505,13 +505,13 @@ fn is_typed(definition: &mcp::Tool) -> bool {
 /// The variant of a list for a kind of peer.
 #[derive(Clone, Copy)]
 struct Form {
-    /// With the security metadata, for peers that negotiated it.
+    /// Set if definitions contain the security metadata, for peers that negotiated it.
     security: bool,
-    /// With the media types, for peers that negotiated them.
+    /// Set if definitions contain the media types, for peers that negotiated them.
     media: bool,
-    /// With the fields that 2026-07-28 requires of every list.
+    /// Set if the list contains the fields that 2026-07-28 requires.
     modern: bool,
-    /// With the members of these proposals.
+    /// The proposals whose members definitions contain.
     proposals: ExtensionSet,
 }
 
@@ -539,7 +539,7 @@ impl Snapshot {
     }
 }
 
-/// Returns the form of a definition for one kind of peer. Security metadata is in both places or in neither (MGP §4).
+/// Returns a definition as a kind of peer receives it; it has the security metadata in both places or in neither.
 fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {
@@ -554,7 +554,7 @@ fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
         MediaSignature::remove(&mut shown);
     }
     if !form.modern {
-        // Before 2026-07-28 structured content is an object, so schemas of other types are omitted.
+        // Before 2026-07-28 structured content had to be an object, so schemas of other types are omitted.
         shown.output_schema = shown.output_schema.filter(schema::is_of_objects);
     }
     if !form.security {
@@ -570,7 +570,7 @@ fn disabled(name: &str) -> RpcError {
     RpcError::new(ErrorCode::TOOL_DISABLED, message)
 }
 
-/// Returns error 4001 with the most similar tool name, or with the way to find the right one.
+/// Returns error 4001, with the most similar tool name if there is one, else with a hint how to find the right tool.
 fn unknown(name: &str, snapshot: &Snapshot) -> RpcError {
     let shown = mgp_types::clip(name, 80);
     let near = snapshot

@@ -21,13 +21,13 @@ use super::sending::SendingList;
 use super::subscription::{ID_PREFIX, Subscription};
 use super::table::Table;
 
-/// The time that a publisher waits for subscribers that are behind.
+/// The maximum time for which a publisher waits for subscribers that have not read earlier events yet.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The channels, the subscriptions and the events they keep; a cheap handle (MGP §13).
 ///
 /// A channel exists from its declaration or first event on. Each subscription keeps its last 1,024 events, up to
-/// 8 MiB, which are also the queue towards its subscriber.
+/// 8 MiB; these are also the queue from which the events are sent to the subscriber.
 ///
 /// ```
 /// use mgp_stream::{EventDraft, EventHub};
@@ -49,11 +49,11 @@ pub struct EventHub(pub(super) Arc<Hub>);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EventLimits {
-    /// The number of subscriptions of a connection or session. Default: 64.
+    /// The maximum number of subscriptions of one connection or session. Default: 64.
     pub per_scope: usize,
-    /// The number of subscriptions of a principal. Default: 1,024.
+    /// The maximum number of subscriptions of one principal, over all its connections. Default: 1,024.
     pub per_principal: usize,
-    /// The number of all subscriptions. Default: 65,536.
+    /// The maximum number of subscriptions in the hub. Default: 65,536.
     pub total: usize,
 }
 
@@ -69,15 +69,15 @@ pub(super) struct Hub {
     pub(super) limits: EventLimits,
     sees: Box<Sees>,
     recent: Option<RecentEvents>,
-    /// The place of durable subscriptions, if there is one.
+    /// The store of durable subscriptions; not set if the hub has none.
     pub(super) journal: OnceLock<Arc<Journal>>,
     pub(super) table: RwLock<Table>,
     pub(super) sending: SendingList<Subscription>,
 }
 
-/// The end of a publication: the subscribers that read have room for more.
+/// A future that ends when the event is stored for durable subscriptions and its subscribers have room for more events.
 ///
-/// The event is published already; dropping this only means not to wait.
+/// The event is published already; a publisher that drops the future only does not wait.
 #[must_use = "await it, so that a fast publisher does not overrun its subscribers"]
 pub struct Publishing(BoxFuture<'static, Result<(), RpcError>>);
 
@@ -99,7 +99,7 @@ impl Default for EventHub {
 }
 
 impl EventHub {
-    /// Creates a hub whose events every subscriber may see, except those of another owner.
+    /// Creates a hub in which every subscriber may see all events, except events that belong to another principal.
     #[must_use]
     pub fn new() -> Self {
         let sees = |cx: &Context, subject: &EventSubject| {
@@ -119,7 +119,8 @@ impl EventHub {
         Self::build(limits, Box::new(sees), None)
     }
 
-    /// Creates a hub as [`with_limits`](Self::with_limits), which also keeps the last events for operators.
+    /// Creates a hub like [`with_limits`](Self::with_limits), which also keeps its last events, for operators who look
+    /// at them later.
     #[must_use]
     pub fn with_recent(
         limits: EventLimits,
@@ -172,12 +173,13 @@ impl EventHub {
         );
     }
 
-    /// Publishes an event. The event is handed over before this returns; the future waits until it is stored for
-    /// durable subscriptions, and until subscribers that read have room for more, at most a quarter of a second.
+    /// Publishes an event. It is in the queues of the subscriptions when this method returns. The returned future waits
+    /// until the event is stored for durable subscriptions, and at most a quarter of a second until slow subscribers
+    /// have room for more.
     ///
     /// # Errors
-    /// −32602 if the channel has no valid name, the data is too large, or more than 10 events caused each other; 3001
-    /// or 3003 if it cannot be stored.
+    /// −32602 if the channel has no valid name, the data is too large, or the event ends a chain of more than 10 events
+    /// that caused each other; 3001 or 3003 if the event cannot be stored.
     #[expect(clippy::needless_pass_by_value, reason = "a draft is published once")]
     pub fn publish(&self, draft: EventDraft) -> Publishing {
         let behind = match self.0.publish(&draft) {
@@ -203,7 +205,7 @@ impl EventHub {
     /// Waits until all events that were published are stored for durable subscriptions.
     ///
     /// # Errors
-    /// 3003 if that takes too long.
+    /// 3003 if storing takes too long.
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
@@ -316,7 +318,8 @@ impl Hub {
         (self.sees)(cx, subject)
     }
 
-    /// Returns whether a caller sees the channels of a server behind this one; those of this one are public.
+    /// Returns whether a caller may see the channels of a server behind this one; if `server` is `None`, the channels
+    /// of this server are meant, which are public.
     pub(super) fn sees_channel(&self, cx: &Context, server: Option<&ServerId>) -> bool {
         server.is_none_or(|server| {
             let subject = EventSubject {
@@ -340,7 +343,7 @@ impl Hub {
         }
     }
 
-    /// Hands an event to the subscriptions that match; returns those whose subscribers are behind.
+    /// Hands an event to the matching subscriptions; returns the subscriptions whose subscribers are behind.
     fn publish(self: &Arc<Self>, draft: &EventDraft) -> Result<Vec<Arc<Subscription>>, RpcError> {
         draft.check()?;
         let rank = draft.rank();
@@ -386,7 +389,7 @@ impl Hub {
         Ok(rows.into_iter().filter_map(read).collect())
     }
 
-    /// Splits requested channels into known ones that match, and those that match none yet.
+    /// Splits the requested channels into the names of channels that exist, and requests that match no channel yet.
     pub(super) fn known_channels(
         &self,
         table: &Table,
@@ -416,7 +419,7 @@ impl Hub {
         Ok((known.into_iter().collect(), unknown))
     }
 
-    /// Returns a subscription of a principal; those of others do not exist for it.
+    /// Returns a subscription of a principal; a subscription of another principal counts as unknown.
     pub(super) fn find(
         &self,
         principal: &Principal,
@@ -436,7 +439,8 @@ impl Hub {
         })
     }
 
-    /// Returns whether a text may be the id of a new subscription.
+    /// Returns whether a text can be the id of a new subscription: it has the form of our ids, and no subscription has
+    /// it.
     pub(super) fn is_free(&self, id: &str) -> bool {
         let is_random = id.strip_prefix(ID_PREFIX).is_some_and(|random| {
             random.len() == 32 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -455,7 +459,7 @@ impl Hub {
     }
 
     pub(super) fn remove_expired(&self, table: &mut Table) {
-        // Only a full table is worth the search, or one whose size is a multiple of a small number.
+        // Searching the whole table is slow, so do it only if the table is full or its size is a multiple of 64.
         if !table.len().is_multiple_of(64) && table.len() < self.limits.total {
             return;
         }

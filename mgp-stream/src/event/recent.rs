@@ -1,4 +1,4 @@
-//! The last events of all channels, for operators.
+//! The last events of all channels, for operators. Events that wait for a subscriber are in `subscription.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! One subscription: the events it keeps, and the task that sends them to the subscriber.
 //!
-//! The last events are kept for replays, and are also the queue of the sending task. If the subscriber reads too
-//! slowly, the oldest unsent ones are dropped and counted in the next notification.
+//! The last events are kept for replays and while the subscriber is away. They are also the queue of the sending task.
+//! If the subscriber reads too slowly, the oldest unsent events are dropped and counted in the next notification.
+//! Events of durable subscriptions are in the store instead; see `journal.rs`.
 
 use std::collections::VecDeque;
 use std::pin::pin;

@@ -1,6 +1,6 @@
-//! The tools that a caller may find: those that it may call (MGP §16.5, §5).
+//! The trait that decides which tools a caller may find: the tools that it may call (MGP §16.5, §5).
 
-/// The tools that a caller may find.
+/// Decides which tools a caller may find.
 ///
 /// Every hit is checked with [`allows`](Self::allows) before it is returned, even if it comes from a cache.
 /// [`Endpoints::caller`](crate::Endpoints::caller) creates one from a `Visibility`; [`AllTools`] is for programs with
@@ -30,10 +30,10 @@ pub trait Allowed: Send + Sync {
     /// Returns whether the caller may call the tool.
     fn allows(&self, server: &str, tool: &str) -> bool;
 
-    /// Returns a key under which the decisions about all tools are cached for a second.
+    /// Returns a key under which the index caches the decisions about all tools for a second.
     ///
-    /// Without it nothing is cached, and each search decides about every tool that passes the filter: acceptable for
-    /// some thousand tools.
+    /// If this returns `None`, nothing is cached, and each search decides about every tool that passes the filter; this
+    /// is fast enough for some thousand tools.
     fn cache_key(&self) -> Option<AllowedKey> {
         None
     }

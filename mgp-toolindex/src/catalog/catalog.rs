@@ -133,7 +133,8 @@ impl Catalog {
         self.by_name(name).find(|slot| self.server_of(*slot) == Some(number))
     }
 
-    /// Returns the tools with this id, `server.name`: one, unless dots in ids and names make two ids equal.
+    /// Returns the tools with this id, `server.name`. It is usually one tool, but dots in server ids and names can make
+    /// two ids equal.
     pub(crate) fn by_tool_id<'a>(&'a self, id: &'a str) -> impl Iterator<Item = Slot> + 'a {
         let dots =
             id.match_indices('.').map(|(at, _)| at).take_while(|at| *at <= MAX_SERVER_ID_BYTES);
@@ -143,7 +144,7 @@ impl Catalog {
 
     // === changes ===
 
-    /// Inserts a tool, replacing the one in the slot.
+    /// Inserts a tool; it replaces the tool that has the slot.
     pub(crate) fn insert(&mut self, slot: Slot, entry: Arc<Entry>, generation: u64) {
         self.remove(slot, generation);
         self.names.insert(self.name_hash(entry.name()), slot);
@@ -166,7 +167,8 @@ impl Catalog {
         self.tools.set(slot, None, generation);
     }
 
-    /// Inserts a server, replacing the one with the number; if its state differs, its tools count as changed.
+    /// Inserts a server; it replaces the server with the same number. If the state of the server differs, its tools
+    /// count as changed.
     pub(crate) fn insert_server(&mut self, registered: ServerRecord, generation: u64) {
         let number = registered.server.number;
         match self.server(number).map(|before| before.state == registered.state) {

@@ -18,7 +18,7 @@ const MAX_LEVEL_BYTES: usize = 48;
 /// The maximum number of categories per tool.
 pub(crate) const MAX_CATEGORIES: usize = 16;
 
-/// The category of a tool that matches no other.
+/// The category of a tool that no word assigns to another category.
 pub(crate) const UNCATEGORISED: &str = "other";
 
 /// Returns the canonical form: lower case, levels separated by [`SEPARATOR`]; returns `None` if it is empty.
@@ -57,9 +57,9 @@ pub(crate) fn all_canonical<'a>(given: impl IntoIterator<Item = &'a String>) -> 
     all
 }
 
-/// Derives the category of a tool: its subject, and below it the kind of action, e.g. reading or changing.
+/// Derives the category of a tool: its subject, and within the subject the kind of action, e.g. reading or changing.
 ///
-/// The words must be in lower case. Words of the name count most, then those of the server, then those of the
+/// All words must be in lower case. Words of the name count most, then words of the server, then words of the
 /// description.
 pub(crate) fn derive<'a>(
     name: &[&'a str],
@@ -74,8 +74,8 @@ pub(crate) fn derive<'a>(
     speak(&mut name.iter().copied(), 6);
     speak(&mut server.into_iter(), 3);
     speak(&mut description.into_iter(), 2);
-    // `max_by_key` returns the last maximum, so the order is reversed: the first subject wins, which is the plainer
-    // one.
+    // `max_by_key` returns the last maximum, so the order is reversed: among subjects with equal scores the first one
+    // wins, which is the more common one.
     let best = (0..SUBJECTS.len()).rev().max_by_key(|at| scores[*at]);
     let Some(best) = best.filter(|best| scores[*best] > 0) else { return UNCATEGORISED.to_owned() };
     let about = SUBJECTS[best].0;
@@ -94,7 +94,8 @@ static SUBJECT_BY_WORD: LazyLock<FxHashMap<&str, usize>> = LazyLock::new(|| {
     words.flat_map(|(at, (_, words))| words.iter().map(move |word| (*word, at))).collect()
 });
 
-/// Returns whether a category is the wanted one or below it; a wanted word without levels also matches a lower level.
+/// Returns whether a category is the wanted one or within it; a wanted name without levels also matches a level further
+/// down.
 pub(crate) fn is_in(category: &str, wanted: &str) -> bool {
     let below = |rest: &str| rest.is_empty() || rest.starts_with(SEPARATOR);
     category.strip_prefix(wanted).is_some_and(below)

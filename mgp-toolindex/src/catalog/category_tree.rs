@@ -22,7 +22,7 @@ pub struct CategoryTree {
 pub struct CategoryNode {
     /// The full name, e.g. `filesystem/read`.
     pub path: String,
-    /// The number of tools in this category or below it.
+    /// The number of tools in this category, including the categories within it.
     pub tools: usize,
     /// The subcategories, sorted by number of tools, largest first.
     pub below: Vec<Self>,
@@ -62,7 +62,7 @@ impl CategoryTree {
 
     /// Counts the tools of a catalogue by category; with `within`, only the tools in that set.
     pub(crate) fn of(catalog: &Catalog, within: Option<&Bitmap>) -> Self {
-        // Many tools share one category list, so tools are counted by list first.
+        // Many tools share one list of categories, so tools are first counted by list.
         let mut lists: FxHashMap<u32, (&Labels, usize)> = FxHashMap::default();
         for (slot, record) in catalog.records() {
             if within.is_none_or(|within| within.contains(slot)) {

@@ -1,6 +1,6 @@
 //! The words from which categories are derived (MGP §16.4).
 
-/// Subjects and their words; plainer subjects come first, because they win ties.
+/// The subjects and their words. More common subjects come first, because the first one wins if scores are equal.
 pub(super) const SUBJECTS: &[(&str, &[&str])] = &[
     (
         "filesystem",
@@ -466,7 +466,7 @@ pub(super) const SUBJECTS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The second level of a derived category, and its verbs.
+/// The kinds of action, i.e. the second level of a derived category, with their verbs.
 pub(super) const VERBS: &[(&str, &[&str])] = &[
     (
         "read",

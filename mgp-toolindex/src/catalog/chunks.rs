@@ -5,9 +5,9 @@ use std::sync::Arc;
 /// The items of a chunk; a multiple of 64, so that chunks and words of bitmaps end together.
 pub(crate) const CHUNK_LEN: usize = 1024;
 
-/// A list in chunks.
+/// A list in chunks that clones share.
 ///
-/// A clone costs a counter per chunk; a later change copies one chunk.
+/// A clone increments a counter per chunk; a later change copies only the chunk that it changes.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkedList<T> {
     chunks: Vec<Chunk<T>>,

@@ -25,12 +25,12 @@ pub(crate) struct Server {
     pub(crate) categories: Labels,
 }
 
-/// A text; stored only as a position if the definition contains it unescaped.
+/// A text of a definition, stored as a position if the definition contains it without escapes.
 #[derive(Debug)]
 pub(crate) enum Text {
     /// The position and length in the definition.
     Within(u32, u32),
-    /// The text itself, because it is escaped in the definition.
+    /// A copy of the text, because the definition contains it only with escapes.
     Own(Box<str>),
 }
 
@@ -88,8 +88,8 @@ impl Entry {
         self.description.as_ref().map(|text| text.get(&self.definition))
     }
 
-    /// Returns the effective risk: the one the kernel decided, else the worse of those the server claims, else
-    /// dangerous.
+    /// Returns the effective risk: the risk that the kernel decided, else the higher of the two risks that the server
+    /// claims, else dangerous.
     pub(crate) fn risk(&self) -> RiskLevel {
         let Some(security) = &self.security else { return RiskLevel::Dangerous };
         match (&security.effective_risk_level, self.security_source) {
@@ -108,7 +108,7 @@ impl Entry {
             return known & !EXACT;
         }
         let bound = tokens::estimate(&self.definition) & !EXACT;
-        // An exact count that was stored meanwhile stays.
+        // If an exact count was stored in the meantime, keep it.
         match self.tokens.compare_exchange(0, bound, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => bound,
             Err(known) => known & !EXACT,

@@ -13,7 +13,7 @@ use crate::search::Filter;
 
 /// Returns what a definition states about cost and latency.
 pub(crate) fn cost_hints(definition: &str) -> CostHints {
-    // Search the text first: few definitions have these members, and only these are parsed.
+    // Search the text for the members first, because few definitions have them, and only those definitions are parsed.
     if !definition.contains("\"cost\"") && !definition.contains("\"latency\"") {
         return CostHints::default();
     }
@@ -21,7 +21,7 @@ pub(crate) fn cost_hints(definition: &str) -> CostHints {
         .map_or_else(|_| CostHints::default(), |tool| CostHints::of(&tool))
 }
 
-/// A filter prepared for a catalogue; it ignores input and output types, which the keyword index checks.
+/// A filter prepared for a catalogue. It does not check input and output types; the keyword index checks those.
 pub(crate) struct FilterTest<'a> {
     catalog: &'a Catalog,
     categories: Option<Vec<String>>,
@@ -66,7 +66,7 @@ impl<'a> FilterTest<'a> {
             && !self.reads_costs()
     }
 
-    /// Returns the servers to which the filter is restricted, or `None` if it allows all.
+    /// Returns the servers to which the filter restricts the search; `None` if it allows all servers.
     pub(crate) fn servers(&self) -> Option<&[ServerNumber]> {
         self.servers.as_deref()
     }

@@ -53,12 +53,14 @@ impl IndexedTool {
     /// Parses the definition.
     ///
     /// # Errors
-    /// −32602 if the definition is not a tool, which cannot happen for a tool that was put.
+    /// −32602 if the definition cannot be parsed; this does not happen, because the index only stores definitions that
+    /// could be parsed.
     pub fn tool(&self) -> Result<Tool, RpcError> {
         serde_json::from_str(self.definition()).map_err(RpcError::invalid_params)
     }
 
-    /// Returns the security metadata: as decided by the kernel, else as claimed by the server.
+    /// Returns the security metadata: as the kernel decided it, or if the kernel decided nothing, as the server claims
+    /// it.
     #[must_use]
     pub fn security(&self) -> Option<&ToolSecurity> {
         self.0.security.as_deref()
@@ -70,23 +72,23 @@ impl IndexedTool {
         self.0.risk()
     }
 
-    /// Returns the categories, `a/b` for `b` below `a`.
+    /// Returns the categories; `a/b` is the category `b` within `a`.
     pub fn categories(&self) -> impl Iterator<Item = &str> {
         self.0.categories.words.iter().map(|category| &**category)
     }
 
-    /// Returns the words that are not in the definition.
+    /// Returns the additional words by which the tool is found, beside the words of its definition.
     pub fn keywords(&self) -> impl Iterator<Item = &str> {
         self.0.keywords.words.iter().map(|keyword| &**keyword)
     }
 
-    /// Returns the tokens of the definition: exact once counted, before that an upper bound.
+    /// Returns the number of tokens of the definition: exact once counted, before that an upper bound.
     #[must_use]
     pub fn tokens(&self) -> u32 {
         self.0.tokens()
     }
 
-    /// Returns a hash of all that the index stores of the tool, texts of its server included.
+    /// Returns a hash of all data that the index stores about the tool, including texts of its server.
     #[must_use]
     pub fn hash(&self) -> &[u8; 16] {
         &self.0.hash

@@ -20,7 +20,7 @@ impl<T: ?Sized> Default for Interner<T> {
 }
 
 impl<T: ?Sized> Interner<T> {
-    /// Returns the value of the key; creates it if no owner holds one.
+    /// Returns the shared value for a key; creates it if no owner holds it any more.
     pub(crate) fn get(&mut self, key: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         if let Some(known) = self.known.get(key).and_then(Weak::upgrade) {
             return known;

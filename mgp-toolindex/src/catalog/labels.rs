@@ -32,7 +32,7 @@ impl LabelInterner {
         }
     }
 
-    /// Returns the list of these words.
+    /// Returns the shared list with these words.
     pub(crate) fn list(&mut self, words: &[impl AsRef<str>]) -> Labels {
         if words.is_empty() {
             return Arc::clone(&self.empty);

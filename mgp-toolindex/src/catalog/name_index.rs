@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// The number of shards; a change copies one.
+/// The number of shards of the index; a change copies only one shard.
 const SHARDS: usize = 256;
 
 /// Maps the hash of a name to numbers. Different names may share a hash, so the caller compares the names.

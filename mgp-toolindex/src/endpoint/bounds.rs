@@ -84,8 +84,8 @@ pub(super) fn risk(risk: Option<&RiskLevel>) -> Result<(), RequestError> {
     }
 }
 
-/// Parses a filter. Unknown members and words are errors: ignoring them would find more than the caller asked
-/// for.
+/// Parses a filter. Unknown members and words are errors, because a search that ignored them would find tools that the
+/// caller excluded.
 pub(super) fn filter(given: Option<DiscoverToolsFilter>) -> Result<Filter, RequestError> {
     let Some(given) = given else { return Ok(Filter::new()) };
     if let Some((word, _)) = given.extra.iter().next() {

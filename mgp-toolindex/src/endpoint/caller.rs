@@ -1,4 +1,4 @@
-//! The tools that a caller may find, by the same decision as for its calls and lists (MGP §16.5, §5).
+//! The tools that a caller may find. The same decision applies to the caller's calls and lists (MGP §16.5, §5).
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use mgp_types::sync::Mutex;
 
 use crate::catalog::{Allowed, AllowedKey, Extent};
 
-/// Returns a number that changes whenever the decisions about any caller may have changed.
+/// A function that returns a number, which changes whenever the decisions about any caller may have changed.
 pub(super) type Version = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// A caller of the index, with the tools it may find.

@@ -1,6 +1,6 @@
 //! Counts tokens in the background, started by searches (MGP §16.8).
 //!
-//! A search never waits for counts: until they are known, upper bounds are used, and fewer tools fit.
+//! A search never waits for exact counts: until they are known, upper bounds are used, so that fewer tools fit.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -41,7 +41,8 @@ impl TokenCounting {
         drop(last);
         let running = RunningBatch { last: Arc::clone(&self.0), counted: None };
         let index = Arc::downgrade(&index.shared);
-        // A thread of its own, so that neither a runtime nor an index has to wait: a million tools take a minute.
+        // The counts run on a separate thread, so that neither a runtime nor the index waits for them: a million tools
+        // take a minute.
         let run = move || {
             let all = is_all_counted(&index);
             running.done(all.then_some(generation));

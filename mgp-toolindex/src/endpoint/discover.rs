@@ -51,7 +51,7 @@ pub(super) async fn run_blocking<T: Send + 'static>(
     done.map_err(|error| RpcError::internal("the search was aborted").because(error))?
 }
 
-/// Work on a blocking thread. Dropping it aborts work that still waits in tokio's unbounded queue.
+/// Work on a blocking thread. Dropping this value aborts the work if it still waits in tokio's unbounded queue.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
@@ -84,7 +84,8 @@ fn find(
     Ok((found, result))
 }
 
-/// Sorts the tools that were found by what they state, those that state nothing last; equal ones stay sorted by relevance.
+/// Sorts the found tools by the cost or latency that they state; tools that state none come last, and tools with equal
+/// values stay in the order of their relevance.
 fn sort(found: &mut SearchResult, order: &DiscoverOrder) {
     let stated = |tool: &IndexedTool| {
         let hints = cost_hints(tool.definition());
@@ -98,7 +99,7 @@ fn sort(found: &mut SearchResult, order: &DiscoverOrder) {
     found.hits.sort_by_cached_key(|hit| stated(&hit.tool));
 }
 
-/// Searches for tools whose availability is not `Refused`; later hits take the places of refused ones.
+/// Searches for tools whose availability is not `Refused`; further hits take the places of refused tools.
 fn search_available(
     inner: &EndpointsState,
     query: &Query,

@@ -60,7 +60,7 @@ pub(super) struct EndpointsState {
     pub(super) sessions: Sessions,
     visibility: Option<Arc<dyn Visibility>>,
     version: Option<Version>,
-    /// Distinguishes the cached decisions of several endpoints over one index.
+    /// The number of these endpoints in the keys of cached decisions, because several endpoints may use one index.
     decisions_id: u64,
     standing: Option<Arc<dyn AvailabilityCheck>>,
     pub(super) create: Option<Arc<dyn ToolCreator>>,
@@ -86,7 +86,7 @@ impl Endpoints {
         }))
     }
 
-    /// Sets the visibility of tools. Two calls of one principal must see the same.
+    /// Sets the visibility of tools. It must give the same answers for all calls of one principal.
     ///
     /// Decisions about more than 2,000 tools are cached for a second, or until [`version`](Self::version) returns
     /// another number; every tool in a result is decided again.
@@ -99,7 +99,8 @@ impl Endpoints {
 
     /// Sets a function that returns another number whenever the visibility of any caller may have changed.
     ///
-    /// Then no decision is cached beyond such a change, and decisions about few tools are cached too.
+    /// With this function, cached decisions are dropped when the number changes, and decisions about few tools are
+    /// cached too.
     pub fn version(self, version: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.with(|inner| {
             inner.version = Some(Arc::new(version));
@@ -107,7 +108,7 @@ impl Endpoints {
         })
     }
 
-    /// Sets a hook that decides whether a tool can be called now; without it all visible tools can be.
+    /// Sets a hook that decides whether a tool can be called now. Without it, all visible tools can be called.
     ///
     /// The hook is called for tools that were found. Tools that a caller can never call belong to
     /// [`visibility`](Self::visibility), which also hides them from counts and categories.

@@ -16,16 +16,16 @@ use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
 use crate::session::{Fitted, fit};
 use crate::tokens::max_tokens_of;
 
-/// The tokens set aside for each later tool: four of five real tools fit into them; a tenth of the default
-/// reserve.
+/// The number of tokens reserved for each tool that follows in the list. Four of five real tools fit into it, and it is
+/// a tenth of the default reserve.
 const KEPT_TOKENS: u32 = 300;
-/// The tokens set aside, per later tool, for the members besides its definition.
+/// The number of tokens reserved, per following tool, for its members besides the definition.
 const MEMBER_TOKENS: u32 = 60;
 /// The minimum number of tokens for a tool; with less room left, all further tools are omitted.
 const MIN_TOOL_TOKENS: u32 = 24;
 /// The maximum length of the text of a part of the query.
 const MAX_PART_BYTES: usize = 80;
-/// The maximum number of tokens that joining a tool to its neighbours adds.
+/// The maximum number of tokens that are added where the text of a tool meets that of its neighbours.
 const JOINT_TOKENS: u32 = 8;
 
 /// Renders a search result within the reserve of a budget.
@@ -88,7 +88,7 @@ pub(super) fn present_as(
     result
 }
 
-/// Returns which tools serve which request of the query; `None` if it has only one.
+/// Returns for each request of the query the tools that fit it; `None` if the query has only one request.
 fn parts(
     found: &SearchResult,
     is_clear: &dyn Fn(&IndexedTool) -> bool,
@@ -108,7 +108,7 @@ fn parts(
     (!found.requests.is_empty()).then_some(extension)
 }
 
-/// Renders loaded tools within the rest of the reserve.
+/// Renders loaded tools within the tokens that the rest of the answer leaves of the reserve.
 pub(super) fn loaded<'a>(
     tools: impl Iterator<Item = (&'a IndexedTool, bool)>,
     budget: &ContextBudget,
@@ -138,7 +138,7 @@ impl<'a> RenderedTool<'a> {
         Self { tool: &hit.tool, score: Some(hit.score), reason, is_clear }
     }
 
-    /// Renders the tool in at most `max` tokens; returns it with its cost.
+    /// Renders the tool in at most `max` tokens; returns it with its number of tokens.
     fn render(&self, max: u32) -> Option<(FoundTool, u32)> {
         let tool = self.tool;
         let mut rendered =
@@ -147,14 +147,14 @@ impl<'a> RenderedTool<'a> {
         rendered.security = Some(security(tool).into());
         rendered.tool_id = (!self.is_clear).then(|| tool.tool_id());
         rendered.reason.clone_from(&self.reason);
-        // The mark is included, so that there is room for it.
+        // Render with the mark `trimmed`, so that there is room for it if it is needed.
         rendered.trimmed = Some(true);
         let other = other_tokens(&rendered);
         let fits = |end: u32| {
             let fitted = fit(tool, max.checked_sub(other.saturating_add(end))?)?;
             (signs_at_end(&fitted) <= end).then_some((fitted, end))
         };
-        // Few schemas end in many brackets, so small allowances for them are tried first.
+        // Few schemas end in many brackets, so small allowances for the brackets are tried first.
         let (fitted, end) = [8, 40, 160].into_iter().find_map(fits)?;
         rendered.trimmed = fitted.is_trimmed.then_some(true);
         rendered.description = fitted.description;
@@ -163,7 +163,8 @@ impl<'a> RenderedTool<'a> {
     }
 }
 
-/// Returns the number of signs at the end of a schema: they join the following ones, and may be a token each.
+/// Returns the number of punctuation signs at the end of a schema. They may form tokens with the text that follows, so
+/// each may cost a token.
 fn signs_at_end(fitted: &Fitted) -> u32 {
     let schema = fitted.schema.as_payload().as_str();
     let signs = schema.bytes().rev().take_while(u8::is_ascii_punctuation).count();
@@ -172,8 +173,8 @@ fn signs_at_end(fitted: &Fitted) -> u32 {
 
 /// Renders the tools in order while there is room; also returns the number of omitted ones.
 ///
-/// Each tool may use all the room except what is set aside for later ones, so nothing is trimmed while there is
-/// room.
+/// Each tool may use all room except the tokens reserved for the tools after it, so that no tool is trimmed while there
+/// is room.
 fn render_all(tools: Vec<RenderedTool<'_>>, room: u32) -> (Vec<FoundTool>, u64) {
     let (mut all, mut omitted, mut left) = (Vec::new(), 0, room);
     let kept =

@@ -31,8 +31,8 @@ use crate::tokens::max_tokens_of;
 /// match by meaning alone needs a high score. Chosen with real and absurd requests over two catalogues of 527 and
 /// 2,247 tools.
 const FULFILMENT: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];
-/// The minimum score of a candidate, relative to the best one, so that a lower risk cannot promote an unfit
-/// tool.
+/// The minimum score of a candidate, relative to the best candidate, so that a lower risk cannot promote a tool that
+/// does not fit.
 const MIN_RELATIVE_SCORE: f32 = 0.7;
 /// The weight of the score for the request's context, relative to the score for the capability.
 const CONTEXT_WEIGHT: f32 = 0.1;
@@ -347,13 +347,13 @@ fn untyped(
         parts.push(format!("give {}", wanted.output_types.join(" or ")));
     }
     if parts.is_empty() {
-        // The tool matches the input types and the output types, but not both in one search.
+        // A search with the input types finds the tool, and so does one with the output types, but not one with both.
         parts.push("do both at once".to_owned());
     }
     Ok(format!("it was loaded, but does not say that it can {}", parts.join(" and ")))
 }
 
-/// Asks the hook to create a missing tool, if there is one.
+/// If the endpoints have a hook for it, asks the hook to create a missing tool.
 async fn create(
     inner: &EndpointsState,
     cx: Context,

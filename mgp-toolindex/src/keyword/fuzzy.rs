@@ -12,13 +12,13 @@ use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
 use crate::text::QueryWords;
 
-/// The minimum length of a word that may differ; for a shorter one, too many others would be similar.
+/// The minimum length of a word in which a letter may differ; shorter words would be similar to too many others.
 const MIN_LETTERS: usize = 4;
 
-/// The minimum length of a word in which two letters may differ; in shorter ones only one may.
+/// The minimum length of a word in which two letters may differ; in a shorter word only one letter may differ.
 const MIN_LETTERS_OF_TWO: usize = 8;
 
-/// The maximum length of a word that may differ; longer ones are not parts of names.
+/// The maximum length of a word in which letters may differ; longer words do not occur in names.
 const MAX_LETTERS: usize = 64;
 
 /// The maximum number of words in a query that is compared with names as a whole.
@@ -30,7 +30,7 @@ const MAX_WORDS: usize = 12;
 /// The maximum number of tools whose names have a word; more frequent words are skipped.
 const MAX_TOOLS: u64 = 20_000;
 
-/// The score of a name that matches word by word; one that matches as a whole scores 1.
+/// The score of a name whose words all match the query one by one; a name that matches as a whole scores 1.
 const WORDS_SHARE: f32 = 0.9;
 
 /// The indexed words of names that are similar to one word of the query.
@@ -81,7 +81,8 @@ impl KeywordReader {
         Ok(top.into_sorted())
     }
 
-    /// Finds indexed words of names that are similar to a word; only the word itself, if it is indexed.
+    /// Finds indexed words of names that are similar to a word. If the word itself is indexed, only that word is
+    /// returned, because it was probably not misspelled.
     fn similar(&self, word: &str) -> Result<SimilarWords, IndexError> {
         let (mut found, mut tools) = (Vec::new(), 0);
         for (at, segment) in self.segments.iter().enumerate() {

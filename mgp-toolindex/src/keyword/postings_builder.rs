@@ -8,13 +8,14 @@ use std::io;
 use tantivy::fieldnorm::FieldNormReader;
 use tantivy::postings::FieldSerializer;
 
-/// The memory of a word besides its letters and postings, in bytes.
+/// The estimated memory of a word without its letters and postings, in bytes.
 const WORD_BYTES: usize = 80;
 
 /// The memory of a posting, in bytes.
 const POSTING_BYTES: usize = size_of::<Posting>();
 
-/// The number of postings in a chunk. A single growing list would be moved, and leave a hole of its old size.
+/// The number of postings in a chunk. The list is split into chunks, because a single growing list would be moved in
+/// memory, and leave a hole of its old size.
 const CHUNK_LEN: usize = 4096;
 
 /// The words of one field of some documents.
@@ -131,8 +132,8 @@ impl PostingChunks {
 
     fn push(&mut self, post: Posting) {
         if self.len.is_multiple_of(CHUNK_LEN) {
-            // The first chunk grows with its contents; later ones get their full size at once, because more is to
-            // come.
+            // The first chunk grows with its contents. Later chunks get their full size at once, because the list is
+            // then likely to grow further.
             let room = if self.len == 0 { 0 } else { CHUNK_LEN };
             self.chunks.push(Vec::with_capacity(room));
         }

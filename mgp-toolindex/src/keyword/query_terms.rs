@@ -1,7 +1,8 @@
 //! The words of a query, looked up in one state of the keyword index and scored by BM25 (MGP §16.4).
 //!
-//! Every tool that has one of the words is scored, word by word. Queries have many words and texts are short, so
-//! nearly every tool has one, and skipping tools as top-k algorithms do would cost more than it saves.
+//! Every tool that has at least one word of the query is scored, word by word. Queries have many words and texts are
+//! short, so nearly every tool has such a word. Algorithms that skip tools with low scores would cost more than they
+//! save.
 
 use tantivy::TantivyError;
 use tantivy::postings::{BlockSegmentPostings, TermInfo};
@@ -91,7 +92,8 @@ impl<'a> QueryTerms<'a> {
         Ok(top.into_sorted())
     }
 
-    /// Returns the score of each word for each of these tools, all tools of a word together.
+    /// Returns the score of each word for each of these tools: first the scores of the first word for all tools, then
+    /// those of the second word, and so on.
     pub(crate) fn each(&self, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
         let mut scores = vec![0.0; slots.len() * self.words.len()];
         self.visit(slots, |word, at, score| scores[word * slots.len() + at] = score)?;
@@ -157,7 +159,7 @@ impl<'a> QueryTerms<'a> {
     }
 }
 
-/// A wanted tool: its segment, its document there, its index among the wanted tools.
+/// A tool whose scores are wanted: its segment, its document there, and its position in the list of wanted tools.
 type WantedTool = (u32, u32, usize);
 
 /// Visits the wanted documents by scanning all postings of a word.

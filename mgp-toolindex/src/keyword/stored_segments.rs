@@ -37,7 +37,8 @@ const MAX_STORED_BYTES: usize = 128 << 20;
 /// Marks a document to which no tool has been assigned yet.
 const NO_SLOT: u32 = u32::MAX;
 
-/// Returns a key of everything that determines the words: the analyser, the limits and the format.
+/// Returns a text that identifies everything that determines the stored words: the version of the analyser, the limits,
+/// and the file format.
 pub(crate) fn key(limits: TextLimits) -> String {
     let TextLimits { description, parameter, parameters } = limits;
     let format = tantivy::version_string();
@@ -48,7 +49,7 @@ pub(crate) fn key(limits: TextLimits) -> String {
 #[derive(Debug, Default)]
 pub(super) struct StoredSegments {
     segments: Vec<StoredSegment>,
-    /// The document of each tool, until it is taken.
+    /// The document of each tool; removed once the tool has taken it.
     documents: FxHashMap<ToolHash, StoredDocument>,
 }
 
@@ -164,15 +165,15 @@ mgp_types::opaque_debug!(StoredSegment);
 // === impl KeywordReader ===
 
 impl KeywordReader {
-    /// Returns the segments to store, except those that documents were ever deleted from.
+    /// Returns the segments to store. Segments from which a document was ever deleted are left out.
     pub(crate) fn save(&self, key: &str, catalog: &Catalog) -> Vec<Vec<u8>> {
         let whole =
             self.segments.iter().filter(|segment| segment.live_count() == segment.documents());
         let mut room = MAX_STORED_BYTES;
         let mut stored = Vec::new();
         for segment in whole.filter(|segment| segment.body.is_exact) {
-            // A segment that fails or does not fit is not stored; its tools are indexed again when the index is
-            // opened.
+            // A segment that cannot be written or for which there is no room is not stored; its tools are indexed again
+            // when the index is opened.
             if let Ok(Some(bytes)) = save(key, &segment.body, catalog, room) {
                 room -= bytes.len();
                 stored.push(bytes);

@@ -106,14 +106,14 @@ fn found(reader: &KeywordReader, text: &str) -> Vec<(Slot, f32)> {
     reader.look_up(&Analyzer::new().query(text)).unwrap().top(1000, None).unwrap()
 }
 
-/// A word that no other tool has.
+/// Returns a word that only the tool in this slot has.
 fn own(slot: Slot) -> String {
     let digits = slot.to_string();
     let letters: String = digits.bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
     format!("own{letters}q")
 }
 
-/// Documents with some shared words and a unique one each.
+/// Creates documents that share some words and have a unique word each.
 fn many(slots: std::ops::Range<Slot>) -> Vec<(Slot, MakeDocument)> {
     let text = |slot| format!("shared{} words of all, {}", slot % 7, own(slot));
     slots.map(|slot| (slot, document("tool", &text(slot)))).collect()
@@ -126,7 +126,7 @@ fn threads_build_the_same_as_the_caller() {
     for start in [100, 200, 300, 400, 500, 600] {
         one = apply(&mut tools, &[], many(start..start + 100));
     }
-    // The last step of a tool counts, whichever thread had the others.
+    // The last step of a tool counts, even if other threads processed earlier steps of it.
     for batch in [many(0..300), many(300..600), many(600..700), many(40..50)] {
         let steps = batch.into_iter().flat_map(|(slot, make)| {
             let gone = (40..50).contains(&slot).then_some(Step::Remove(slot));

@@ -24,7 +24,8 @@ impl TopTools {
         Self { max, best: BinaryHeap::with_capacity(max.min(1024) + 1) }
     }
 
-    /// Returns the score to exceed; a tie with the worst one may still win by its slot.
+    /// Returns the score that a tool must exceed to enter the list; it is just below the worst score, because a tool
+    /// with an equal score may win by its slot.
     pub(crate) fn threshold(&self) -> f32 {
         match self.best.peek() {
             Some(Reverse(worst)) if self.best.len() >= self.max => worst.score.next_down(),

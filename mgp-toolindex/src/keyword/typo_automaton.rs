@@ -1,16 +1,19 @@
-//! An automaton that accepts words similar to a word, so that a sorted list of words is walked and not read.
+//! An automaton that accepts the words similar to a given word. With it, a search skips through a sorted list of words
+//! instead of reading all of them.
 //!
-//! The table of a Levenshtein automaton takes longer to build than this one takes for some thousand names.
+//! It replaces a Levenshtein automaton with a table, because building the table would take longer than this automaton
+//! takes for some thousand names.
 
 use tantivy_fst::Automaton;
 
 /// The maximum number of edits.
 const MAX_CHANGES: usize = 2;
 
-/// The number of alignments within [`MAX_CHANGES`]: a letter may be shifted by that many positions either way.
+/// The number of ways in which the letters of two words may be aligned: a letter may be shifted by up to
+/// [`MAX_CHANGES`] positions in either direction.
 const BAND: usize = 2 * MAX_CHANGES + 1;
 
-/// Any distance above [`MAX_CHANGES`].
+/// The value for every distance above [`MAX_CHANGES`].
 const TOO_MANY: u8 = 100;
 
 /// An automaton for words in which at most `max` letters are missing, wrong, added or swapped with their neighbour.
@@ -23,7 +26,7 @@ pub(super) struct TypoAutomaton {
 /// The state after some bytes of a word.
 #[derive(Clone, Debug)]
 pub(super) struct TypoState {
-    /// The distance of the letters so far to each prefix of the word in the band.
+    /// The edit distance between the letters read so far and each prefix of the word whose length is within the band.
     row: [u8; BAND],
     /// The row before the last letter was read.
     before: [u8; BAND],

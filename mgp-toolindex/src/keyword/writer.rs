@@ -16,7 +16,7 @@ use crate::error::IndexError;
 /// The maximum number of documents of an index that is merged within a commit, which takes a millisecond or two.
 const MAX_DOCUMENTS_MERGED_AT_ONCE: u32 = 200;
 
-/// The writer. Between changes it holds nothing but what the readers have.
+/// The writer of the keyword index. Between two changes it only holds data that it shares with readers.
 pub(crate) struct KeywordWriter {
     format: Format,
     segments: Vec<IndexSegment>,
@@ -37,7 +37,7 @@ pub(crate) struct KeywordWriter {
 pub(crate) enum Step {
     /// Removes the document of a tool.
     Remove(Slot),
-    /// Adds the document of a tool; an older one must be removed first.
+    /// Adds the document of a tool; an older document of the tool must be removed first.
     Add(Slot, MakeDocument),
     /// Restores a stored document.
     #[cfg(feature = "sqlite")]
@@ -136,7 +136,7 @@ impl KeywordWriter {
 
     /// Returns the segments to merge, if there are too many of one size or one has too many deleted documents.
     ///
-    /// The result is passed to [`Self::refresh`]; until then this returns the same.
+    /// Pass the result of the merge to [`Self::refresh`]; until then this method returns the same segments.
     pub(crate) fn merge(&self) -> Option<Merge> {
         let segments = segments_to_merge(&self.segments);
         (!segments.is_empty()).then(|| Merge { format: self.format.clone(), segments })

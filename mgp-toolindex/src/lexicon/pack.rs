@@ -30,7 +30,9 @@ const LANGUAGES: &[(&str, Language)] = &[
 /// The maximum size of the packed files together.
 const MAX_PACKED_BYTES: usize = 1536 * 1024;
 
-/// A foreign word's English words: the position of the word among those of the line, and the line.
+/// The lexicon's key of each word, with all English words that translate it. For each of these: the position of the
+/// word among the translations of that English word (0 is the most usual), and the line number of the English word in
+/// `english.txt`.
 type Lines = BTreeMap<Vec<u8>, Vec<(usize, u64)>>;
 
 #[test]
@@ -87,7 +89,7 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
     }
 }
 
-/// Adds the words that are related to English ones.
+/// Adds for each English word of `related.tsv` the English words that are related to it.
 fn add_related(heads: &[String], lines: &mut Lines) {
     for line in read("related.tsv").lines() {
         let (word, related) = line.split_once('\t').expect(line);
@@ -113,9 +115,10 @@ fn key(language: Language, stems: &str) -> Vec<u8> {
     [&[language.mark()], stems.as_bytes()].concat()
 }
 
-/// Packs the English words of a foreign word: those whose line names it early and that are frequent come first.
+/// Packs the English words of a foreign word into one number. Frequent English words come first, and words of which it
+/// is a usual translation.
 fn value(mut lines: Vec<(usize, u64)>) -> u64 {
-    // The lines are sorted by how often tools have their words.
+    // `english.txt` begins with the words that are most frequent in tools, so a low line number means a frequent word.
     #[expect(clippy::cast_precision_loss, reason = "there are some thousand lines")]
     let rareness =
         |(place, line): (usize, u64)| place as f64 + 0.5 * (1.0 + line as f64 / 32.0).log2();
@@ -129,7 +132,7 @@ fn value(mut lines: Vec<(usize, u64)>) -> u64 {
     Senses::pack(numbers.into_iter().take(MAX_SENSES))
 }
 
-/// Returns the stems by which a word or phrase is found, as people spell and inflect it.
+/// Returns the stems under which a word or phrase is stored, for the usual ways to spell and inflect it.
 fn spellings(language: Language, word: &str) -> Vec<String> {
     let word: String = word.nfc().collect();
     let mut written = vec![word.clone()];
@@ -173,7 +176,8 @@ fn japanese_root(word: &str) -> Option<String> {
     root.contains(|c: char| ('\u{4e00}'..='\u{9fff}').contains(&c)).then(|| root.to_owned())
 }
 
-/// Returns a Korean verb without `다`, and as it is before endings that begin with a vowel: `그리다`, `그려`.
+/// Returns two roots of a Korean verb: the verb without its ending `다`, and the form that it takes before endings with
+/// a vowel (`그려` of `그리다`).
 fn korean_roots(word: &str) -> Vec<String> {
     let Some(root) = word.strip_suffix('다') else { return Vec::new() };
     let mut all = vec![root.to_owned()];

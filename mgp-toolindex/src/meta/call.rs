@@ -24,7 +24,7 @@ pub struct ForwardedCall {
 impl ForwardedCall {
     /// Parses the arguments of `mgp_tools_call`: `name`, `arguments`, and `server_id` if the name is ambiguous.
     ///
-    /// Parsing does not permit the call: the kernel checks it exactly like a call that names the tool directly.
+    /// Parsing does not permit the call: the kernel checks it like a call that names the tool directly.
     ///
     /// # Errors
     /// −32602 if the arguments are invalid; 4001 if the caller may call no such tool; 4003 if several tools match,
@@ -44,7 +44,8 @@ impl ForwardedCall {
     }
 }
 
-/// Resolves a name for a caller; a tool without access is as unknown as one that does not exist.
+/// Resolves a name for a caller. A tool that the caller may not call is reported as unknown, like a tool that does not
+/// exist.
 fn resolve(
     name: &str,
     server: Option<&str>,

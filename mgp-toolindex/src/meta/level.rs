@@ -72,7 +72,7 @@ pub fn name_for(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed) ->
     if is_only { tool.name().to_owned() } else { tool.tool_id() }
 }
 
-/// Returns whether a name is reserved for tools of the kernel: no server's tool may imitate one.
+/// Returns whether a name is reserved for tools of the kernel, so that the tool of a server cannot imitate such a tool.
 fn is_reserved(name: &str) -> bool {
     name.strip_prefix("mgp").is_some_and(|rest| rest.starts_with(['_', '.', '/']))
 }
@@ -101,7 +101,7 @@ fn shown(held: &SessionTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option
     tool.input_schema = members.schema();
     tool.security = Some(security(&held.tool).into());
     if !held.is_trimmed() {
-        // Hosts show these to users; models do not read them.
+        // The following members are shown to users by hosts, but not read by models.
         let full = held.tool.tool().ok()?;
         tool.title = full.title;
         tool.annotations = full.annotations;

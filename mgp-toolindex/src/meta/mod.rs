@@ -1,4 +1,5 @@
-//! The tools that a model sees instead of all tools: meta tools, and others by its level (MGP §16.3, §16.5).
+//! The tools that a model sees instead of all tools: meta tools and, depending on the context level, some others (MGP
+//! §16.3, §16.5).
 
 mod call;
 mod level;

@@ -28,7 +28,8 @@ impl fmt::Display for Summary {
 }
 
 impl Summary {
-    /// Returns the number of tools, and the largest categories; or this sentence if there are none.
+    /// Returns the number of tools and the largest categories; returns the sentence `no_tools` if the caller can find
+    /// no tools.
     pub(crate) fn short(index: &ToolIndex, allowed: &dyn Allowed, no_tools: &str) -> Self {
         let CallerTools { tools, categories } = CallerTools::of(index, allowed);
         if tools == 0 {

@@ -33,7 +33,7 @@ pub enum MetaTool {
 
 /// The listed meta tools and their spelling.
 ///
-/// All spellings are accepted, one is listed.
+/// A meta tool is accepted in every spelling, and listed in one.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, MetaTool, MetaTools, ToolIndex};
@@ -53,7 +53,7 @@ pub struct MetaTools {
 }
 
 impl MetaTool {
-    /// Returns the meta tool of a name, in any spelling.
+    /// Returns the meta tool with a name, in any of its spellings.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         let known = find_kernel_tool(name)?;

@@ -40,7 +40,7 @@ struct QueueState {
     queue: Queue,
     /// If set, the handle was dropped, and the thread ends once the queue is empty.
     is_closed: bool,
-    /// If set, the thread has given up, and nothing can be written any more.
+    /// If set, the writing thread has given up, and nothing is written any more.
     is_broken: bool,
     /// If set, a caller waits in `flush`, so a failed write is retried at once.
     is_urgent: bool,

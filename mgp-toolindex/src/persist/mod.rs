@@ -1,8 +1,9 @@
 //! The index in a database (MGP §16.4).
 //!
-//! Each `put` and `remove` is written as a whole, in order, by its own thread; callers do not wait for the disk. After
-//! a crash the file has the state after one of them. Several processes may store their servers in one file: the last
-//! one that writes a server wins, and the others see it when they open the index the next time.
+//! A thread of its own writes each `put` and `remove` as a whole and in order; callers do not wait for the disk. After
+//! a crash the file has the state after one of these changes. Several processes may store their servers in one file. If
+//! two of them write the same server, the last one wins; a process sees changes of others when it opens the index
+//! again.
 
 mod index_store;
 mod queue;

@@ -1,7 +1,8 @@
 //! The queue of changes for the disk.
 //!
-//! Bounded by [`MAX_QUEUED`] changes. If there are more, all of them are merged: the last state of each server remains.
-//! So the file may skip states, but never has one that did not exist, and the queue is never larger than the index.
+//! The queue has at most [`MAX_QUEUED`] changes. If another change is added, all queued changes are merged, so that the
+//! last state of each server remains. So the file may skip states, but never has a state that the index did not have,
+//! and the queue is never larger than the index.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
@@ -12,8 +13,8 @@ use crate::catalog::IndexedTool;
 /// The number of queued changes above which all of them are merged.
 pub(super) const MAX_QUEUED: usize = 1024;
 
-/// The maximum number of tools in one transaction, unless a single change has more: other processes wait
-/// meanwhile.
+/// The maximum number of tools in one transaction, unless a single change has more. It is small, because other
+/// processes wait for a transaction to end.
 const MAX_TRANSACTION_TOOLS: usize = 512;
 
 #[derive(Debug)]
@@ -91,7 +92,7 @@ impl Queue {
     pub(super) fn push(&mut self, changes: Vec<Change>) {
         self.newest += 1;
         if changes.iter().any(Change::is_segments) {
-            // Segments cover all tools, so newer ones replace those in the queue.
+            // Segments cover all tools, so new segments replace those that are still in the queue.
             for whole in &mut self.waiting {
                 whole.changes.retain(|change| !change.is_segments());
             }
@@ -164,7 +165,7 @@ impl Queue {
                 _ => {}
             }
         }
-        // Vectors of tools that have changed meanwhile match no row, so they do no harm.
+        // Vectors of tools that have changed since match no row, so writing them has no effect.
         if !vectors.is_empty() {
             changes.push(Change::Vectors(vectors.into_values().collect()));
         }
@@ -172,7 +173,8 @@ impl Queue {
             changes.push(Change::Counts(counted.into_values().collect()));
         }
         changes.extend(words.map(Change::Segments));
-        // `newest` already counts the change being added, which comes after the merged ones.
+        // `newest` already counts the change that is being added; it comes after the merged changes, so their number is
+        // one less.
         self.waiting.push_back(AtomicChanges { changes, through: self.newest - 1 });
     }
 }

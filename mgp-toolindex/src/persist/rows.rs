@@ -1,4 +1,4 @@
-//! The data of the rows that are written and read.
+//! The rows that the index writes to its file and reads from it, as types.
 
 use std::mem;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct ServerRow {
     pub(crate) categories: Vec<String>,
 }
 
-/// A server with all of its tools, to write.
+/// A server with all its tools, as it is written.
 #[derive(Debug)]
 pub(crate) struct NewServer {
     pub(crate) server: ServerRow,
@@ -27,17 +27,17 @@ pub(crate) struct NewServer {
 pub(crate) enum WriteMode {
     /// The tool is always written.
     Always,
-    /// The tool is written unless the file has it with the same hash.
+    /// The tool is written unless the file already has it with the same hash.
     IfChanged,
 }
 
 #[derive(Debug)]
 pub(crate) struct NewTool {
     pub(crate) mode: WriteMode,
-    /// The slot, which is stored because tools are read in this order.
+    /// The slot of the tool in the index; it is stored, because tools are read back in the order of their slots.
     pub(crate) slot: Slot,
     pub(crate) tool: IndexedTool,
-    /// The categories as given; those of the index entry may be derived.
+    /// The categories as the caller gave them; the index entry may have derived ones instead.
     pub(crate) categories: Vec<String>,
     pub(crate) keywords: Vec<String>,
 }
@@ -50,9 +50,10 @@ pub(crate) struct NewVector {
     pub(crate) row: Box<[i8]>,
 }
 
-/// Segments of the keyword index to write, replacing all stored ones; they are serialised by the writing thread.
+/// Segments of the keyword index, which replace all stored segments. The writing thread serializes them.
 pub(crate) struct NewSegments {
-    /// The [key](crate::keyword::key) of the segments.
+    /// The [key](crate::keyword::key) that identifies the rules by which the segments were built. Segments with another
+    /// key are not used.
     pub(crate) key: String,
     pub(crate) make: Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>,
 }
@@ -65,7 +66,7 @@ pub(crate) struct LoadedIndex {
     pub(crate) servers: Vec<LoadedServer>,
     /// Segments of the keyword index, each with its key.
     pub(crate) words: Vec<(String, Vec<u8>)>,
-    /// The number of damaged rows, which were skipped.
+    /// The number of rows that were skipped because they are damaged.
     pub(crate) unreadable: usize,
 }
 
@@ -97,13 +98,13 @@ pub(crate) struct LoadedTool {
 #[derive(Debug)]
 pub(crate) struct LoadedVector {
     pub(crate) model: Arc<str>,
-    /// The hash of the tool for which the vector was made.
+    /// The hash that the tool had when the vector was computed.
     pub(crate) hash: [u8; 16],
     pub(crate) row: Vec<i8>,
 }
 
 impl ServerRow {
-    /// Returns the server without its tools, disconnected.
+    /// Returns the server without its tools, marked as disconnected.
     pub(crate) fn into_entry(self) -> ServerEntry {
         let mut entry = ServerEntry::new(self.id).state(ServerState::Disconnected);
         entry.name = self.name;
@@ -119,7 +120,7 @@ impl LoadedTool {
         self.parsed.is_some()
     }
 
-    /// Returns the tool as it was put, if its definition is valid; moves the data out.
+    /// Returns the tool as it was put into the index, if its definition is valid; the data is moved out of `self`.
     pub(crate) fn take_entry(&mut self) -> Option<ToolEntry> {
         let tool = self.parsed.take()?;
         let mut entry = ToolEntry::from(tool);

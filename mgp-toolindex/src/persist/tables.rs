@@ -330,7 +330,7 @@ fn parse(given: Receiver<Vec<(usize, LoadedTool)>>) -> (Vec<(usize, LoadedTool)>
     (tools, damaged)
 }
 
-/// The names of models, interned; most vectors have the same one.
+/// The names of models, stored once each, because most vectors have the same model.
 #[derive(Default)]
 struct Models(Vec<Arc<str>>);
 

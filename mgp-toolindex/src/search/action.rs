@@ -8,19 +8,19 @@ use rustc_hash::FxHashMap;
 
 use crate::text::words_of;
 
-/// The factor of a tool that deletes, for a query that does not ask for it.
+/// The factor for the score of a tool that deletes, if the query does not ask for a deletion.
 const UNASKED_DELETION: f32 = 0.8;
 
-/// The factor of a tool that changes things, for a query that only asks to see them or to delete them.
+/// The factor for the score of a tool that changes things, if the query only asks to see or to delete things.
 const UNASKED_CHANGE: f32 = 0.9;
 
-/// The factor of a tool that only shows things, for a query that only asks to change them.
+/// The factor for the score of a tool that only shows things, if the query only asks for a change.
 const UNASKED_READ: f32 = 0.9;
 
 /// The words of a query that are read.
 const MAX_QUERY_WORDS: usize = 24;
 
-/// The words of a name that are read; the verb is mostly the first after that of the server.
+/// The number of words of a name that are considered; the verb is usually the first word after the name of the server.
 const MAX_NAME_WORDS: usize = 4;
 
 const DELETES: &str = "\

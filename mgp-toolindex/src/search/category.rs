@@ -1,7 +1,7 @@
 //! Searches by category: first the categories that fit the query, then the tools in them (MGP §16.4).
 //!
-//! A category fits by the words of its name, and by its best tool. All tools of a category that the query names are
-//! found, the best first.
+//! A category fits if words of its name are in the query, or if its best tool fits. If the query is the name of a
+//! category, all tools of the category are found, the best first.
 
 use mgp_types::mgp::SearchStrategy;
 use rustc_hash::FxHashMap;
@@ -14,7 +14,7 @@ use crate::catalog::{Bitmap, canonical, is_in};
 use crate::error::IndexError;
 use crate::lexicon::to_english;
 
-/// The tools from which the fitting categories are computed.
+/// The number of found tools, at least, whose categories are considered.
 const MAX_TOOLS: usize = 100;
 
 pub(super) fn rank(
@@ -28,13 +28,13 @@ pub(super) fn rank(
     let words = view.analyzer.query(&to_english(text));
     let is_asked = |stem: &str| words.terms.iter().any(|term| term.text == stem);
     let named = canonical(text);
-    // The fit of each list of categories: by its words, and by its best tool.
+    // How well each list of categories fits: half by the words of its names, half by its best tool.
     let mut fits: FxHashMap<u32, f32> = FxHashMap::default();
     let mut hits = ranking.hits;
     for hit in &mut hits {
         let Some(record) = view.catalog.record(hit.slot) else { continue };
         let own = hit.score.min(MAX_FUSED_SCORE);
-        // Hits are sorted, so the first one of a category is its best.
+        // Hits are sorted by score, so the first hit of a category is its best tool.
         let fit = *fits.entry(record.categories).or_insert_with(|| {
             let labels = record.entry.categories.words.iter();
             let by_name = labels.map(|label| {

@@ -1,8 +1,8 @@
 //! Splits a query that asks for several things into clauses (MGP §16.5).
 //!
-//! A clause ends at the end of a sentence, before words that lead to another request (`then`, `also`, `, and`), and
-//! before the beginning of another request: a question or a command (`show me`, `and book a hotel`). A comma alone ends
-//! no clause: more often it separates words for the same thing.
+//! A clause ends at the end of a sentence, before words that introduce another request (`then`, `also`, `, and`), and
+//! before a question or a command (`show me`, `and book a hotel`). A comma alone does not end a clause, because it more
+//! often separates words for the same thing.
 
 use super::action::is_verb;
 use crate::text::is_stop_word;
@@ -30,7 +30,7 @@ const SEPARATORS: &[&[&str]] = &[
     &["plus"],
 ];
 
-/// Words that end a clause, because a step comes after or before another one. Each step is a request.
+/// Words that end a clause because they put one step before or after another. Each step is a separate request.
 const STEP_SEPARATORS: &[&[&str]] = &[
     &["and", "then"],
     &["then"],
@@ -43,7 +43,7 @@ const STEP_SEPARATORS: &[&[&str]] = &[
     &["after", "you"],
 ];
 
-/// Words that begin a request wherever they are.
+/// Words that begin a request, in any position.
 const OPENINGS: &[&[&str]] = &[
     &["can", "you"],
     &["could", "you"],
@@ -98,11 +98,12 @@ const OPENINGS: &[&[&str]] = &[
 const QUESTION_WORDS: &[&str] =
     &["how", "what", "when", "where", "which", "who", "whom", "whose", "why"];
 
-/// Words before a request that do not change it.
+/// Words that may precede a request without changing it.
 const FILLERS: &[&str] =
     &["first", "firstly", "just", "kindly", "next", "now", "please", "second", "so"];
 
-/// Words after a verb that show that it begins a command, and is not a noun: `book a hotel`, `search for papers`.
+/// Words that show, if they follow a verb, that the verb begins a command and is not a noun: `book a hotel`, `search
+/// for papers`.
 const AFTER_VERBS: &[&str] =
     &["a", "all", "an", "any", "every", "for", "me", "my", "some", "the", "their", "up", "your"];
 
@@ -246,7 +247,8 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
             content = 0;
         } else {
             let is_content = !is_stop_word(&words[at].1.to_lowercase());
-            // `to book a room`, `can you show me` and `tell me what is` begin no request.
+            // A verb after `to` (`to book a room`), `can you` (`can you show me`) or `tell me what is` does not begin
+            // another request.
             let may_open = is_joined
                 || content >= MIN_REQUEST_WORDS && !is_stop_word(&words[at - 1].1.to_lowercase());
             if content > 0 && may_open && opens(&words[at..], is_joined) {
@@ -285,7 +287,7 @@ fn begins_step(words: &[(usize, &str)]) -> bool {
     first.is_some_and(|word| matches!(&*word, "a" | "an" | "the" | "my") || !is_stop_word(&word))
 }
 
-/// Returns the words after those such as `please`.
+/// Returns the words without the fillers at their beginning, such as `please`.
 fn without_fillers<'a, 'b>(words: &'a [(usize, &'b str)]) -> &'a [(usize, &'b str)] {
     let is_filler = |word: &str| FILLERS.contains(&&*word.to_lowercase());
     let count = words.iter().take_while(|(_, word)| is_filler(word)).count();
@@ -308,7 +310,7 @@ fn opens(words: &[(usize, &str)], is_joined: bool) -> bool {
     if is_joined && QUESTION_WORDS.contains(&&*first) {
         return true;
     }
-    // `and save it` or `and save this` is about what the words before are about.
+    // In `and save it` or `and save this`, the pronoun refers to the words before, so this is not a request of its own.
     let is_pronoun = match &*next {
         "it" | "them" => true,
         "this" | "that" | "these" | "those" => words.len() == 2,
@@ -322,7 +324,7 @@ fn opens(words: &[(usize, &str)], is_joined: bool) -> bool {
 struct Separator {
     /// The number of words; 0 if the first words separate nothing.
     words: usize,
-    /// If set, they separate two steps.
+    /// If set, the words separate two steps.
     is_step: bool,
 }
 
@@ -345,7 +347,7 @@ fn separator(sentence: &str, words: &[(usize, &str)], after_comma: bool) -> Sepa
     if after_comma && first.eq_ignore_ascii_case("and") {
         return Separator { words: 1, is_step: false };
     }
-    // As in `1) read it 2) send it`.
+    // A number of a list item, as in `1) read it 2) send it`.
     let is_number = first.len() < 3
         && first.bytes().all(|byte| byte.is_ascii_digit())
         && sentence[at + first.len()..].starts_with(')');

@@ -9,8 +9,8 @@ use super::weight::{self, Weights};
 use crate::catalog::{Bitmap, ServerNumber, Slot};
 use crate::error::IndexError;
 
-/// The minimum number of candidates by words. All words of a clause are in the query, so one list serves all
-/// units.
+/// The minimum number of candidates by words. One list serves the whole query and all clauses, because the query
+/// contains the words of every clause.
 const MAX_BY_WORDS: usize = 60;
 
 /// The minimum number of candidates by meaning, for each unit.
@@ -33,7 +33,8 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// Collects candidates and their evidence. `more` are candidates in any case.
+    /// Collects candidates and their evidence. The tools in `more` become candidates even if neither words nor meaning
+    /// find them.
     pub(super) fn collect(
         view: &View<'_>,
         parsed: &ParsedQuery<'_>,
@@ -74,7 +75,7 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// Adds to the evidence for some candidates, for all units.
+    /// Adds the given strengths to the evidence for some candidates, in all units.
     pub(super) fn add(&mut self, more: &[(Slot, f32)], units: usize) {
         for (slot, strength) in more {
             let Ok(at) = self.slots.binary_search(slot) else { continue };
@@ -163,7 +164,8 @@ impl Evidence {
     }
 }
 
-/// The common part of all vectors. It does not distinguish tools, but pulls some of them to every query.
+/// The part that the vectors of all tools have in common. It does not distinguish tools, but makes some of them similar
+/// to every query.
 struct CommonPart {
     vector: Vec<f32>,
     /// The squared length of `vector`.

@@ -16,7 +16,7 @@ use mgp_types::proposal::LatencyClass;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Filter {
-    /// The categories of which the tool must be in one.
+    /// The categories; the tool must be in at least one of them.
     pub categories: Vec<String>,
     /// The highest risk that the tool may have.
     pub risk_level_max: Option<RiskLevel>,
@@ -26,13 +26,13 @@ pub struct Filter {
     pub servers: Vec<String>,
     /// The permissions that the tool may need; `None` allows all.
     pub permissions: Option<Vec<Permission>>,
-    /// The input types of which the tool must accept one.
+    /// The input types; the tool must accept at least one of them.
     pub input_types: Vec<String>,
-    /// The output types of which the tool must return one.
+    /// The output types; the tool must return at least one of them.
     pub output_types: Vec<String>,
-    /// The highest cost in units that the tool may state; a tool that states none does not pass.
+    /// The highest cost in units; a tool passes only if it states a cost up to this one.
     pub max_cost_units: Option<u64>,
-    /// The slowest latency that the tool may state; a tool that states none does not pass.
+    /// The slowest latency; a tool passes only if it states a latency up to this one.
     pub latency_max: Option<LatencyClass>,
 }
 
@@ -43,7 +43,7 @@ impl Filter {
         Self::default()
     }
 
-    /// Adds a category; the tool must be in one of those added.
+    /// Adds a category; the tool must be in at least one of the added categories.
     #[must_use]
     pub fn category(mut self, category: impl Into<String>) -> Self {
         self.categories.push(category.into());
@@ -64,7 +64,7 @@ impl Filter {
         self
     }
 
-    /// Adds a server by its id; the tool must belong to one of those added.
+    /// Adds a server by its id; the tool must belong to one of the added servers.
     #[must_use]
     pub fn server(mut self, server: impl Into<String>) -> Self {
         self.servers.push(server.into());
@@ -78,14 +78,14 @@ impl Filter {
         self
     }
 
-    /// Adds an input type; the tool must accept one of those added.
+    /// Adds an input type; the tool must accept at least one of the added types.
     #[must_use]
     pub fn input_type(mut self, kind: impl Into<String>) -> Self {
         self.input_types.push(kind.into());
         self
     }
 
-    /// Adds an output type; the tool must return one of those added.
+    /// Adds an output type; the tool must return at least one of the added types.
     #[must_use]
     pub fn output_type(mut self, kind: impl Into<String>) -> Self {
         self.output_types.push(kind.into());

@@ -23,7 +23,8 @@ pub(super) struct FusedScores {
 }
 
 impl FusedScores {
-    /// Combines the evidence of the units; `lift` is added to the share of each candidate.
+    /// Combines the evidence of the whole query and its clauses; `lift` has the amount that past calls add to the share
+    /// of each candidate.
     ///
     /// `requests` has for each unit the number of the request that it is part of.
     pub(super) fn of(evidence: &Evidence, requests: &[usize], lift: &[f32]) -> Self {

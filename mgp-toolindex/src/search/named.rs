@@ -12,7 +12,8 @@ const MAX_NAME_LETTERS: usize = 96;
 /// The maximum number of words in a query that may be a misspelt name.
 const MAX_WORDS: usize = 8;
 
-/// The maximum number of words in a query that may be a misspelt name although every word occurs in some tool.
+/// The maximum number of words of a query that is also tried as a misspelled name, although every word of it occurs in
+/// some tool.
 const MAX_KNOWN_WORDS: usize = 3;
 
 /// The maximum number of tools that are returned for a name.
@@ -79,7 +80,8 @@ fn alike(one: usize, other: usize) -> f32 {
     one.min(other) as f32 / one.max(other).max(1) as f32
 }
 
-/// Returns the score of a named tool: above all others, and higher with fewer errors.
+/// Returns the score of a tool that the query names: above the scores of all other tools, and higher with fewer typing
+/// errors.
 pub(super) fn score(nearness: f32, score: f32) -> f32 {
     let between = score / MAX_FUSED_SCORE;
     if nearness >= SAME_LETTERS {

@@ -34,7 +34,7 @@ pub(super) struct Unit<'a> {
 impl<'a> ParsedQuery<'a> {
     /// Parses the words and clauses.
     ///
-    /// Where a text is translated, tools with its own words are found too.
+    /// If the text was translated, the words of the original are looked up too, with a low weight.
     pub(super) fn new(
         text: &'a str,
         translation: Option<&'a Translation>,
@@ -87,7 +87,7 @@ impl<'a> ParsedQuery<'a> {
         let (Some(embedder), Some(table)) = (view.embedder, view.vectors) else {
             return Err(FallbackReason::NoEmbedder);
         };
-        // If most vectors are missing, the few tools with one would rank before all others.
+        // If most tools have no vector yet, the few tools that have one would rank before all others.
         if 2 * table.len() < view.catalog.len() {
             return Err(FallbackReason::Embedding);
         }
@@ -103,7 +103,7 @@ impl<'a> ParsedQuery<'a> {
         }
     }
 
-    /// Returns the texts of the requests; none if the query is a single one.
+    /// Returns the texts of the requests; empty if the query is a single request.
     pub(super) fn requests(&self) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
         for unit in &self.units[1..] {
@@ -126,9 +126,9 @@ impl<'a> ParsedQuery<'a> {
     }
 }
 
-/// Adds the words that tools have for what a text names in other words; they count less than its own.
+/// Adds words that tools use for what the text names with other words; the added words weigh less than the text's own.
 ///
-/// They are not embedded: vectors know what is related.
+/// The added words are not embedded, because vectors already express what is related.
 fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
     for word in calculator(text) {
         words.add(&analyzer.stem(word), 1.0);

@@ -28,7 +28,7 @@ pub(crate) struct Ranking {
     pub(crate) hits: Vec<Ranked>,
     pub(crate) ran: SearchStrategy,
     pub(crate) fallback: Option<Fallback>,
-    /// The requests of the query, if it has several.
+    /// The texts of the requests, if the query has several.
     pub(crate) requests: Vec<String>,
 }
 

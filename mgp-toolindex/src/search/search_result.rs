@@ -18,9 +18,9 @@ pub struct SearchResult {
     pub total_available: usize,
     /// The strategy that was used.
     pub ran: SearchStrategy,
-    /// The requested strategy and the reason, if the search used another one.
+    /// If the search used another strategy than the requested one: the requested strategy and the reason.
     pub fallback: Option<Fallback>,
-    /// The requests of the query, if it has several.
+    /// The texts of the requests, if the query has several.
     pub requests: Vec<String>,
     /// The number of bytes at the end of the query that were ignored because it is too long.
     pub unread: usize,
@@ -34,7 +34,7 @@ pub struct SearchResult {
 pub struct Hit {
     /// The tool.
     pub tool: IndexedTool,
-    /// The score, 0 to 1; hits are sorted by it, highest first.
+    /// The score, from 0 to 1; the hits are in the order of their scores, highest first.
     pub score: f32,
     /// The index in [`SearchResult::requests`] of the request that the tool fits best.
     pub request: Option<usize>,
@@ -48,7 +48,7 @@ pub struct Hit {
 pub struct Fallback {
     /// The requested strategy.
     pub from: SearchStrategy,
-    /// The reason for using another one.
+    /// The reason for using another strategy.
     pub reason: FallbackReason,
 }
 

@@ -1,8 +1,9 @@
 //! The weights of the ranking (MGP §16.5).
 //!
-//! They were chosen by the mean over seven labelled sets, with two embedders; `docs/tool-ranking.md` has the
-//! figures. Evidence is not normalised per list: the sum of word scores grows with the length of the query, so
-//! words count more in long queries and meaning in short ones.
+//! They were chosen by the mean quality over seven labelled sets of queries, with two embedders;
+//! `docs/tool-ranking.md` has the figures. The scores by words and by meaning are not normalised before they are added:
+//! the sum of word scores grows with the length of the query, so words count more in long queries and meaning counts
+//! more in short ones.
 
 /// The weight of each kind of evidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,9 +12,9 @@ pub(super) struct Weights {
     pub(super) words: f32,
     /// The weight of BM25 over the words of the tool's name.
     pub(super) name: f32,
-    /// The cosine of query and tool.
+    /// The weight of the cosine of query and tool.
     pub(super) meaning: f32,
-    /// The cosine of query and server.
+    /// The weight of the cosine of query and server.
     pub(super) server: f32,
 }
 
@@ -23,25 +24,27 @@ impl Weights {
     pub(super) const SEMANTIC: Self = Self { words: 0.0, name: 0.0, ..Self::HYBRID };
 }
 
-/// The weight of the word that is most related to one of the query.
+/// The weight of the most closely related word that is added for a word of the query.
 pub(super) const RELATED_WEIGHT: f32 = 0.5;
 
-/// The weight of each further related word, as a part of that before it.
+/// The weight of each further related word, as a fraction of the weight of the related word before it.
 pub(super) const NEXT_RELATED_WEIGHT: f32 = 0.7;
 
-/// The weight of the words of a query that is translated, beside the English ones.
+/// The weight of a translated query's original words; its English words have weight 1.
 pub(super) const ORIGINAL_WORD_WEIGHT: f32 = 0.2;
 
-/// The weight of the whole query's evidence in that of a clause.
+/// The weight with which the evidence for the whole query is added to the evidence for each clause.
 pub(super) const QUERY_WEIGHT_IN_CLAUSE: f32 = 0.4;
 
-/// The weight of the best clause; the rest is that of the whole query.
+/// The weight of a tool's best clause in its share; the rest, to 1, is the weight of the whole query.
 pub(super) const BEST_CLAUSE_WEIGHT: f32 = 0.9;
 
-/// The weight of the strongest clause in the reference of each clause, so that a weak clause counts less.
+/// A tool's evidence for a clause is divided by a reference: the evidence of the clause's best tool, mixed with that of
+/// the strongest clause by this weight. So the best tool of a weak clause gets a smaller share.
 pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 
-/// The weight of each further tool for one of several requests, as a part of that before it.
+/// If a query contains several requests: the factor for each further tool of the same request, applied once more per
+/// tool, so that the first results serve different requests.
 pub(super) const NEXT_TOOL_WEIGHT: f32 = 0.9;
 
 /// The number of best tools before which past calls bring at most one other.
@@ -53,16 +56,17 @@ pub(super) const LOWERING: f32 = 1e-3;
 /// The lift at which past calls alone give half the confidence.
 pub(super) const HALF_CONFIDENCE_LIFT: f32 = 0.5;
 
-/// The evidence at which the confidence is one half.
+/// The evidence for the best tool at which the confidence is one half.
 pub(super) const HALF_CONFIDENCE_EVIDENCE: f32 = 12.0;
 
-/// The maximum score by words and meaning; only tools that the query names score higher.
+/// The maximum score by words and meaning; only tools whose name is in the query score higher.
 pub(super) const MAX_FUSED_SCORE: f32 = 0.9;
 
-/// The evidence of a name with one or two other letters if no word occurs.
+/// The evidence for a tool whose name differs from the query by one or two letters, if no tool contains a word of the
+/// query.
 pub(super) const SIMILAR_NAME_EVIDENCE: f32 = 12.0;
 
-/// The number of tools at which half of the catalogue's mean is common.
+/// The number of tools at which half of the mean of all vectors counts as common to all tools; see `CommonPart`.
 pub(super) const HALF_COMMON_TOOLS: f32 = 200.0;
 
 /// Returns the confidence of a score, 0 to 1, from the evidence for the best tool.

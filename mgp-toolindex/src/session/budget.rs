@@ -57,14 +57,15 @@ pub fn check_budget(budget: &ContextBudget, pins: &[IndexedTool]) -> Result<(), 
 /// The tokens available for the tools of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionRoom {
-    /// The tokens for pinned tools; those of the meta tools are already subtracted.
+    /// The tokens for pinned tools; the tokens of the meta tools are already subtracted.
     pub(super) pinned: u64,
     /// The maximum number of tokens for cached tools.
     pub(super) cached: u64,
 }
 
 impl SessionRoom {
-    /// Computes the room of any budget: search results keep their reserve, and the sum never exceeds the maximum.
+    /// Computes the room of a budget, even of an inconsistent one: search results keep their reserve, and the sum never
+    /// exceeds the maximum.
     pub(super) fn of(budget: &ContextBudget) -> Self {
         let all =
             budget.max_tokens.saturating_sub(budget.discovery_reserve).saturating_sub(META_TOKENS);

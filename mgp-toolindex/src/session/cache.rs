@@ -17,7 +17,7 @@ const MAX_TOOLS: usize = 512;
 pub struct SessionTool {
     /// The tool.
     pub tool: IndexedTool,
-    /// The tokens it costs the model: exact once counted, an upper bound until then.
+    /// The number of tokens that the tool costs the model: exact once counted, an upper bound until then.
     pub tokens: u32,
     /// The reduced definition, if the full one does not fit.
     pub(crate) trimmed: Option<ByteString>,
@@ -74,7 +74,7 @@ impl Cache {
         self.number
     }
 
-    /// Inserts a tool, or marks it as used; evicts others until it fits.
+    /// Inserts a tool, or marks it as used if it is present; evicts other tools until it fits.
     pub(crate) fn insert(&self, held: SessionTool, max_tokens: u64) -> Inserted {
         let mut state = self.state.lock();
         if u64::from(held.tokens) > max_tokens {
@@ -99,22 +99,24 @@ impl Cache {
         true
     }
 
-    /// Returns the tool that was used last of some.
+    /// Returns the one of the given tools that was used last in this session; `None` if none of them is in it.
     pub(crate) fn last_used<'a>(&self, tools: &'a [IndexedTool]) -> Option<&'a IndexedTool> {
         let state = self.state.lock();
         state.tools.iter().rev().find_map(|used| tools.iter().find(|tool| used.is(tool)))
     }
 
-    /// Updates every tool: `look` returns its current state, or `None` if it is gone; then evicts until the rest fits.
+    /// Replaces every cached tool by its current state, which `look` returns; `None` removes the tool. Then evicts
+    /// tools until the rest fits.
     ///
-    /// Pinned tools are removed. Returns the most recently used tool first.
+    /// Pinned tools are removed from the cached ones. Returns the cached tools, most recently used first.
     pub(crate) fn refresh(
         &self,
         max_tokens: u64,
         pinned: &[SessionTool],
         mut look: impl FnMut(&SessionTool) -> Option<SessionTool>,
     ) -> Vec<SessionTool> {
-        // Call `look` without the lock, because it checks visibility, which is foreign code.
+        // Call `look` without the lock, because it runs code from outside this crate: it checks which tools the caller
+        // may see.
         let before: Vec<SessionTool> = self.state.lock().tools.iter().cloned().collect();
         let now: Vec<Option<SessionTool>> = before.iter().map(&mut look).collect();
         let mut state = self.state.lock();

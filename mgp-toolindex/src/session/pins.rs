@@ -6,7 +6,7 @@ use mgp_types::service::{AgentId, Principal};
 
 /// The tools that are always in context: for all callers, and for single agents.
 ///
-/// A name is that of a tool if only one server has it, else `server.name`.
+/// A tool is named by its own name if only one server has a tool of this name, else by `server.name`.
 ///
 /// ```
 /// use mgp_toolindex::Pins;
@@ -53,7 +53,8 @@ impl Pins {
         self.everyone.iter().chain(own.into_iter().flatten()).map(String::as_str)
     }
 
-    /// Returns the pinned tools of each profile (`None`: without an agent), so that a configuration can be checked.
+    /// Returns the pinned tools for each agent with pins of its own, and for callers without an agent (`None`), so that
+    /// a configuration can be checked.
     pub fn profiles(&self) -> impl Iterator<Item = (Option<&AgentId>, Vec<&str>)> {
         let everyone = || self.everyone.iter().map(String::as_str);
         let own = self.agents.iter().map(move |(agent, names)| {

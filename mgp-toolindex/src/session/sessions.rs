@@ -50,7 +50,7 @@ pub struct Sessions(Arc<SessionsState>);
 
 #[derive(Debug)]
 struct SessionsState {
-    /// Distinguishes several instances on one connection.
+    /// The number of this instance, because several instances may serve one connection.
     number: u64,
     plan: RwLock<Arc<ContextPlan>>,
     limits: SessionLimits,
@@ -73,7 +73,7 @@ pub struct SessionView {
     pub pinned: Vec<SessionTool>,
     /// The used and requested tools, most recently used first.
     pub cached: Vec<SessionTool>,
-    /// The tokens of these tools together with the meta tools.
+    /// The tokens of the pinned and cached tools together with the meta tools.
     pub total_tokens: u64,
     /// The maximum of tokens, search results included.
     pub max_tokens: u64,
@@ -84,7 +84,7 @@ pub struct SessionView {
 pub(crate) struct Loaded {
     /// The tokens of the tools that were added.
     pub(crate) tokens: u64,
-    /// For each tool, whether it is in the session now.
+    /// One value per requested tool: `true` if the tool is in the session now.
     pub(crate) is_in: Vec<bool>,
 }
 
@@ -110,7 +110,7 @@ impl Sessions {
         Self(Arc::new(SessionsState { number, plan, limits, handles }))
     }
 
-    /// Sets another plan for later calls; the tools in the sessions stay as far as they fit.
+    /// Sets another plan for later calls; the tools in a session stay if they fit the new budget.
     pub fn set_plan(&self, plan: ContextPlan) {
         *self.0.plan.write() = Arc::new(plan);
     }
@@ -127,7 +127,7 @@ impl Sessions {
         self.0.handles.len()
     }
 
-    /// Returns the session of a call, if there is one; `handle` is the one that the caller sent.
+    /// Returns the session of a call, if there is one; `handle` is the handle that the caller sent.
     ///
     /// # Errors
     /// [`SessionError::UnknownHandle`] if the handle has expired or belongs to another principal.
@@ -147,7 +147,7 @@ impl Sessions {
     /// Returns the session of a call; opens one if necessary, with a handle for stateless requests.
     ///
     /// # Errors
-    /// [`SessionError`] if the handle is not the caller's, or if no handle can be made.
+    /// [`SessionError`] if the handle belongs to another principal, or if no new handle can be created.
     pub fn open(&self, cx: &Context, handle: Option<&str>) -> Result<Session, SessionError> {
         if let Some(session) = self.find(cx, handle)? {
             return Ok(session);
@@ -176,7 +176,7 @@ impl Sessions {
 
     /// Marks a tool as used: it stays in the session as long as it fits the budget.
     ///
-    /// A pinned tool takes no further room. Returns `true` if the tool was not in the session before.
+    /// A pinned tool costs no further tokens. Returns `true` if the tool was not in the session before.
     #[expect(clippy::must_use_candidate, reason = "it is used either way")]
     pub fn record_use(&self, session: &Session, tool: &IndexedTool) -> bool {
         let is_known = session.cache.mark_used(tool);
@@ -186,7 +186,7 @@ impl Sessions {
         !is_known
     }
 
-    /// Inserts requested tools into a session; stops adding before one would evict another of the same request.
+    /// Inserts requested tools into a session; stops before a tool would evict another tool of the same request.
     fn put(session: &Session, held: &[Option<SessionTool>], room: u64) -> Loaded {
         let (mut tokens, mut all) = (0_u64, 0_u64);
         let mut insert = |held: &SessionTool| {
@@ -207,8 +207,8 @@ impl Sessions {
 
     /// Loads requested tools into a session, and counts exactly what they add.
     ///
-    /// Pinned tools are present already. Blocks while tokens are counted; if too many callers wait for that, upper
-    /// bounds are used instead.
+    /// Pinned tools are present already. The method blocks while tokens are counted; if too many callers wait for the
+    /// count, it uses upper bounds instead.
     pub(crate) fn request(
         &self,
         principal: &Principal,
@@ -294,7 +294,7 @@ impl Sessions {
 
     /// Removes tools from a session by their names; pinned ones stay and are reported.
     ///
-    /// A name matches every tool of that name, or the one of `server.name`.
+    /// The name `read` matches the tools `read` of all servers, and `files.read` only that of the server `files`.
     pub fn evict(
         &self,
         principal: &Principal,
@@ -328,7 +328,7 @@ impl Default for Sessions {
 }
 
 impl Session {
-    /// Returns the tool that was used last in this session; `None` if none of these was.
+    /// Returns the one of the given tools that was used last in this session; `None` if none of them is in the session.
     #[must_use]
     pub fn last_used<'a>(&self, tools: &'a [IndexedTool]) -> Option<&'a IndexedTool> {
         self.cache.last_used(tools)
@@ -352,7 +352,8 @@ impl SessionView {
         self.pinned.iter().chain(&self.cached)
     }
 
-    /// Returns the result of `mgp/tools/session`; `name` returns the name under which a tool is called.
+    /// Returns the result of `mgp/tools/session`; the function `name` returns the name under which the caller calls a
+    /// tool.
     #[must_use]
     pub fn result(&self, name: impl Fn(&IndexedTool) -> String) -> SessionResult {
         let names =
@@ -365,7 +366,7 @@ impl SessionView {
 }
 
 impl SessionTool {
-    /// Returns the text that a model reads.
+    /// Returns the contents of the session as a text for the model.
     pub(crate) fn text(&self) -> ByteString {
         self.trimmed
             .clone()
@@ -390,7 +391,8 @@ fn hold(tool: &IndexedTool, room: u64) -> Option<SessionTool> {
     Some(SessionTool { tool: tool.clone(), tokens: fitted.tokens, trimmed: Some(text.into()) })
 }
 
-/// Fits several tools into one room: if not all fit, each gets its share and what others leave.
+/// Fits several tools into `room` tokens together. If they do not all fit, each tool may use an equal share of the
+/// tokens, which grows by what the tools before it did not need.
 fn hold_all(
     tools: &[IndexedTool],
     room: u64,
@@ -412,7 +414,7 @@ fn hold_all(
     tools.iter().map(hold).collect()
 }
 
-/// Returns the tool if the name resolves to exactly one.
+/// Returns the tool that a name identifies; `None` if it identifies several tools or none.
 pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<IndexedTool> {
     match index.resolve(name, allowed) {
         Resolved::One(tool) => Some(tool),

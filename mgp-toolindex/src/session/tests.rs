@@ -185,7 +185,7 @@ fn an_invalid_budget_names_what_does_not_fit() {
         "{error}"
     );
     assert!(check_budget(&default_budget(), &pins[1..]).is_ok());
-    // It still works: pinned tools are present, and the sum stays below the maximum.
+    // The invalid budget still works: pinned tools are present, and the sum stays below the maximum.
     let pins = Pins::new().everyone(["huge", "t0"]);
     let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
     let who = Principal::local();

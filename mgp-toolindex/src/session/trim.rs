@@ -41,7 +41,8 @@ enum Properties {
     None,
 }
 
-/// The maximum size of a schema that is reduced, in bytes: three times the longest known one of a real tool.
+/// The maximum size of a schema that is reduced, in bytes: three times the longest schema that was found in a real
+/// tool.
 const MAX_REDUCED_BYTES: usize = 128 << 10;
 
 /// Members that constrain a value.
@@ -116,7 +117,7 @@ const STEPS: [Step; 6] = [
     },
 ];
 
-/// Fits a tool into `max` tokens with the mildest step that suffices; returns `None` if no step does.
+/// Fits a tool into `max` tokens with the mildest step that is enough; returns `None` if no step is.
 pub(crate) fn fit(tool: &IndexedTool, max: u32) -> Option<Fitted> {
     fit_definition(tool.definition(), tool.tokens(), max)
 }
@@ -207,7 +208,7 @@ fn properties(
     Some(kept.map(|(name, one)| (name.clone(), reduce(one, step, depth - 1))).collect())
 }
 
-/// Returns whether a value is worth its tokens: words and numbers are.
+/// Returns whether a value is so informative that it is worth its tokens; words and numbers are.
 fn is_short(value: &Value) -> bool {
     match value {
         Value::String(text) => text.len() <= 64,

@@ -8,8 +8,8 @@ use super::split::{Piece, split};
 use super::stem::{StemCache, WordStemmer};
 use super::stop::is_stop_word;
 
-/// The weight in a query of a single character that is part of a pair; a pair weighs 1. Single characters find
-/// words of one character, but particles too, so they weigh little.
+/// The weight in a query of a single character, where a pair of characters weighs 1 (scripts without spaces). Single
+/// characters find words of one character, but also match particles, so they weigh little.
 const SINGLE_WEIGHT: f32 = 0.2;
 
 /// The maximum number of distinct words of a query; only pasted documents have more.
@@ -21,7 +21,7 @@ pub(crate) struct Analyzer {
     stems: Arc<WordStemmer>,
 }
 
-/// Splits tools into words; caches stems, so make one per batch and drop it afterwards.
+/// Splits tools into words. It caches stems, so create one per batch of tools and drop it afterwards.
 #[derive(Debug)]
 pub(crate) struct Indexer {
     cache: StemCache,

@@ -7,7 +7,7 @@ use super::split::{Piece, split};
 use super::tool_text::{ToolText, truncate};
 use crate::lexicon::translate_definition;
 
-/// The number of times the name is indexed: a word of the name counts more than one of the description.
+/// The number of times the name is indexed, so that a word of the name counts more than a word of the description.
 const NAME_REPEATS: usize = 2;
 
 /// The maximum number of bytes of a server's description that are indexed with each of its tools.
@@ -67,7 +67,8 @@ impl ToolText<'_> {
         Document { name: self.name_words(indexer), text, kinds: self.kinds(indexer) }
     }
 
-    /// Returns the texts in another language than English, with English words in place of foreign ones.
+    /// Returns the texts that are not in English, with English words in place of foreign ones; `None` if all texts are
+    /// in English.
     fn in_english(&self) -> Option<String> {
         let parameters = self.parameters.iter().map(|parameter| &*parameter.description);
         let texts = [self.name, self.title.unwrap_or_default(), self.description];

@@ -17,8 +17,8 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.nfkc().flat_map(strip_accents).collect())
 }
 
-/// Removes the accents of a Latin, Greek or Cyrillic letter. Other scripts keep theirs: in Japanese they change
-/// syllables.
+/// Removes the accents of a Latin, Greek or Cyrillic letter. Marks of other scripts are kept: in Japanese, e.g., they
+/// change the syllable.
 fn strip_accents(letter: char) -> impl Iterator<Item = char> {
     let accented = matches!(letter, '\u{c0}'..='\u{52f}' | '\u{1e00}'..='\u{1fff}');
     let mut plain = [letter, '\0'];

@@ -25,7 +25,7 @@ pub(crate) struct QueryWords {
     pub(crate) terms: Vec<Term>,
     /// The words in lower case before stemming, without duplicates; used to find misspelt words.
     pub(crate) raw: Vec<String>,
-    /// The folded query if it may be a name; for names with typing errors.
+    /// The letters and digits of the whole query, if it may be a name; used to find names with typing errors.
     pub(crate) whole: String,
 }
 
@@ -34,7 +34,7 @@ impl QueryWords {
         self.terms.is_empty()
     }
 
-    /// Adds a word; if it is already there, keeps the higher weight.
+    /// Adds a word; if the query has the word already, keeps the higher weight.
     pub(crate) fn add(&mut self, text: &str, weight: f32) {
         match self.terms.iter_mut().find(|term| term.text == text && term.place == Field::Text) {
             Some(term) => term.weight = term.weight.max(weight),

@@ -2,10 +2,10 @@
 
 use super::fold::plain;
 
-/// The maximum length of a word, in bytes; longer ones are keys, hashes and blobs.
+/// The maximum length of a word, in bytes; longer words are usually keys, hashes or binary data.
 const MAX_WORD_BYTES: usize = 64;
 
-/// The maximum number of parts of an identifier that is also kept as a whole.
+/// The maximum number of parts of an identifier; an identifier with more parts is not also kept as a whole.
 const MAX_PARTS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl CharKind {
 
 #[derive(Debug, Default)]
 struct Identifier {
-    /// All parts so far, in lower case.
+    /// All parts of the identifier that were read so far, joined, in lower case.
     whole: String,
     /// The position in `whole` at which each part starts.
     starts: Vec<usize>,

@@ -2,11 +2,12 @@
 
 /// The words, sorted, each ended by a line feed.
 ///
-/// Each is one token, both alone and after a space, and at most two tokens after any other character with which a
-/// piece may begin. A test checks that; with `UPDATE_GOLDEN=1` it writes the file again.
+/// Each word is one token, alone as well as after a space. After another character with which the tokenizer may begin a
+/// piece of text, character and word together are at most two tokens. A test checks this; with `UPDATE_GOLDEN=1` it
+/// writes the file again.
 const WORDS: &str = include_str!("words.txt");
 
-/// Returns whether a word is in the list; searches the text itself, so that no set is built.
+/// Returns whether a word is in the list. Searches the sorted text directly, so that no set of words takes memory.
 pub(super) fn is_one_token(word: &str) -> bool {
     let bytes = WORDS.as_bytes();
     let (mut low, mut high) = (0, bytes.len());
@@ -62,7 +63,7 @@ mod tests {
                     |first| count(&format!("{first}{word}")) <= if first == ' ' { 1 } else { 2 },
                 )
         };
-        // Tokens with low numbers are those most frequent in the training texts.
+        // The tokens with the lowest numbers are the most frequent ones in the training texts.
         let mut words: Vec<String> = (0..25_000)
             .filter_map(|token| String::from_utf8(encoder.decode_bytes(&[token]).ok()?).ok())
             .filter_map(|text| {

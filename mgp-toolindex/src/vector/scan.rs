@@ -25,7 +25,8 @@ pub(super) struct Rows<'a> {
     pub(super) first: Slot,
     /// The rows that exist, one bit each.
     pub(super) present: &'a [u64],
-    /// The rows that pass the filter, one bit each; `None` if all pass. Rows beyond its end do not pass.
+    /// The rows that pass the filter, one bit each; `None` if all rows pass. Rows beyond the end of the slice do not
+    /// pass.
     pub(super) within: Option<&'a [u64]>,
 }
 
@@ -63,8 +64,8 @@ pub(super) fn scan(
                 continue;
             }
             for picked in picked.chunks(BLOCK) {
-                // An incomplete block is filled with its last row and a factor of NaN, so that those scores are never
-                // good.
+                // An incomplete block is filled up with copies of its last row and the factor NaN, so that the scores
+                // of the copies never win.
                 let at = |nth: usize| usize::from(picked[nth.min(picked.len() - 1)]);
                 let row = |nth: usize| &bytes[at(nth) * stride..][..stride];
                 let products = four([row(0), row(1), row(2), row(3)], &query.coarse);
@@ -82,7 +83,7 @@ pub(super) fn scan(
     }
 }
 
-/// Offers four rows to the best ones; usually a single branch skips all four.
+/// Offers four rows to the list of best rows. Usually none of them is good enough, and a single branch skips all four.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "takes on the instructions of the function it stands in")]
 fn offer(best: &mut TopRows, products: [i32; BLOCK], factors: [f32; BLOCK], slots: [Slot; BLOCK]) {

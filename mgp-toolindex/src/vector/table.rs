@@ -9,7 +9,8 @@ use super::scan::{Rows, WORD_BITS};
 use super::top_rows::TopRows;
 use crate::catalog::{Bitmap, Slot};
 
-/// The number of rows in a chunk. A change copies at most one chunk, and only if a search still reads it.
+/// The number of rows in a chunk. A change copies a chunk only if a search still reads it, and then only the chunk that
+/// it changes.
 const CHUNK_ROWS: usize = 1024;
 
 /// The alignment of a row in bytes: the widest load of a kernel.
@@ -96,12 +97,12 @@ impl VectorTable {
         }
     }
 
-    /// Returns the bytes of a row; they are its direction, without a length.
+    /// Returns the bytes of a row, which have the direction of the vector but not its length.
     pub(crate) fn row(&self, slot: Slot) -> Option<&[i8]> {
         self.row_and_factor(slot).map(|(row, _)| row)
     }
 
-    /// Returns the vector of length one of a row.
+    /// Returns the vector of a row, scaled to length one.
     pub(crate) fn vector(&self, slot: Slot) -> Option<Vec<f32>> {
         let (row, factor) = self.row_and_factor(slot)?;
         Some(row.iter().map(|byte| f32::from(*byte) * factor).collect())

@@ -212,7 +212,7 @@ proptest! {
         }
     }
 
-    /// Only the exact scores distinguish these rows.
+    /// These rows differ so little that only the exact scores distinguish them.
     #[test]
     fn rows_that_are_nearly_equal_come_in_the_right_order(seed in 1_u64..u64::MAX, rows in 30_u32..600) {
         let mut noise = Noise(seed);

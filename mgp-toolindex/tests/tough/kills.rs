@@ -1,4 +1,5 @@
-//! A process is killed while it changes an index: the reopened index is one of its states and can be searched.
+//! A process is killed while it changes an index. When the index is opened again, it has the state before or after one
+//! of the changes, never half a change, and it can be searched.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,14 +23,16 @@ const KILLS: u64 = 5;
 /// The number of servers that change in turn.
 const SERVERS: u64 = 20;
 
-/// The number of servers that never change; large enough that postings are written several times during the changes.
+/// The number of servers that never change; large enough that the index writes its postings several times during the
+/// changes of the other servers.
 const PERMANENT_SERVERS: u64 = 12;
 const PERMANENT_TOOLS: u64 = 100;
 
 /// The number of changes between two flushes.
 const CHANGES_PER_FLUSH: u64 = 16;
 
-/// The number of a change: each server in turn gets other tools, and every seventh change removes it instead.
+/// The number of a change. A change replaces the tools of one server, each server in turn; every seventh change removes
+/// its server instead.
 #[derive(Clone, Copy)]
 struct Step(u64);
 
@@ -74,9 +77,9 @@ fn permanent_servers() -> impl Iterator<Item = ServerEntry> {
     })
 }
 
-/// Returns an index in memory with the same tools.
+/// Returns a new index in memory with the tools of `index`.
 fn rebuilt(index: &ToolIndex) -> ToolIndex {
-    // In the same order of servers, which breaks ties between equal scores.
+    // Servers are added in the same order, because their order decides between tools with equal scores.
     let mut ids: Vec<_> = index.entries().into_iter().map(|entry| entry.server_id).collect();
     ids.dedup();
     let servers = ids.iter().map(|id| {
@@ -140,7 +143,7 @@ async fn child() {
     print("ready", step);
     loop {
         step += 1;
-        // The parent learns of a change before it can be in the file.
+        // Print a change before it can be in the file, so that the parent process knows every change that may be there.
         print("begun", step);
         Step(step).make(&index);
         if step.is_multiple_of(CHANGES_PER_FLUSH) {
@@ -166,14 +169,14 @@ async fn an_index_killed_at_any_time_reopens_in_a_valid_state() {
         let begin = Instant::now();
         let (db, index) = open(folder.path()).await;
         slowest = slowest.max(begin.elapsed());
-        // All flushed changes are there, and none that had not begun.
+        // The index has all flushed changes, and no change that had not begun.
         let last = last_change(&index, flushed, begun);
         for step in (1..=last).rev().take(usize::try_from(SERVERS).unwrap()).map(Step) {
             let found = by_words(&index, &step.word());
             let names = found.hits.iter().map(|hit| hit.tool.server_id());
             assert_eq!(names.into_iter().any(|id| id == step.server()), step.tools().is_some());
         }
-        // The stored postings are those of the tools.
+        // The postings that were read from the file give the same scores as postings built from the tools.
         let expected = rebuilt(&index);
         assert_eq!(index.len(), expected.len());
         let word = Step(last).word();

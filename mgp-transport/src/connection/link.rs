@@ -1,4 +1,4 @@
-//! The sending half of a connection: sends calls to the peer and waits for their answers.
+//! The sending half of a connection: sends calls to the peer, each under a new JSON-RPC id, and waits for the answers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! Requests sent by this side that the peer has not answered yet.
+//!
+//! [`PendingRequests::assign_number`] chooses the JSON-RPC id of each request, so a forwarded request has another id
+//! than the request of its caller.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

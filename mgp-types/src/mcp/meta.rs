@@ -35,7 +35,8 @@ pub mod key {
     pub const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
     /// The metadata of MCP Apps.
     pub const UI: &str = "ui";
-    /// The URI of a tool's page under an older name, which is read, and written only if the tool has it.
+    /// The older name of the member with the URI of a tool's page. It is always read, but written only for tools that
+    /// already have it.
     pub const UI_RESOURCE_URI: &str = "ui/resourceUri";
     /// The token that the sender of a request chose for its progress notifications.
     pub const PROGRESS_TOKEN: &str = "progressToken";

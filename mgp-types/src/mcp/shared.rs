@@ -19,7 +19,7 @@ open_enum! {
 
     /// The caches that may store a result (2026-07-28).
     pub enum CacheScope {
-        /// Any cache.
+        /// Any cache may store the result and return it to other users.
         Public = "public",
         /// The requesting client only.
         Private = "private",

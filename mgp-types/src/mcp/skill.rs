@@ -19,9 +19,9 @@ record! {
 
     /// A skill: instructions for a model, and the files that belong to them.
     pub struct Skill {
-        /// The URI of its `SKILL.md`.
+        /// The URI of the skill's file `SKILL.md`.
         req uri: String,
-        /// The frontmatter of its `SKILL.md`, unchanged.
+        /// The frontmatter of the file `SKILL.md`, unchanged.
         req frontmatter: RawObject,
         /// All files.
         req resources: SkillResources,
@@ -98,7 +98,8 @@ impl Skill {
     /// The name of the file with the instructions.
     pub const FILE: &'static str = "SKILL.md";
 
-    /// Returns the URI of the skill's directory, with a slash at its end; `None` if the URI names no `SKILL.md`.
+    /// Returns the URI of the skill's directory, with a slash at its end; `None` if the URI is not that of a
+    /// `SKILL.md`.
     #[must_use]
     pub fn directory_of(uri: &str) -> Option<&str> {
         uri.strip_suffix(Self::FILE).filter(|directory| directory.ends_with('/'))

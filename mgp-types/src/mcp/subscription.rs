@@ -14,7 +14,7 @@ record! {
         opt resources_list_changed as "resourcesListChanged": Option<bool>,
         /// The URIs of resources whose changes are reported.
         list resource_subscriptions as "resourceSubscriptions": List<String>,
-        /// The state of these tasks (tasks extension).
+        /// The ids of the tasks whose state changes the client wants to receive (tasks extension).
         list task_ids as "taskIds": List<String>,
     }
 

@@ -126,7 +126,7 @@ record! {
         opt result_type as "resultType": Option<ResultType>,
         /// `true` if the arguments fit the input schema of the tool.
         req valid: bool,
-        /// All reasons why they do not.
+        /// All reasons why the arguments do not fit.
         req errors: Vec<ArgumentError>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

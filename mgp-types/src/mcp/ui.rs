@@ -19,11 +19,11 @@ record! {
     pub struct UiToolMeta {
         /// The URI of the page that shows the results of the tool.
         opt resource_uri as "resourceUri": Option<String>,
-        /// The users of the tool; if absent, both.
+        /// The users for whom the tool is meant; if absent, both kinds of users.
         list visibility: List<UiAudience>,
     }
 
-    /// The origins that a page uses; none by default.
+    /// The origins from which a page loads resources or to which it connects; none by default.
     pub struct UiCsp {
         /// Origins of requests.
         list connect_domains as "connectDomains": List<String>,

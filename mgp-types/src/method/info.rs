@@ -44,7 +44,7 @@ pub enum Direction {
     ToServer,
     /// Server to client.
     ToClient,
-    /// Both directions.
+    /// Both from client to server and from server to client.
     Both,
 }
 
@@ -65,9 +65,9 @@ pub struct MethodInfo {
     pub section: &'static str,
     /// The MGP extension that contains the method; `None` for MCP, and for methods that only this kernel has.
     pub extension: Option<Extension>,
-    /// The first MCP revision that has the method, or can carry it.
+    /// The first MCP revision that defines the method or, for a method of MGP, can carry it.
     pub first: Revision,
-    /// The last MCP revision that has the method, or can carry it.
+    /// The last MCP revision that defines the method or, for a method of MGP, can carry it.
     pub last: Revision,
     /// `true` for the 19 methods and 6 notifications of the first MGP specification.
     pub seed: bool,
@@ -105,7 +105,7 @@ impl MethodInfo {
         self.section == KERNEL
     }
 
-    /// Returns the name of its golden file, without extension, e.g. `s11_3_health_ping` or `mcp_tools_call`.
+    /// Returns the name of the method's golden file, without extension, e.g. `s11_3_health_ping` or `mcp_tools_call`.
     #[must_use]
     pub fn golden(&self) -> String {
         let mut name = match self.section {

@@ -12,7 +12,7 @@ pub struct MemberInfo {
     pub method: &'static str,
     /// The section of MGP, or the proposal.
     pub section: &'static str,
-    /// The required extension; `None` if MGP itself is enough.
+    /// The extension that the peer must have negotiated; `None` if it only must have negotiated MGP.
     pub extension: Option<Extension>,
     /// `true` if the member is accepted but never sent.
     pub read_only: bool,

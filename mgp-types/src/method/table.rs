@@ -8,7 +8,7 @@ use crate::mcp::{self, EmptyParams, EmptyResult, Revision};
 use crate::mgp::{self, Extension};
 use crate::proposal;
 
-/// Defines the markers, the table and its names from one list of rows.
+/// Defines the marker types, the table and the methods' names from one list of rows.
 macro_rules! methods {
     ($(
         $(#[doc = $doc:literal])*
@@ -237,7 +237,7 @@ methods! {
     /// Ends a subscription.
     Request EventsUnsubscribe = "mgp/events/unsubscribe" (mgp::UnsubscribeParams) -> mgp::UnsubscribeResult,
         ToServer, "13.2", Events [V2024_11_05 to V2026_07_28] "seed";
-    /// Returns the kept events of a subscription.
+    /// Returns the events of a subscription that the server still keeps.
     Request EventsReplay = "mgp/events/replay" (mgp::EventsReplayParams) -> mgp::EventsReplayResult,
         ToServer, "13.3", Events [V2024_11_05 to V2026_07_28];
     /// Lists the channels of events.
@@ -354,7 +354,7 @@ methods! {
     /// Begins a transaction.
     Request TransactionBegin = "transaction/begin" (proposal::BeginTransactionParams) -> proposal::BeginTransactionResult,
         ToServer, "proposal 5", Transactions [V2024_11_05 to V2026_07_28];
-    /// Ends a transaction; its steps stay.
+    /// Ends a transaction; the effects of its steps stay.
     Request TransactionCommit = "transaction/commit" (proposal::EndTransactionParams) -> proposal::EndTransactionResult,
         ToServer, "proposal 5", Transactions [V2024_11_05 to V2026_07_28];
     /// Undoes the steps of a transaction.
@@ -369,10 +369,10 @@ methods! {
     /// Another name of `transaction/rollback`.
     Request TxRollback = "mgp/tx/rollback" (proposal::EndTransactionParams) -> proposal::EndTransactionResult,
         ToServer, "proposal 5", Transactions [V2024_11_05 to V2026_07_28];
-    /// Lists the transactions, those first that wait for an operator.
+    /// Lists the transactions; transactions that wait for an operator come first.
     Request KernelTransactions = "mgp/kernel/transactions" (proposal::ListTransactionsParams) -> proposal::ListTransactionsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Tries again to undo what was not undone of a transaction.
+    /// Tries again to undo the steps of a transaction that could not be undone.
     Request KernelTransactionsRetry = "mgp/kernel/transactions/retry" (proposal::SettleTransactionParams) -> proposal::TransactionRecord,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Records that an operator took care of a transaction.
@@ -411,7 +411,7 @@ methods! {
     /// Requests missing chunks (later revisions).
     Notification StreamGap = "notifications/mgp.stream.gap" (mgp::GapParams),
         ToServer, "12.9", Streaming [V2024_11_05 to V2026_07_28];
-    /// Reports that a chunk cannot be sent again (one implementation).
+    /// Reports that a chunk cannot be sent again (defined by another implementation of MGP).
     Notification StreamGapUnrecoverable = "notifications/mgp.stream.gap_unrecoverable" (mgp::GapUnrecoverableParams),
         ToClient, "12.9", Streaming [V2024_11_05 to V2026_07_28];
     /// Delivers an event to a subscriber.
@@ -446,7 +446,7 @@ pub(crate) fn shapes(info: &MethodInfo) -> Option<&'static Shapes> {
     SHAPES.iter().find(|shapes| shapes.marker == info.marker)
 }
 
-/// The row of `tools/call`. Most messages have this method, so `lookup` compares it first.
+/// The position of the row of `tools/call`. Most messages have this method, so `lookup` compares it first.
 const USUAL: usize = {
     let mut row = 0;
     while is_less(NAMES[row], ToolsCall::METHOD) || is_less(ToolsCall::METHOD, NAMES[row]) {

@@ -6,9 +6,9 @@
 pub struct KernelToolName {
     /// The name, spelled with dots.
     pub name: &'static str,
-    /// The method; `None` if there is only the tool.
+    /// The MGP method that the tool calls; `None` if the function exists only as a tool.
     pub method: Option<&'static str>,
-    /// An argument that the tool requires, although the method does not.
+    /// The name of an argument that the tool requires although it is optional in the method.
     pub required: Option<&'static str>,
 }
 
@@ -95,13 +95,14 @@ pub const AUDIT_REPLAY: &str = "mgp.audit.replay";
 /// The tool that calls a tool found by a search (§16.5); it has no method.
 pub const TOOLS_CALL: &str = "mgp.tools.call";
 
-/// The tool that makes several such calls; it has no method.
+/// The tool that makes several calls of found tools at once; it has no method.
 pub const CALL_MANY: &str = "mgp.tools.call_many";
 
-/// The tool that reads on in a long result; it has no method.
+/// The tool that returns the next part of a long result; it has no method.
 pub const READ_MORE: &str = "mgp.read_more";
 
-/// Returns the kernel tool of a name: `mgp/tools/discover`, `mgp.tools.discover` or `mgp_tools_discover`.
+/// Returns the kernel tool with a name in any of its spellings: `mgp/tools/discover`, `mgp.tools.discover` or
+/// `mgp_tools_discover`.
 #[must_use]
 pub fn find_kernel_tool(name: &str) -> Option<&'static KernelToolName> {
     let plain = |byte: u8| if matches!(byte, b'/' | b'.') { b'_' } else { byte };
@@ -109,7 +110,7 @@ pub fn find_kernel_tool(name: &str) -> Option<&'static KernelToolName> {
     KERNEL_TOOLS.iter().find(|tool| tool.name.bytes().map(plain).eq(name.bytes().map(plain)))
 }
 
-/// Returns the spelling that model providers accept: underscores only.
+/// Returns the spelling of a name that all model providers accept: with underscores instead of dots and slashes.
 #[must_use]
 pub fn tool_spelling(name: &str) -> String {
     name.replace(['/', '.'], "_")
@@ -134,7 +135,7 @@ mod tests {
         for tool in KERNEL_TOOLS {
             assert!(tool.method.is_none_or(|method| crate::method::lookup(method).is_some()));
         }
-        // An operator's method without a row would be an unknown tool instead of a refusal.
+        // If an operator's method had no row, a call of it as a tool would fail as unknown instead of as refused.
         let kernel = crate::method::methods().filter(|info| info.is_kernel_only());
         for info in kernel.filter(|info| info.kind == crate::method::Kind::Request) {
             assert!(find_kernel_tool(info.name).is_some(), "{}", info.name);

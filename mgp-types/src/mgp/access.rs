@@ -204,8 +204,8 @@ impl AccessGrantParams {
         self
     }
 
-    /// Lets the calls it allows run without confirmation, even if a tool requires one; for a whole server this includes
-    /// tools that are added later.
+    /// Lets the calls that this entry allows run without confirmation, even if a tool requires one. For a whole server,
+    /// this includes tools that are added later.
     #[must_use]
     pub fn without_confirmation(mut self) -> Self {
         self.extra.insert("confirm", Payload::from_trusted(r#""never""#));

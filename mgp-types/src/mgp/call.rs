@@ -11,7 +11,7 @@ record! {
         opt server_id: Option<String>,
         /// The handle of the caller's session, for requests without a connection (§16.7).
         opt session_handle: Option<String>,
-        /// The trace id of the call, in the place where another implementation sends it.
+        /// The trace id of the call, in the place where another implementation of MGP sends it.
         opt trace_id: Option<String>,
         /// The agent on whose behalf the call is made (later revisions).
         opt delegation: Option<RawObject>,
@@ -23,7 +23,8 @@ record! {
         opt streamed: Option<bool>,
         /// The number of chunks.
         opt chunks_sent: Option<u64>,
-        /// The number of chunks that did not reach the caller; its copy of the content is then a prefix.
+        /// The number of chunks that did not reach the caller. If it is not zero, the content that the caller collected
+        /// is not complete.
         opt dropped: Option<u64>,
         /// The duration in milliseconds.
         opt duration_ms: Option<u64>,
@@ -31,7 +32,8 @@ record! {
         opt cancelled: Option<bool>,
         /// The reason for the cancellation.
         opt cancel_reason: Option<String>,
-        /// `kernel` if the kernel itself answered, for one of its own tools (later revisions).
+        /// `kernel` if the kernel itself answered, because the call was for one of the kernel's own tools (later
+        /// revisions).
         opt source: Option<String>,
     }
 
@@ -43,9 +45,9 @@ record! {
         opt attempt: Option<u32>,
         /// `true` if this was sent before.
         opt retransmit: Option<bool>,
-        /// The number of events that caused each other before this one (§13, later revisions).
+        /// The length of the chain of events that caused this event (§13, later revisions).
         opt depth: Option<u32>,
-        /// The number of events of the subscription that were dropped just before this one.
+        /// The number of events of the subscription that were dropped directly before this event.
         opt dropped: Option<u64>,
         /// The server that published the event, if a kernel forwarded it.
         opt server_id: Option<String>,

@@ -14,7 +14,7 @@ use crate::record::{List, record};
 pub struct MgpVersion(ByteString);
 
 impl MgpVersion {
-    /// The version that this implementation offers; §16 needs it.
+    /// The version that this implementation offers; §16 requires this version.
     pub const DEFAULT: Self = Self(ByteString::from_static("0.3.0"));
 
     /// Borrows the text.

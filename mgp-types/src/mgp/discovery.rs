@@ -84,7 +84,7 @@ record! {
         list extensions: List<String>,
         /// Permissions that the servers must all need.
         list permissions: List<Permission>,
-        /// The state of the servers; `all` for any.
+        /// The state that the returned servers must have; `all` for servers in any state.
         opt status: Option<ServerState>,
     }
 
@@ -132,7 +132,8 @@ record! {
         opt env: Option<BTreeMap<String, String>>,
         /// The working directory.
         opt cwd: Option<String>,
-        /// The source code of a script that has no file; `command` runs it, and `args` are the script's arguments.
+        /// The source code of a script that is not in a file. `command` is the program that runs it, and `args` are the
+        /// arguments of the script.
         opt source: Option<String>,
         /// A server of the kernel's registry, `NAME` or `NAME@VERSION`, instead of `command`; `env` has the values it
         /// asks for.

@@ -21,7 +21,7 @@ open_enum! {
         Confirmation = "confirmation",
         /// A text.
         Input = "input",
-        /// One of the given options.
+        /// The user chooses one of the given options.
         Selection = "selection",
         /// No answer; the user is only informed.
         Notification = "notification",
@@ -79,8 +79,8 @@ record! {
         opt filter: Option<EventFilter>,
         /// `true` to keep events while the subscriber is away (of this implementation).
         opt durable: Option<bool>,
-        /// The subscription to continue, instead of creating one (of this implementation). If the server does not know
-        /// it and `channels` are given, it starts again under this id.
+        /// The id of a subscription to continue, instead of creating a new one (of this implementation). If the server
+        /// does not know the id and `channels` are given, a new subscription with this id is created.
         opt subscription_id: Option<String>,
         /// Continue after this sequence number (of this implementation).
         opt after_seq: Option<u64>,
@@ -108,7 +108,7 @@ record! {
         req channel: String,
         /// A description.
         opt description: Option<String>,
-        /// The server that publishes it, if it is behind the answering one.
+        /// The server that publishes the channel, if it is a server behind the one that answers.
         opt server_id: Option<String>,
     }
 
@@ -168,7 +168,8 @@ record! {
         req subscription_id: String,
         /// Return only events after this sequence number.
         opt after_seq: Option<u64>,
-        /// The maximum number of results: 1 to 1,000, other numbers count as the nearest; default 100.
+        /// The maximum number of results, from 1 to 1,000. A number outside this range is replaced by the nearest one
+        /// in it. Default: 100.
         opt limit: Option<u64>,
     }
 

@@ -49,7 +49,7 @@ string_enum! {
         CostHints = "cost_hints",
         /// Proposal 4: scopes of tools, and checks before a call.
         Scopes = "scopes",
-        /// Proposal 5: calls that run once however often they are sent.
+        /// Proposal 5: a call with a key runs once, even if it is sent several times.
         Idempotency = "idempotency",
         /// Proposal 5: steps that are undone together.
         Transactions = "transactions",
@@ -249,13 +249,14 @@ impl ExtensionSet {
         })
     }
 
-    /// Returns the names to send in an offer: each extension in the set, and also `security` or `bidirectional` if the
-    /// set contains only a half of it.
+    /// Returns the names to send in an offer: each extension in the set and, if the set contains only a half of
+    /// `security` or `bidirectional`, also the name of the whole.
     pub fn offered_names(self) -> impl Iterator<Item = &'static str> {
         Extension::ALL.iter().filter(move |one| self.is_named(**one)).map(|one| one.as_str())
     }
 
-    /// Returns the names to send in an answer: those of the offer, because the peer may know no others.
+    /// Returns the names to send in an answer. All of them were in the offer, because the peer may not know other
+    /// names.
     #[must_use]
     pub fn names_for<S: AsRef<str>>(self, offered: &[S]) -> Vec<&'static str> {
         let mut names = Vec::new();
@@ -267,7 +268,8 @@ impl ExtensionSet {
         names
     }
 
-    /// Returns whether a message to a peer should name the extension: it is in the set, or is split and one half is.
+    /// Returns whether a message to a peer should name the extension: the set contains it, or contains one of its two
+    /// halves.
     const fn is_named(self, extension: Extension) -> bool {
         if extension.is_split() { self.0 & extension.bits() != 0 } else { self.contains(extension) }
     }

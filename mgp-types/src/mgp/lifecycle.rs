@@ -66,8 +66,8 @@ impl ServerState {
         known.cloned().unwrap_or(self)
     }
 
-    /// Returns whether a server may change from this state to another: the edges of §11.2, and those that a crash,
-    /// a retry and a second start need.
+    /// Returns whether a server may change from this state to another one: the changes of §11.2, and further ones for a
+    /// crash, a retry and a second start.
     #[must_use]
     pub fn can_become(&self, next: &Self) -> bool {
         use ServerState::{

@@ -41,7 +41,7 @@ open_enum! {
         Interactive = "interactive",
         /// Approve everything.
         AutoApprove = "auto_approve",
-        /// Approve only what was decided before.
+        /// Approve only the permissions listed in the configuration, and those that an operator approved.
         DenyAll = "deny_all",
         /// Approve only the permissions listed in the configuration.
         ConfigOnly = "config_only",
@@ -213,7 +213,7 @@ record! {
     }
 }
 
-/// A decision about one permission: a plain word or, in later revisions, an object with limits.
+/// A decision about one permission: a plain word or, in later revisions, an object that also has limits.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Grant {

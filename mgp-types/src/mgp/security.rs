@@ -6,7 +6,7 @@ use super::{CodeSafety, Permission};
 use crate::record::{List, open_enum, record};
 
 open_enum! {
-    /// The risk of a tool or permission, safest first; an unknown value is worse than dangerous.
+    /// The risk of a tool or permission, safest first; an unknown value counts as worse than `dangerous`.
     pub enum RiskLevel {
         /// Without side effects.
         Safe = "safe",
@@ -44,17 +44,17 @@ open_enum! {
         None = "none",
     }
 
-    /// The trust in a server: the values of §2.3, then those of later revisions.
+    /// The trust in a server: the values of §2.3, followed by the values of later revisions.
     pub enum TrustLevel {
         /// Highest trust.
         Trusted = "trusted",
-        /// The middle level.
+        /// Normal trust.
         Standard = "standard",
         /// Lowest trust.
         Sandboxed = "sandboxed",
         /// The name of `trusted` in later revisions.
         Core = "core",
-        /// In later revisions: a level between `sandboxed` and `standard`.
+        /// A level of later revisions between `untrusted` and `standard`.
         Experimental = "experimental",
         /// The name of `sandboxed` in later revisions.
         Untrusted = "untrusted",
@@ -127,7 +127,7 @@ record! {
         list permissions_required: List<Permission>,
         /// The side effects.
         list side_effects: List<SideEffect>,
-        /// The check to make before a call.
+        /// The check that the kernel makes before a call.
         opt validator: Option<Validator>,
         /// `true` if the effects can be undone.
         opt reversible: Option<bool>,
@@ -135,11 +135,12 @@ record! {
         opt confirmation_required: Option<bool>,
         /// Rules for code arguments (§7.3).
         opt code_safety: Option<CodeSafety>,
-        /// The risk as the kernel assesses it; set by the kernel (later revisions).
+        /// The risk that the kernel assigns to the tool. The kernel sets this member, and ignores a value from the
+        /// server (later revisions).
         opt effective_risk_level: Option<RiskLevel>,
     }
 
-    /// A tool reduced to its security metadata, as in the examples of §7.3.
+    /// A tool of which only the name, the description and the security metadata are given, as in the examples of §7.3.
     pub struct ToolDeclaration {
         /// The identifier.
         req name: String,

@@ -82,7 +82,7 @@ record! {
         req missing_indices: Vec<u64>,
     }
 
-    /// Parameters of `notifications/mgp.stream.gap_unrecoverable` (one implementation).
+    /// Parameters of `notifications/mgp.stream.gap_unrecoverable`, which another implementation of MGP defines.
     pub struct GapUnrecoverableParams {
         /// The call.
         req request_id: Id,
@@ -93,7 +93,7 @@ record! {
     }
 }
 
-/// The partial content of a cancelled call: content blocks or, from one implementation, plain text.
+/// The partial content of a cancelled call: content blocks or, from another implementation of MGP, plain text.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PartialContent {

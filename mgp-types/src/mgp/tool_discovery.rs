@@ -51,7 +51,7 @@ open_enum! {
         Preference = "preference",
     }
 
-    /// The share of the tools that a model sees (§16.3).
+    /// The level that decides which tools a model sees in its list (§16.3).
     pub enum ContextLevel {
         /// All tools.
         Standard = "L0",
@@ -91,19 +91,19 @@ record! {
         list categories: List<String>,
         /// The maximum risk.
         opt risk_level_max: Option<RiskLevel>,
-        /// The required state of the tool's server.
+        /// The state in which the tool's server must be.
         opt status: Option<ServerState>,
         /// The servers to search.
         list servers: List<String>,
-        /// The available permissions: a tool must need no others.
+        /// The available permissions: a tool must not need any other permission.
         opt permissions: Option<Vec<Permission>>,
         /// The accepted input types: a tool must accept at least one of them.
         list input_types: List<String>,
         /// The accepted output types: a tool must return at least one of them.
         list output_types: List<String>,
-        /// The maximum cost in units: a tool must state its cost (proposal 3).
+        /// The maximum cost in units; tools that do not state their cost are left out (proposal 3).
         opt max_cost_units: Option<u64>,
-        /// The slowest latency: a tool must state its latency (proposal 3).
+        /// The slowest accepted latency; tools that do not state their latency are left out (proposal 3).
         opt latency_max: Option<LatencyClass>,
     }
 
@@ -119,7 +119,7 @@ record! {
         opt filter: Option<DiscoverToolsFilter>,
         /// The order of the tools that were found (proposal 3).
         opt sort: Option<DiscoverOrder>,
-        /// `true` to return the reason why each tool was found.
+        /// `true` if the server must return the reason why each tool was found.
         opt explain: Option<bool>,
         /// The handle of the session; needed if neither the connection nor the transport identifies the session.
         opt session_handle: Option<String>,
@@ -160,7 +160,7 @@ record! {
         opt query_time_ms: Option<Number>,
         /// The strategy that was used because the requested one was not available (later revisions).
         opt fallback_strategy: Option<SearchStrategy>,
-        /// The reason for the fallback.
+        /// The reason why the requested strategy was not available.
         opt fallback_reason: Option<String>,
         /// The number of tools that were found and left out because they exceed the budget.
         opt omitted: Option<u64>,
@@ -176,11 +176,11 @@ record! {
         list parts: List<QueryPart>,
     }
 
-    /// A part of a query that asks for a tool of its own.
+    /// A part of a query that describes a task for a separate tool.
     pub struct QueryPart {
         /// The text of the part.
         req text: String,
-        /// The names of the tools that serve it, best first; ids where several tools have the name.
+        /// The names of the tools that fit this part, best first; a tool whose name is not unique is given by its id.
         list tools: List<String>,
     }
 
@@ -210,7 +210,7 @@ record! {
         opt session_handle: Option<String>,
     }
 
-    /// A tool that was not loaded, as an object.
+    /// A tool or capability for which no tool was loaded.
     pub struct UnavailableTool {
         /// The requested capability.
         opt capability: Option<String>,
@@ -228,7 +228,7 @@ record! {
         req status: RequestStatus,
         /// The tools that are now in the session.
         def tools_loaded: Vec<FoundTool>,
-        /// The tools that were not loaded, as names or as `UnavailableTool` objects.
+        /// The tools that were not loaded, each as a name or as an `UnavailableTool` object.
         def tools_unavailable: Vec<crate::Payload>,
         /// The number of tools in the session.
         opt session_tools_count: Option<u64>,
@@ -274,7 +274,7 @@ record! {
         req evicted: u64,
         /// The number of remaining tools.
         req remaining_count: u64,
-        /// The number of tokens saved.
+        /// The number of tokens that the evicted tools had cost.
         req freed_tokens: u64,
         /// The names of the tools that were not evicted, because they are pinned.
         list not_evicted: List<String>,

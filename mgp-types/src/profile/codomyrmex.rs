@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::mcp::{CallToolParams, CallToolResult, ContentBlock, Meta};
 use crate::{ErrorCode, Payload, RawObject, RpcError};
 
-/// The member of `_meta` in which a result keeps what MCP has no place for.
+/// The member of `_meta` that holds the parts of a result for which MCP has no member.
 const META: &str = "codomyrmex";
 
 /// A call of a tool.
@@ -23,7 +23,7 @@ pub struct ToolCall {
 /// A result of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The outcome; one that contains `fail` is a failure.
+    /// The outcome; a text that contains `fail` means that the call failed.
     #[serde(default = "success")]
     pub status: String,
     /// The data of a success.
@@ -125,7 +125,7 @@ impl ErrorType {
         }
     }
 
-    /// Returns the type of an error; each code has one.
+    /// Returns the type of the error with a code; every code has a type.
     #[must_use]
     pub fn of_code(code: ErrorCode) -> Self {
         match code {

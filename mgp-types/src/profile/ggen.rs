@@ -35,7 +35,7 @@ pub struct ErrorData {
     pub documentation_url: Option<String>,
 }
 
-/// Returns the code in this profile; each code has one.
+/// Returns the code of this profile for a code of MGP; every code has a counterpart.
 #[must_use]
 pub fn to_profile(code: ErrorCode) -> ErrorCode {
     match code {

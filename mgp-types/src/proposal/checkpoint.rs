@@ -12,7 +12,7 @@ record! {
     pub struct Checkpoint {
         /// The operation that the calls belong to.
         req operation_id: String,
-        /// The place, as the server sealed it.
+        /// The token that marks the place in the stream; only the server can read it.
         req checkpoint_token: String,
         /// The number of chunks of this call before the checkpoint.
         opt sequence: Option<u64>,

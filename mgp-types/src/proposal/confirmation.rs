@@ -18,7 +18,8 @@ const MAX_VALUE: usize = 200;
 const MAX_MESSAGE: usize = 2_000;
 
 open_enum! {
-    /// The effect of a tool, as this proposal names it; the levels of MGP have other names and another meaning.
+    /// The effect of a tool, in the words of this proposal. They are not the risk levels of MGP, which have other names
+    /// and another meaning.
     pub enum ConfirmationRisk {
         /// No side effects.
         Safe = "safe",
@@ -83,7 +84,7 @@ impl Member for ConfirmationToken {
 
 /// The answer of the caller's user: `true` if the user confirmed the call, `false` if the user denied it.
 ///
-/// Without a [`ConfirmationToken`] it counts for nothing.
+/// It has no effect without a [`ConfirmationToken`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UserConfirmed(pub bool);

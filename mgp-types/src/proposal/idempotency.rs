@@ -1,4 +1,4 @@
-//! Proposal 5 (`idempotency`): a key with which a call runs once, however often it is sent.
+//! Proposal 5 (`idempotency`): a call with a key runs once, even if it is sent several times.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::{RpcError, Timestamp};
 /// The maximum length of an idempotency key.
 const MAX_KEY_BYTES: usize = 128;
 
-/// The key of a call, which its caller chooses: calls with the same key run once.
+/// The key of a call, which its caller chooses. Of several calls with the same key, only the first runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdempotencyKey(pub String);
@@ -52,7 +52,7 @@ impl Member for IdempotencyTtl {
     const NAME: &'static str = "idempotency_ttl_seconds";
 }
 
-/// The mark of a result that is the stored one of an earlier call with the same key.
+/// Marks a result that is not new, but was stored for an earlier call with the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WasReplay(pub bool);
@@ -72,6 +72,7 @@ impl Member for OriginalTimestamp {
     const NAME: &'static str = "original_timestamp";
 }
 
-/// The key in the header `X-Idempotency-Key` of the HTTP request of a call, in the extensions of its context.
+/// The key that the HTTP request of a call has in the header `X-Idempotency-Key`; stored in the extensions of the
+/// call's context.
 #[derive(Clone, Debug)]
 pub struct IdempotencyHeader(pub IdempotencyKey);

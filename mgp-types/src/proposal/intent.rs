@@ -23,7 +23,7 @@ record! {
     pub struct Suggestion {
         /// The name of the better tool.
         req recommended_tool: String,
-        /// The reason why it is better.
+        /// The reason why the suggested tool is better.
         opt reason: Option<String>,
     }
 }

@@ -50,7 +50,7 @@ record! {
 
     /// A rate limit.
     pub struct ManifestRateLimit {
-        /// The tool that is limited; absent if the limit is that of the server.
+        /// The tool to which the limit applies; absent if it applies to the whole server.
         opt tool: Option<String>,
         /// The number of calls.
         opt max_requests: Option<Number>,

@@ -65,8 +65,8 @@ impl MediaSignature {
         mirror.get(FOLDED)?.get().ok()
     }
 
-    /// Moves the signature of a tool to `_meta["dev.cloto/mgp"].media`, where a gateway keeps what its server negotiated
-    /// until it knows whether its caller did too.
+    /// Moves the signature of a tool to `_meta["dev.cloto/mgp"].media`, where a gateway keeps what its server
+    /// negotiated until it knows whether its caller did too.
     ///
     /// # Errors
     /// Returns −32603 if the signature cannot be written as JSON.
@@ -89,7 +89,7 @@ impl MediaSignature {
         if mirror.is_empty() {
             meta.remove(key::MGP);
         } else {
-            // It was read from JSON, so it can be written.
+            // The signature was read from JSON, so writing it as JSON does not fail.
             let _ = meta.encode(key::MGP, &mirror);
         }
         if meta.is_empty() {
@@ -116,8 +116,8 @@ impl MediaSignature {
 
 /// Refuses the arguments of a tool that are longer than its [`max_input_size_bytes`].
 ///
-/// The size is that of the JSON text, in which the base64 of each argument with `contentEncoding: "base64"` counts with
-/// the bytes that it encodes.
+/// The size is that of the JSON text. If an argument has `contentEncoding: "base64"`, its decoded size counts instead
+/// of the size of its text.
 ///
 /// # Errors
 /// Returns 3001 with the size and the limit.
@@ -146,7 +146,7 @@ pub fn check_input_size(tool: &Tool, arguments: &str, max: u64) -> Result<(), Rp
     Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message).recovery(recovery))
 }
 
-/// Returns the bytes by which the base64 in the arguments is longer than what it encodes.
+/// Returns the number of bytes by which the base64 texts in the arguments are longer than the data that they encode.
 fn saved_by_decoding(tool: &Tool, arguments: &str) -> u64 {
     #[derive(Deserialize)]
     struct Schema {
@@ -212,7 +212,7 @@ mod tests {
         let refused = check_input_size(&tool, image, 19).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::RESOURCE_EXHAUSTED);
         assert_eq!(refused.message(), "the input has 20 bytes, and `t` takes 19; send less");
-        // Another text counts as it is.
+        // Base64 in an argument without `contentEncoding` counts with its full length.
         assert!(check_input_size(&tool, r#"{"note":"AAAAAAAAAAA="}"#, 20).is_err());
         assert!(check_input_size(&tool, "[", 0).is_err());
     }

@@ -57,7 +57,8 @@ impl CallMembers {
         Ok(())
     }
 
-    /// Removes members from the top level of the params, where they would reach a server as params of its own.
+    /// Removes the members of proposals from the top level of the params, where a server would take them for its own
+    /// params.
     fn take_from_top<'a>(
         &mut self,
         call: &mut Call,
@@ -82,7 +83,7 @@ impl CallMembers {
         }
     }
 
-    /// Sets a member, in place of an earlier one.
+    /// Sets a member; it replaces an earlier value of the member.
     ///
     /// # Errors
     /// −32603 if it cannot be written as JSON.
@@ -92,7 +93,7 @@ impl CallMembers {
         Ok(())
     }
 
-    /// Returns the members without one, which the next peer must not receive.
+    /// Returns the members except one, which the next peer must not receive.
     #[must_use]
     pub fn without<M: Member>(mut self) -> Self {
         self.0.retain(|(name, ..)| *name != M::NAME);
@@ -125,7 +126,7 @@ impl CallMembers {
         self.0.retain(|(name, ..)| *name != M::NAME);
     }
 
-    /// Returns the members that a peer with these extensions understands.
+    /// Returns the members whose extensions a peer has negotiated.
     pub fn for_peer(&self, active: ExtensionSet) -> impl Iterator<Item = (&'static str, &Payload)> {
         let known = self.0.iter().filter(move |(_, extension, _)| active.contains(*extension));
         known.map(|(name, _, value)| (*name, value))
@@ -155,7 +156,7 @@ impl ResultMembers {
         }
     }
 
-    /// Returns whether a result may have members in `_meta` that belong to the given extensions.
+    /// Returns the names of the members of `_meta` that belong to the given extensions.
     ///
     /// A gateway removes them from results that it forwards if its own caller did not negotiate the extensions.
     #[must_use]
@@ -166,7 +167,8 @@ impl ResultMembers {
 }
 
 impl Context {
-    /// Returns the member of a proposal that the caller sent; `None` if there is none or the proposal is not negotiated.
+    /// Returns the member of a proposal that the caller sent; `None` if there is none or the proposal is not
+    /// negotiated.
     ///
     /// # Errors
     /// −32602 if the member has another form.

@@ -10,7 +10,7 @@ use crate::record::{Number, OneOrMany, open_enum, record};
 use crate::wire::Payload;
 
 open_enum! {
-    /// The way a value follows from its source.
+    /// The way in which a value was derived from its source.
     pub enum Confidence {
         /// Copied from the source.
         Exact = "exact",
@@ -40,7 +40,7 @@ record! {
         opt url_fragment: Option<String>,
     }
 
-    /// A source of a result, as its server claims it. Nothing proves the claim.
+    /// A source of a result, as the server claims it. The claim is not proved.
     pub struct Provenance {
         /// The document, URL or system.
         req source: String,
@@ -70,9 +70,9 @@ record! {
 #[serde(transparent)]
 pub struct Sources(pub OneOrMany<Provenance>);
 
-/// The gateways that a result passed, the one next to its server first: the member `provenance_hops`.
+/// The gateways through which a result passed, beginning with the one next to the server: the member `provenance_hops`.
 ///
-/// They are a member of their own, so that no gateway changes a claim of the server.
+/// They are in a separate member, so that gateways do not change the claims of the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ProvenanceHops(pub Vec<ProvenanceHop>);

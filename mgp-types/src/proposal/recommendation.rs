@@ -55,7 +55,7 @@ record! {
         opt max_results: Option<u64>,
     }
 
-    /// A server that could meet the need. It is not connected; an operator decides about it.
+    /// A server that could meet a need of an agent but is not connected yet. An operator decides whether to connect it.
     pub struct ServerRecommendation {
         /// The name of the server in the registry.
         req server: String,

@@ -15,7 +15,8 @@ record! {
     pub struct CheckPermissionsParams {
         /// The tool.
         req tool: String,
-        /// The scopes that the caller believes to hold; only those of its session count.
+        /// The scopes that the caller claims to hold. The claim is not trusted: only the scopes of the caller's session
+        /// count.
         list scopes_held: List<String>,
         /// The arguments of the intended call.
         opt parameters: Option<RawObject>,
@@ -43,7 +44,7 @@ record! {
         opt justification: Option<String>,
         /// The wanted duration of the session.
         opt ttl_seconds: Option<u64>,
-        /// Extends the session of this token, instead of creating one (of this implementation).
+        /// The token of a session to extend, instead of creating a new session (of this implementation).
         opt refresh_token: Option<String>,
     }
 

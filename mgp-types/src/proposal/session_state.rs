@@ -20,7 +20,7 @@ pub struct SessionState(pub String);
 // The state may contain secrets of the server.
 crate::opaque_debug!(SessionState);
 
-/// `true` in a result whose session state differs from the one in the call: the member `state_changed`.
+/// Set in a result whose session state differs from the state that the call had: the member `state_changed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StateChanged(pub bool);

@@ -101,7 +101,8 @@ impl From<ChunkParams> for OperationChunk {
 
 // === Ids ===
 
-/// Returns the operation of a request. A text that reads as a number is quoted, so that it stays a text.
+/// Returns the operation id for a request id. A text that looks like a number is quoted, so that it is not read as a
+/// number later.
 fn to_operation(id: &Id) -> String {
     match id {
         Id::Number(number) => number.to_string(),
@@ -167,7 +168,8 @@ fn to_millis(seconds: &Payload) -> u64 {
 /// The name under which data of another form is kept in the `_meta` of a text block.
 const DATA: &str = "data";
 
-/// Returns the content block for data: a text, a content block, or else a text with the data beside it.
+/// Returns a content block for data: a text becomes a text block, a content block stays as it is, and any other data
+/// becomes a text block with the data in its `_meta`.
 fn to_content(data: &Payload) -> ContentBlock {
     if let Ok(text) = data.get::<String>()
         && quoted(&text) == data.as_str()
@@ -194,7 +196,8 @@ fn to_data(content: &ContentBlock) -> Payload {
     Payload::of(content).unwrap_or_else(|_| Payload::empty_object())
 }
 
-/// Returns data that is a content block, unless that block is the form of other data.
+/// Returns the data as a content block, if it is one. A text block whose `_meta` holds other data is not: it was
+/// created from that data.
 fn as_block(data: &Payload) -> Option<ContentBlock> {
     let block: ContentBlock = data.get().ok().filter(|_| data.as_str().starts_with('{'))?;
     (to_data(&block) == *data).then_some(block)

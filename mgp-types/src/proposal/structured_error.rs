@@ -22,7 +22,8 @@ const NAMES: &[(ErrorCode, &str)] = &[
     (ErrorCode::INVALID_TOOL_ARGS, "INVALID_INPUT"),
 ];
 
-/// The names of the proposal that have no code of their own; they are read, and the first is written for missing scopes.
+/// Names of the proposal that are read, but do not have their own code. Only the first of them is also written, for
+/// missing scopes.
 const READ_NAMES: &[(&str, ErrorCode)] = &[
     (SCOPE_INSUFFICIENT, ErrorCode::PERMISSION_DENIED),
     ("INVALID_PARAMETERS", ErrorCode::INVALID_PARAMS),
@@ -55,7 +56,7 @@ const SECRET_WORDS: &[&str] =
     &["sk-", "ghp_", "gho_", "github_pat_", "xoxb-", "xoxp-", "AKIA", "eyJ"];
 
 open_enum! {
-    /// The category of a structured error; it is not the category of MGP, which has the same name on the wire.
+    /// The category of a structured error. On the wire it has the same name as the category of MGP, but other values.
     pub enum ErrorKind {
         /// A retry may succeed.
         Transient = "transient",
@@ -290,7 +291,7 @@ fn clean_member(name: &str, value: &mut Value) -> bool {
             }
             None => false,
         },
-        // Each is cleaned, so the count must not end at the first one that was.
+        // Clean every item: stopping at the first one with a secret would leave secrets in the others.
         Value::Array(items) => {
             items.iter_mut().filter_map(|item| clean_member("", item).then_some(())).count() > 0
         }

@@ -6,7 +6,7 @@ use crate::mcp;
 use crate::method::MEMBERS;
 use crate::mgp::{Extension, ExtensionSet};
 
-/// The members of a tool, in any of the places where implementations write them.
+/// The members of proposals in a tool, which implementations write in different places.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToolMembers<'a>(&'a mcp::Tool);
 

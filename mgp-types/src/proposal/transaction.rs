@@ -17,7 +17,7 @@ impl Member for TransactionId {
     const NAME: &'static str = "transaction_id";
 }
 
-/// The name of a step in its transaction; also in the result.
+/// The name of a step in its transaction; a call has it, and its result repeats it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StepId(pub String);
@@ -28,7 +28,7 @@ impl Member for StepId {
 }
 
 record! {
-    /// The call that undoes a step: in the result of the step, or given by its caller with the call.
+    /// The call that undoes a step. The result of the step contains it, or the caller sends it with the step.
     pub struct Compensation {
         /// The tool to call.
         req tool: String,
@@ -51,15 +51,15 @@ impl Member for Compensation {
 open_enum! {
     /// The state of a transaction.
     pub enum TransactionStatus {
-        /// Open: its steps may be called.
+        /// The transaction is open: further steps may be called.
         Begun = "begun",
-        /// Ended; its steps stay.
+        /// The transaction has ended, and the effects of its steps stay.
         Committed = "committed",
         /// The steps are being undone.
         RollingBack = "rolling_back",
         /// All steps were undone.
         RolledBack = "rolled_back",
-        /// Some steps were not undone, and wait for a person.
+        /// Some steps could not be undone; an operator must decide about them.
         PartiallyRolledBack = "partially_rolled_back",
         /// A person has taken care of the steps that were not undone.
         Resolved = "resolved",
@@ -125,7 +125,7 @@ record! {
         req step_id: String,
         /// The state.
         req status: StepStatus,
-        /// The reason why it was not undone.
+        /// The reason why the step could not be undone.
         opt error: Option<String>,
     }
 
@@ -133,7 +133,7 @@ record! {
     pub struct TransactionRecord {
         /// The id.
         req transaction_id: String,
-        /// The agent that began it.
+        /// The agent that began the transaction.
         req agent: String,
         /// The state.
         req status: TransactionStatus,
@@ -141,11 +141,11 @@ record! {
         opt description: Option<String>,
         /// The reason for the rollback.
         opt reason: Option<String>,
-        /// The time at which it began.
+        /// The time at which the transaction began.
         req began_at: Timestamp,
         /// The steps, in their order.
         list steps: List<StepRecord>,
-        /// The note of the operator who resolved it.
+        /// The note of the operator who closed the transaction.
         opt note: Option<String>,
     }
 
@@ -169,13 +169,13 @@ record! {
     pub struct ListTransactionsParams {
         /// Only this transaction.
         opt transaction_id: Option<String>,
-        /// Also those that ended without open questions.
+        /// `true` to list also transactions that ended without anything left to decide.
         opt all: Option<bool>,
     }
 
     /// Result of `mgp/kernel/transactions`.
     pub struct ListTransactionsResult {
-        /// The transactions: first those that wait for a person.
+        /// The transactions; those that wait for an operator come first.
         list transactions: List<TransactionRecord>,
     }
 
@@ -183,7 +183,7 @@ record! {
     pub struct SettleTransactionParams {
         /// The id.
         req transaction_id: String,
-        /// The agent that began it; needed only if agents chose the same id.
+        /// The agent that began the transaction; only needed if several agents chose the same id.
         opt agent: Option<String>,
         /// A note for the record about what was done.
         opt note: Option<String>,

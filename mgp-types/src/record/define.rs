@@ -126,7 +126,7 @@ macro_rules! record {
         }
     )+};
 
-    // Returns the name of a member on the wire: the given name, else that of the field.
+    // Returns the name of a member on the wire: the given name or, without one, the name of the field.
     (@wire $field:ident) => { stringify!($field) };
     (@wire $field:ident $wire:literal) => { $wire };
 

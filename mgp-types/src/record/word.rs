@@ -115,7 +115,7 @@ macro_rules! string_enum {
                 }
             }
 
-            /// Returns the value with this spelling, if there is one.
+            /// Returns the value that has this spelling; `None` if no value has it.
             #[must_use]
             pub fn from_word(text: &str) -> Option<Self> {
                 match text {

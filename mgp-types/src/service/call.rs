@@ -85,7 +85,7 @@ impl Call {
     }
 
     /// Redirects the call to another peer: it gets a new key, and hop-by-hop members are removed. Body, principal,
-    /// trace and outlet are kept.
+    /// trace and outlet stay.
     #[must_use]
     pub fn forward(mut self, to: super::Peer) -> Self {
         let inner = &mut *self.0;
@@ -122,7 +122,7 @@ impl Call {
         self.0.kind
     }
 
-    /// Returns the key of the call of which this one is a part, as set by [`related`](Self::related).
+    /// Returns the key of the call to which this call belongs, as set by [`related`](Self::related).
     #[must_use]
     pub fn related_key(&self) -> Option<CallKey> {
         self.0.related
@@ -213,7 +213,7 @@ pub struct Context {
     pub scope: Scope,
     /// The connection over which the call was received, or will be sent.
     pub peer: Peer,
-    /// The request id that the caller chose; used to find the call if the caller cancels it, but never for the answer.
+    /// The request id that the caller chose. It is only used to find the call if the caller cancels it.
     pub wire_id: Option<Id>,
     /// The id of the logical call, if this call is one of several rounds or attempts.
     pub logical: Option<ByteString>,
@@ -288,7 +288,8 @@ impl Context {
         }
     }
 
-    /// Asks like [`ask`](Self::ask) does, and ignores an answer that was given before the question was asked.
+    /// Asks in the same way as [`ask`](Self::ask), but ignores an answer that the caller gave before the question was
+    /// asked.
     ///
     /// Use it for questions whose answer permits something. A modern caller can put answers into its first request;
     /// those do not prove that the user saw the question.

@@ -24,7 +24,7 @@ pub trait CallerChannel: Send + Sync {
     /// Asks a question; `key` identifies it within the call and must be the same in every round.
     fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>>;
 
-    /// Discards the answer to a question if the caller gave it before the question was asked.
+    /// Discards the answer to a question if the caller gave it before it was asked.
     fn forget_early(&self, _key: &str) {}
 
     /// Returns a value that was stored under this key in an earlier round.
@@ -90,11 +90,13 @@ impl fmt::Debug for CallerAccess {
 
 /// The answers of earlier rounds, and the questions of this one.
 ///
-/// This is the [`CallerChannel`] of a modern caller; [`CallerAccess::run_round`] turns suspended questions into the reply.
+/// This is the [`CallerChannel`] of a modern caller; [`CallerAccess::run_round`] turns suspended questions into the
+/// reply.
 #[derive(Clone, Default)]
 pub struct Rounds(Arc<Mutex<RoundData>>);
 
-/// The state that one round passes to the next; the caller carries it, sealed.
+/// The state that one round passes to the next. The caller holds it between the rounds, sealed, so that it can neither
+/// read nor change it.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RoundState {
     /// The id of the logical call, the same in all its rounds.
@@ -121,7 +123,7 @@ struct RoundData {
 }
 
 impl Rounds {
-    /// Creates a round from the state of the previous one.
+    /// Creates a round from the state that the previous round left.
     #[must_use]
     pub fn new(state: RoundState) -> Self {
         Self(Arc::new(Mutex::new(RoundData { state, ..RoundData::default() })))

@@ -21,7 +21,7 @@ const SCHEMA_MAP_KEYWORDS: [&str; 5] =
 /// The largest integer that every JSON reader represents exactly.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
-/// The arguments of a tool that are repeated in headers; most tools have none.
+/// The arguments of a tool that HTTP callers repeat in headers; for most tools there are none.
 ///
 /// ```
 /// use mgp_types::service::HeaderPlan;
@@ -91,7 +91,8 @@ impl HeaderPlan {
     /// Returns the first invalid annotation; a client must not call such a tool over HTTP.
     pub fn of(schema: &RawObject) -> Result<Self, HeaderPlanError> {
         let text = schema.as_payload().as_str();
-        // Most schemas have none, and a search is cheaper than a parse. The name may be written with escapes.
+        // Most schemas have no annotation, and searching the text for one costs less than parsing. An annotation's name
+        // may be written with escapes.
         if !text.contains(ANNOTATION) && !text.contains(r"\u") {
             return Ok(Self::default());
         }

@@ -1,4 +1,4 @@
-//! Hop-by-hop members: each peer writes its own ones when it forwards a call.
+//! Hop-by-hop members: a peer that forwards a call does not pass them on, but writes its own.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,7 @@ impl HopMembers {
     }
 }
 
-/// Writes a JSON object with additional members; they replace members of the same name.
+/// Writes a JSON object with additional members; an additional member replaces a member of the same name.
 pub(super) fn merge_meta(
     out: &mut Vec<u8>,
     original: Option<&str>,

@@ -1,4 +1,5 @@
-//! The HTTP failure behind an error, to tell a refusal by the server from a failure on the way to it.
+//! The HTTP failure that caused an error. It shows whether the server refused a request, or whether the request failed
+//! on its way.
 
 use std::error::Error as StdError;
 

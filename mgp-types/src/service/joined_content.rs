@@ -27,7 +27,7 @@ pub struct JoinedContent(Vec<Part>);
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
     Text(String),
-    /// Any other block, and a text block with further members.
+    /// A block of another kind, or a text block that has further members.
     Block(Payload),
 }
 
@@ -71,7 +71,8 @@ impl JoinedContent {
         self.0.iter().map(Part::to_block).collect()
     }
 
-    /// Returns the blocks by which `whole` is longer, or `None` if it does not begin with this content.
+    /// Returns the blocks that `whole` has in addition to this content; `None` if `whole` does not begin with this
+    /// content.
     #[must_use]
     pub fn rest_of(&self, whole: &Self) -> Option<Vec<Payload>> {
         let Some((last, before)) = self.0.split_last() else { return Some(whole.to_blocks()) };
@@ -93,7 +94,8 @@ impl JoinedContent {
         Some(rest)
     }
 
-    /// Returns whether both are one text, and differ at most in white space at the ends.
+    /// Returns whether both contents are a single text each, and these texts differ at most in white space at their
+    /// ends.
     #[must_use]
     pub fn is_same_text(&self, other: &Self) -> bool {
         matches!(

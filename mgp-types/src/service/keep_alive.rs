@@ -11,13 +11,13 @@ use super::{Outlet, OutletItem, OutletItemKind, Progress};
 /// The time between two notifications: less than the shortest time limit of a host.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The progress of one notification; small, so that the steps of the tool itself come after it.
+/// The progress that one notification adds. It is small, so that progress of the tool itself, which follows, is larger.
 const STEP: f64 = 1.0 / 1024.0;
 
 /// Waits for a future, and sends progress every five seconds if the caller of the call accepts it.
 ///
 /// # Cancel safety
-/// Dropping the future drops the one it waits for.
+/// Dropping the future also drops the awaited future.
 pub async fn keep_alive<F: Future>(outlet: &Outlet, message: &str, waiting: F) -> F::Output {
     let mut waiting = pin!(waiting);
     if !outlet.wants(OutletItemKind::Progress) {

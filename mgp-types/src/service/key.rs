@@ -9,7 +9,8 @@ use super::write::format_u64;
 
 const PREFIX: &str = "call-";
 
-/// The span of a call that is exported, as an extension of its context: the next server gets it as its parent.
+/// The span under which a call is exported, as an extension of the call's context. The next server receives it as the
+/// parent of its own span.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSpan(pub u64);
 

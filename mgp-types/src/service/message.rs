@@ -52,9 +52,9 @@ const MAX_BATCH: usize = 128;
 /// The error for text that is not a valid message, with the answer to send.
 #[derive(Debug)]
 pub struct InvalidMessage {
-    /// The id for the answer, if it could be read.
+    /// The id that the error response must repeat, if it could be read.
     pub id: Option<Id>,
-    /// −32700 or −32600; `None` for an invalid response, which must not be answered.
+    /// The error to answer with, −32700 or −32600; `None` for an invalid response, which must not be answered.
     pub error: Option<RpcError>,
 }
 
@@ -112,9 +112,9 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CutMessage {
-    /// A request with this id; it can be answered with an error.
+    /// The message is a request with this id; it can be answered with an error.
     Request(Id),
-    /// The response to the request with this id; the request can be ended with an error.
+    /// The message is the response to our request with this id; the call that waits for it can be ended with an error.
     Answer(Id),
 }
 
@@ -134,7 +134,8 @@ impl CutMessage {
     pub fn read(head: &[u8], tail: &[u8]) -> Option<Self> {
         let head = String::from_utf8_lossy(head);
         let mut envelope = Envelope::default();
-        // Always fails, because the end is missing. The members that were read before the failure are used.
+        // Parsing always fails, because the end of the message is missing. `envelope` then has the members that were
+        // read before the failure.
         let _ = EnvelopeSeed { out: &mut envelope, text: &head }
             .deserialize(&mut serde_json::Deserializer::from_str(&head));
         let id = envelope.id.and_then(|raw| read_id(raw.get())).or_else(|| id_at_end(tail))?;
@@ -143,7 +144,7 @@ impl CutMessage {
     }
 }
 
-/// Finds the id after the long member, i.e. among the last members of the message.
+/// Finds the id if it follows the long member of the message.
 fn id_at_end(tail: &[u8]) -> Option<Id> {
     let tail = String::from_utf8_lossy(tail);
     tail.match_indices("\"id\"").find_map(|(at, _)| {
@@ -161,7 +162,7 @@ fn id_at_end(tail: &[u8]) -> Option<Id> {
 
 enum Parsed {
     Message(Message),
-    /// A call whose params are ranges of the line.
+    /// A request or notification whose params are stored as ranges of the received line.
     Call {
         id: Option<Id>,
         method: Method,
@@ -190,7 +191,7 @@ struct Envelope<'a> {
 
 enum ParamsSlot<'a> {
     Read(Parts),
-    /// The params precede the method, so it is not known yet which member names the target.
+    /// Params that precede the method in the message, so that it is not known yet which member names the target.
     Raw(&'a RawValue),
 }
 
@@ -246,7 +247,7 @@ impl Envelope<'_> {
 
     /// Converts a response that cannot be parsed into an error response with its id, so that the waiting call ends.
     ///
-    /// Python, e.g., writes `NaN`, which is not JSON.
+    /// Such responses occur: Python, e.g., writes `NaN`, which is not JSON.
     fn unreadable_response(&self, why: &serde_json::Error) -> Option<Message> {
         if !self.is_answer || self.method_is_text {
             return None;
@@ -317,7 +318,7 @@ impl InvalidMessage {
     }
 }
 
-/// Reads an id; short numbers, which are the usual ids, need no parser.
+/// Reads an id. Short numbers, which are the usual ids, are read without the JSON parser.
 fn read_id(raw: &str) -> Option<Id> {
     let is_short = matches!(raw.as_bytes(), [b'1'..=b'9', rest @ ..]
         if rest.len() < 18 && rest.iter().all(u8::is_ascii_digit));
@@ -385,7 +386,7 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
                 "method" => {
                     out.repeated |= out.method_is_text || out.method.is_some();
                     let raw: &RawValue = map.next_value()?;
-                    // Read as raw JSON, so that a method that is not a string does not prevent reading the id.
+                    // The method is read as raw JSON, so that the id can be read even if the method is not a string.
                     out.method_is_text = true;
                     out.method = text_of(raw.get());
                 }

@@ -57,7 +57,7 @@ pub struct InFlight {
 #[derive(Clone)]
 pub struct Inbox(Arc<dyn ItemReceiver>);
 
-/// The receiving side of an [`Inbox`]; it runs on the read loop, so it must never wait.
+/// The side of an [`Inbox`] that receives items. It runs on the read loop, so it must never wait.
 pub trait ItemReceiver: Send + Sync {
     /// Adds an item and returns the remaining room.
     fn push(&self, item: super::OutletItem) -> QueueRoom;
@@ -149,7 +149,8 @@ impl Peer {
         self.0.close(reason);
     }
 
-    /// Ends the stream on which a call of the peer is answered, if the peer can resume it (2025-11-25 over HTTP).
+    /// Ends the stream on which a call from the peer is answered, if the peer can resume the stream (2025-11-25 over
+    /// HTTP).
     ///
     /// Returns whether the stream ended.
     #[expect(clippy::must_use_candidate, reason = "a call goes on either way")]

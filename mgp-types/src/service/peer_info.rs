@@ -68,7 +68,8 @@ impl AcceptedRequests {
             "elicitation/create" => self.elicitation,
             "sampling/createMessage" => self.sampling,
             "roots/list" => self.roots,
-            // Other kinds of questions (callbacks, custom ones) are left to the code that asks.
+            // Whether other kinds of questions (callbacks, custom ones) are accepted is decided by the code that asks
+            // them.
             _ => true,
         }
     }

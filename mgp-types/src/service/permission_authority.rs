@@ -8,7 +8,8 @@ use crate::mgp::{Permission, PermissionDecision};
 
 /// The authority that decides about the permissions of servers.
 ///
-/// The layer that guards calls stores the decisions; the code that connects requests them and sends them to the server.
+/// Two parts of a program use it: the layer that guards calls stores the decisions, and the code that connects to a
+/// server requests them and sends them to the server.
 ///
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]

@@ -115,10 +115,10 @@ struct Identity {
 pub enum Authority {
     /// No administrative authority: the principal may only call tools.
     User,
-    /// May administer access, permissions and approvals of its own tenant, but nothing that tenants share.
+    /// May administer access, permissions and approvals of its own tenant, but nothing that several tenants share.
     TenantOperator,
-    /// May administer everything, also what tenants share: servers, definitions, registrations, the audit log and the
-    /// process itself. Only operators of the tenant `local` have this authority.
+    /// May administer everything, including what tenants share: servers, definitions, registrations, the audit log and
+    /// the process itself. Only operators of the tenant `local` have this authority.
     Operator,
 }
 

@@ -15,7 +15,8 @@ use crate::wire::{Payload, RpcError};
 pub enum Reply {
     /// The result.
     Complete(Body),
-    /// The callee first needs answers; the caller must repeat the call with them (MCP 2026-07-28).
+    /// The callee needs answers before it can return a result; the caller must repeat the call with these answers (MCP
+    /// 2026-07-28).
     InputRequired(InputRequired),
     /// The call continues as a task; the body is the task as created.
     Task(Body),
@@ -113,7 +114,7 @@ impl Body {
         self.raw = raw;
     }
 
-    /// Adds a member to the result; it replaces one of the same name.
+    /// Adds a member to the result; it replaces a member of the same name.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: Payload) {
         let name = name.into();
         self.extra.retain(|(earlier, _)| *earlier != name);
@@ -127,7 +128,7 @@ impl Body {
         self.meta.push((name, value));
     }
 
-    /// Returns a member of the result: one that was added, else the callee's.
+    /// Returns a member of the result: an added member, or if there is none, the callee's member.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Payload> {
         if let Some((_, added)) = self.extra.iter().rev().find(|(added, _)| added == name) {

@@ -5,7 +5,7 @@ use std::error::Error as _;
 
 use crate::wire::RpcError;
 
-/// The description of the rule that decided, for the audit log; it is never sent to a peer.
+/// The description of the rule that decided about a call. It is written to the audit log, and never sent to a peer.
 ///
 /// A refusal carries the rule in its chain of error sources, where [`Rule::of`] finds it.
 ///

@@ -1,4 +1,4 @@
-//! Scopes: connections, sessions, handles or requests that own state kept between calls.
+//! Scopes: connections, sessions, handles and requests. A scope owns the state that is kept between its calls.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -89,7 +89,7 @@ impl Scope {
             state.values.push((id, Arc::clone(&value)));
             value
         };
-        // Cannot fail, because the value was found by its type; a new value is only a fallback.
+        // The downcast cannot fail, because the value was found by its type; the new value only avoids a panic.
         value.downcast().unwrap_or_default()
     }
 

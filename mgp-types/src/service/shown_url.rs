@@ -23,7 +23,8 @@ pub fn shown_url(url: &str) -> String {
     let (scheme, rest) = bare.split_at(start);
     let (authority, path) = rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    // An `@` after the authority may mean that a password contains a slash: it then looks like a port and a path.
+    // An `@` after the authority may mean that a password contains a slash, so that the part before the slash looks
+    // like a host with a port.
     let behind = &url[start + authority.len()..];
     let is_doubtful = authority.contains(':') && behind.contains('@');
     if is_doubtful || !has_fair_port(host) {
@@ -36,7 +37,7 @@ fn is_of_scheme(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+-.:".contains(&byte)
 }
 
-/// Returns whether the text after the host, if any, is a port number.
+/// Returns whether the text after the host is a port number, or empty.
 fn has_fair_port(host: &str) -> bool {
     // An IPv6 address contains colons.
     let after = host.rfind(']').map_or(host, |end| &host[end..]);

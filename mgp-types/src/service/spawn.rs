@@ -85,7 +85,7 @@ pub struct Exit {
     pub is_success: bool,
     /// A description, e.g. "exited with code 1".
     pub description: String,
-    /// The reason that the server announced, if it did.
+    /// The reason that the server announced for its end; `None` if it announced none.
     pub reason: Option<ShutdownReason>,
 }
 

@@ -57,7 +57,8 @@ impl<S: MgpService> Erased for S {
     }
 }
 
-/// Boxes a future, unless it is a boxed future already, as many services return the future of an inner one.
+/// Boxes a future. A future that is boxed already, because the service returns that of an inner service, is not boxed
+/// again.
 fn boxed<F>(future: F) -> BoxFuture<'static, Result<Reply, RpcError>>
 where
     F: Future<Output = Result<Reply, RpcError>> + Send + 'static,

@@ -7,8 +7,8 @@ use crate::sync::Mutex;
 
 /// The maximum size of the chunks of one call, in bytes of JSON.
 ///
-/// The layer that sends the chunks of a call to its caller puts this value into the extensions of the call, and
-/// applies it to each chunk. Layers and tools further in restrict it.
+/// The layer that sends the chunks of a call to its caller puts this value into the extensions of the call, and applies
+/// it to each chunk. Layers and tools further in may lower the limit.
 ///
 /// ```
 /// use mgp_types::service::StreamLimit;
@@ -32,7 +32,7 @@ struct Current {
 }
 
 impl StreamLimit {
-    /// The maximum if nothing restricts it.
+    /// The maximum if no layer or tool lowers it.
     pub const DEFAULT_BYTES: u64 = 16 << 20;
 
     /// Creates a limit that the first restriction replaces.

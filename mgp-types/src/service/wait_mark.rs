@@ -4,8 +4,8 @@ use super::Context;
 
 /// The mark of a call that waited between the gates and its handler, e.g. for an approval, a list or a permit.
 ///
-/// What the gates decided before the wait may no longer be valid, so a governed stack decides again immediately
-/// before such a call starts. It decides only once about calls without the mark.
+/// The decision of the gates may no longer be valid after the wait, so a governed stack decides again immediately
+/// before such a call starts. About calls without the mark it decides only once.
 ///
 /// ```
 /// use mgp_types::service::{Reply, Stack, WaitMark, mock};

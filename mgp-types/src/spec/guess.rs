@@ -68,8 +68,8 @@ pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
     choose(file_name, value, results.chain([("3.6", decision), ("MCP", task)]))
 }
 
-/// Returns the candidate that knows the most members of the value; among equals, the one with the fewest members.
-/// Only candidates of the file's section are compared, if there are any.
+/// Returns the candidate that knows the most members of the value; among candidates that know equally many, the one
+/// with the fewest members. If candidates belong to the file's section, only these are compared.
 fn choose(
     file_name: &str,
     value: &Value,

@@ -102,8 +102,8 @@ pub fn normal_form(text: &str) -> Result<String, SpecError> {
     Ok(sorted(&value).to_string())
 }
 
-/// Returns the value with sorted members. Sorted explicitly, because features of other crates change the order of
-/// `serde_json`'s map.
+/// Returns the value with sorted members. They are sorted here, because `serde_json`'s map keeps another order if a
+/// feature of some other crate is on.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {

@@ -111,7 +111,7 @@ fn discovery_rules(name: &str) -> &'static [Rule] {
 }
 
 pub(super) fn check(name: &'static str, value: &Value) -> Result<(), SpecError> {
-    // A result without a list of entries is the decision about one tool.
+    // A result without a list of entries is the decision about a single tool, and must have these members instead.
     if name == "AccessQueryResult" && value.get("entries").is_none() {
         let members = ["permission", "source", "granted_by", "granted_at", "expires_at"];
         return members.iter().try_for_each(|path| apply(name, value, &Has(path)));

@@ -1,7 +1,7 @@
 //! State that outlives a call: records by space and key, changed together with their audit events.
 //!
-//! Code that keeps state writes through a [`Store`], but decides from a snapshot of its own;
-//! [`Store::revision`] notifies it of changes made by others.
+//! Code that keeps state writes through a [`Store`], but decides from a snapshot of its own. [`Store::revision`]
+//! notifies this code when others change the store.
 
 mod memory;
 #[cfg(feature = "sqlite")]
@@ -103,8 +103,8 @@ pub trait Store: Send + Sync {
     /// Returns [`StoreError`] if the store cannot be written.
     fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Returns how long callers wait for an answer before they give up with [`StoreError::Timeout`]; 500 ms unless the store
-    /// needs longer.
+    /// Returns how long callers wait for an answer before they give up with [`StoreError::Timeout`]; 500 ms unless the
+    /// store needs longer.
     fn answer_timeout(&self) -> Duration {
         Duration::from_millis(500)
     }
@@ -193,7 +193,7 @@ impl Change {
         self
     }
 
-    /// Makes the change fail unless a record has this revision; `None` requires that the record does not exist.
+    /// Makes the change fail unless a record has this revision; with `None`, unless the record does not exist.
     pub fn expect_revision(
         mut self,
         space: &'static str,

@@ -42,7 +42,8 @@ pub async fn with_timeout<T>(
     operation: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     let mut operation = pin!(operation);
-    // Polled once without a timer, because a store in memory answers immediately and works in any runtime.
+    // The operation is first polled without a timer, because a store in memory answers immediately and must work in any
+    // runtime.
     if let Poll::Ready(answer) = poll_fn(|task| Poll::Ready(operation.as_mut().poll(task))).await {
         return answer;
     }

@@ -9,9 +9,9 @@ use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 /// The functions of a checker.
 #[derive(Clone, Copy, Debug)]
 pub struct Checker {
-    /// Lets another thread of the model run, or the same one go on.
+    /// Lets the checker choose which thread of the model runs next: another one, or the same one.
     pub switch: fn(),
-    /// Lets another thread of the model run, because this one waits for it.
+    /// Lets another thread of the model run, because the current thread waits for that thread.
     pub wait: fn(),
 }
 
@@ -19,8 +19,8 @@ thread_local! {
     static CHECKER: Cell<Option<Checker>> = const { Cell::new(None) };
 }
 
-/// Runs a function whose locks a checker controls, as long as they are used on this thread of the system; with `None`,
-/// they are used as usual.
+/// Runs a function on this thread and lets a checker control the locks that it takes; with `None`, the locks work as
+/// usual.
 pub fn with_checker<R>(checker: Option<Checker>, run: impl FnOnce() -> R) -> R {
     struct Restore(Option<Checker>);
     impl Drop for Restore {

@@ -28,7 +28,7 @@ struct ErrorData {
     message: String,
     recovery: Option<Recovery>,
     data: Option<Payload>,
-    /// Other members of the error object, as received.
+    /// Further members of a received error object, unchanged.
     extra: Extras,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -59,7 +59,7 @@ impl RpcError {
         Self::new(ErrorCode::INVALID_REQUEST, message)
     }
 
-    /// Creates error −32602 for JSON that has not the expected members.
+    /// Creates error −32602: the text is JSON, but lacks expected members or has wrong ones.
     #[must_use]
     pub fn invalid_members(source: serde_json::Error) -> Self {
         Self::invalid_params(super::invalid_json::reason(&source)).because(source)
@@ -195,7 +195,7 @@ impl Serialize for RpcError {
     }
 }
 
-/// Serializes `error.data` with the recovery hints as its member `_mgp`.
+/// The value that is serialized as `error.data`: the data with the recovery hints as its member `_mgp`.
 struct DataWithRecovery<'a> {
     data: Option<&'a Payload>,
     recovery: &'a Recovery,
@@ -206,7 +206,7 @@ impl Serialize for DataWithRecovery<'_> {
         let members = match self.data.map(|data| serde_json::from_str::<Extras>(data.as_str())) {
             None => Extras::new(),
             Some(Ok(members)) => members,
-            // Data that is not an object cannot contain hints, so the hints are dropped.
+            // Data that is not an object has no place for the hints, so they are left out.
             Some(Err(_)) => return self.data.serialize(serializer),
         };
         let mut map = serializer.serialize_map(None)?;
@@ -223,7 +223,7 @@ impl Serialize for DataWithRecovery<'_> {
 const MGP: &str = "_mgp";
 
 impl<'de> Deserialize<'de> for RpcError {
-    /// Ignores unreadable members other than the code, because a malformed error is still an error.
+    /// Ignores all unreadable members except the code, because a malformed error is still an error.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = Extras::deserialize(deserializer)?;
         let code = members.decode("code").map_err(D::Error::custom)?;

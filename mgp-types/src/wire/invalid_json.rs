@@ -1,6 +1,6 @@
 //! The reason why JSON cannot be decoded, in the terms of JSON.
 
-/// The names that decoders use, and those of JSON.
+/// The names of JSON types that decoders use in their messages, each with its usual name in JSON.
 const NAMES: [(&str, &str); 11] = [
     ("map", "an object"),
     ("sequence", "an array"),

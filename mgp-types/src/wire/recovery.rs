@@ -78,8 +78,8 @@ impl Recovery {
         Some(recovery)
     }
 
-    /// Returns the hints for a tool that is read-only or idempotent, and can be retried without harm:
-    /// 3003, 5000 and 5001 become retryable, all others are as in [`Recovery::default_for`].
+    /// Returns the hints for a tool that is read-only or idempotent, and can be retried without harm: 3003, 5000 and
+    /// 5001 become retryable; the hints of all other codes are those of [`Recovery::default_for`].
     #[must_use]
     pub fn for_repeatable(code: ErrorCode) -> Option<Self> {
         let recovery = Self::default_for(code)?;
@@ -112,7 +112,7 @@ impl Recovery {
         serde_json::from_str(Payload::of(&members).ok()?.as_str()).ok()
     }
 
-    /// Returns whether the hints allow a retry; `false` if they do not mention it.
+    /// Returns whether the hints allow a retry; `false` if they do not state it.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.retryable == Some(true)

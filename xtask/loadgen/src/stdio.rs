@@ -40,7 +40,7 @@ pub(crate) async fn stdio(o: &Options) -> Res<()> {
     }
 
     let total = n + warm;
-    // The time when each request was written. All tasks run on one thread, so the lock is never contended.
+    // The time at which each request was written. All tasks run on one thread, so no task ever waits for the lock.
     let stamps = Arc::new(Mutex::new(vec![Instant::now(); total + 1]));
     let (raw, raw_queue) = tokio::sync::mpsc::unbounded_channel::<Vec<u8>>();
     let (credit, credit_queue) = tokio::sync::mpsc::unbounded_channel::<usize>();
@@ -135,7 +135,7 @@ struct Counts {
     done: usize,
     /// The number of requests that the writer may have sent.
     granted: usize,
-    /// The number of new requests that the replies of the current read allow.
+    /// The number of new requests that the writer may send for the replies in the bytes that were just read.
     earned: usize,
 }
 
@@ -146,7 +146,7 @@ struct Run {
     raw: UnboundedSender<Vec<u8>>,
     credit: UnboundedSender<usize>,
     figures: Figures,
-    /// The counters and the time when the measured part began.
+    /// The counters of the process, and the time, at the beginning of the measured part.
     start: (Account, Instant),
     counts: Counts,
     /// The process id of the server, and whether its child processes are left out (`--alone`).

@@ -12,7 +12,7 @@ pub(super) const LIBRARY: &str = "lib";
 pub(super) struct Tests {
     package: &'static str,
     binary: &'static str,
-    /// One run per filter; each run must find at least one test. The empty filter runs all tests.
+    /// The filters of which each gets its own run, which must find at least one test. The empty filter runs all tests.
     each: &'static [&'static str],
     /// Filters that all runs get together; a test runs if its name contains one of them.
     any: &'static [&'static str],
@@ -71,7 +71,7 @@ impl Tests {
         self
     }
 
-    /// Sets the text of the bound in the last line of the check.
+    /// Sets the bound that the figure of the check must keep, as text; the last line of the check prints it.
     pub(super) const fn bound(mut self, bound: &'static str) -> Self {
         self.bound = bound;
         self

@@ -1,4 +1,4 @@
-//! The command `mgp connect`: edits a host's file so that the host starts `mgp`.
+//! The command `mgp connect`: edits a host's file so that the host starts `mgp`. The edits are in `connect/`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use super::operator::Viewer;
 use super::texts::Texts;
 use crate::output::escape_lines;
 
-/// The length of a notice in the address of a page.
+/// The maximum length of a notice, which is part of the address of the page that shows it.
 const MAX_NOTICE: usize = 600;
 
 /// The result of an action, shown on the page that follows it.
@@ -30,12 +30,13 @@ impl Notice {
     }
 }
 
-/// Returns a path of the console as an address.
+/// Returns the URL of a path of the console.
 pub(super) fn url(console: &Console, path: &str) -> String {
     format!("{}{}", console.gate.base(), if path == "/" { "" } else { path })
 }
 
-/// Returns a text of a server or an agent with its invisible characters made visible; markup escapes the rest.
+/// Returns a text from a server or an agent with its invisible characters made visible. The caller's markup escapes
+/// HTML.
 pub(super) fn plain(text: &str) -> String {
     escape_lines(text)
 }
@@ -95,7 +96,8 @@ pub(super) fn bare(console: &Console, texts: &Texts, body: &Markup) -> Response 
     document(console, texts, "mgp", None, &html! { main #main.bare { h1 { "mgp" } (body) } })
 }
 
-/// Returns a page that asks for a path again, as a request of this site.
+/// Returns a page that makes the browser request the path again. That second request comes from a page of this site, so
+/// the browser sends the login cookie with it.
 pub(super) fn again(console: &Console, texts: &Texts, path: &str) -> Response {
     let address = url(console, path);
     let body = html! { main #main.bare { p { a href=(address) { (texts.go_on) } } } };
@@ -126,7 +128,7 @@ fn document(
     .into_response()
 }
 
-/// Returns the hidden field that every form carries.
+/// Returns the hidden field with the token that every form must contain.
 pub(super) fn token(viewer: &Viewer) -> Markup {
     html! { input type="hidden" name="token" value=(viewer.token()); }
 }
@@ -153,7 +155,7 @@ pub(super) fn table(name: &str, heads: &[&str], rows: &Markup) -> Markup {
     }
 }
 
-/// Returns a word with the colour of its meaning.
+/// Returns a status word as a coloured mark; the colour depends on the word.
 pub(super) fn mark(word: &str) -> Markup {
     let class = match word {
         "connected" | "valid" | "allow" | "allowed" | "passed" | "SUCCESS" | "safe"

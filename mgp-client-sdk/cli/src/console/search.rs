@@ -1,4 +1,5 @@
-//! Search as an agent does it: what is found and why, and what the tools in context cost.
+//! The page that searches tools with the rights of an agent. It shows the results with their reasons, and how many
+//! tokens the tools in the agents' contexts cost.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +21,7 @@ use crate::exit::CliResult;
 
 const MAX_TOOLS: u64 = 10;
 
-/// The bound of agents that the chart shows.
+/// The maximum number of agents in the chart.
 const MAX_AGENTS: usize = 12;
 
 /// The width of the longest bar of a chart.
@@ -39,10 +40,10 @@ pub(super) async fn page(
         let params = KernelSessionsParams::new();
         let mut sessions =
             viewer.operator.client.request::<KernelSessions>(&params).await?.sessions;
-        // Pages of the console are connections without a carrier.
+        // Leave out the sessions of the console's own requests, which have no transport.
         sessions.retain(|session| session.transport.is_some());
         let saved = saved(&viewer, &sessions).await?;
-        // Those requests are for operators only; the search has the rights of the agent.
+        // The requests above are made as the operator; the search is made with the rights of the agent.
         let found = match query.get("query") {
             Some(text) => Some(search(&console, &viewer, agent, text).await),
             None => None,
@@ -110,7 +111,8 @@ fn results(viewer: &Viewer, found: &DiscoverToolsResult) -> Markup {
 /// A bar of a chart: its name, its length, and the text at its end.
 type Bar = (String, u64, String);
 
-/// Returns the tokens that search saves each agent that is configured or connected.
+/// Returns for each configured or connected agent the number of tokens that it saves by searching instead of listing
+/// all tools.
 async fn saved(viewer: &Viewer, sessions: &[KernelSession]) -> Result<Vec<Bar>, PageError> {
     let client = &viewer.operator.client;
     let agents = client.request::<KernelInfo>(&KernelInfoParams::new()).await?.agents;
@@ -134,7 +136,7 @@ fn saved_by_agent(viewer: &Viewer, saved: &[Bar]) -> Markup {
     chart(viewer.texts.saved_by_agent, saved)
 }
 
-/// Draws what an agent's list of tools costs, beside a list of everything.
+/// Draws the tokens of an agent's list of tools, beside the tokens of a list of all tools.
 fn cost(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     let texts = viewer.texts;
     let servers = tokens.servers.iter().map(|server| (plain(&server.server_id), server.tokens));

@@ -110,7 +110,7 @@ fn an_agent_that_is_nearly_a_known_one_is_new_only_on_request() {
     assert_eq!(config(), before);
     let matrix = home.json("access-matrix", &["access", "matrix"]).to_string();
     assert!(!matrix.contains("claude-cod"), "{matrix}");
-    // A name that resembles none is an agent that has not connected yet.
+    // If a new name resembles no known agent, the command accepts it as an agent that has not connected yet.
     let granted = home.run(&["access", "grant", "reviewer-7", "files"]);
     assert_eq!(
         (granted.code, &*granted.err),
@@ -118,7 +118,7 @@ fn an_agent_that_is_nearly_a_known_one_is_new_only_on_request() {
     );
     home.silent(&["access", "grant", "claude-cod", "files", "--new-agent"]);
     home.silent(&["tools", "pin", "files.echo", "--agent", "claude-cod"]);
-    // Nor is the next one of a row mistyped.
+    // The command also accepts a name that differs from a known one only in its number: it is likely a further agent.
     let granted = home.run(&["access", "grant", "reviewer-8", "files"]);
     assert!(granted.code == Some(0) && granted.err.contains("did you mean `reviewer-7`?"));
     let granted = home.run(&["access", "grant", "aad", "files"]);

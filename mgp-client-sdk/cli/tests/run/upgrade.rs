@@ -21,17 +21,17 @@ use crate::world::{World, text, within};
 /// The number of clients that call while the program is replaced.
 const CLIENTS: usize = 4;
 
-/// The time in which a call must be answered, whatever is replaced meanwhile.
+/// The time in which a call must be answered, even if program and kernel are replaced meanwhile.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The mark before the version in the file of the program.
+/// The text that precedes the version in the program's file.
 const MARK: &str = "mgp program version ";
 
-/// The program in any version, at one path.
+/// A program file that can be replaced by the program in another version.
 struct Releases {
     path: PathBuf,
     content: Vec<u8>,
-    /// The place of the version.
+    /// The position of the version in the file.
     at: usize,
 }
 
@@ -40,11 +40,11 @@ impl Releases {
         let stripped = world.folder.join("stripped");
         let built = env!("CARGO_BIN_EXE_mgp");
         let strip = Command::new("strip").arg("-o").arg(&stripped).arg(built).status();
-        // The symbols only make each copy slower.
+        // The program is stripped of its symbols, so that it is copied faster.
         let is_stripped = strip.is_ok_and(|status| status.success());
         let file = if is_stripped { stripped } else { built.into() };
         let marked = [MARK, env!("CARGO_PKG_VERSION")].concat();
-        // Searching a file of this size here would take seconds.
+        // Use `grep`, because an unoptimized test would search a file of this size for seconds.
         let found = Command::new("grep").args(["-aboF", &marked]).arg(&file).output().unwrap();
         let found = text(&found.stdout);
         let places: Vec<usize> =
@@ -54,12 +54,13 @@ impl Releases {
         Self { path: world.folder.join("mgp"), content, at }
     }
 
-    /// Returns the version of this number, which has as many digits as the real one.
+    /// Returns a version with a number; the text has the same length as the program's own version, whose place it
+    /// takes.
     fn version(number: usize) -> String {
         format!("{}.{}.{}", number / 100, number / 10 % 10, number % 10)
     }
 
-    /// Installs a version, as package managers do: in place of the file, which is in use.
+    /// Installs a version as package managers do: a new file takes the place of the one that is in use.
     fn install(&mut self, number: usize) -> String {
         let version = Self::version(number);
         assert_eq!(version.len(), env!("CARGO_PKG_VERSION").len());
@@ -72,7 +73,7 @@ impl Releases {
     }
 }
 
-/// Returns the version of the kernel that answers, if one does.
+/// Returns the version of the kernel that answers; `None` if no kernel answers.
 fn serving(world: &World) -> Option<String> {
     let mut stream = UnixStream::connect(world.socket()).ok()?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT)).unwrap();
@@ -83,7 +84,7 @@ fn serving(world: &World) -> Option<String> {
     reply["version"].as_str().map(str::to_owned)
 }
 
-/// Calls until the end; every call must be answered by its own result.
+/// Makes calls until `ends` is set; every call must get its own result.
 fn call(world: &World, client: usize, ends: &AtomicBool, answered: &AtomicUsize) -> Duration {
     let agent = format!("client-{client}");
     let mut host = world.host(&["--agent", &agent, "--linger", "30"]);
@@ -95,7 +96,7 @@ fn call(world: &World, client: usize, ends: &AtomicBool, answered: &AtomicUsize)
         }
         let word = format!("{client}-{number}");
         let begun = Instant::now();
-        // Every fifth call lasts longer than a kernel without calls needs to end.
+        // Every fifth call lasts longer than an idle kernel needs to end, so it may run while the kernel is replaced.
         if number % 5 == 4 {
             let slept = host.call("sleep", &json!({ "ms": 60 }));
             assert!(slept.is_ok(), "{word}: {slept:?}");
@@ -210,7 +211,8 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
     within(|| world.kernel().is_none().then_some(()));
     let file = world.state().join("state.db");
     let db = Db::open(&file).await.unwrap();
-    // A newer version added a table; its steps before that are not run again.
+    // Migrate the file as a newer version of the program would: its second step adds a table. The first step replaces
+    // the steps that this file already has, and is not run.
     db.migrate("store", &["", "CREATE TABLE newer (a)"]).await.unwrap();
     db.close().await;
     assert!(world.state().join("state.db.store-1").exists(), "the file before the change is kept");

@@ -1,6 +1,7 @@
 //! Limits of the tool calls of agents and servers, applied before a call reaches its server.
 //!
-//! Without limits in the configuration, a call costs one comparison.
+//! Limits of calls a minute, of calls at once and of sizes are layers of `mgp-lifecycle`; quotas of hours and days are
+//! counted in `usage.rs`. Without limits in the configuration, a call costs one comparison.
 
 mod refusals;
 mod usage;
@@ -169,8 +170,8 @@ impl CallBounds {
         CostHints::of(&*self.0.definitions.definition(Some(server), tool)?).units()
     }
 
-    /// Charges the quotas of an agent and of a server for a call; if the result states a higher cost, the rest is charged
-    /// after it.
+    /// Charges the quotas of an agent and of a server for a call; if the result states a higher cost, the rest is
+    /// charged after it.
     fn charge(
         &self,
         agent: Option<Arc<Bound>>,

@@ -1,4 +1,5 @@
-//! Changes of lists, announced together to the clients that see them.
+//! Notifications of changed lists: changes within a short time are collected, and sent once to each client whose lists
+//! they affect.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,13 +14,14 @@ use super::servers::{Fleet, WeakFleet};
 /// Time over which changes are collected.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Time for which a change waits for servers that were just added: they change the same lists.
+/// Maximum time for which a change waits until servers that were just added have started, since these change the same
+/// lists.
 const MAX_COLLECT: Duration = Duration::from_secs(5);
 
 /// Interval at which it is checked whether the fleet still exists.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Announces changes until the fleet is dropped.
+/// Notifies clients of changed lists until the fleet is dropped.
 pub(super) async fn run(fleet: WeakFleet, changes: ChangedLists) {
     loop {
         tokio::select! {
@@ -39,7 +41,8 @@ pub(super) async fn run(fleet: WeakFleet, changes: ChangedLists) {
     }
 }
 
-/// Adds each change of the rules, until the governance is dropped.
+/// Records each change of the operator's rules as a change of all lists, because rules decide which entries a client
+/// sees; ends when the governance is dropped.
 pub(super) async fn follow_rules(mut rules: watch::Receiver<u64>, changes: ChangedLists) {
     while rules.changed().await.is_ok() {
         changes.add_rules();
@@ -75,7 +78,8 @@ fn sees_list(fleet: &Fleet, principal: &Principal, server: &ServerId, group: Lis
     if group != ListGroup::Tools {
         return false;
     }
-    // A principal may see single tools of a server that it does not see as a whole; of a removed one they are unknown.
+    // A principal may see single tools of a server that it does not see as a whole. If the server was removed, its
+    // tools are no longer known here.
     let tools = fleet.context().index.tools_of(server.as_str());
     fleet.get(server.as_str()).is_none() || tools.iter().any(|tool| sees(Some(tool.name())))
 }

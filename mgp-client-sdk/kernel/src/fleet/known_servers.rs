@@ -13,10 +13,11 @@ use mgp_types::{Payload, Sha256Hash};
 
 const SPACE: &str = "kernel.met";
 
-/// Replaces the number of tools in the digest of a server that did not answer in time.
+/// The word that takes the place of the number of tools in the digest of a server that did not answer in time.
 const SILENT: &str = "silent";
 
-/// The digests of the configurations whose tools are known; a cheap handle.
+/// One digest per server whose tools are known or that did not answer: the digest of the configuration with which that
+/// happened. This type is a handle that is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct KnownServers(Arc<Digests>);
 
@@ -85,13 +86,13 @@ impl KnownServers {
     }
 }
 
-/// Returns the digest of everything that determines a server's tools: its command or URL, and what the kernel
-/// offers to it.
+/// Returns the digest of everything that determines a server's tools: its command or URL, and the features that the
+/// kernel offers to it.
 ///
-/// The entry may contain secrets, so only the digest is stored.
+/// The configuration may contain secrets, so only the digest is stored.
 fn digest(server: &ServerConfig, tools: impl Display) -> String {
     let mut text = String::new();
-    // The fields are quoted, so that different entries cannot produce the same text. Writing to a string cannot
+    // The fields are quoted, so that different configurations cannot produce the same text. Writing to a string cannot
     // fail.
     let _ = match &server.target {
         TargetConfig::Program { command, args, cwd, env } => {
@@ -99,7 +100,7 @@ fn digest(server: &ServerConfig, tools: impl Display) -> String {
         }
         TargetConfig::Url { url, headers, transport, auth } => {
             let auth = (**auth != AuthConfig::default()).then_some(auth);
-            // As with the era, entries without it keep their digest.
+            // As with `era` below: added only if set, so that the digests of older kernels remain valid.
             let auth = auth.map(|auth| format!(" {auth:?}")).unwrap_or_default();
             write!(text, "url {url:?} {headers:?} {transport:?}{auth}")
         }

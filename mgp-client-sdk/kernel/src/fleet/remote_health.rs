@@ -1,6 +1,6 @@
 //! Checks that servers at URLs still answer: from time to time, after a failed call, and when an operator looks.
 //!
-//! Such a server has no process or pipe whose end would be noticed.
+//! The kernel would not notice otherwise that such a server has ended, because it has no process or pipe of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 /// Time for an answer to a check.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Time for which an answer to a check counts.
+/// Time for which the answer to a check is valid; within it, no further check is made.
 const ANSWER_TTL: Duration = Duration::from_millis(200);
 
 /// The health of a session with a server at a URL; sessions with other servers are not checked.
@@ -24,7 +24,7 @@ pub(super) struct RemoteHealth {
     is_remote: bool,
     /// The time of the last answer to a check; locked while one is running.
     answered_at: Mutex<Option<Instant>>,
-    /// If set, the last check was not answered, and calls are still waited for.
+    /// `true` if the server did not answer the last check, but still has running calls, so that it may only be busy.
     is_silent: AtomicBool,
 }
 
@@ -42,12 +42,12 @@ impl RemoteHealth {
         self.is_silent.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a failed call is a reason to check the server.
+    /// Returns whether the error of a failed call is a reason to check the server.
     pub(super) fn is_doubtful_after(&self, error: &RpcError) -> bool {
         self.is_remote && lack_of_answer(error).is_some()
     }
 
-    /// Pings the server unless it just answered; marks it as unhealthy if it does not answer.
+    /// Pings the server unless it answered a check just now; marks it as unhealthy if it does not answer.
     ///
     /// A server that is busy with calls may be unable to answer a ping in time. Returns whether a ping succeeded.
     pub(super) async fn check(
@@ -84,18 +84,19 @@ impl RemoteHealth {
     }
 }
 
-/// Sends a request that every server answers, past the gates.
+/// Sends a request that every server answers; the request does not pass the gates.
 async fn ping(client: &Client) -> Result<(), RpcError> {
     let cx = client.context();
     let call = match client.server().era {
         Era::Legacy => Call::ask::<Ping>(&EmptyParams::new(), cx)?,
-        // This era has no ping.
+        // The modern era has no `ping`.
         Era::Modern => Call::ask::<ServerDiscover>(&DiscoverParams::new(), cx)?,
     };
     gateway::ungated(client).send(call).await.map(drop)
 }
 
-/// Returns why an error is not the answer of a working server, never in the words of the server.
+/// Returns the reason why an error shows that the server does not work; `None` if a working server may answer so. The
+/// text contains no words of the server.
 fn lack_of_answer(error: &RpcError) -> Option<String> {
     match HttpFailure::from_error(error) {
         Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => Some(

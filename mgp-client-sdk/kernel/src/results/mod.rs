@@ -1,4 +1,4 @@
-//! Long results: a model receives the part that fits its limits, and reads on with `mgp_read_more`.
+//! Long results: a model receives the part of a result that fits its limits, and reads the rest with `mgp_read_more`.
 
 mod chunks;
 mod cut;
@@ -31,21 +31,21 @@ use crate::fleet::FleetContext;
 use crate::hops;
 use crate::references::References;
 
-/// The limits of results and the rests of long ones; a cheap handle.
+/// The limits of results, and the parts of long results that were not sent yet; a handle that is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Results(Arc<ResultsState>);
 
 struct ResultsState {
     config: SharedConfig,
     notifications: ChangeNotifier,
-    /// A result of at most this many bytes is within all limits.
+    /// The lowest of all limits, in bytes: a result that is not longer needs no further check.
     lowest: AtomicUsize,
     references: References,
     store: RestStore,
 }
 
-/// Returns whether results for a caller are limited: an operator's programs read whole results, and another kernel
-/// has limits of its own.
+/// Returns whether results for a caller are limited. They are not for an operator's programs, which read whole results,
+/// and for another kernel, which has its own limits.
 fn is_limited(cx: &Context) -> bool {
     cx.principal.authority() != Authority::Operator && !hops::is_from_kernel(cx)
 }
@@ -65,7 +65,7 @@ impl Results {
         this
     }
 
-    /// Applies another configuration from the next result on.
+    /// Replaces the configuration; it applies from the next result on.
     pub(crate) fn set(&self, config: &Config) {
         let agents = config.agents.values().map(|agent| agent.results);
         let servers = config.servers.iter().map(|server| server.results);
@@ -102,7 +102,7 @@ impl Results {
         Reply::of(&shorter)
     }
 
-    /// Limits the chunks of a call like its result.
+    /// Limits the chunks of a call in the same way as its result.
     pub(crate) fn limit_chunks(&self, call: &mut Call, server: impl FnOnce() -> ResultLimits) {
         let cx = call.cx();
         if cx.outlet.wants(OutletItemKind::Chunk) && is_limited(cx) {
@@ -151,7 +151,7 @@ impl Results {
         let keep = self.0.config.config().kernel.results.keep;
         let id = self.0.store.insert(owner, part.rest, keep)?;
         if !had_rest && id.is_some() {
-            // Hosts that honour it list `mgp_read_more` from now on.
+            // `mgp_read_more` is now in this principal's list of tools, so notify its hosts.
             self.0.notifications.tools_changed(|other| other == owner);
         }
         let handle = id.map(|id| Position::default().handle(&id));
@@ -160,7 +160,7 @@ impl Results {
         Ok(Some(result))
     }
 
-    /// Returns the service that answers calls of `mgp_read_more`, on the record.
+    /// Returns the service that answers calls of `mgp_read_more`, and records them in the audit log.
     pub(crate) fn reader(&self, governance: &Governance) -> Stack {
         let results = self.clone();
         let reader = Stack::from_fn(move |call: Call| {
@@ -193,7 +193,7 @@ impl Results {
         Reply::of(&CallToolResult::new(shown))
     }
 
-    /// Returns the definition of `mgp_read_more`, for callers that have something to read.
+    /// Returns the definition of `mgp_read_more`, if a long result is kept for the caller.
     pub(crate) fn listed(&self, principal: &Principal) -> Option<Tool> {
         self.0.store.has(principal).then(|| {
             let schema = Payload::from_trusted(READ_MORE_SCHEMA);
@@ -212,8 +212,8 @@ fn size(max: Option<u64>) -> usize {
     max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX))
 }
 
-/// Returns whether a text block has the same value as the structured content, or as its only member: a tool that
-/// returns a text may wrap it, e.g. as `{"result": "…"}`.
+/// Returns whether a text block repeats the structured content. It does if it is the same JSON value, or if the
+/// structured content only wraps the text, e.g. as `{"result": "…"}`.
 fn is_in_text(structured: &Payload, content: &[ContentBlock]) -> bool {
     use serde_json::Value;
 
@@ -228,7 +228,7 @@ fn is_in_text(structured: &Payload, content: &[ContentBlock]) -> bool {
     })
 }
 
-/// Returns the note for the model behind a part of a result.
+/// Returns the note that follows a part of a result, and from which the model learns that and how it can read the rest.
 fn note((text, data): (usize, usize), handle: Option<&str>, is_structured: bool) -> ContentBlock {
     let mut note = String::from("[mgp: the result is longer");
     if is_structured {

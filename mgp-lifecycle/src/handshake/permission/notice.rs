@@ -1,5 +1,5 @@
-//! The permissions a server requests, and the notification of its grants: under every name it used, and under the
-//! standard ones (MGP §3.6).
+//! The permissions that a server requests, and the notice of its grants. The notice has each grant under every name
+//! that the server used and under the standard name (MGP §3.6).
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
 
-/// Maximum number of permissions that a server may request; further ones get no answer and so are not granted.
+/// Maximum number of permissions that a server may request; requests beyond it are ignored, so they are not granted.
 const MAX_REQUESTED: usize = 64;
-/// Maximum length of a permission name, in bytes; a longer one gets no answer either.
+/// Maximum length of a permission name, in bytes; a request with a longer name is ignored.
 const MAX_NAME_BYTES: usize = 128;
 
 /// Permissions by the names that a server used.
@@ -23,7 +23,7 @@ impl RequestedPermissions {
         requested
     }
 
-    /// Adds names; stops at the first one that exceeds a limit.
+    /// Adds names; leaves out names that are too long, and stops at the maximum number.
     pub(super) fn add(&mut self, names: impl IntoIterator<Item = Permission>) {
         for name in names {
             if self.0.contains(&name) {
@@ -56,7 +56,7 @@ impl RequestedPermissions {
     }
 }
 
-/// Decisions in the form in which a server is notified of them.
+/// The decisions about a server's permissions, as the notification to the server contains them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GrantNotice {
     pub(super) grants: BTreeMap<Permission, Grant>,
@@ -67,8 +67,8 @@ pub(super) struct GrantNotice {
 impl GrantNotice {
     /// Creates the notice of a decision for a server that requests these permissions.
     ///
-    /// Undecided permissions are deferred, invalid names are denied, and expired grants are deferred:
-    /// §3.6 has no term for a grant that has expired.
+    /// Undecided permissions count as deferred, invalid names as denied. Expired grants count as deferred too, because
+    /// §3.6 has no word for an expired grant.
     pub(super) fn of(
         decision: &PermissionDecision,
         requested: &RequestedPermissions,
@@ -121,7 +121,7 @@ impl GrantNotice {
         self
     }
 
-    /// Adds permissions of an earlier notice that have no decision any more, as deferred.
+    /// Adds the permissions of an earlier notice for which there is no longer a decision; they count as deferred.
     pub(super) fn with_withdrawn(mut self, before: &Self) -> Self {
         for name in before.grants.keys() {
             self.grants.entry(name.clone()).or_insert_with(deferred);
@@ -146,7 +146,7 @@ impl GrantNotice {
         requested.names().iter().filter(has).map(|name| name.as_str().to_owned()).collect()
     }
 
-    /// Reduces each decision to a plain word, because servers of the first revisions do not know limits.
+    /// Replaces each decision with limits by its plain word, because servers of the first revisions do not know limits.
     pub(super) fn without_limits(mut self) -> Self {
         for grant in self.grants.values_mut() {
             *grant = grant.decision().into();
@@ -159,15 +159,15 @@ fn deferred() -> Grant {
     GrantDecision::Deferred.into()
 }
 
-/// Returns the decision about a name that includes several permissions: the worst of theirs.
+/// Returns the decision about a name that means several permissions: the strictest of their decisions.
 fn combined<'a>(parts: impl Iterator<Item = &'a Grant>) -> Grant {
     let mut all: Option<Grant> = None;
     for part in parts {
         let worse = match &all {
             None => part.clone(),
             Some(so_far) if rank(part) > rank(so_far) => part.clone(),
-            // Different limits cannot be combined, so only the word is sent; the standard names in the notice have the
-            // limits.
+            // Different limits cannot be combined, so this name gets the plain word. The notice has the limits under
+            // the standard names.
             Some(so_far) if rank(part) == rank(so_far) && so_far != part => part.decision().into(),
             Some(so_far) => so_far.clone(),
         };

@@ -26,20 +26,21 @@ use super::segments::{Disk, LogPlace, SegmentFile};
 use super::writer::Writer;
 use crate::audit::EventSource;
 
-/// The time limit for a call that waits for room.
+/// The time limit for a call that waits until the queue has room for its records.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The time limit for closing, and for dropping the last handle outside a runtime.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time limit for dropping the last handle on a runtime thread, which must not block; writing continues.
+/// The time limit for dropping the last handle on a thread of a runtime, which must not be blocked for long. After it,
+/// the writer thread continues to write the queued records.
 const RUNTIME_CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// An audit log in the files of one directory: append-only, each record chained to the one before (MGP §6).
 ///
-/// A cheap handle. Dropping the last one writes the queued records and releases the log.
-/// [`close`](Self::close) waits for that; a drop on a runtime thread waits only briefly.
-/// Acknowledged records survive a killed process.
+/// This type is a handle that is cheap to clone. When the last handle is dropped, the queued records are written and
+/// the log is released. [`close`](Self::close) waits for that; a drop on a thread of a runtime waits only briefly.
+/// Acknowledged records are kept if the process is killed.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -80,18 +81,18 @@ struct Open {
 impl AuditLog {
     /// Opens a log for exclusive use by this process.
     ///
-    /// With a store, the head is saved in the store, and events committed for this log are taken out of it.
-    /// Without a store, the head is saved in a file beside the log: that detects damage, but not an attacker who can
-    /// change both.
+    /// With a store, the head is saved in the store, and the log takes events that were committed for it out of the
+    /// store. Without a store, the head is saved in a file beside the log. Damage is then detected, but not the changes
+    /// of an attacker who can write both files.
     ///
-    /// An incomplete line of a killed process is cut off, which a checkpoint records. Calls that were running in that
-    /// process are recorded as failed, `cancelled` and `interrupted`.
+    /// If a killed process left an incomplete line, it is cut off, and a checkpoint records this. Calls that were
+    /// running in that process are recorded as failed, `cancelled` and `interrupted`.
     ///
     /// # Errors
     /// [`LogError`].
     ///
     /// # Cancel safety
-    /// The log may stay open for a short time.
+    /// If the future is dropped, the log may stay open for a short time.
     pub async fn open(config: LogConfig, store: Option<Arc<dyn Store>>) -> Result<Self, LogError> {
         Self::open_on(config, store, |segments| Box::new(segments)).await
     }
@@ -115,7 +116,7 @@ impl AuditLog {
             match writer {
                 Ok((writer, digests)) => {
                     let sent = opened.send(Ok((Arc::clone(writer.shared()), digests)));
-                    // The caller of `open` has gone: close the log again.
+                    // If the caller of `open` has dropped the future, close the log again.
                     if sent.is_ok() {
                         writer.run();
                     }
@@ -166,7 +167,7 @@ impl AuditLog {
     /// [`AuditError`] if it cannot be written.
     ///
     /// # Cancel safety
-    /// The records are written nevertheless.
+    /// If the future is dropped, the records are written nevertheless.
     pub async fn flush(&self) -> Result<(), AuditError> {
         let (ack, answer) = oneshot::channel();
         if let Some(failure) = self.0.shared.failure() {
@@ -253,7 +254,7 @@ impl AuditSink for AuditLog {
         let mut goes_on = false;
         if start.logical.is_some() {
             let mut suspended = shared.suspended.lock();
-            // A later round of a call takes over the room and the intent of the earlier round.
+            // A later round of a call uses the room and the intent that its earlier round got.
             if let Some((earlier, intent)) = suspended.resume(&start) {
                 start.continue_from(&earlier);
                 goes_on = true;
@@ -307,7 +308,7 @@ impl AuditSink for AuditLog {
 
     fn outbox(&self, store: &dyn Store) -> Option<&str> {
         let (name, own) = self.0.outbox.as_ref()?;
-        // All handles of a store share one channel.
+        // Compare the channels, because all handles of one store share a channel.
         store.revision().same_channel(own).then_some(name)
     }
 }
@@ -341,7 +342,8 @@ fn submit_intent(
     Some(answer)
 }
 
-/// Waits until an intent is durable. The ticket is held here: if the future is dropped, it records a cancelled call.
+/// Waits until an intent is durable. The future holds the ticket, so if it is dropped, the call is recorded as
+/// cancelled.
 async fn await_intent(
     ticket: Ticket,
     answer: Option<oneshot::Receiver<Result<u64, AuditError>>>,

@@ -1,5 +1,5 @@
-//! The head of a log, i.e. its last acknowledged record, saved where someone who can only change the log files
-//! cannot change it.
+//! The head of a log, i.e. its last acknowledged record. It is saved in a place that an attacker who can only change
+//! the log files cannot change.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -31,9 +31,9 @@ pub struct LogHead {
     pub seq: u64,
     /// The hash of the record.
     pub hash: [u8; 32],
-    /// The last number taken out of a store.
+    /// The number of the last event that the log took out of the store.
     pub(super) outbox: u64,
-    /// The secret of the log.
+    /// The key with which the hashes of the log are computed.
     pub(super) key: ChainKey,
 }
 
@@ -119,7 +119,7 @@ impl LogHead {
     fn read_file(file: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(file).ok()?;
         let head = Self::read(text.split(' ').next()?)?;
-        // Encoded again it must be identical, so that every damaged byte is detected.
+        // Encode the head again and compare, so that every damaged byte of the file is detected.
         (head.file() == file).then_some(head)
     }
 }
@@ -129,9 +129,9 @@ pub(super) enum HeadPlace {
     Store {
         store: Arc<dyn Store>,
         name: String,
-        /// The revision of the last save; a second writer of the same name causes a conflict.
+        /// The revision of the last save. A commit expects it, so a second writer of the same log causes a conflict.
         revision: Option<u64>,
-        /// Set if it is unknown whether the last commit was made.
+        /// `true` if it is not known whether the last commit was made.
         doubtful: bool,
     },
     File {
@@ -141,7 +141,8 @@ pub(super) enum HeadPlace {
 }
 
 impl HeadPlace {
-    /// Creates the key of a new log: a secret one if the place keeps secrets from programs that can write the log.
+    /// Creates the key of a new log. The key is secret if the head is saved where programs that can write the log
+    /// cannot read it.
     pub(super) fn new_key(&self) -> Result<ChainKey, StoreError> {
         match self {
             Self::Store { .. } => ChainKey::random(),
@@ -149,7 +150,7 @@ impl HeadPlace {
         }
     }
 
-    /// Opens the place, and returns the head in it.
+    /// Opens the place, and returns it with the head that is saved there.
     pub(super) fn open(
         place: &LogPlace,
         store: Option<Arc<dyn Store>>,
@@ -177,7 +178,8 @@ impl HeadPlace {
         match self {
             Self::Store { store, name, revision, doubtful } => {
                 if *doubtful {
-                    // The saved head is one of the last two that we wrote, so it may be overwritten.
+                    // Our last commit was made or not, so the head in the store is one of the last two that this
+                    // process wrote. No other writer's head is there, so it may be overwritten: take over its revision.
                     *revision = load(&**store, name)?.map(|record| record.revision);
                 }
                 let text = String::from_utf8(head.text()).map_err(StoreError::failed)?;
@@ -207,7 +209,7 @@ impl HeadPlace {
 }
 
 impl HeadPlace {
-    /// Syncs the head file to the disk; a store has its own durability.
+    /// Syncs the head file to the disk; does nothing for a store, which syncs its commits itself.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         match self {
             Self::Store { .. } => Ok(()),
@@ -221,7 +223,7 @@ fn load(store: &dyn Store, name: &str) -> Result<Option<Record>, StoreError> {
     Ok(loaded.records.into_iter().find(|record| record.key == name))
 }
 
-/// Blocks on a future of a store, on a thread without a runtime.
+/// Runs a future of a store to its end; blocks the thread, which must not belong to a runtime.
 pub(super) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
 

@@ -1,4 +1,5 @@
-//! Python: what is blocked besides the declared lists, and what can write.
+//! The rules for Python: constructs that are blocked in addition to those that a policy lists, and calls that can
+//! write.
 
 #![expect(clippy::match_same_arms, reason = "a row for each function")]
 
@@ -12,7 +13,7 @@ use crate::readonly::sql_reads;
 use crate::words::Words;
 use tree_sitter::Node;
 
-/// Builtins that execute text, or lead to all others.
+/// Builtins that execute text as code, or give access to all other builtins.
 pub(super) static BUILTINS: Words = Words::new(
     "\
     eval exec compile execfile __import__ breakpoint reload __builtins__ __loader__ __spec__ \
@@ -23,13 +24,13 @@ static FLOOR: Words = Words::new(
     eval exec compile execfile __import__ breakpoint reload __builtins__ __loader__ __spec__ \
     __build_class__",
 );
-/// Modules that are found behind other modules.
+/// Dangerous modules that other modules import, so that code may reach them as members, e.g. `random._os`.
 pub(super) static MODULES: Words = Words::new(
     "\
     os sys subprocess builtins importlib socket shutil ctypes posix nt pickle marshal inspect \
     types io runpy pty __builtin__ multiprocessing code codeop",
 );
-/// Modules that only serve to execute something.
+/// Modules that are only used to execute programs or code.
 static IMPORTS: Words = Words::new(
     "\
     subprocess _posixsubprocess ctypes _ctypes imp _imp runpy zipimport posix nt commands popen2 \
@@ -37,7 +38,7 @@ static IMPORTS: Words = Words::new(
     _frozen_importlib _frozen_importlib_external _pickle cPickle shelve rlcompleter \
     _xxsubinterpreters _interpreters _testcapi _testinternalcapi _winapi",
 );
-/// Functions of modules that execute, load code, or reach frames.
+/// Functions of modules that execute something, load code, or give access to stack frames.
 static PATHS: Words = Words::new(
     "\
     @os.system @os.popen* @os.exec* @os.spawn* @os.posix_spawn* @os.fork* @os.startfile @os.kill* \
@@ -60,7 +61,7 @@ static PATHS: Words = Words::new(
     @webbrowser.BackgroundBrowser @numpy.ctypeslib @numpy.f2py @asyncio.subprocess \
     @test.support @unittest.mock._importer @unittest.mock._get_target",
 );
-/// Attributes that lead from any object to all classes, frames or builtins.
+/// Attributes through which code gets from any object to all classes, stack frames or builtins.
 static ATTRIBUTES: Words = Words::new(
     "\
     __subclasses__ __mro__ mro __bases__ __base__ __globals__ __builtins__ __code__ __closure__ \
@@ -70,7 +71,7 @@ static ATTRIBUTES: Words = Words::new(
     subprocess_exec subprocess_shell load_extension enable_load_extension exec_module load_module \
     __init_subclass__ __class_getitem__",
 );
-/// Attributes that may not be reached by a text.
+/// Attributes whose names may not be passed as a text, e.g. to `getattr`.
 const INDIRECT: &[&str] = &[
     "system",
     "popen",
@@ -84,11 +85,11 @@ const INDIRECT: &[&str] = &[
     "__dict__",
     "kill",
 ];
-/// Modules that may not be passed on, since what is done with them is then unknown.
+/// Modules that may not be passed on as values, e.g. as an argument, since it is then unknown how they are used.
 const ROOTS: &[&str] =
     &["@os", "@sys", "@importlib", "@builtins", "@subprocess", "@asyncio.subprocess"];
 
-/// Functions that execute something, whatever object has them.
+/// Names of functions that count as executing something, regardless of the object that has them.
 static DANGEROUS: Words = Words::new(
     "\
     system popen popen2 popen3 popen4 Popen execv execve execvp execvpe execl execle execlp execlpe \
@@ -172,7 +173,7 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
     let written =
         if node.kind() == "identifier" { scope.text(node).into_owned() } else { String::new() };
     for path in paths(&values) {
-        // The longest path is reported, by the node of its last name.
+        // Each name of a path has its own node; only the node of the last name reports the whole path.
         if node.kind() != "call" || !path.ends_with("()") {
             declared(policy, path, &written, found);
         }
@@ -223,7 +224,8 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
     }
 }
 
-/// Returns whether a path ends with a member of a module that is kept in something else, e.g. `?.os.system`.
+/// Returns whether a path ends with a member of a dangerous module that is an attribute of another object, e.g.
+/// `?.os.system`.
 fn is_of_module(path: &str) -> bool {
     let above = path.trim_end_matches("()").rsplit('.').nth(1).unwrap_or_default();
     matches!(
@@ -232,13 +234,13 @@ fn is_of_module(path: &str) -> bool {
     )
 }
 
-/// Returns whether a name of a module is private and may be another module, e.g. `_os` of `random`.
+/// Returns whether a member of a module is private and may be an imported module, e.g. `_os` in `random`.
 fn is_private(policy: &CodePolicy, name: &str) -> bool {
     let name = name.strip_prefix('_').filter(|name| !name.starts_with('_'));
     name.is_some_and(|name| policy.is_strict() || MODULES.has(name))
 }
 
-/// Checks a private name of a module.
+/// Reports the use of a private member of a module if it may be an imported module.
 fn private(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     let (Some(object), Some(name)) = (field(node, "object"), field(node, "attribute")) else {
         return;
@@ -259,7 +261,7 @@ fn pattern_of(name: &str) -> String {
     if called && !name.contains("Loader") { format!("{name}(") } else { name.to_owned() }
 }
 
-/// Returns whether a value goes where it cannot be followed.
+/// Returns whether the value of a node is passed on or stored, so that the checks cannot follow its further use.
 fn is_passed(scope: &Scope<'_>, node: Node<'_>) -> bool {
     let Some(parent) = scope.nodes.parent(node) else { return false };
     match parent.kind() {
@@ -307,7 +309,8 @@ fn is_passed(scope: &Scope<'_>, node: Node<'_>) -> bool {
     }
 }
 
-/// Returns whether the dictionary of a module is read at a constant key.
+/// Returns whether a node is used with a constant key, as `m.__dict__["name"]`. Then the member that is read is known
+/// and checked by itself; any other use of a module's dictionary may reach all its members.
 fn is_indexed(scope: &Scope<'_>, node: Node<'_>) -> bool {
     scope
         .nodes
@@ -374,7 +377,7 @@ fn call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     }
 }
 
-/// Functions of `os` that read.
+/// Functions of `os` that only read.
 static OS_READS: Words = Words::new(
     "\
     path getenv getenvb environ environb getcwd getcwdb listdir scandir walk fwalk stat lstat \
@@ -386,7 +389,7 @@ static OS_READS: Words = Words::new(
     supports_follow_symlinks terminal_size get_inheritable sysconf confstr ctermid getrandom lseek \
     pread SEEK_SET SEEK_END SEEK_CUR",
 );
-/// Methods that write, whatever they belong to.
+/// Names of methods that count as writing, regardless of the object that has them.
 static METHODS: Words = Words::new(
     "\
     write_text write_bytes writelines unlink mkdir rmdir touch symlink_to hardlink_to link_to \
@@ -448,13 +451,13 @@ fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     }
 }
 
-/// Returns whether a value is a standard stream or a buffer in memory.
+/// Returns whether a value is a standard stream or a buffer in memory, to which code without write access may write.
 fn is_stream(scope: &Scope<'_>, node: Node<'_>) -> bool {
     let streams = ["@sys.std", "@io.StringIO", "@io.BytesIO"];
     paths(&scope.eval(node, 0)).any(|path| streams.iter().any(|stream| path.starts_with(stream)))
 }
 
-/// Finds calls that write to files, the environment or over HTTP.
+/// Finds calls that write to files or the environment, or send data over HTTP.
 fn written_call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     let (Some(function), Some(list)) = (field(node, "function"), field(node, "arguments")) else {
         return;
@@ -489,7 +492,7 @@ fn written_call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
                 let flags = positional.get(1).copied().or_else(|| keyword("flags"));
                 splat || flags.is_none_or(|flags| scope.text(flags).split(['|', ' ', '(', ')']).any(|flag| !flag.is_empty() && !["os.O_RDONLY", "O_RDONLY", "os.O_CLOEXEC"].contains(&flag)))
             }
-            // A method of a path takes the mode first.
+            // The first argument of `Path.open` is the mode, not a file name.
             "open" if path.starts_with('?') || path.contains("Path") => splat || !reads(keyword("mode").or_else(|| positional.first().copied())),
             "replace" | "rename" => positional.len() == 1 && path.contains('.') && keyword("columns").is_none(),
             "write" => function.kind() == "attribute" && !field(function, "object").is_some_and(standard),

@@ -1,4 +1,5 @@
-//! Programs whose operands, subcommands or small languages can execute, delete or write.
+//! Checks of programs that can execute, delete or write depending on their operands, their subcommands, or scripts in a
+//! language of their own (e.g. `sed`).
 
 use super::{
     argv::{Args, Refusal},
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::words::Words;
 
-/// Checks a program by its own rules.
+/// Checks a command by the rules for its program.
 pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     interpreters::check(name, args)?;
     match name {
@@ -67,7 +68,7 @@ fn ssh(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     ]);
     let operands: Vec<&str> =
         rest.skip(1).after_options(&["-p", "-i", "-l", "-o"]).texts().collect();
-    // What the other machine runs goes through its shell.
+    // A command for the other machine is run by a shell there.
     if operands.is_empty() {
         Ok(())
     } else {
@@ -108,12 +109,12 @@ fn fetch(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Commands of the shell of SQLite that execute or write.
+/// Commands of the SQLite shell that execute or write.
 static DOT: Words = Words::new(
     ".shell .system .sh .load .output .once .read .import .backup .save .restore .clone \
     .excel .log .archive .ar .edit .cd .trace .www .open",
 );
-/// Functions and clauses that execute or write.
+/// SQL functions and clauses that execute programs or write files.
 const FUNCTIONS: &[&str] = &[
     "load_extension(",
     "writefile(",
@@ -138,7 +139,7 @@ fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks statements and commands for a client of a database.
+/// Checks an argument that may contain statements or commands for a database client.
 pub(super) fn database_text(name: &str, arg: &str) -> Result<(), Refusal> {
     let lower = arg.to_ascii_lowercase();
     let dot = lower.split(['\n', ';']).any(|line| {
@@ -184,7 +185,7 @@ pub(super) fn database_text(name: &str, arg: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Options of container programs that take the next argument.
+/// Options of container programs whose value is the next argument.
 static VALUED: Words = Words::new(
     "-n --namespace --context --kubeconfig -c --container -H --host --name -v --volume -e --env -w --workdir -p --publish -u --user --network --net --entrypoint \
     --mount -m --memory --cpus --env-file -l --label --platform --pull -f --file --image --restart --hostname -h --add-host --pid --ipc --userns --gpus",
@@ -203,7 +204,7 @@ fn container(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal
         "exec" | "run" | "attach" | "debug" => {
             let entry: Vec<&str> = args.values(&["--entrypoint"]).collect();
             let command: Vec<&str> = after.skip(1).texts().skip_while(|arg| *arg == "--").collect();
-            // What follows `--` is the command; options of kubectl may also follow the pod.
+            // The command begins after `--`; without it, options of kubectl may also follow the name of the pod.
             let command = match command.iter().position(|arg| *arg == "--") {
                 Some(at) => command[at + 1..].to_vec(),
                 None => command,
@@ -235,7 +236,7 @@ fn container(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal
     }
 }
 
-/// Refuses mounts and namespaces of the host.
+/// Refuses options that give a container folders or namespaces of the host.
 fn shares(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let mounts = args.values(&["-v", "--volume", "--mount"]);
     let host = |mount: &str| {

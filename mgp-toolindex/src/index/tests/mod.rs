@@ -189,7 +189,7 @@ fn a_server_does_not_take_calls_of_one_that_is_not_there() {
         let qualified = format!("aaa.{name}");
         assert!(matches!(index.resolve(&qualified, &AllTools), Resolved::One(_)), "{name}");
     }
-    // If no server has the id before the dot, the name is an ordinary one.
+    // If no server has the id before the dot, the name is not qualified, and names a tool in the usual way.
     index.put(own("notes.list")).unwrap();
     assert!(matches!(index.resolve("notes.list", &AllTools), Resolved::One(_)));
     index.put(ServerEntry::new("notes").tool(tool("notes.add", ""))).unwrap();
@@ -285,7 +285,7 @@ fn servers_need_an_id() {
     let index = by_words();
     let error = index.put_all([files(), ServerEntry::new("")]).unwrap_err();
     assert_eq!(error.to_string(), "the server id has 0 bytes; 1 to 512 are allowed");
-    // Nothing of it is in the index, and its numbers are free again.
+    // The index has no tool of the refused call, not even of the valid server `files`.
     assert_eq!((index.stats().tools, index.generation()), (0, 0));
     index.put(files()).unwrap();
     assert_eq!(index.stats().servers, 1);

@@ -1,4 +1,4 @@
-//! A process that is killed while it writes.
+//! Kills a process while it writes an index, and checks that the file then has whole changes, in order.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -11,17 +11,18 @@ use crate::persist::IndexStore;
 
 const FILE_VARIABLE: &str = "MGP_TOOLINDEX_CRASH_FILE";
 
-/// The number of killed processes.
+/// The number of processes that are started and killed, one after the other.
 const KILLS: u32 = 12;
 
 const SERVERS: u32 = 7;
 
-/// Returns the server of a version, and the number of its tools.
+/// Returns the server that the change with this version writes, and the number of its tools.
 fn shape(version: u32) -> (String, u32) {
     (format!("server{}", version % SERVERS), 1 + version % 40)
 }
 
-/// Runs in the process that the other test starts, until it is killed; alone it does nothing.
+/// Writes changes until the process is killed. Only does so in the process that the other test starts, which sets
+/// `FILE_VARIABLE`.
 #[tokio::test]
 async fn a_process_that_can_be_killed() {
     let Some(file) = std::env::var_os(FILE_VARIABLE) else { return };
@@ -52,7 +53,7 @@ async fn after_a_kill_the_file_has_whole_changes_in_order() {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         let mut seen = 0;
-        // More lines each time, so that it is killed at another moment.
+        // Wait for more lines in later rounds, so that the process is killed at different moments.
         while seen <= round % 4 {
             line.clear();
             assert!(output.read_line(&mut line).unwrap() > 0, "the process ended by itself");

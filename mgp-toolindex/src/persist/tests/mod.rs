@@ -215,7 +215,7 @@ async fn the_queue_is_bounded_and_skips_only_whole_states() {
     queue.push(vec![Change::Remove("not stored".to_owned())]);
     queue.push(put("b", 2, 1));
     for version in 0..5 * u32::try_from(MAX_QUEUED).unwrap() {
-        // Vectors are made once; later puts of the same tool have none.
+        // Vectors are only made by the first put of a tool; later puts of the same tool have none.
         if version == 0 {
             queue.push(put("a", 1, 3));
         }

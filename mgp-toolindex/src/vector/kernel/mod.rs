@@ -1,4 +1,5 @@
-//! The functions that multiply rows with a query, one per set of processor instructions, chosen at run time.
+//! The functions ("kernels") that multiply rows with a query: one per set of processor instructions. The best that the
+//! processor supports is chosen at run time.
 //!
 //! All kernels return the same numbers.
 //! Every 64-bit ARM has NEON, so the compiler already uses it for [`Kernel::Plain`].
@@ -10,7 +11,7 @@ use super::quantise::QuantisedQuery;
 use super::scan::{Rows, scan};
 use super::top_rows::TopRows;
 
-/// A set of processor instructions.
+/// The set of processor instructions that a kernel uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
     /// The instructions that every processor of the architecture has.
@@ -33,12 +34,12 @@ impl Kernel {
         Self::Avx512,
     ];
 
-    /// Returns the best kernel that this processor has.
+    /// Returns the fastest kernel that this processor supports.
     pub(super) fn best() -> Self {
         Self::ALL.iter().rev().copied().find(|kernel| kernel.is_supported()).unwrap_or(Self::Plain)
     }
 
-    /// Returns whether this processor has the kernel; the standard library caches the answer.
+    /// Returns whether this processor has the instructions of the kernel; the standard library caches the answer.
     pub(super) fn is_supported(self) -> bool {
         match self {
             Self::Plain => true,
@@ -67,7 +68,7 @@ impl Kernel {
     }
 }
 
-/// Returns the product of a row and a query; the compiler vectorises it.
+/// Returns the dot product of a row and a query; the compiler turns the loop into vector instructions.
 fn product(row: &[i8], query: &[i16]) -> i32 {
     row.iter().zip(query).map(|(byte, number)| i32::from(*byte) * i32::from(*number)).sum()
 }

@@ -1,11 +1,11 @@
 //! One child: signalled under a lock, reaped last.
 //!
 //! MGP §11. A process id may be signalled only until the process is reaped; afterwards another process may get
-//! the id. So the child is first found dead without being reaped, then its group is emptied, and only then it
-//! is reaped, under the lock that every signal takes.
+//! the id. So we first find out that the child has ended, without reaping it. Then we end the other processes of its
+//! group, and only then reap the child, under the lock that every signal takes.
 //!
-//! A child under a keeper is signalled by its keeper: the process that we start and reap is then the keeper,
-//! which ends when the whole process tree has ended.
+//! If a child has a keeper, the keeper signals it. The process that we start and reap is then the keeper, which ends
+//! when the whole process tree has ended.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -24,7 +24,8 @@ use crate::child::ExitReport;
 /// Command to a keeper: send SIGTERM to the program.
 pub(super) const TERMINATE: u8 = b'T';
 
-/// Time for which SIGKILL may take to empty a group before its leader is reaped anyway.
+/// Time to wait after SIGKILL until no process of the group is left. After it, the leader is reaped even if others are
+/// left.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(in crate::child) struct Process {
@@ -47,7 +48,7 @@ pub(super) struct KeeperHandle {
 pub(super) enum Step {
     /// The child runs: wait for its end.
     Running,
-    /// The child has ended and its group has not: check again soon.
+    /// The child has ended, but other processes of its group have not: check again soon.
     Emptying,
     /// The child and its group have ended, and the child is reaped.
     Ended,
@@ -115,7 +116,7 @@ impl Process {
         }
     }
 
-    /// Ends the processes that a dead leader left behind, one stage per call.
+    /// Ends the processes that a dead leader left behind, one stage per call; returns whether none is left.
     fn group_is_empty(&self) -> bool {
         let members = has_members(self.pid);
         let (terminated, killed) = {
@@ -140,7 +141,8 @@ impl Process {
 
     fn reap(&self, report: ExitReport) {
         let mut state = self.state.lock();
-        // For processes started since the check, and for all members on systems where the group cannot be listed.
+        // Signal the group once more, for processes that were started since the check, and for systems where the
+        // members of a group cannot be listed.
         self.signal(&state, Signal::KILL);
         let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         state.reaped = true;

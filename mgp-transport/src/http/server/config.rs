@@ -8,7 +8,8 @@ use mgp_types::service::Principal;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// Path of the endpoint; other paths get 404. `None` serves any path, for a service mounted in a router. Default: `/mcp`.
+    /// Path of the endpoint; other paths get 404. `None` serves any path, for a service mounted in a router. Default:
+    /// `/mcp`.
     pub endpoint: Option<String>,
     /// Principal of requests that no layer around the service authenticated; if `None`, they get 401. Default: `None`.
     pub anonymous: Option<Principal>,
@@ -26,18 +27,18 @@ pub struct HttpConfig {
     pub body_timeout: Duration,
     /// Maximum size, in bytes, of all request bodies held at once; requests beyond it get 503. Default: 256 MiB.
     ///
-    /// One caller may hold at most eight times as many bytes as are still free, so that others always find room; beyond
-    /// that its requests get 429.
+    /// One caller may hold at most eight times as many bytes as are free at that moment, so that other callers always
+    /// find room; further requests of this caller get 429.
     pub held_bytes: usize,
     /// Maximum number of requests that run at once; requests beyond it get 503, except for up to 64 pings. Default:
     /// 8,192.
     ///
     /// One caller (tenant, subject and agent) may run at most eight times as many requests as there are free places;
-    /// beyond that its requests get 429. A single caller thus gets up to 8/9 of the places, two get up to 8/17 each,
-    /// and a new caller always finds room.
+    /// further requests of this caller get 429. So a single caller gets up to 8/9 of all places, two callers get up to
+    /// 8/17 each, and a new caller always finds room.
     pub in_flight: usize,
-    /// If set, a body may be `multipart/related`: a message, and binary data that its strings `cid:NAME` stand for.
-    /// Default: no, unless the server offers `multimodal_signatures`.
+    /// If set, a body may be `multipart/related`: a message, then binary parts. A string `cid:NAME` in the message
+    /// refers to the data of the part `NAME`. Default: no, unless the server offers `multimodal_signatures`.
     pub multipart: bool,
     /// If set, `POST /tools/NAME` calls a tool with the body as its arguments, and `GET /tools` lists the tools, for
     /// clients that speak no MCP. Default: no.
@@ -49,22 +50,22 @@ pub struct HttpConfig {
     pub stream_delay: Duration,
     /// Interval of keep-alive comments on an idle stream. Default: 15 s.
     pub keep_alive_interval: Duration,
-    /// Time a legacy client should wait before it resumes a stream that was cut. Default: 1 s.
+    /// Time that a legacy client is asked to wait before it resumes a stream that was cut. Default: 1 s.
     pub retry_delay: Duration,
     /// Maximum time for which a call waits for a client that does not read its stream; then the call is treated as if
     /// its client had left. Default: 30 s.
     pub stall_timeout: Duration,
-    /// Maximum number of legacy sessions. At the limit a new session replaces those that have been idle longest (at
-    /// least one minute); if there are none, the request for it gets 503. A principal with more than an eighth of all
-    /// sessions replaces only its own. Default: 100,000.
+    /// Maximum number of legacy sessions. At the limit, a new session replaces the sessions that have been idle longest
+    /// (at least one minute); if no session has been idle so long, the request for a new one gets 503. A principal that
+    /// has more than an eighth of all sessions replaces only its own sessions. Default: 100,000.
     pub sessions: usize,
     /// Time after which an idle legacy session ends. Default: 30 minutes.
     pub session_ttl: Duration,
-    /// Maximum size, in bytes, of the events that one legacy stream keeps for a client that resumes it; beyond it the
-    /// oldest are dropped. Default: 1 MiB.
+    /// Maximum size, in bytes, of the events that one legacy stream keeps for a client that resumes it; beyond it, the
+    /// oldest events are dropped. Default: 1 MiB.
     pub replay_bytes: usize,
-    /// Maximum size, in bytes, of the kept events of all streams together; beyond it each stream drops its oldest.
-    /// Default: 256 MiB.
+    /// Maximum size, in bytes, of the kept events of all streams together; beyond it, each stream drops its oldest
+    /// events. Default: 256 MiB.
     pub store_bytes: usize,
 }
 

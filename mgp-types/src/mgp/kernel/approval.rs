@@ -32,7 +32,7 @@ record! {
         /// The complete arguments of a call, as canonical JSON; only if the request named the id of this approval. Of a
         /// registration with a script: an object whose `script` is that script.
         opt arguments: Option<String>,
-        /// The calls that an approval of all calls like this one would be for, in words.
+        /// A description of the calls that an approval with the term `like` would cover.
         opt like: Option<String>,
         /// The principal whose request waits.
         req subject: String,
@@ -64,10 +64,10 @@ record! {
         opt because: Option<String>,
         /// Permissions to approve although the server is sandboxed.
         list permissions: List<Permission>,
-        /// The later calls that an approval is for: `once` for none, `tool` for those of the tool, `like` for those with
-        /// arguments like these.
+        /// The later calls that the approval also covers: `once` for no later calls, `tool` for all calls of the tool,
+        /// `like` for calls of the tool with similar arguments.
         opt term: Option<String>,
-        /// The end of the term; `like` may have none.
+        /// The time at which the approval ends; with the term `like` it may be absent.
         opt until: Option<Timestamp>,
     }
 

@@ -24,7 +24,7 @@ record! {
         req kind as "type": CallbackType,
         /// The question, as the server wrote it.
         req message: String,
-        /// The possible answers; any text if there are none.
+        /// The possible answers; empty if any text is an answer.
         list options: List<String>,
         /// The principal of the call during which the server asks.
         req subject: String,

@@ -15,7 +15,7 @@ record! {
         opt since: Option<Timestamp>,
         /// The `next` of the previous answer: return only later events.
         opt after: Option<u64>,
-        /// The maximum number of events, the newest ones unless `after` is given.
+        /// The maximum number of events. Without `after`, the newest events are returned.
         opt limit: Option<u64>,
     }
 
@@ -25,7 +25,7 @@ record! {
         def events: Vec<Payload>,
         /// The position after the last event that was read.
         req next: u64,
-        /// The number of events after `after` that are no longer kept.
+        /// The number of events after the position `after` that the kernel no longer keeps.
         opt dropped: Option<u64>,
     }
 

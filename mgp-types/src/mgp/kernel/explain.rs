@@ -1,4 +1,4 @@
-//! The explanation of a decision: what a kernel would do with a call now (outside the specification of MGP).
+//! The explanation of a decision: what a kernel would decide about a call now (outside the specification of MGP).
 
 use crate::mgp::RiskLevel;
 use crate::record::{RawObject, open_enum, record};
@@ -34,7 +34,7 @@ record! {
         req agent_id: String,
         /// The name by which the agent would call the tool.
         req tool_name: String,
-        /// The arguments of the call; if absent, nothing that depends on them is checked.
+        /// The arguments of the call; if absent, the rules about arguments are not checked.
         opt arguments: Option<RawObject>,
     }
 

@@ -23,9 +23,9 @@ record! {
         opt server_id: Option<String>,
         /// The permission; the id of an approval of calls, which begins with `call-`.
         req permission: Permission,
-        /// The only agent it is for.
+        /// The agent to which the decision is limited; absent if it is for all agents.
         opt agent_id: Option<String>,
-        /// The only calls it is for, in words.
+        /// A description of the calls to which the decision is limited; absent if it is for all calls.
         opt limits: Option<String>,
         /// The decision: `approved`, `denied` or `revoked`.
         req decision: String,

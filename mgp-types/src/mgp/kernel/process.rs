@@ -83,7 +83,7 @@ record! {
     pub struct KernelChange {
         /// The kind of the changed part: `server`, `agent`, `kernel` or `tool_creation`.
         req kind: String,
-        /// The name of the part, if several of its kind are possible.
+        /// The name of the part, if the kernel may have several parts of this kind.
         opt id: Option<String>,
         /// The change: `added`, `removed` or `changed`.
         req change: String,

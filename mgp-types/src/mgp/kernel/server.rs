@@ -46,7 +46,7 @@ record! {
         opt since: Option<Timestamp>,
         /// The reason why the server is not running.
         opt error: Option<String>,
-        /// The reason why the server has no tools, or fewer than it lists.
+        /// The reason why the server offers no tools, or not all that it lists.
         opt lacks: Option<String>,
         /// The number of tools.
         def tools: u64,

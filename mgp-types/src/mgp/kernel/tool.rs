@@ -26,7 +26,7 @@ record! {
         opt server_id: Option<String>,
         /// If set, each tool reports whether this agent sees it.
         opt agent_id: Option<String>,
-        /// If set, only the tool with this id (server id and tool name), with its whole definition.
+        /// If set, only the tool with this id (server id and tool name) is returned, with its whole definition.
         opt tool_id: Option<String>,
     }
 
@@ -52,11 +52,11 @@ record! {
         req tokens: u64,
         /// The state of the definition.
         req standing: ToolStanding,
-        /// Findings about the definition, the worst first, then the differences of one that waits; of many the first,
-        /// and the number of the others.
+        /// The reasons for a review: findings about the definition, the worst first, then the differences of a waiting
+        /// definition from the approved one. If there are many, only the first ones and the number of the others.
         list reasons: List<String>,
-        /// The definition as JSON, of a tool that waits the one that waits; only if the request named the id of this
-        /// tool. It is the text of the server: show it to a person, not to a model.
+        /// The definition as JSON; if a changed definition waits for a decision, the waiting one. Present only if the
+        /// request named the id of this tool. It is the text of the server: show it to a person, not to a model.
         opt definition: Option<String>,
         /// The fingerprint of the definition that waits.
         opt fingerprint: Option<String>,

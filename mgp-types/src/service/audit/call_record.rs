@@ -17,8 +17,8 @@ use crate::wire::Payload;
 
 /// The audit facts about one tool call, collected before and while it runs.
 ///
-/// An audit layer puts it into the extensions of the call. Layers further in add facts with [`CallRecord::add_note`], and
-/// the code that runs the call marks it with [`CallRecord::mark_executed`].
+/// An audit layer puts the record into the extensions of the call. Layers further in add facts with
+/// [`CallRecord::add_note`], and the code that runs the call marks it with [`CallRecord::mark_executed`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CallRecord {
@@ -114,13 +114,14 @@ impl CallRecord {
         Some(start)
     }
 
-    /// Returns whether an intent record must be written before the call: if the risk is moderate, higher or unknown.
+    /// Returns whether an intent record must be written before the call: it must unless the risk is known and lower
+    /// than moderate.
     #[must_use]
     pub fn needs_intent(&self) -> bool {
         self.risk.as_ref().is_none_or(|risk| *risk >= RiskLevel::Moderate)
     }
 
-    /// Continues an earlier round: takes over its start time and notes, and counts one more round.
+    /// Continues an earlier round of the same call: takes its start time and notes, and counts one more round.
     pub fn continue_from(&mut self, earlier: &Self) {
         self.started_at = earlier.started_at;
         self.since = earlier.since;
@@ -190,7 +191,7 @@ impl CallRecord {
         self.ran.load(Ordering::Relaxed)
     }
 
-    /// Marks that a gate holds the call until a person decides, or that it no longer does.
+    /// Marks that a gate holds the call until a person decides about it (`true`), or no longer holds it (`false`).
     pub fn mark_held(cx: &Context, is_held: bool) {
         let mut start = cx.extensions.get::<Self>();
         while let Some(this) = start {

@@ -21,7 +21,7 @@ pub struct ArgumentsDigest {
 pub enum DigestForm {
     /// The canonical form: equal arguments have equal digests.
     Canonical,
-    /// The text as received, because it has no canonical form or is too long to be brought into it.
+    /// The text as it was received, because it has no canonical form, or is too long to be converted to it.
     AsItCame,
 }
 

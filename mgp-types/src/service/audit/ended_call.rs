@@ -21,7 +21,7 @@ pub enum AuditOutcome {
     ToolError,
     /// The call ended with this error.
     Failed(ErrorCode),
-    /// The caller cancelled the call, or its connection ended.
+    /// The caller cancelled the call, or the caller's connection ended.
     Cancelled,
     /// The caller cancelled the call while a gate held it, so that it did not run.
     Withdrawn,

@@ -75,7 +75,7 @@ pub trait AuditSink: Send + Sync {
     }
 }
 
-/// An answer of a sink: either immediate, which needs no future, or later.
+/// The answer of a sink, which is either available immediately, without a future, or later.
 ///
 /// It can be awaited directly.
 #[must_use = "what is to be recorded may not happen before the sink has answered"]

@@ -12,7 +12,7 @@ use super::CallRecord;
 /// The maximum number of suspended calls; if it is exceeded, the oldest one expires.
 pub(super) const MAX_SUSPENDED: usize = 1024;
 
-/// The time for which a suspended call can be continued; longer than the validity of its sealed state.
+/// The time for which a suspended call can be continued; it is longer than the sealed state of the call is valid.
 pub(super) const SUSPENDED_TTL: Duration = Duration::from_hours(1);
 
 /// The suspended calls of a sink, each with data of the sink.

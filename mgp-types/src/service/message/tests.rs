@@ -58,7 +58,7 @@ fn forwarding_drops_the_hop_and_keeps_the_body() {
     );
 }
 
-/// Guards against a former fault: too much was trimmed at both ends of such a name, and then of the line.
+/// A former version removed too many quotes at both ends of such a name, and then at the ends of the line.
 #[test]
 fn a_member_name_that_ends_with_a_quote_stays_whole() {
     assert_eq!(forwarded(r#"{"a\"":1}"#), r#"{"a\"":1}"#);

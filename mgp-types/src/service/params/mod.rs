@@ -142,7 +142,8 @@ impl Span {
 /// The maximum number of body members with escapes in their names. Bounded, because each of these names is copied.
 const MAX_ESCAPED: usize = 256;
 
-/// The members that travel end to end, as runs of `"key":value[,"key":value…]`.
+/// The members that travel end to end, as runs, i.e. stretches of the received text with members that follow each
+/// other.
 ///
 /// There is usually only one run, because hop-by-hop members come first or last; this run is stored inline.
 #[derive(Clone, Default)]
@@ -155,7 +156,8 @@ struct Body {
 #[derive(Clone, Default)]
 struct Rest {
     runs: Vec<Span>,
-    /// Members with escapes in their names; the decoded name is stored, because its position is not known.
+    /// Members whose names are written with escapes. The decoded names are stored, because they do not occur in the
+    /// text.
     escaped: Vec<(Box<str>, Span)>,
 }
 
@@ -293,7 +295,8 @@ impl Params {
         self.parts.meta.as_ref().map(|meta| &self.text[meta.whole.range()])
     }
 
-    /// Returns the JSON text of a member of `_meta`; nothing is parsed, because its position was recorded.
+    /// Returns the JSON text of a member of `_meta`. Nothing is parsed here, because the position of the member was
+    /// recorded when the params were read.
     #[must_use]
     pub fn meta_member(&self, member: MetaKey) -> Option<&str> {
         let span = self.parts.meta.as_ref()?.get(member)?;

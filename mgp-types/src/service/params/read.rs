@@ -77,8 +77,8 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                 ("requestState", _) => &mut parts.request_state,
                 ("stream", TargetKind::Tool) => &mut parts.stream,
                 (name, _) => {
-                    // Refused, because a gate of this process and the tool behind it could otherwise read different
-                    // arguments.
+                    // A second member `arguments` is refused, because a gate of this process and the tool behind it
+                    // could otherwise read different arguments.
                     if name == "arguments"
                         && target == TargetKind::Tool
                         && parts.arguments.replace(span).is_some()

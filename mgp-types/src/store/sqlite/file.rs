@@ -76,8 +76,8 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     // An absolute path is never taken for a URI, or for `:memory:`.
     let mut conn = Connection::open_with_flags(absolute(&config.path)?, flags)?;
-    // SQLite falls back to read-only access. If that were noticed later, files beside it would remain that cannot be
-    // written.
+    // If SQLite cannot open the file for writing, it falls back to read-only access. This is checked here, because
+    // SQLite would otherwise leave files beside it that cannot be written.
     if conn.is_readonly("main")? {
         return Err(Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None).into());
     }

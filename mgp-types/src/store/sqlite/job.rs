@@ -14,7 +14,7 @@ pub(super) trait Job: Send {
     /// Runs the job in a transaction; if it fails, the caller rolls its writes back.
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError>;
 
-    /// Sends the result to the caller; `kept` is the outcome of the commit.
+    /// Sends the result to the caller; `kept` is the outcome of the commit that contained the job.
     fn answer(self: Box<Self>, kept: Result<(), StoreError>);
 }
 

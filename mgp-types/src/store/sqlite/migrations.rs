@@ -4,7 +4,8 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::store::StoreError;
 
-/// The application id of the file, so that files of other programs are not changed ("mgp" and a version).
+/// The application id of the file: "mgp" and a version. It shows which files belong to this program, so that files of
+/// other programs are not changed.
 const APPLICATION: i32 = 0x6d67_7001;
 
 const STORE: &str = "store";

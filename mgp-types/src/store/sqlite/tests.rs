@@ -183,7 +183,7 @@ async fn a_lock_held_for_too_long_times_out() {
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let begun = Instant::now();
     let refused = tokio::spawn(db.commit(put("a")));
-    // The runtime has only one thread; these sleeps show that it is not blocked.
+    // The runtime has only one thread, so these sleeps would not end in time if a method blocked it.
     for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -57,7 +57,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The contents of an input line: who asks for which tool, and the policies and grants that apply.
+/// The contents of an input line: the agent, the tool that it wants to call, and the policies and grants that apply.
 struct Query {
     tenant: String,
     agent: String,
@@ -102,7 +102,8 @@ impl Query {
         Ok(query)
     }
 
-    /// Returns the access entries of a grant; an ambiguous grant yields an entry for each possible meaning.
+    /// Returns the access entries that a grant means; an ambiguous grant yields one entry for each possible
+    /// meaning.
     fn entries_of(&self, grant: &Value) -> Vec<Entry> {
         // A grant that is not an object is replaced by one with an invalid type, which denies everything.
         let anything = Map::from_iter([("entry_type".to_owned(), Value::Bool(true))]);
@@ -145,7 +146,8 @@ impl Query {
             let allow = || make(tenant, who, server, tool, AccessPermission::Allow);
             return if fits { vec![allow()] } else { Vec::new() };
         }
-        // From here on the grant is a deny, so each part that is unknown or unreadable applies to everything.
+        // From here on the grant is a deny. If its tenant, agent or server is unknown or unreadable, it applies to all
+        // of them, because unreadable input must not widen access.
         let tenant = tenant.unwrap_or(&self.tenant);
         let who = who.as_deref().unwrap_or("*");
         let server = server.ok().filter(|server| *server != "*").unwrap_or(&self.server);

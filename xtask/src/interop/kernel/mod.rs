@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub(super) use world::World;
 
-/// The prefix of the names of these cells.
+/// The prefix of the names of the cells in this module.
 pub(super) const PREFIX: &str = "kernel/";
 
 /// The time limit of one conversation, long enough for a busy machine.
@@ -40,7 +40,7 @@ enum Connection {
     Stdio,
     /// Over HTTP, with an API key.
     Http,
-    /// Over stdio, to a separate kernel in the process that the host starts.
+    /// On stdio, to a kernel inside the process that the host starts, instead of the shared running kernel.
     Standalone,
 }
 
@@ -61,7 +61,8 @@ pub(super) fn cells() -> Vec<Cell> {
     for connection in [Connection::Stdio, Connection::Http, Connection::Standalone] {
         for sdk in SDKS {
             for &(mode, revision) in sdk.modes {
-                // One cell with a separate kernel is enough, because each such kernel starts all servers again.
+                // Only one cell uses a kernel of its own, because each such kernel starts all servers again, which
+                // takes long.
                 if connection == Connection::Standalone && (sdk.name, mode) != ("python-2", "auto")
                 {
                     continue;
@@ -80,7 +81,7 @@ pub(super) fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Creates a cell with a client and the kernel with all servers.
+/// Creates a cell in which a client calls servers through the kernel.
 fn cell(
     (name, mode, pin): (String, &str, Pin),
     revision: &'static str,
@@ -104,7 +105,7 @@ fn with_keys() -> Vec<String> {
     cells().iter().filter(|cell| cell.name.starts_with(&begin)).map(agent).collect()
 }
 
-/// Returns the name of the agent as which the cell's client calls.
+/// Returns the name of the agent that the kernel sees as the cell's client.
 fn agent(cell: &Cell) -> String {
     cell.name[PREFIX.len()..].replace('/', "-")
 }
@@ -147,8 +148,8 @@ fn talk(
     Ok(format!("{steps} steps; cancelled below too"))
 }
 
-/// Checks the recorded traffic between the kernel and this client's server instance: the client's cancelled call was
-/// cancelled there too, and the kernel sent no MGP after its offer in the handshake.
+/// Checks the recorded traffic between the kernel and the server instance of this client. The kernel must have passed
+/// on the cancellation of the client's call, and must have sent no member of MGP after its offer in the handshake.
 fn below(root: &str, world: &World) -> Outcome {
     let all = world.below(world::EVERYTHING)?;
     let own = all.iter().find(|one| one.up.iter().any(|line| line.contains(root)));

@@ -1,4 +1,4 @@
-//! Every change of a log is detected, and the first bad record is named.
+//! Tests that verification detects every change of a log and names the first bad record.
 
 use mgp_types::Payload;
 use mgp_types::store::MemoryStore;
@@ -103,7 +103,8 @@ async fn a_replaced_log_is_detected_with_the_head_in_the_store() {
     assert!(matches!(opened, Err(LogError::BadRecord(_))), "{opened:?}");
 }
 
-/// Returns a line that follows the last one of a file, as anyone can write it who has read the format.
+/// Returns a forged line with the given members that continues the hash chain after the last line of a file. It needs
+/// no secret: an attacker who knows the format can write it.
 fn forge(path: &Path, members: &str) -> Vec<u8> {
     let text = fs::read_to_string(path).unwrap();
     let last = Line::read(text.lines().last().unwrap().as_bytes()).unwrap();
@@ -118,9 +119,9 @@ fn forge(path: &Path, members: &str) -> Vec<u8> {
 async fn records_forged_after_the_head_are_not_taken_over() {
     let forged = [
         r#""event":{"event_type":"PERMISSION_GRANTED","result":"SUCCESS"}"#,
-        // It would hide that a call was interrupted.
+        // This line would hide that a call was interrupted.
         r#""ends":2,"event":{"event_type":"TOOL_EXECUTED","result":"SUCCESS"}"#,
-        // It would swallow events that are still in the store.
+        // This line would suppress events that are still in the store.
         r#""outbox":900,"event":{"event_type":"ACCESS_GRANTED","result":"SUCCESS"}"#,
     ];
     for members in forged {
@@ -139,7 +140,7 @@ async fn records_forged_after_the_head_are_not_taken_over() {
         let refused = verify(&stopped.dir, "audit", &head).unwrap_err();
         assert!(refused.to_string().contains("record 3"), "{refused}");
 
-        // As the next process: the copy has the log, and the store its head.
+        // Open a copy of the log as the next process would, with a store that has the head of the log.
         let other = MemoryStore::new();
         let text = String::from_utf8(head.text()).unwrap();
         let put =
@@ -203,7 +204,8 @@ async fn old_files_are_removed_after_a_checkpoint_and_the_rest_verifies() {
     assert_eq!(seqs[0], 60);
     assert!(seqs.windows(2).all(|pair| pair[0] == pair[1] + 1));
     drop(log);
-    // The process dies: the call began in a file that was removed long ago.
+    // The ticket is leaked, as if the process had been killed. The file with the beginning of the call was removed long
+    // ago.
     let _runs = std::mem::ManuallyDrop::new(runs);
     let again = Folder::new();
     fs::create_dir(&again.dir).unwrap();
