@@ -34,7 +34,7 @@ pub struct CallVerdict {
     steps: Vec<Step>,
 }
 
-/// What the rules learned about a call on the way to its outcome.
+/// The facts that the rules found about a call before its outcome.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
     /// The assessment of the tool; `None` if the call was refused before.

@@ -78,7 +78,7 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns whether a word of a text begins like this; `format` is no part of `information`.
+/// Returns whether a word of a text begins like this; e.g. `format` does not begin a word of `information`.
 fn has_word(text: &str, begin: &str) -> bool {
     text.match_indices(begin).any(|(at, _)| !text[..at].ends_with(char::is_alphanumeric))
 }
