@@ -140,6 +140,8 @@ pub struct CallLimits {
 pub struct ServerLimits {
     /// The limits of the calls of all agents together.
     pub calls: CallLimits,
+    /// The bytes of a message of the server; `None` for 16 MiB.
+    pub max_message: Option<u64>,
     /// The units that a call costs; `None` for one.
     pub units: Option<u64>,
     /// The units that a call of single tools costs.
@@ -199,6 +201,7 @@ pub(super) fn call_limits(reader: &mut Reader<'_, '_, '_>) -> CallLimits {
 pub(super) fn server_limits(reader: &mut Reader<'_, '_, '_>) -> ServerLimits {
     ServerLimits {
         calls: call_limits(reader),
+        max_message: reader.number("max_message"),
         units: reader.number("units"),
         tool_units: reader.numbers("tool_units"),
         tool_calls_per_minute: reader.numbers("tool_calls_per_minute"),

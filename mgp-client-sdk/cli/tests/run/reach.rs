@@ -183,6 +183,16 @@ fn a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte() {
     assert!(read_all(&mut bob, "log", 64 << 10, DATA).len() > 60);
 }
 
+#[test]
+fn a_message_of_a_server_is_as_long_as_its_key_allows() {
+    let tools = [("long", text(&"x".repeat(100_000))), ("short", text("short"))];
+    let world = world(&tools, "[servers.limits]\nmax_message = 65536\n");
+    let mut ann = agent(&world, "ann");
+    let refused = call(&mut ann, "long", &json!({})).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("larger than 64 KiB"), "{refused}");
+    assert_eq!(call(&mut ann, "short", &json!({})).unwrap()["content"][0]["text"], "short");
+}
+
 /// Returns the names of the listed tools.
 fn listed(host: &mut Host) -> BTreeSet<String> {
     let list = host.ask("tools/list", &json!({})).unwrap();

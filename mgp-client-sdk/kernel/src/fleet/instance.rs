@@ -254,6 +254,7 @@ impl InstanceParts {
         };
         let (wait, ungranted) = policy::permission_flow(config);
         let traceparent = config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
+        let max_message = config.limits.max_message;
         let questions = context.questions.clone();
         let proposals = proposals::with_servers(&context.config.config().kernel);
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
@@ -284,6 +285,7 @@ impl InstanceParts {
             .config(|config| {
                 offer_callers(config, self.answers_roots());
                 config.plain_traceparent = traceparent;
+                limit_messages(config, max_message);
                 config.connect.permission_timeout = wait;
                 (config.connect.on_denied, config.connect.on_deferred) = (ungranted, ungranted);
             });
@@ -305,6 +307,14 @@ impl InstanceParts {
         let health = RemoteHealth::new(policy::is_remote(config));
         Ok(Session::new(kind, id, client, login, health))
     }
+}
+
+/// Sets the maximum length of a message of the server, on every transport.
+fn limit_messages(config: &mut ClientConfig, bytes: Option<u64>) {
+    let Some(bytes) = bytes.and_then(|bytes| usize::try_from(bytes).ok()) else { return };
+    config.limits.line_bytes = bytes;
+    config.limits.held_bytes = config.limits.held_bytes.max(2 * bytes);
+    (config.http.response_bytes, config.http.event_bytes) = (bytes, bytes);
 }
 
 /// Declares to servers the capabilities that callers may have, such as elicitation and sampling.
