@@ -236,8 +236,9 @@ async fn seen(row: &Row, era: Era, offers: Offers) -> Seen {
     Seen { tools, result, received }
 }
 
-/// Removes the ids of approvals, which are random.
+/// Removes the ids of approvals, which are random, and what follows them in a refusal: the time of their end.
 fn without_approval(text: &str) -> String {
+    let text = text.split("\"approval_id\"").next().unwrap_or_default();
     let mut parts = text.split("approval ");
     let mut rest = parts.next().unwrap_or_default().to_owned();
     for part in parts {
