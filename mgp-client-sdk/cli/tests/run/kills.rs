@@ -32,7 +32,7 @@ const CLIENTS: usize = 4;
 
 const KINDS: [&str; 3] = ["ticket", "page", "post"];
 
-/// What a client knows of a call with a key.
+/// The knowledge of a client about a call with a key.
 #[derive(Clone, Debug)]
 enum Key {
     /// The call was sent.
@@ -43,7 +43,7 @@ enum Key {
     Unknown,
 }
 
-/// What a client knows of a transaction.
+/// The knowledge of a client about a transaction.
 #[derive(Clone, Debug, Default)]
 struct Saga {
     is_begun: bool,
@@ -52,7 +52,7 @@ struct Saga {
     ended: Option<TransactionStatus>,
 }
 
-/// What all clients know.
+/// The knowledge of all clients.
 #[derive(Default)]
 struct Known {
     keys: Mutex<BTreeMap<String, Key>>,
@@ -314,7 +314,7 @@ fn check(world: &World, known: &Known, figures: &mut Figures) {
     assert!(sagas.is_empty(), "unknown transactions: {sagas:?}");
 }
 
-/// Compares a transaction with what its client was told, and with what the servers did.
+/// Compares a transaction with the answers that its client got, and with what the servers did.
 fn check_saga(
     saga: &TransactionRecord,
     expected: &Saga,
