@@ -283,7 +283,7 @@ async fn whatever_did_not_negotiate_an_extension_sees_what_it_saw_before() {
                 // The server: it receives members only if all three offer the extension.
                 let is_active = client && kernel && server;
                 let is_received = now.received != before.received;
-                let is_wrong = !is_same && !(client && kernel)
+                let is_wrong = !(is_same || client && kernel)
                     || is_active && is_same == row.is_seen
                     || is_received != (is_active && row.is_received);
                 if is_wrong {
