@@ -2,7 +2,11 @@
 //! connection. A program of its own, because the memory of the whole process is measured.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "tests that print what they measured"
+)]
 
 use std::path::Path;
 use std::pin::Pin;
@@ -131,8 +135,13 @@ async fn large_data_passes_the_kernel_without_its_memory_growing_and_the_client_
     let imported = client.call("import").with(&reference).await.unwrap();
     assert_eq!(imported.to_text(), size().to_string());
     let grown = peak_memory() - memory;
-    assert!(grown < 8 << 20, "the kernel and both servers grew by {grown} bytes");
     let bytes = received.load(Ordering::Relaxed) - bytes;
+    println!(
+        "{} MiB by reference: the kernel and both servers grew by {} KiB, the client received {bytes} bytes",
+        size() >> 20,
+        grown >> 10
+    );
+    assert!(grown < 8 << 20, "the kernel and both servers grew by {grown} bytes");
     assert!(bytes < 4096, "the client received {bytes} bytes");
     kernel.stop().await;
 }

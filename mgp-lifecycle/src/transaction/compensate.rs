@@ -139,7 +139,7 @@ impl Transactions {
         };
         let tools = self.0.tools.get().ok_or("the coordinator is not started")?;
         let mut members = CallMembers::default();
-        let key = IdempotencyKey(step.undo_key(&saga.id));
+        let key = IdempotencyKey(step.undo_key(saga));
         members.set(&key).map_err(|error| error.message().to_owned())?;
         let mut backoff = BACKOFF;
         for attempt in 1.. {

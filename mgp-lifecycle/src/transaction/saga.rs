@@ -218,9 +218,10 @@ impl Step {
         self.error = Some(mgp_types::clip(error, 500));
     }
 
-    /// Returns the key with which an attempt to undo the step runs once.
-    pub(super) fn undo_key(&self, saga: &str) -> String {
-        let name = format!("{saga}\n{}", self.id);
+    /// Returns the key with which an attempt to undo the step runs once. The id of a transaction that was forgotten can
+    /// be used again while the keys of its compensations are kept, so the key has the time at which it began.
+    pub(super) fn undo_key(&self, saga: &Saga) -> String {
+        let name = format!("{}\n{}\n{}", saga.id, saga.began_ms, self.id);
         let hash = Sha256Hash::digest(name.as_bytes()).to_string();
         format!("compensate-{}-{}", &hash[..32], self.attempts)
     }

@@ -17,6 +17,7 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use tokio::sync::Semaphore;
 use tower_layer::Layer as _;
 
+use super::saga::now_ms;
 use super::{CompensationCall, TransactionLayer, TransactionTools, Transactions};
 use crate::ProposalLayer;
 
@@ -172,6 +173,22 @@ async fn steps_are_undone_in_reverse_order() {
     assert_eq!(world.roll_back().await, result);
     assert_eq!(world.undone().len(), 2);
     assert!(world.commit().await.unwrap_err().message().contains("rolled back"));
+}
+
+#[tokio::test]
+async fn a_forgotten_transaction_and_a_later_one_with_its_id_have_different_keys() {
+    let mut keys = Vec::new();
+    for _ in 0..2 {
+        let before = now_ms();
+        while now_ms() == before {}
+        let mut world = world().await;
+        world.begin().await;
+        world.step("make", 1, "").await.unwrap();
+        world.roll_back().await;
+        keys.extend(world.tools.keys.lock().clone());
+    }
+    assert_eq!(keys.len(), 2);
+    assert_ne!(keys[0], keys[1]);
 }
 
 #[tokio::test]

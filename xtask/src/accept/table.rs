@@ -10,11 +10,13 @@ use crate::{bench, conformance, interop};
 
 const CLIENT: &str = "mgp-client-sdk";
 const KERNEL: &str = "mgp-kernel";
+const LIFECYCLE: &str = "mgp-lifecycle";
 const MGP: &str = "mgp";
 const SECURITY: &str = "mgp-security";
 const SERVER: &str = "mgp-server-sdk";
 const STREAM: &str = "mgp-stream";
 const TRANSPORT: &str = "mgp-transport";
+const TYPES: &str = "mgp-types";
 const VALIDATORS: &str = "mgp-validators";
 
 const fn check(name: &'static str, about: &'static str, steps: &'static [Step]) -> Check {
@@ -288,7 +290,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         "life.rules",
         "every rule of supervision in virtual time, and laws over random events",
-        &[TestStep(&[Tests::of("mgp-lifecycle", "supervise_rules")])],
+        &[TestStep(&[Tests::of(LIFECYCLE, "supervise_rules")])],
     ),
     check(
         "life.ping",
@@ -454,6 +456,60 @@ pub(super) const CHECKS: &[Check] = &[
         "kernel.bench",
         "the cost of a hop through the kernel, its start and its memory",
         &[Program(|options| bench::kernel_bench(options.rigour))],
+    ),
+    check(
+        "ext.rows",
+        "every extension beyond MGP: its own tests, and once through the program over stdio and HTTP in both eras",
+        &[TestStep(&[
+            Tests::of(MGP, "flow").each(&["extensions::"]),
+            Tests::of(KERNEL, "extension"),
+            Tests::of(CLIENT, "checkpoints"),
+            Tests::of(CLIENT, "data_references"),
+            Tests::of(SERVER, "multipart"),
+            Tests::of(TRANSPORT, "data_references"),
+            Tests::of(LIFECYCLE, LIBRARY).each(&["idempotency::", "transaction::"]),
+            Tests::of(SECURITY, LIBRARY).each(&["scope::"]),
+            Tests::of(TYPES, LIBRARY).each(&["proposal::"]),
+        ])],
+    ),
+    check(
+        "ext.matrix",
+        "each extension with and without it at client, kernel and server; plain peers see nothing of any",
+        &[TestStep(&[Tests::of(KERNEL, "extension").each(&["matrix::"])])],
+    ),
+    check(
+        "ext.dialects",
+        "the members of extensions in the places where other implementations write them",
+        &[TestStep(&[Tests::of(KERNEL, "extension").each(&["dialects::"])])],
+    ),
+    check(
+        "ext.kills",
+        "kills of kernel and servers under calls with idempotency keys and transactions over three servers",
+        &[TestStep(&[Tests::of(MGP, "run")
+            .each(&["kills::"])
+            .env(&[("KILLS", "500")])
+            .prints(&["500 kills:"])
+            .bound("no key ran twice; every transaction ended or waits for a person")])],
+    ),
+    check(
+        "ext.broker",
+        "1 GiB from server to server by reference; expired, changed, foreign and internal addresses are refused",
+        &[TestStep(&[
+            Tests::of(KERNEL, "reference_memory")
+                .release()
+                .env(&[("REFERENCE_MIB", "1024")])
+                .prints(&["1024 MiB by reference:"])
+                .bound("8 MiB of memory, 4 KiB to the client"),
+            Tests::of(KERNEL, "extension").each(&[
+                "a_foreign_agent_and_one_without_a_grant",
+                "an_expired_reference_is_refused",
+                "a_url_that_could_carry_data_out_of_a_sandbox",
+            ]),
+            Tests::of(TRANSPORT, "data_references").each(&[
+                "an_expired_or_changed_url_is_forbidden",
+                "other_services_of_this_machine_and_internal_addresses",
+            ]),
+        ])],
     ),
     check(
         "console.browser",

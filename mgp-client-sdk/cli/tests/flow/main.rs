@@ -4,6 +4,7 @@
 
 mod created;
 mod creating;
+mod extensions;
 #[expect(dead_code, reason = "other tests use the rest of it")]
 #[path = "../world/host.rs"]
 mod host;
@@ -16,5 +17,7 @@ mod offers;
 #[path = "../commands/registry/place.rs"]
 mod place;
 mod published;
+#[path = "../refusals/serving.rs"]
+mod serving;
 #[path = "../world/stdio.rs"]
 mod world;

@@ -110,6 +110,14 @@ fn put_security(tool: &mut Tool, is_shown: bool) -> Result<(), RpcError> {
         None if mirror.remove(SECURITY).is_some() => {}
         None => return Ok(()),
     }
-    tool.meta.get_or_insert_default().insert(key::MGP, Payload::of(&mirror)?);
+    let meta = tool.meta.get_or_insert_default();
+    if mirror.is_empty() {
+        meta.remove(key::MGP);
+    } else {
+        meta.insert(key::MGP, Payload::of(&mirror)?);
+    }
+    if meta.is_empty() {
+        tool.meta = None;
+    }
     Ok(())
 }

@@ -7,9 +7,13 @@ use mgp_client_sdk::{Client, ToolCall};
 use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{HumanInTheLoop, ServerExtension, StructuredErrors};
 use mgp_types::mcp::Era;
-use mgp_types::mgp::Extension;
-use mgp_types::proposal::{IdempotencyKey, Intent, WantsCheckpoints};
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::proposal::{
+    Compensation, ConfirmationRisk, DataReference, IdempotencyKey, Intent, Member, ToolCost,
+    WantsCheckpoints,
+};
 use mgp_types::service::{Call, Stack};
 use mgp_types::sync::Mutex;
 use tower_layer::layer_fn;
@@ -26,6 +30,8 @@ struct Row {
     call: fn(ToolCall) -> ToolCall,
     /// If set, the server receives a member with the call.
     is_received: bool,
+    /// If set, the caller sees a difference in the list of tools or in the result.
+    is_seen: bool,
 }
 
 const ROWS: &[Row] = &[
@@ -34,50 +40,134 @@ const ROWS: &[Row] = &[
         server: idempotency::server,
         call: |call| call.with(&IdempotencyKey("order-7".to_owned())),
         is_received: true,
+        is_seen: true,
     },
     Row {
         extension: Extension::IntentHints,
         server: || intent::server("recent"),
         call: |call| call.with(&Intent("the last incident".to_owned())),
         is_received: true,
+        is_seen: true,
     },
     Row {
         extension: Extension::Manifest,
         server: manifest::server,
         call: |call| call,
         is_received: false,
+        is_seen: false,
     },
     Row {
         extension: Extension::Provenance,
         server: provenance::server,
         call: |call| call,
         is_received: false,
+        is_seen: true,
     },
     Row {
         extension: Extension::MultimodalSignatures,
         server: media::server,
         call: |call| call,
         is_received: false,
+        is_seen: true,
     },
     Row {
         extension: Extension::ServerRecommendations,
         server: || intent::server("recent"),
         call: |call| call,
         is_received: false,
+        is_seen: false,
     },
     Row {
         extension: Extension::SessionState,
         server: session_state::counter,
         call: |call| call,
         is_received: false,
+        is_seen: true,
     },
     Row {
         extension: Extension::Checkpoint,
         server: checkpoint::server,
         call: |call| call.with(&WantsCheckpoints(true)),
         is_received: true,
+        is_seen: false,
+    },
+    Row {
+        extension: Extension::CostHints,
+        server: || {
+            let mut cost = ToolCost::new();
+            cost.estimated_units = Some(4_u64.into());
+            server(Extension::CostHints, list().cost(&cost))
+        },
+        call: |call| call,
+        is_received: false,
+        is_seen: true,
+    },
+    Row {
+        extension: Extension::StructuredErrors,
+        server: || {
+            let fail = || async { Err::<String, _>(ToolError("no room".to_owned())) };
+            server(StructuredErrors, Tool::new("list", "Fails", fail))
+        },
+        call: |call| call,
+        is_received: false,
+        is_seen: true,
+    },
+    Row {
+        extension: Extension::Scopes,
+        server: || server(Extension::Scopes, list().required_scopes(["read"])),
+        call: |call| call,
+        is_received: false,
+        is_seen: true,
+    },
+    Row {
+        extension: Extension::HumanInTheLoop,
+        server: || {
+            let risk = &ConfirmationRisk::Destructive;
+            server(HumanInTheLoop, list().confirm_each_call("List all?", risk))
+        },
+        call: |call| call,
+        is_received: false,
+        is_seen: true,
+    },
+    Row {
+        extension: Extension::Transactions,
+        server: || server(Extension::Transactions, answering(&Compensation::new("recent"))),
+        call: |call| call,
+        is_received: false,
+        is_seen: true,
+    },
+    Row {
+        extension: Extension::DataReferences,
+        server: || {
+            let text = "text/plain".to_owned();
+            let mut reference = DataReference::new("r".to_owned(), "issues".to_owned(), text);
+            reference.access_url = Some("http://127.0.0.1:9/x".to_owned());
+            server(Extension::DataReferences, answering(&reference))
+        },
+        call: |call| call,
+        is_received: false,
+        is_seen: true,
     },
 ];
+
+/// Returns a server with a tool `list` and the tool `recent`.
+fn server(extension: impl ServerExtension, list: Tool) -> Server {
+    let recent = Tool::new("recent", "Lists recent incidents", || async { "none" });
+    Server::new("issues", "1").tool(list).tool(recent).extension(extension)
+}
+
+fn list() -> Tool {
+    Tool::new("list", "Lists issues", || async { "3 issues" })
+}
+
+/// Returns the tool `list`, which adds a member to its results.
+fn answering<M: Member + Clone + Send + Sync + 'static>(member: &M) -> Tool {
+    let member = member.clone();
+    Tool::new("list", "Lists issues", move |cx: Context| {
+        let added = cx.add_to_result(&member);
+        async move { added.map(|()| "3 issues") }
+    })
+}
 
 /// The messages that each side of a call saw.
 #[derive(Debug, PartialEq)]
@@ -91,7 +181,8 @@ struct Seen {
 /// The parties that offer the extension.
 #[derive(Clone, Copy, Debug)]
 struct Offers {
-    client: bool,
+    /// `None` for a client without MGP.
+    client: Option<bool>,
     kernel: bool,
     server: bool,
 }
@@ -99,9 +190,12 @@ struct Offers {
 async fn seen(row: &Row, era: Era, offers: Offers) -> Seen {
     let received = Arc::new(Mutex::new(String::new()));
     let (server, extension, record) = (row.server, row.extension, Arc::clone(&received));
-    let config = if offers.kernel { "" } else { "[kernel]\nextensions = []" };
+    let only = if offers.kernel { "references.enabled = true" } else { "extensions = []" };
+    let config = format!(
+        "[agents.ada]\ninteractive = true\n[kernel]\nsurface = 'direct'\napproval_timeout = '50ms'\n{only}"
+    );
     let builder = Kernel::builder()
-        .config(Config::parse("mgp.toml", config).unwrap().config)
+        .config(Config::parse("mgp.toml", &config).unwrap().config)
         .local_with("issues", open(&["list", "recent"]), move || {
             let record = Arc::clone(&record);
             let server = limit_era(server(), era).around(layer_fn(move |inner: Stack| {
@@ -124,18 +218,33 @@ async fn seen(row: &Row, era: Era, offers: Offers) -> Seen {
         });
     let kernel = build(builder).await;
     wait_for_tools(&kernel, "issues", 2).await;
-    let mut builder = host_of(era);
-    if offers.client {
-        builder = builder.extension(row.extension);
-    }
+    let builder = match offers.client {
+        Some(true) => host_of(era).extension(row.extension),
+        Some(false) => host_of(era),
+        None => host_of(era).without_mgp(),
+    };
     let client: Client = host(&kernel, "ada", builder).await;
     let tools = serde_json::to_string(&client.list_tools().await.unwrap()).unwrap();
-    let result = (row.call)(client.call("list")).await.unwrap();
-    let result = serde_json::to_string(&result).unwrap();
+    let result = match (row.call)(client.call("list")).await {
+        Ok(result) => serde_json::to_string(&result).unwrap(),
+        Err(error) => error.to_string(),
+    };
+    let result = without_approval(&result);
     client.close().await;
     kernel.stop().await;
     let received = received.lock().clone();
     Seen { tools, result, received }
+}
+
+/// Removes the ids of approvals, which are random, and what follows them in a refusal: the time of their end.
+fn without_approval(text: &str) -> String {
+    let text = text.split("\"approval_id\"").next().unwrap_or_default();
+    let mut parts = text.split("approval ");
+    let mut rest = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        rest += part.trim_start_matches(|letter: char| letter.is_ascii_hexdigit());
+    }
+    rest
 }
 
 /// Removes trace and handle, which are new in each call, and the offers of the modern era.
@@ -157,24 +266,37 @@ fn without_changing(params: &str) -> String {
 }
 
 #[tokio::test]
-async fn whoever_did_not_negotiate_an_extension_sees_what_it_saw_before() {
+async fn whatever_did_not_negotiate_an_extension_sees_what_it_saw_before() {
+    let all: ExtensionSet = ROWS.iter().map(|row| row.extension).collect();
+    assert_eq!(all, ExtensionSet::PROPOSALS);
+    let mut wrong = Vec::new();
     for row in ROWS {
         for era in [Era::Legacy, Era::Modern] {
-            let off = Offers { client: false, kernel: false, server: false };
-            let before = seen(row, era, off).await;
+            let of = |client, kernel, server| seen(row, era, Offers { client, kernel, server });
+            let before = of(Some(false), false, false).await;
+            let plain = of(None, false, false).await;
             for bits in 1..8_u8 {
-                let offers =
-                    Offers { client: bits & 1 > 0, kernel: bits & 2 > 0, server: bits & 4 > 0 };
-                let now = seen(row, era, offers).await;
-                let at = format!("{} {era:?} {offers:?}", row.extension);
+                let [client, kernel, server] = [1, 2, 4].map(|bit| bits & bit > 0);
+                let now = of(Some(client), kernel, server).await;
                 // The caller: the extension is active for it only if it and the kernel offer it.
-                if !(offers.client && offers.kernel) {
-                    assert_eq!((&now.tools, &now.result), (&before.tools, &before.result), "{at}");
-                }
+                let is_same = (&now.tools, &now.result) == (&before.tools, &before.result);
                 // The server: it receives members only if all three offer the extension.
-                let is_active = row.is_received && offers.client && offers.kernel && offers.server;
-                assert_eq!(now.received != before.received, is_active, "{at}: {}", now.received);
+                let is_active = client && kernel && server;
+                let is_received = now.received != before.received;
+                let is_wrong = !(is_same || client && kernel)
+                    || is_active && is_same == row.is_seen
+                    || is_received != (is_active && row.is_received);
+                if is_wrong {
+                    let at = format!("{} {era:?} {client} {kernel} {server}", row.extension);
+                    wrong.push(format!("{at}: {now:#?}, before {before:#?}"));
+                }
+            }
+            let now = of(None, true, true).await;
+            let is_mgp_seen = |text: &str| text.contains("dev.cloto/mgp");
+            if now != plain || is_mgp_seen(&plain.tools) || is_mgp_seen(&plain.result) {
+                wrong.push(format!("{} {era:?} plain: {now:#?}, before {plain:#?}", row.extension));
             }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,11 +1,17 @@
-//! Two small servers for tests: `desk terminal` reads and writes files, `desk data` calculates.
+//! Small servers for tests: `desk terminal` reads and writes files, `desk data` calculates, `desk things KIND FILE`
+//! makes and removes things, each of which is a line of the file, and `desk extensions` uses those that need a server.
 //!
 //! Tests play the flows of MGP §16.5 and §16.6 with them: an agent finds a tool by the user's request, and requests
 //! another tool when a later step of the task needs it.
 
 use std::fs;
+use std::io::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{CallerState, CheckpointLayer, ResultStream, Resume, SessionStates};
+use mgp_types::mgp::Extension;
+use mgp_types::proposal::MediaSignature;
 
 // === The terminal ===
 
@@ -105,12 +111,77 @@ fn cells(line: impl AsRef<str>) -> Vec<String> {
     line.as_ref().split(',').map(|cell| cell.trim().to_owned()).collect()
 }
 
+// === The things ===
+
+#[derive(Deserialize, JsonSchema)]
+struct Thing {
+    name: String,
+}
+
+/// Returns the tool `make_KIND` or `remove_KIND`, which adds the line `VERB KIND NAME` to a file. Its answer differs
+/// from run to run.
+fn on_thing(verb: &'static str, kind: &str, file: &str) -> Tool {
+    let (line, file) = (format!("{verb} {kind}"), file.to_owned());
+    let name = format!("{verb}_{kind}");
+    Tool::new(name, format!("Does `{verb}` with a {kind}"), move |Args(thing): Args<Thing>| {
+        let (line, file) = (format!("{line} {}\n", thing.name), file.clone());
+        async move {
+            // Time in which a test can kill this process before and after the effect.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let opened = fs::OpenOptions::new().append(true).create(true).open(&file);
+            let written = opened.and_then(|mut file| file.write_all(line.as_bytes()));
+            written.map_err(|error| ToolError(format!("{file}: {error}")))?;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Ok::<_, ToolError>(format!("{} at {}", line.trim_end(), time.as_nanos()))
+        }
+    })
+}
+
+// === The extensions that need a server ===
+
+/// Describes an image.
+#[tool]
+fn look(image: &str) -> String {
+    format!("an image of {} bytes", image.len())
+}
+
+fn extensions(server: Server) -> Result<Server, RpcError> {
+    let count =
+        Tool::new("count", "Counts the calls of a session", |state: CallerState| async move {
+            let calls = state.load::<u32>()?.unwrap_or_default() + 1;
+            state.store(&calls)?;
+            Ok::<_, RpcError>(calls.to_string())
+        });
+    let list = |from: Resume<u64>, stream: ResultStream| async move {
+        for row in from.0.unwrap_or(0)..20 {
+            stream.send_text(format!("{row}\n")).await?;
+            if row == 9 {
+                stream.checkpoint(&(row + 1)).await?;
+            }
+        }
+        Ok::<_, RpcError>(())
+    };
+    let rows = Tool::new("rows", "Streams numbers, with a checkpoint in the middle", list);
+    let mut media = MediaSignature::new();
+    media.max_input_size_bytes = Some(1000);
+    let server = server.tool(count).tool(rows).tool(look().media(&media));
+    let server = server.extension(SessionStates::random()?).extension(CheckpointLayer::new()?);
+    Ok(server.extension(Extension::MultimodalSignatures))
+}
+
 #[tokio::main]
-async fn main() -> Result<(), ServeError> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::new("desk", env!("CARGO_PKG_VERSION"));
-    let server = match std::env::args().nth(1).as_deref() {
-        Some("data") => server.tool(analyze_csv()),
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let server = match words[..] {
+        ["things", kind, file] => {
+            server.tool(on_thing("make", kind, file)).tool(on_thing("remove", kind, file))
+        }
+        ["extensions"] => extensions(server)?,
+        ["data"] => server.tool(analyze_csv()),
         _ => server.tool(read_file()).tool(list_folder()).tool(parse_csv()).tool(write_report()),
     };
-    server.serve_stdio().await
+    Ok(server.serve_stdio().await?)
 }
