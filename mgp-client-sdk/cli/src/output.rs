@@ -177,8 +177,20 @@ const MIN_WIDTH: usize = 40;
 const MIN_CELL: usize = 12;
 
 /// Heads of columns whose cells people copy into commands, and which are therefore never truncated.
-const WHOLE_COLUMNS: [&str; 11] =
-    ["ID", "NAME", "TOOL", "SERVER", "AGENT", "CHECK", "EVENT", "FOR", "TARGET", "WHO", "FILE"];
+const WHOLE_COLUMNS: [&str; 12] = [
+    "ID",
+    "NAME",
+    "TOOL",
+    "SERVER",
+    "AGENT",
+    "CHECK",
+    "CONNECTED",
+    "EVENT",
+    "FOR",
+    "TARGET",
+    "WHO",
+    "FILE",
+];
 
 /// Narrows the widest columns of a table until the table fits the terminal, as far as cells may be truncated.
 fn fit(heads: &[&str], widths: &mut [usize], width: usize) {

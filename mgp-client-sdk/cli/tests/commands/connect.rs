@@ -364,7 +364,9 @@ fn undo_takes_changes_back_one_by_one_and_refuses_to_lose_those_of_others() {
     fs::write(&cursor, ours.replace("own", "theirs")).unwrap();
     let undone = home.succeed(&["undo"]);
     assert!(undone.contains("and kept: `mcpServers.own`, `mcpServers.theirs`"), "{undone}");
-    assert_eq!(fs::read_to_string(&cursor).unwrap(), before.replace("own", "theirs"));
+    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let now = fs::read_to_string(&cursor).unwrap();
+    assert_eq!(json(&now), json(&before.replace("own", "theirs")));
     fs::write(&cursor, before).unwrap();
     connect("cursor");
     assert_eq!(fs::read_to_string(&cursor).unwrap(), ours);

@@ -75,7 +75,7 @@ fn a_reload_with_an_error_names_its_place_and_keeps_the_server() {
     assert!(reloaded.out.contains("c.toml:2: a server has neither"), "{reloaded:?}");
     assert!(reloaded.err.contains("keeps its previous one"), "{reloaded:?}");
     home.write("c.toml", "servers = [\n");
-    home.fail(1, &["reload"], "c.toml:2:");
+    home.fail(1, &["reload"], "c.toml:1:");
     assert_eq!(kernel.server("bench")["status"], "connected");
 }
 

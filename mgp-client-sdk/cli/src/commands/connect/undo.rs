@@ -167,10 +167,7 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
         return Err(Failure::failed("mgp has changed no host's file that it could restore"));
     };
     let kept = changes.iter().rposition(|change| change.run != last).map_or(0, |at| at + 1);
-    let plan = |change: &FileChange| match undo.force {
-        true => Ok(None),
-        false => change.merged(global),
-    };
+    let plan = |change: &FileChange| if undo.force { Ok(None) } else { change.merged(global) };
     let mut merged = changes[kept..].iter().map(plan).collect::<CliResult<Vec<_>>>()?;
     admit_edit(global, &ConfigArg::default()).await?;
     let mut rows = Vec::new();

@@ -152,7 +152,9 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
                     )
                 })));
             }
-            how.into_iter().for_each(|how| print_note(global, &format!("mgp: {how}")));
+            if let Some(how) = how {
+                print_note(global, &format!("mgp: {how}"));
+            }
             continue;
         };
         plans.push(match &update.bundle {
