@@ -83,7 +83,7 @@ pub(crate) struct UndoRow {
     /// A copy of the file before it was taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
-    /// What others have changed in the file since, and was kept; absent if the file is as it was, byte for byte.
+    /// The changes of others in the file since, which were kept; absent if the file is as it was, byte for byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     differs: Option<Vec<String>>,
 }
@@ -186,7 +186,7 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
 impl FileChange {
     /// Returns the present text without this change if others have changed the file since; `None` if they have not.
     ///
-    /// Fails if the change cannot be told from theirs, e.g. because they changed the entry of mgp itself.
+    /// Fails if the change cannot be separated from theirs, e.g. because they changed the entry of mgp itself.
     fn merged(&self, global: &Global) -> CliResult<Option<Restored>> {
         let now = read(&self.file)?;
         if now.as_deref().map(digest) == self.after_sha256 {
