@@ -16,10 +16,10 @@ const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 /// The number of bytes that a pipe which polls as writable accepts without blocking (`PIPE_BUF` on Linux).
 const MAX_PIPE_WRITE: usize = 4096;
 
-/// Starts logging to standard error; `MGP_LOG` overrides the level set by `-v`.
-pub(crate) fn init_stderr(verbose: u8) {
+/// Starts logging to standard error; `MGP_LOG` overrides the level.
+pub(crate) fn init_stderr(level: &str) {
     tracing_subscriber::fmt()
-        .with_env_filter(filter(verbose))
+        .with_env_filter(filter(level))
         .with_writer(|| NonBlockingStderr)
         // The `ansi` feature of `tracing-subscriber` is off; enabling colours would panic.
         .with_ansi(false)
@@ -31,7 +31,7 @@ pub(crate) fn init_file(folder: &Path, verbose: u8) {
     let file = RotatingFile { path: file(folder), open: None, written: 0 };
     let log = SharedLog(Arc::new(Mutex::new(file)));
     tracing_subscriber::fmt()
-        .with_env_filter(filter(verbose.max(1)))
+        .with_env_filter(filter(level(verbose.max(1))))
         .with_writer(move || log.clone())
         .with_ansi(false)
         .init();
@@ -42,12 +42,16 @@ pub(crate) fn file(folder: &Path) -> PathBuf {
     folder.join("kernel.log")
 }
 
-fn filter(verbose: u8) -> EnvFilter {
-    let level = match verbose {
+/// Returns the level that `-v` sets.
+pub(crate) fn level(verbose: u8) -> &'static str {
+    match verbose {
         0 => "warn",
         1 => "info",
         _ => "debug",
-    };
+    }
+}
+
+fn filter(level: &str) -> EnvFilter {
     EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level))
 }
 

@@ -27,6 +27,7 @@ mod ready_file;
 mod redaction;
 #[cfg(test)]
 mod reference;
+mod refused_host;
 mod replace_file;
 mod serve;
 mod served_kernel;
@@ -86,12 +87,14 @@ fn start(global: &Global, command: Command) -> CliResult {
         // The shim uses two plain threads and no async runtime, so that it stays small.
         #[cfg(unix)]
         Command::Serve(serve) if serve.stdio && !serve.standalone => {
-            log::init_stderr(global.verbose);
+            log::init_stderr(log::level(global.verbose));
             shim::run(global, &serve)
         }
         Command::TryHost(host) => run_async(commands::setup::try_host::run(&host)),
         command => {
-            log::init_stderr(global.verbose);
+            // The steps of the demo are refusals and crashes, about which the log would warn.
+            let is_demo = matches!(command, Command::Demo) && global.verbose == 0;
+            log::init_stderr(if is_demo { "error" } else { log::level(global.verbose) });
             block_on(dispatch(global, command))
         }
     }

@@ -176,14 +176,32 @@ const MIN_WIDTH: usize = 40;
 /// Minimum width to which a column of a table is truncated.
 const MIN_CELL: usize = 12;
 
-/// Narrows the widest columns of a table until the table fits the terminal.
-fn fit(widths: &mut [usize], width: usize) {
+/// Heads of columns whose cells people copy into commands, and which are therefore never truncated.
+const WHOLE_COLUMNS: [&str; 12] = [
+    "ID",
+    "NAME",
+    "TOOL",
+    "SERVER",
+    "AGENT",
+    "CHECK",
+    "CONNECTED",
+    "EVENT",
+    "FOR",
+    "TARGET",
+    "WHO",
+    "FILE",
+];
+
+/// Narrows the widest columns of a table until the table fits the terminal, as far as cells may be truncated.
+fn fit(heads: &[&str], widths: &mut [usize], width: usize) {
     let room = width.saturating_sub(2 * widths.len().saturating_sub(1));
+    let min = |head: &str| MIN_CELL.max(head.chars().count());
     while widths.iter().sum::<usize>() > room {
-        let Some(widest) = widths.iter_mut().max() else { return };
-        if *widest <= MIN_CELL {
-            return;
-        }
+        let cut = heads
+            .iter()
+            .zip(widths.iter_mut())
+            .filter(|(head, width)| !WHOLE_COLUMNS.contains(*head) && **width > min(head));
+        let Some((_, widest)) = cut.max_by_key(|(_, width)| **width) else { return };
         *widest -= 1;
     }
 }
@@ -235,8 +253,8 @@ impl Output {
     /// Adds a table whose number of columns is known only at run time.
     pub(crate) fn grid(&mut self, heads: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) {
         let columns = heads.len();
-        let heads = heads.iter().map(|head| Cell::from(*head).color(Color::Dim)).collect();
-        let rows: Vec<Vec<Cell>> = std::iter::once(heads).chain(rows).collect();
+        let first = heads.iter().map(|head| Cell::from(*head).color(Color::Dim)).collect();
+        let rows: Vec<Vec<Cell>> = std::iter::once(first).chain(rows).collect();
         let mut widths = vec![0; columns];
         for row in &rows {
             for (width, cell) in widths.iter_mut().zip(row) {
@@ -244,7 +262,7 @@ impl Output {
             }
         }
         if let Some(width) = self.width {
-            fit(&mut widths, width);
+            fit(heads, &mut widths, width);
         }
         for mut row in rows {
             let mut line = String::new();
@@ -404,6 +422,10 @@ mod tests {
         out.table(["ID", "WHAT", "RUNS"], row());
         assert!(out.text.lines().all(|line| line.chars().count() <= 40), "{}", out.text);
         assert!(out.text.contains("files  a long description of a se…  npx"), "{}", out.text);
+        let mut out = Output { width: Some(40), ..Output::default() };
+        let id = "an-id-that-is-as-long-as-the-terminal-is-wide";
+        out.table(["ID", "WHAT"], [[id.into(), "many words that can be cut".into()]]);
+        assert!(out.text.contains(&format!("{id}  many words …")), "{}", out.text);
         let mut out = Output::default();
         out.table(["ID", "WHAT", "RUNS"], row());
         assert!(out.text.contains("with many words  npx"), "{}", out.text);

@@ -2,12 +2,11 @@
 //! socket.
 
 use std::path::{Path, PathBuf};
-#[cfg(unix)]
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_contract::LockFile;
-use mgp_discovery::Sources;
+use mgp_discovery::{Sources, Trust};
 use mgp_kernel::Kernel;
 use mgp_lifecycle::Drain;
 use mgp_server_sdk::{BoundServer, ServeError, Server};
@@ -19,6 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::args::{ConfigArg, Global, Serve, SharedKernel};
 use crate::commands;
+use crate::commands::known_names::unknown_limited_agents;
 use crate::console::{self, ServedConsole};
 use crate::exit::{CliResult, Failure};
 use crate::http_access;
@@ -28,6 +28,7 @@ use crate::lock::{self, Lock, LockAttempt};
 use crate::operator::OperatorGate;
 use crate::probes;
 use crate::ready_file::{ReadyFile, ReadyLine};
+use crate::refused_host;
 use crate::served_kernel::{ServedClient, ServedKernel};
 use crate::signals::Signals;
 #[cfg(unix)]
@@ -162,10 +163,33 @@ pub(crate) async fn run_shared(
 async fn serve(options: Options) -> CliResult {
     // Created first, so that a signal during the start also stops the kernel in order.
     let mut signals = Signals::new()?;
-    let _lock = lock_folder(&options.folder, options.reporter.is_some()).await?;
-    let mut running = start(options).await?;
+    let is_stdio = matches!(options.mode, Mode::Stdio { .. });
+    let (folder, sources) = (options.folder.clone(), options.sources.clone());
+    let started = async {
+        let lock = lock_folder(&options.folder, options.reporter.is_some()).await?;
+        Ok((start(options).await?, lock))
+    };
+    let started: CliResult<_> = started.await;
+    let started = started.inspect_err(|failure| {
+        if is_stdio {
+            refused_host::answer(failure);
+        }
+    });
+    let (mut running, _lock) = started?;
+    warn_of_unknown_agents(&running.served.kernel, folder, &sources).await;
     let cause = running.wait(&mut signals).await;
     running.stop(cause, signals).await
+}
+
+/// Logs the agents whose limits may apply to no calls, because their names are probably mistyped.
+async fn warn_of_unknown_agents(kernel: &Kernel, folder: PathBuf, sources: &Sources) {
+    let global = Global { state: Some(folder), json: false, verbose: 0 };
+    let store = kernel.governance().store();
+    let Ok(loaded) = sources.load(&Trust::new(Arc::clone(store))).await else { return };
+    let unknown = unknown_limited_agents(&global, &**store, &loaded.config).await;
+    for (what, fix) in unknown.unwrap_or_default() {
+        tracing::warn!(fix, "{what}");
+    }
 }
 
 /// Locks the state folder for this process.

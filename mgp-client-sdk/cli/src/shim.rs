@@ -25,7 +25,7 @@ use crate::lock::{self, LockAttempt};
 use crate::ready_file::{ReadyFile, ReadyLine};
 use crate::signals::{self, Signals};
 use crate::socket_hello::{self, DEFAULT_AGENT, HELLO_TIMEOUT, Hello, HelloReply, MAX_REPLY_BYTES};
-use crate::{socket, state, version};
+use crate::{refused_host, socket, state, version};
 
 /// The time a newly started kernel may take until it serves.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,7 +42,8 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
     let folder = state::create_folder(global)?;
     let socket = socket::path_in(&folder);
     let connector = Connector { folder, socket, serve, hello: Hello::shim(agent).line() };
-    let (stream, reply) = connector.connect_or_start(START_TIMEOUT)?;
+    let (stream, reply) =
+        connector.connect_or_start(START_TIMEOUT).inspect_err(refused_host::answer)?;
     warn_of_other_config(serve.config.as_deref(), &reply);
     if version::is_newer(version::own(), &reply.version) {
         tracing::warn!(

@@ -16,6 +16,30 @@ fn every_step_succeeds() {
 }
 
 #[test]
+fn the_readme_shows_what_the_demo_prints() {
+    let shown = Command::new(env!("CARGO_BIN_EXE_mgp")).arg("demo").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&shown.stderr), "", "the log warns of nothing");
+    let readme = include_str!("../../../README.md");
+    let (_, after) = readme.split_once("`cargo mgp demo`").unwrap();
+    let block = after.split("```").nth(1).unwrap().trim_start_matches("text\n");
+    // The id of the approval differs in each run.
+    let is_id = |word: &str| word.len() == 10 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let without_ids = |text: &str| -> Vec<String> {
+        let words = text.split(' ').map(|word| {
+            let end = word.trim_end_matches(',');
+            if is_id(end) { word.replace(end, "ID") } else { word.to_owned() }
+        });
+        words.collect::<Vec<_>>().join(" ").lines().map(str::to_owned).collect()
+    };
+    let printed = without_ids(&String::from_utf8(shown.stdout).unwrap());
+    let excerpt = without_ids(block);
+    assert!(excerpt.len() > 6, "{block}");
+    for line in excerpt {
+        assert!(printed.contains(&line), "{line:?} is not in {printed:#?}");
+    }
+}
+
+#[test]
 fn an_unknown_example_is_invalid_usage() {
     let asked =
         Command::new(env!("CARGO_BIN_EXE_mgp")).args(["__example", "cat"]).output().unwrap();

@@ -17,7 +17,7 @@ use crate::{offline_audit, state};
 mod reader;
 
 use reader::Filters;
-pub(crate) use reader::reason;
+pub(crate) use reader::{reason, result_word};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -96,7 +96,7 @@ impl Render for EventList {
         if self.0.is_empty() {
             return out.line("no matching events");
         }
-        out.table(["TIME", "EVENT", "RESULT", "WHO", "WHAT", "WHY"], self.0.iter().map(row));
+        out.table(["TIME", "EVENT", "RESULT", "WHO", "TARGET", "WHY"], self.0.iter().map(row));
     }
 }
 
@@ -106,8 +106,8 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
         (Some(server), Some(tool)) => format!("{server}.{tool}"),
         (server, tool) => server.iter().chain(tool).cloned().collect(),
     });
-    let result = event.result.as_str();
-    let color = match result {
+    let result = result_word(event);
+    let color = match &*result {
         "SUCCESS" => Color::Green,
         "CANCELLED" => Color::Yellow,
         _ => Color::Red,

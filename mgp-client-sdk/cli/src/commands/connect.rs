@@ -28,6 +28,7 @@ mod record;
 mod syntax;
 pub(crate) mod undo;
 
+pub(super) use entry::{connected_agents, mgp_command};
 use record::{ENTRY, Record};
 use syntax::Syntax;
 use undo::CommandRun;
@@ -171,6 +172,12 @@ impl Render for ConnectResult {
 }
 
 impl HostTarget {
+    /// Returns the target of a file, by its path.
+    fn of_file(file: &Path) -> Self {
+        let host = KnownHost::from_file(file).map_or(HostArg::Generic, HostArg::Known);
+        Self { host, file: Some(file.to_owned()), project: false }
+    }
+
     fn known(&self) -> Option<KnownHost> {
         match self.host {
             HostArg::Known(host) => Some(host),
@@ -466,18 +473,6 @@ pub(super) struct HostFile {
     pub(super) program: Option<PathBuf>,
     /// The servers that the host starts by itself.
     pub(super) beside: Vec<String>,
-}
-
-/// Returns the command with which a host starts mgp, as its file has it; `None` if it does not start mgp.
-pub(super) fn mgp_command(
-    host: KnownHost,
-    file: &Path,
-) -> CliResult<Option<(String, Vec<String>)>> {
-    let Some(text) = read(file)? else { return Ok(None) };
-    let read = host_files::read(host.format(), file, &text)?;
-    let mut servers = read.servers.into_iter();
-    let Some(own) = servers.find(|server| server.name == ENTRY) else { return Ok(None) };
-    Ok(own.entry.command.map(|command| (command, own.entry.args)))
 }
 
 /// Returns the servers in the file of a host; `None` if it has no such file.

@@ -6,7 +6,7 @@ use clap::Args;
 use mgp_discovery::{Config, FindingSeverity, LoadedConfig, Trust};
 use std::sync::Arc;
 
-use super::known_names::no_server;
+use super::known_names::{no_server, unknown_limited_agents};
 use super::probe::Prober;
 use crate::args::ConfigArg;
 use crate::args::Global;
@@ -66,6 +66,15 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         checks.extend(hosts::check());
         checks.extend(pins::check(&selected.config, &inventory));
         checks.extend(pins::check_limited(&selected.config, &inventory));
+        if let Ok(db) = state_folder::db(global).await {
+            let unknown = unknown_limited_agents(global, &db, &selected.config).await;
+            checks.extend(
+                unknown
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|(what, fix)| Check::new("limits", Level::Warn, what).with_fix(fix)),
+            );
+        }
     }
     let mut report = Report {
         is_started: !doctor.no_start,

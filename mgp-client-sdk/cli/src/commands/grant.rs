@@ -53,6 +53,10 @@ impl GrantResult {
         self.tools.is_none().then_some(&*self.server)
     }
 
+    pub(super) fn agent(&self) -> &str {
+        &self.agent
+    }
+
     pub(super) fn render(&self, out: &mut Output) {
         let Self { server, agent, permissions, asked, tools, waiting, error } = self;
         let mut parts = vec![format!("access for {agent}")];
@@ -67,7 +71,10 @@ impl GrantResult {
             parts.push(format!("approved {}", permissions.join(" ")));
         }
         if !asked.is_empty() {
-            parts.push(format!("will ask for {}", asked.join(" ")));
+            let asked = asked.join(" ");
+            parts.push(format!(
+                "a person is asked before the first use of {asked}; to answer now: `mgp permissions approve {server} {asked}`"
+            ));
         }
         if let Some(error) = error {
             parts.push(error.clone());

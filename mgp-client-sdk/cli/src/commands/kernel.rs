@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use mgp_types::method::{KernelApprovals, KernelInfo, KernelReload, KernelSessions, KernelStop};
 use mgp_types::mgp::{
-    KernelApprovalsParams, KernelInfoParams, KernelInfoResult, KernelReloadParams,
+    KernelApprovalsParams, KernelFinding, KernelInfoParams, KernelInfoResult, KernelReloadParams,
     KernelReloadResult, KernelSession, KernelSessionsParams, KernelStopParams,
 };
 use serde::Serialize;
@@ -27,6 +27,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The severity of a finding that makes an entry unusable.
+const ERROR: &str = "error";
 
 /// A member of protocol results that the output of commands omits.
 pub(super) const RESULT_TYPE: &str = "resultType";
@@ -105,15 +108,7 @@ impl Render for Status {
         for file in &info.config {
             out.line(format!("  config    {file}"));
         }
-        for finding in &info.findings {
-            let color = if finding.severity == "error" { Color::Red } else { Color::Yellow };
-            let place = match (&finding.file, finding.line) {
-                (Some(file), Some(line)) => format!("{file}:{line}: "),
-                _ => String::new(),
-            };
-            let mark = Cell::from(finding.severity.as_str()).color(color);
-            out.status_line(&mark, &format!("{place}{}", finding.message));
-        }
+        render_findings(&info.findings, out);
         let rows = info.clients.iter().map(|client| {
             let who = client.agent.as_deref().unwrap_or("-");
             [
@@ -138,9 +133,20 @@ impl Render for Reloaded {
             let id = change.id.as_deref().map_or_else(String::new, |id| format!(" {id}"));
             out.line(format!("{}{id}: {}", change.kind, change.change));
         }
-        for finding in &self.0.findings {
-            out.line(format!("{}: {}", finding.severity, finding.message));
-        }
+        render_findings(&self.0.findings, out);
+    }
+}
+
+/// Writes findings about the configuration, each with its place in the file.
+fn render_findings(findings: &[KernelFinding], out: &mut Output) {
+    for finding in findings {
+        let color = if finding.severity == ERROR { Color::Red } else { Color::Yellow };
+        let place = match (&finding.file, finding.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}: "),
+            _ => String::new(),
+        };
+        let mark = Cell::from(finding.severity.as_str()).color(color);
+        out.status_line(&mark, &format!("{place}{}", finding.message));
     }
 }
 
@@ -184,7 +190,15 @@ pub(crate) async fn reload(global: &Global) -> CliResult {
     let mut result = client.request::<KernelReload>(&KernelReloadParams::new()).await?;
     client.close().await;
     result.extra.remove(RESULT_TYPE);
-    print(global, &Reloaded(result))
+    let errors = result.findings.iter().filter(|finding| finding.severity == ERROR).count();
+    print(global, &Reloaded(result))?;
+    match errors {
+        0 => Ok(()),
+        errors => Err(Failure::failed(format!(
+            "{} in the configuration; a server whose entry is broken keeps its previous one, if it had one",
+            plural(errors, "error")
+        ))),
+    }
 }
 
 pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {

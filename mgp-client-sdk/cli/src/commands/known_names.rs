@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use clap::Args;
 use mgp_client_sdk::Client;
-use mgp_discovery::{Registrations, Sources, Trust, nearest};
+use mgp_discovery::{Config, Registrations, Sources, Trust, nearest};
 use mgp_security::ServerHoldings;
 use mgp_security::auth::{ApiKeys, FileKeys};
 use mgp_types::method::{KernelServers, KernelTools, find_kernel_tool};
 use mgp_types::mgp::{KernelServer, KernelServersParams, KernelToolsParams};
 use mgp_types::service::ServerId;
-use mgp_types::store::Db;
+use mgp_types::store::{Db, Store};
 
+use super::connect::connected_agents;
 use crate::args::Global;
 use crate::backend::{Backend, operator};
 use crate::exit::{CliResult, Failure};
@@ -76,15 +77,11 @@ impl KnownNames {
         for (id, tools) in &mut servers {
             tools.extend(held.get(id).into_iter().flat_map(|held| held.tools.iter().cloned()));
         }
-        let named = mgp_security::Access::named_in(&db, operator().tenant()).await;
-        let mut agents = named.map_err(|error| Failure::failed(error.to_string()))?;
+        let mut agents = agents_in_use(global, &db).await?;
         for (agent, settings) in config.agents {
             agents.extend(settings.groups.iter().map(|group| format!("group:{group}")));
             agents.insert(agent);
         }
-        agents.extend(agents_of_keys(global).await?);
-        agents.extend(KnownHost::ALL.map(|host| host.name().to_owned()));
-        agents.extend(["*".to_owned(), "default".to_owned()]);
         Ok(Self { servers, agents, db })
     }
 
@@ -244,6 +241,39 @@ pub(super) fn no_tool<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     let near = nearest(name, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
     let near = near.unwrap_or_else(|| "; see `mgp tools ls`".to_owned());
     Failure::usage(format!("there is no tool `{name}`{near}"))
+}
+
+/// Returns the agents that access entries, keys and hosts name.
+async fn agents_in_use(global: &Global, store: &dyn Store) -> CliResult<BTreeSet<String>> {
+    let mut agents = mgp_security::Access::named_in(store, operator().tenant()).await?;
+    agents.extend(agents_of_keys(global).await?);
+    agents.extend(connected_agents(global)?);
+    agents.extend(KnownHost::ALL.map(|host| host.name().to_owned()));
+    agents.extend(["*".to_owned(), "default".to_owned()]);
+    Ok(agents)
+}
+
+/// Finds agents with limits in a configuration that nothing else names, so that the limits may apply to no calls;
+/// returns the finding and the remedy of each.
+pub(crate) async fn unknown_limited_agents(
+    global: &Global,
+    store: &dyn Store,
+    config: &Config,
+) -> CliResult<Vec<(String, String)>> {
+    let limited = config.agents.iter().filter(|(_, agent)| !agent.limits.is_empty());
+    let limited: Vec<&String> = limited.map(|(name, _)| name).collect();
+    if limited.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = agents_in_use(global, store).await?;
+    let unknown = limited.into_iter().filter(|name| !known.contains(*name)).map(|name| {
+        let names = known.iter().map(String::as_str).filter(|one| *one != "*");
+        let near = nearest(name, names).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
+        let what = format!("`[agents.{name}.limits]`: no key, host or access entry names `{name}`");
+        let fix = format!("correct the name, or give it access: `mgp access grant {name} SERVER`");
+        (what + &near.unwrap_or_default(), fix)
+    });
+    Ok(unknown.collect())
 }
 
 /// Returns the agents that have API keys.

@@ -211,7 +211,7 @@ async fn authorize(
             client.close().await;
             oauth.log_in().await.map_err(Failure::failed)?;
         }
-        Err(error) => return Err(Failure::failed(probe::error_chain(&error))),
+        Err(error) => return Err(Failure::failed(probe::error_chain(&error, &server.id))),
     }
     Ok(oauth)
 }

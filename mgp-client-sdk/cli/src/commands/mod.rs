@@ -17,7 +17,7 @@ pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod kernel;
 pub(crate) mod keys;
-mod known_names;
+pub(crate) mod known_names;
 pub(crate) mod lock;
 mod login;
 pub(crate) mod logs;

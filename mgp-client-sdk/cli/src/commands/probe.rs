@@ -22,7 +22,7 @@ use mgp_types::Payload;
 use mgp_types::mcp::{Era, ListParams, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::Transport;
-use mgp_types::service::Call;
+use mgp_types::service::{Call, HttpFailure, ServerId};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -246,7 +246,7 @@ impl Prober {
             }
             _ => return Err("its transport is not supported by this program".into()),
         };
-        connected.map_err(|error| error_chain(&error))
+        connected.map_err(|error| error_chain(&error, &server.id))
     }
 }
 
@@ -329,12 +329,19 @@ fn is_program(file: &Path) -> bool {
 }
 
 /// Returns the text of an error and of its sources, without repeated sentences.
-pub(super) fn error_chain(error: &mgp_client_sdk::Error) -> String {
+pub(super) fn error_chain(error: &mgp_client_sdk::Error, id: &ServerId) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(failed) = error.downcast_ref::<AuthorizationFailed>() {
             return failed.to_string();
+        }
+        // The text of the SDK names its own calls, which the configuration does not have.
+        let status = error.downcast_ref::<HttpFailure>();
+        if let Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) = status {
+            return format!(
+                "`{id}` refuses the credentials that it was sent (HTTP 401); correct the `headers` of its entry, or remove them and run `mgp servers login {id}`"
+            );
         }
         let sentence = error.to_string();
         if !text.contains(&sentence) {

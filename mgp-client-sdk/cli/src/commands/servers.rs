@@ -9,6 +9,7 @@ mod testdata;
 mod unpack;
 pub(crate) mod update;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::connect::connected_agents;
 use super::grant::{self, GrantResult, NewAccess};
 use super::import::planned_config;
 use super::known_names::{KnownNames, check_running};
@@ -40,6 +42,7 @@ use crate::config_file::ConfigFile;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print, print_note};
+use crate::socket_hello::DEFAULT_AGENT;
 use crate::{control, state, time_args};
 
 /// Upper limit of the wait for a start; normally the server's own `start_timeout` expires first.
@@ -151,7 +154,7 @@ pub(crate) struct Add {
     /// Era of MCP to use with the server; the default is the newest one it supports
     #[arg(long, value_parser = ["auto", "modern", "legacy"])]
     era: Option<String>,
-    /// Agent that gets access; the default is all agents of your configuration, else `default`
+    /// Agent that gets access; the default is `default`, the agents of connected hosts, and those of your configuration
     #[arg(long, value_name = "NAME")]
     agent: Vec<String>,
     /// Accept an agent that is not known yet, although its name resembles a known one
@@ -277,6 +280,12 @@ impl Render for AddResult {
         }
         for granted in &self.granted {
             granted.render(out);
+        }
+        if let Some(first) = self.granted.first() {
+            let (id, agent) = (&self.id, first.agent());
+            out.line(format!(
+                "to change who may use it: `mgp access revoke {agent} {id}`, `mgp access grant AGENT {id}`; next time `--agent NAME` chooses"
+            ));
         }
     }
 }
@@ -481,12 +490,12 @@ async fn grants(
 ) -> CliResult<Vec<GrantResult>> {
     let config = planned_config(file, plan)?;
     let server = config.server(id).ok_or_else(|| Failure::failed("nothing was added"))?;
-    let agents: Vec<String> = if add.agent.is_empty() {
-        config.agents.keys().cloned().collect()
+    let agents: BTreeSet<String> = if add.agent.is_empty() {
+        let connected = connected_agents(global)?.into_iter().chain([DEFAULT_AGENT.to_owned()]);
+        config.agents.keys().cloned().chain(connected).collect()
     } else {
-        add.agent.clone()
+        add.agent.iter().cloned().collect()
     };
-    let agents = if agents.is_empty() { vec!["default".to_owned()] } else { agents };
     let new = agents.iter().filter(|agent| !config.agents.contains_key(*agent));
     let new: Vec<&String> = new.filter(|_| !add.new_agent && !add.agent.is_empty()).collect();
     if !new.is_empty() {

@@ -160,7 +160,7 @@ pub(super) fn mark(word: &str) -> Markup {
     let class = match word {
         "connected" | "valid" | "allow" | "allowed" | "passed" | "SUCCESS" | "safe"
         | "approved" | "yes" => "good",
-        "error" | "refuse" | "refused" | "deny" | "denied" | "FAILURE" | "BLOCKED"
+        "error" | "refuse" | "refused" | "deny" | "denied" | "DENIED" | "FAILURE" | "BLOCKED"
         | "dangerous" | "no" => "bad",
         "disconnected" | "idle" | "disabled" | "default" | "revoked" | "expired" => "dim",
         _ => "warn",

@@ -16,7 +16,7 @@ use super::form::{Form, segment};
 use super::layout::{self, field, mark, plain, table, url};
 use super::operator::Viewer;
 use super::{Console, PageError, Shared, shown};
-use crate::commands::audit::reason;
+use crate::commands::audit::{reason, result_word};
 use crate::time_args;
 
 const PAGE: u64 = 100;
@@ -154,7 +154,7 @@ pub(super) fn rows(console: &Console, viewer: &Viewer, events: &[AuditEvent]) ->
                         None => (plain(event.event_type.as_str())),
                     }
                 }
-                td { (mark(event.result.as_str())) }
+                td { (mark(&result_word(event))) }
                 td { (plain(&event.actor.id)) }
                 td { (plain(&target(event))) }
                 td { (plain(&reason(event).unwrap_or_default())) }

@@ -93,6 +93,15 @@ fn without_a_terminal_nobody_is_assumed_to_sit_at_the_host() {
     assert_eq!(home.json("connect", &["connect", "claude-code"])["interactive"], false);
     // A person may still be asked the next time.
     assert!(!fs::read_to_string(home.own()).unwrap_or_default().contains("interactive"));
+
+    // A new server is for the agents of connected hosts.
+    let added = home.succeed(&["servers", "add", "echo", "--", &program("echo")]);
+    for expected in ["access for claude-code", "access for default", "`mgp access revoke"] {
+        assert!(added.contains(expected), "{expected}: {added}");
+    }
+    let add = ["servers", "add", "own", "--agent", "ada", "--", &program("echo"), "own"];
+    let granted = home.json("servers-add", &add)["granted"].clone();
+    assert_eq!((granted.as_array().unwrap().len(), &granted[0]["agent"]), (1, &json!("ada")));
 }
 
 #[test]
@@ -349,9 +358,18 @@ fn undo_takes_changes_back_one_by_one_and_refuses_to_lose_those_of_others() {
     assert!(!kiro.exists(), "there was no file before");
 
     let ours = fs::read_to_string(&cursor).unwrap();
-    fs::write(&cursor, ours.replace("own", "changed")).unwrap();
-    home.fail(1, &["undo"], "--force");
-    fs::write(&cursor, &ours).unwrap();
+    fs::write(&cursor, ours.replace("--stdio", "--other")).unwrap();
+    home.fail(1, &["undo"], "the entry of mgp in");
+    // What others have changed is kept.
+    fs::write(&cursor, ours.replace("own", "theirs")).unwrap();
+    let undone = home.succeed(&["undo"]);
+    assert!(undone.contains("and kept: `mcpServers.own`, `mcpServers.theirs`"), "{undone}");
+    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let now = fs::read_to_string(&cursor).unwrap();
+    assert_eq!(json(&now), json(&before.replace("own", "theirs")));
+    fs::write(&cursor, before).unwrap();
+    connect("cursor");
+    assert_eq!(fs::read_to_string(&cursor).unwrap(), ours);
     home.succeed(&["disconnect", "cursor"]);
     assert_eq!(fs::read_to_string(&cursor).unwrap(), before);
     home.succeed(&["undo"]);

@@ -290,6 +290,9 @@ fn approval_of_calls_like_one_lets_the_next_like_it_run_and_holds_others() {
     let id = waiting(home);
     home.silent(&["approvals", "deny", &id]);
     assert!(!ended(other).0);
+    let decided = ["audit", "query", "--type", "dev.cloto.approval_decided"];
+    let table = home.succeed(&decided);
+    assert!(table.lines().last().unwrap().contains("  DENIED  "), "{table}");
     let page = browser.done("/decide", &[("id", &id), ("answer", "once")]);
     assert!(page.contains("class=\"failed\""), "the terminal was first: {page}");
 }

@@ -162,12 +162,16 @@ fn broken_files_and_a_changed_record_are_found() {
 fn a_limit_of_a_tool_that_no_server_has_is_found() {
     let home = Home::new();
     let limits = "[servers.limits]\ntool_units = { echo = 2, ehco = 3 }\n";
-    let server = format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n{limits}", program("echo"));
+    let agents = "[agents.clade-code.limits]\ncalls_per_day = 3\n[agents.cursor.limits]\ncalls_per_day = 3\n";
+    let server =
+        format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n{limits}{agents}", program("echo"));
     home.write(".config/mgp/servers.toml", &server);
     let (report, _) = home.any_json("doctor", &["doctor"]);
     let found = printed(&report, "limits");
     assert!(found.contains("names the tool `ehco`"), "{report}");
     assert!(!found.contains("`echo`, which"), "{report}");
+    assert!(found.contains("names `clade-code`; did you mean `claude-code`?"), "{report}");
+    assert!(!found.contains("names `cursor`"), "{report}");
 }
 
 #[test]

@@ -125,3 +125,25 @@ fn a_secret_is_in_no_file_that_others_read() {
     home.succeed(&["secrets", "rm", "token"]);
     home.fail(1, &["secrets", "rm", "token"], "there is no secret");
 }
+
+#[test]
+fn a_refused_header_is_explained_in_words_of_the_configuration() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut lines = BufReader::new(client.try_clone().unwrap()).lines();
+            // The body is not read; the answer does not depend on it.
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let answer =
+                "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let _ = client.write_all(answer.as_bytes());
+        }
+    });
+    let header = ["--header", "Authorization=Bearer old"];
+    let add = [&["servers", "add", "tracker", "--url", &url][..], &header].concat();
+    let added = home.succeed(&add);
+    assert!(added.contains("correct the `headers` of its entry"), "{added}");
+    assert!(added.contains("`mgp servers login tracker`") && !added.contains(".bearer"), "{added}");
+}

@@ -66,6 +66,20 @@ fn a_server_without_tools_has_a_reason() {
 }
 
 #[test]
+fn a_reload_with_an_error_names_its_place_and_keeps_the_server() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    home.write("c.toml", "[[servers]]\nid = 'bench'\ncomand = 'oops'\n");
+    let reloaded = home.run(&["reload"]);
+    assert_eq!(reloaded.code, Some(1), "{reloaded:?}");
+    assert!(reloaded.out.contains("c.toml:2: a server has neither"), "{reloaded:?}");
+    assert!(reloaded.err.contains("keeps its previous one"), "{reloaded:?}");
+    home.write("c.toml", "servers = [\n");
+    home.fail(1, &["reload"], "c.toml:1:");
+    assert_eq!(kernel.server("bench")["status"], "connected");
+}
+
+#[test]
 fn approvals_of_projects_are_recorded_with_and_without_a_kernel() {
     let home = Home::new();
     let file = home.write("work/mgp.toml", "[[servers]]\nid = 'own'\ncommand = 'own'\n");

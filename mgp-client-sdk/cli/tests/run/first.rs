@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{Host, World, exists, kill, lives, text, within};
 
@@ -82,6 +82,21 @@ fn a_configuration_that_is_not_toml() {
     world.config("[[servers]]\nid = \"a\"\ncommand = oops\n");
     for way in WAYS {
         check(&world, way, 1, &["mgp.toml:3:"]);
+    }
+    // A host shows the answer to its first request, and often no standard error.
+    for way in &WAYS[..2] {
+        let mut command = world.mgp(way);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut started = command.spawn().unwrap();
+        let mut input = started.stdin.take().unwrap();
+        input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"initialize\"}\n").unwrap();
+        let ended = started.wait_with_output().unwrap();
+        drop(input);
+        let answer: Value = serde_json::from_slice(&ended.stdout).unwrap();
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(answer["id"] == 7 && message.contains("mgp.toml:3:"), "{answer}");
+        assert!(message.contains("`mgp doctor`"), "{answer}");
+        assert!(ended.status.code() == Some(1) && text(&ended.stderr).contains("mgp.toml:3:"));
     }
 }
 

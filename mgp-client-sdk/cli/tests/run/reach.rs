@@ -255,6 +255,16 @@ fn limits_hold_across_a_reload_a_restart_and_a_kill() {
     let error = ann.call("rows", &json!({})).unwrap_err();
     refused(&error, 3002, "agents.ann.limits.units_per_hour");
     assert_eq!(calls(&world), 2, "a refused call reached the server");
+    let mut operator = world.operator();
+    let mut why = |agent: &str| {
+        let call = json!({"agent_id": agent, "tool_name": "rows"});
+        operator.ask("mgp/kernel/explain", &call).unwrap()
+    };
+    refused(&why("ann"), 3002, "agents.ann.limits.units_per_hour");
+    assert_eq!(why("ann")["outcome"], "refuse");
+    assert_eq!(why("bob")["outcome"], "allow", "asking counts nothing");
+    let log = std::fs::read_to_string(world.state().join("kernel.log")).unwrap();
+    assert!(log.contains("no key, host or access entry names `ann`"), "{log}");
     let mut bob = agent(&world, "bob");
     let (answered, error) = exhaust(&mut bob, "log");
     assert_eq!(answered, 5);

@@ -23,7 +23,15 @@ pub(super) async fn explain(
     let agent = Principal::local().agent(params.agent_id.as_str());
     let arguments = params.arguments.map(Payload::from);
     let verdict = kernel.governance().explain_pinned(&agent, &server, &tool, arguments.as_ref());
-    Ok(result_of(&verdict, &agent, &server, &tool))
+    let mut result = result_of(&verdict, &agent, &server, &tool);
+    if result.outcome != ExplainedOutcome::Refuse
+        && let Some((error, key)) = kernel.0.fleet.context().bounds.used_up(&agent, &server, &tool)
+    {
+        (result.outcome, result.code) = (ExplainedOutcome::Refuse, Some(error.code().0));
+        result.reason = Some(error.message().to_owned());
+        result.steps.push(ExplainedStep::new("limits", ExplainedResult::Refused, key));
+    }
+    Ok(result)
 }
 
 /// Finds a tool by its callable name, its id, or its server's own name for it; also finds tools that agents do
@@ -73,7 +81,12 @@ fn result_of(
         CallOutcome::Ask(Requirement::Confirmation) => {
             let spare = spare_command(agent, server.as_str(), tool);
             let spare = spare.map(|spare| format!("; `{spare}` spares that")).unwrap_or_default();
-            (ExplainedOutcome::Ask, Some(format!("a person must confirm the call{spare}")))
+            let risk = verdict.assessment().map(|assessment| &assessment.effective_risk);
+            let risk = risk.map(|risk| format!(", because its risk is {risk}")).unwrap_or_default();
+            let reason = format!(
+                "a person must confirm the call{risk}; `mgp approvals approve ID --always-like-this` answers later ones too{spare}"
+            );
+            (ExplainedOutcome::Ask, Some(reason))
         }
         CallOutcome::Ask(requirement) => {
             (ExplainedOutcome::Ask, Some(requirement_words(requirement)))

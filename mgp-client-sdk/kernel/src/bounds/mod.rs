@@ -165,6 +165,24 @@ impl CallBounds {
         })
     }
 
+    /// Returns the refusal of an agent's call now by a quota that is used up, with the key that raises the quota.
+    pub(crate) fn used_up(
+        &self,
+        agent: &Principal,
+        id: &ServerId,
+        tool: &str,
+    ) -> Option<(RpcError, String)> {
+        let table = Arc::clone(&self.0.table.read());
+        let server = table.server.get(id.as_str());
+        let configured = server.and_then(|server| server.limits.units_of(tool));
+        let cost = CallCost { configured, stated: self.stated_units(id, tool) };
+        let counted = counted(table.of_agent(agent).map(|bound| &**bound), server, &who(agent));
+        let refusal = self.0.usage.refusal(&counted, cost.units())?;
+        let details = refusal.as_recovery().and_then(|hints| hints.details.clone());
+        let key = details.and_then(|details| details.decode("key").ok().flatten());
+        Some((refusal, key.unwrap_or_default()))
+    }
+
     /// Returns the units that the server states for a call of a tool.
     fn stated_units(&self, server: &ServerId, tool: &str) -> Option<u64> {
         CostHints::of(&*self.0.definitions.definition(Some(server), tool)?).units()
@@ -185,10 +203,7 @@ impl CallBounds {
             let (usage, inner, who) = (usage.clone(), inner.clone(), who.clone());
             let (agent, server) = (agent.clone(), server.clone());
             async move {
-                let agent = agent.as_deref().map(|bound| bound.counted(format!("agent/{who}")));
-                let server = server.as_deref().map(|server| &server.all);
-                let server = server.map(|bound| bound.counted(bound.key.clone()));
-                let all: Vec<_> = agent.into_iter().chain(server).collect();
+                let all = counted(agent.as_deref(), server.as_ref(), &who);
                 let units = cost.units();
                 usage.charge(&all, units).await?;
                 let reply = inner.send(call).await?;
@@ -324,6 +339,17 @@ fn size(limits: &CallLimits) -> Option<SizeLayer> {
 
 fn count(max: u64) -> usize {
     usize::try_from(max).unwrap_or(usize::MAX)
+}
+
+/// Returns the agent and the server whose quotas a call is counted against.
+fn counted<'a>(
+    agent: Option<&'a Bound>,
+    server: Option<&'a Arc<ServerBound>>,
+    who: &str,
+) -> Vec<Counted<'a>> {
+    let agent = agent.map(|bound| bound.counted(format!("agent/{who}")));
+    let server = server.map(|server| server.all.counted(server.all.key.clone()));
+    agent.into_iter().chain(server).collect()
 }
 
 /// Returns the name under which the calls of a principal are counted.

@@ -95,7 +95,7 @@ pub async fn quota_counts(
         let who = server_key(&id);
         (id, true, who, server.limits.calls.clone())
     });
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = now();
     let mut listed = Vec::new();
     for (name, is_server, who, limits) in agents.chain(servers) {
         for window in windows(&limits) {
@@ -139,21 +139,13 @@ impl Usage {
     /// Counts a call that costs some units, for all of these or for none, and waits until that is stored.
     pub(super) async fn charge(&self, all: &[Counted<'_>], units: u64) -> Result<(), RpcError> {
         let stored = {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let now = now();
             let mut counts = self.0.counts.lock();
             let mut change = Change::new();
             if counts.len() >= MAX_COUNTS {
                 change = remove_past(&mut counts, now, change);
             }
-            let mut charged = Vec::new();
-            for one in all {
-                for window in windows(one.limits) {
-                    let name = record_name(&counts, &one.who, window.name);
-                    let count = count_of(&counts, &name, &window, now);
-                    charged.push((name, window.charge(count, units, one.key)?));
-                }
-            }
-            for (name, count) in charged {
+            for (name, count) in charged(&counts, all, units, now)? {
                 change = change.put(SPACE, name.as_str(), Payload::of(&count)?);
                 counts.insert(name, count);
             }
@@ -167,10 +159,15 @@ impl Usage {
         Ok(())
     }
 
+    /// Returns the refusal of a call that costs some units, if a quota does not allow it; counts nothing.
+    pub(super) fn refusal(&self, all: &[Counted<'_>], units: u64) -> Option<RpcError> {
+        charged(&self.0.counts.lock(), all, units, now()).err()
+    }
+
     /// Adds units to the counts of a call that ran already; the next call is refused if they exceed a quota.
     pub(super) async fn add(&self, all: &[Counted<'_>], units: u64) -> Result<(), RpcError> {
         let stored = {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let now = now();
             let (mut counts, mut change) = (self.0.counts.lock(), Change::new());
             for one in all {
                 for window in windows(one.limits) {
@@ -234,6 +231,29 @@ fn windows(limits: &CallLimits) -> impl Iterator<Item = Window> {
     let all = [("hour", 3600, hour), ("day", 86_400, day)];
     let all = all.map(|(name, seconds, (calls, units))| Window { name, seconds, calls, units });
     all.into_iter().filter(|window| window.calls.is_some() || window.units.is_some())
+}
+
+/// Returns the seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Returns the counts with one more call that costs some units, unless that exceeds a quota.
+fn charged(
+    counts: &HashMap<String, Count>,
+    all: &[Counted<'_>],
+    units: u64,
+    now: u64,
+) -> Result<Vec<(String, Count)>, RpcError> {
+    let mut charged = Vec::new();
+    for one in all {
+        for window in windows(one.limits) {
+            let name = record_name(counts, &one.who, window.name);
+            let count = count_of(counts, &name, &window, now);
+            charged.push((name, window.charge(count, units, one.key)?));
+        }
+    }
+    Ok(charged)
 }
 
 fn record_name(counts: &HashMap<String, Count>, who: &str, window: &str) -> String {

@@ -232,6 +232,19 @@ pub(super) fn number(event: &AuditEvent) -> Option<u64> {
     event.mgp.as_ref()?.seq
 }
 
+/// Returns the result of an event as people read it: of a decision about a call, what was decided.
+pub(crate) fn result_word(event: &AuditEvent) -> String {
+    let decision = || {
+        let details = event.details.as_ref()?;
+        details.decode::<String>("decision").ok().flatten()
+    };
+    let is_decision = event.event_type.as_str() == "dev.cloto.approval_decided";
+    match decision().filter(|_| is_decision) {
+        Some(decision) if decision == "denied" => "DENIED".to_owned(),
+        _ => event.result.as_str().to_owned(),
+    }
+}
+
 /// Returns the reason of an event as text for people.
 pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
     let details = serde_json::to_value(event.details.as_ref()?).ok()?;

@@ -1,16 +1,18 @@
-//! The entry with which a host starts mgp.
+//! The entry with which a host starts mgp, written and read.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-use mgp_discovery::import::Host;
+use mgp_discovery::import::{self, Host};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Connect;
-use super::record::ENTRY;
+use super::record::{ENTRY, files};
+use super::{Connect, read};
 use crate::args::Global;
 use crate::exit::CliResult;
-use crate::hosts::KnownHost;
+use crate::hosts::{KnownHost, home};
+use crate::socket_hello::DEFAULT_AGENT;
 use crate::state;
 
 /// The entry of mgp in a host's file, in the order in which it is written.
@@ -89,4 +91,30 @@ pub(super) fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResul
         }
     }
     Ok(HostEntry::new(connect.target.known().map(KnownHost::format), command, args))
+}
+
+/// Returns the command with which a host starts mgp, as its file has it; `None` if it does not start mgp.
+pub(in crate::commands) fn mgp_command(
+    format: Host,
+    file: &Path,
+) -> CliResult<Option<(String, Vec<String>)>> {
+    let Some(text) = read(file)? else { return Ok(None) };
+    let mut servers = import::read(format, file, &text)?.servers.into_iter();
+    let Some(own) = servers.find(|server| server.name == ENTRY) else { return Ok(None) };
+    Ok(own.entry.command.map(|command| (command, own.entry.args)))
+}
+
+/// Returns the agents of the hosts that start mgp: of this user, and of each file that `mgp connect` has changed.
+pub(in crate::commands) fn connected_agents(global: &Global) -> CliResult<BTreeSet<String>> {
+    let home = home()?;
+    let own = KnownHost::ALL.into_iter().map(|host| host.user_file(&home));
+    let files: BTreeSet<PathBuf> = own.chain(files(global)?).collect();
+    let agent = |file: PathBuf| {
+        let format = KnownHost::from_file(&file).map_or(Host::Generic, KnownHost::format);
+        // A file that cannot be read starts nothing; `mgp doctor` reports it.
+        let (_, args) = mgp_command(format, &file).ok()??;
+        let mut args = args.into_iter().skip_while(|argument| argument != "--agent");
+        args.nth(1).or_else(|| Some(DEFAULT_AGENT.to_owned()))
+    };
+    Ok(files.into_iter().filter_map(agent).collect())
 }

@@ -183,7 +183,7 @@ fn differences(
 }
 
 /// Returns whether two JSON values are equal, even if they are written differently.
-fn is_same(one: Option<&String>, other: Option<&String>) -> bool {
+pub(super) fn is_same(one: Option<&String>, other: Option<&String>) -> bool {
     let value = |text: &String| serde_json::from_str::<Value>(text).ok();
     match (one, other) {
         (Some(one), Some(other)) => {
@@ -191,6 +191,11 @@ fn is_same(one: Option<&String>, other: Option<&String>) -> bool {
         }
         (one, other) => one == other,
     }
+}
+
+/// Returns the files that mgp is connected to.
+pub(super) fn files(global: &Global) -> CliResult<impl Iterator<Item = PathBuf>> {
+    Ok(read_all(&records(global)?)?.files.into_keys())
 }
 
 fn records(global: &Global) -> CliResult<PrivateFile> {

@@ -1,4 +1,5 @@
-//! The command `mgp undo`: takes back the last change that mgp made to a host's file, byte for byte.
+//! The command `mgp undo`: takes back the last change that mgp made to a host's file, byte for byte unless other parts of
+//! the file have changed since.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,9 @@ use clap::Args;
 use mgp_types::{PrivateFile, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::record::Record;
-use super::{read, write};
+use super::record::{ENTRY, Record, Restored, is_same};
+use super::syntax::Syntax;
+use super::{HostTarget, read, write};
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
@@ -33,7 +35,7 @@ pub(crate) struct Undo {
     /// List the changes that can be taken back, the last one first
     #[arg(long)]
     list: bool,
-    /// Also take the change back if another program has changed the file since; a back-up is kept
+    /// Restore the file as it was even if the entry of mgp in it has changed since; a back-up is kept
     #[arg(long, conflicts_with = "list")]
     force: bool,
 }
@@ -63,6 +65,9 @@ struct FileChange {
     after_sha256: Option<String>,
     /// The record of the connection before the change.
     record: Option<Record>,
+    /// The entry of mgp in the text after the change, as JSON.
+    #[serde(default)]
+    entry: Option<String>,
 }
 
 /// A change in the list of `mgp undo --list`, or the one that was taken back.
@@ -78,6 +83,9 @@ pub(crate) struct UndoRow {
     /// A copy of the file before it was taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
+    /// The changes of others in the file since, which were kept; absent if the file is as it was, byte for byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differs: Option<Vec<String>>,
 }
 
 /// Changes that can be taken back, the last one first; or the one that was.
@@ -93,12 +101,19 @@ pub(crate) struct UndoResult {
 impl Render for UndoResult {
     fn render(&self, out: &mut Output) {
         for row in &self.rows {
-            let UndoRow { at, command, file, backup } = row;
+            let UndoRow { at, command, file, backup, differs } = row;
             if self.is_list {
                 out.line(format!("{at}  mgp {command}  {}", file.display()));
                 continue;
             }
-            out.line(format!("{} is as it was before `mgp {command}` of {at}", file.display()));
+            let shown = file.display();
+            out.line(match differs {
+                None => format!("{shown} is as it was before `mgp {command}` of {at}"),
+                Some(_) => {
+                    format!("what `mgp {command}` of {at} changed in {shown} was taken back")
+                }
+            });
+            differs.iter().flatten().for_each(|difference| out.line(difference));
             if let Some(backup) = backup {
                 out.line(format!("the file of a moment ago is in {}", backup.display()));
             }
@@ -129,6 +144,7 @@ pub(super) fn remember(
         before: before.map(str::to_owned),
         after_sha256: after.map(digest),
         record,
+        entry: after.and_then(|after| entry_in(file, after)).map(|found| found.entry),
     });
     loop {
         let text = serde_json::to_vec(&changes)?;
@@ -151,38 +167,57 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
         return Err(Failure::failed("mgp has changed no host's file that it could restore"));
     };
     let kept = changes.iter().rposition(|change| change.run != last).map_or(0, |at| at + 1);
-    if !undo.force {
-        changes[kept..].iter().try_for_each(FileChange::check_unchanged)?;
-    }
+    let plan = |change: &FileChange| if undo.force { Ok(None) } else { change.merged(global) };
+    let mut merged = changes[kept..].iter().map(plan).collect::<CliResult<Vec<_>>>()?;
     admit_edit(global, &ConfigArg::default()).await?;
     let mut rows = Vec::new();
     while changes.len() > kept
         && let Some(change) = changes.pop()
     {
-        let backup = change.take_back()?;
+        let merged = merged.pop().flatten();
+        let backup = change.take_back(merged.as_ref())?;
         Record::write(global, &change.file, change.record.clone())?;
         store.replace(&lock, &serde_json::to_vec(&changes)?)?;
-        rows.push(change.row(backup));
+        rows.push(UndoRow { differs: merged.map(|merged| merged.differs), ..change.row(backup) });
     }
     print(global, &UndoResult { rows, is_list: false })
 }
 
 impl FileChange {
-    /// Checks that nothing else has changed the file since.
-    fn check_unchanged(&self) -> CliResult {
-        if read(&self.file)?.as_deref().map(digest) == self.after_sha256 {
-            return Ok(());
+    /// Returns the present text without this change if others have changed the file since; `None` if they have not.
+    ///
+    /// Fails if the change cannot be separated from theirs, e.g. because they changed the entry of mgp itself.
+    fn merged(&self, global: &Global) -> CliResult<Option<Restored>> {
+        let now = read(&self.file)?;
+        if now.as_deref().map(digest) == self.after_sha256 {
+            return Ok(None);
         }
         let (file, command) = (self.file.display(), &self.run.command);
-        Err(Failure::failed(format!(
-            "`{file}` was changed since `mgp {command}`; to take that back too: `mgp undo --force`, which keeps a back-up"
-        )))
+        let failed = |what: &str| {
+            Failure::failed(format!(
+                "{what} since `mgp {command}`; to take that back too: `mgp undo --force`, which keeps a back-up"
+            ))
+        };
+        let changed = || failed(&format!("`{file}` was changed"));
+        let is_connected = |text: &str| entry_in(&self.file, text).is_some();
+        let now = now.ok_or_else(changed)?;
+        // Only a first connection can be taken out of another text: other changes have no record of what they removed.
+        if self.entry.is_none() || self.before.as_deref().is_some_and(is_connected) {
+            return Err(changed());
+        }
+        let found = entry_in(&self.file, &now);
+        let found = found.filter(|found| is_same(Some(&found.entry), self.entry.as_ref()));
+        let found =
+            found.ok_or_else(|| failed(&format!("the entry of mgp in `{file}` was changed")))?;
+        let record = Record::read(global, &self.file)?.ok_or_else(changed)?;
+        record.restore(found.syntax, &found.table, &now).map(Some).map_err(|_| changed())
     }
 
-    /// Restores the file; returns the path of a back-up of the present one.
-    fn take_back(&self) -> CliResult<Option<PathBuf>> {
+    /// Restores the file, or writes the merged text; returns the path of a back-up of the present one.
+    fn take_back(&self, merged: Option<&Restored>) -> CliResult<Option<PathBuf>> {
         let file = &self.file;
-        match (&self.before, read(file)?) {
+        let text = merged.map_or(&self.before, |merged| &merged.text);
+        match (text, read(file)?) {
             (Some(before), now) => write(file, now.as_deref(), before),
             (None, Some(_)) => match fs::remove_file(file) {
                 Ok(()) => Ok(None),
@@ -196,8 +231,24 @@ impl FileChange {
 
     fn row(&self, backup: Option<PathBuf>) -> UndoRow {
         let CommandRun { at, command } = self.run.clone();
-        UndoRow { at, command, file: self.file.clone(), backup }
+        UndoRow { at, command, file: self.file.clone(), backup, differs: None }
     }
+}
+
+/// The entry of mgp in a host's file.
+struct FoundEntry {
+    syntax: Syntax,
+    table: Vec<String>,
+    /// The entry as JSON.
+    entry: String,
+}
+
+fn entry_in(file: &Path, text: &str) -> Option<FoundEntry> {
+    let syntax = Syntax::of(file);
+    let table = HostTarget::of_file(file).table(syntax, text);
+    let members = syntax.members(text, &table).ok()?;
+    let (_, entry) = members.into_iter().find(|(name, _)| name == ENTRY)?;
+    Some(FoundEntry { syntax, table, entry })
 }
 
 fn digest(text: &str) -> String {

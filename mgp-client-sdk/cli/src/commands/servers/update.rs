@@ -143,11 +143,17 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
         let Some((name, version)) =
             server.published.as_deref().and_then(|one| one.rsplit_once('@'))
         else {
+            let how = by_hand(server);
             if !update.servers.is_empty() {
-                return Err(Failure::failed(format!(
-                    "`{}` has no `published` in its entry, so its newer versions are not known",
-                    server.id
-                )));
+                return Err(Failure::failed(how.unwrap_or_else(|| {
+                    format!(
+                        "`{}` has no `published` in its entry, so its newer versions are not known",
+                        server.id
+                    )
+                })));
+            }
+            if let Some(how) = how {
+                print_note(global, &format!("mgp: {how}"));
             }
             continue;
         };
@@ -169,6 +175,30 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
         }
     }
     print(global, &UpdateReport(plans.into_iter().map(|plan| plan.report).collect()))
+}
+
+/// Returns how the package of a server that did not come from the registry is updated; `None` if it starts none.
+fn by_hand(server: &ServerConfig) -> Option<String> {
+    let TargetConfig::Program { command, args, .. } = &server.target else { return None };
+    let (id, program) = (&server.id, Path::new(command).file_stem()?.to_str()?);
+    let package = args.iter().find(|argument| !argument.starts_with('-'))?;
+    // A scope begins with `@`.
+    let bare = package.get(1..)?.split('@').next()?.split("==").next()?;
+    let name = format!("{}{bare}", &package[..1]);
+    let (newest, pinned) = match program {
+        "npx" | "bunx" => (format!("write `{name}@latest`"), format!("{name}@VERSION")),
+        "uvx" => (format!("put `--refresh` before `{package}`"), format!("{name}==VERSION")),
+        _ => return None,
+    };
+    let after = "in the `args` of its entry, then run `mgp reload`";
+    let is_pinned = *package != name && !package.ends_with("@latest");
+    Some(if is_pinned {
+        format!("`{id}` runs `{package}`; to update it, write another version {after}")
+    } else {
+        format!(
+            "`{id}` runs the copy of `{name}` that {program} has stored; for the newest one {newest}, or for a certain one `{pinned}`, {after}"
+        )
+    })
 }
 
 /// A comparison, and what it changes in the configuration.

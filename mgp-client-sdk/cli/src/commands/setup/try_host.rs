@@ -90,7 +90,7 @@ async fn try_host(host: &str, expected: &[&str]) -> CliResult<Usable> {
 pub(crate) async fn run(try_host: &TryHost) -> CliResult {
     let host = try_host.host;
     let file = host.user_file(&home()?);
-    let Some((command, args)) = mgp_command(host, &file)? else {
+    let Some((command, args)) = mgp_command(host.format(), &file)? else {
         return Err(Failure::failed(format!("`{}` does not start mgp", file.display())));
     };
     let command = ChildCommand::new(command).args(args).on_stderr(print_stderr);

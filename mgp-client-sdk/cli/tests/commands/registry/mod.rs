@@ -225,3 +225,18 @@ fn a_file_of_entries_takes_the_place_of_a_registry() {
     home.fail(2, &["servers", "add", "desk", "--version", "9"], "no version `9` of");
     assert!(Path::new(file).exists());
 }
+
+#[test]
+fn a_server_of_a_package_without_registry_is_updated_by_hand() {
+    let home = Home::new();
+    home.write(
+        ".config/mgp/servers.toml",
+        "[[servers]]\nid = 'files'\ncommand = 'npx'\nargs = ['-y', '@acme/files@1.2.0']\n\
+         [[servers]]\nid = 'time'\ncommand = 'uvx'\nargs = ['mcp-time']\n",
+    );
+    home.fail(1, &["servers", "update", "files"], "runs `@acme/files@1.2.0`; to update it, write");
+    let all = home.run(&["servers", "update"]);
+    assert_eq!(all.code, Some(0), "{all:?}");
+    assert!(all.err.contains("put `--refresh` before `mcp-time`"), "{all:?}");
+    assert!(all.err.contains("`mcp-time==VERSION`, in the `args`"), "{all:?}");
+}
