@@ -58,7 +58,8 @@ record! {
 
     /// A rule that was considered, and its result.
     pub struct ExplainedStep {
-        /// The group of the rule: `access`, `definition`, `permissions`, `validators` or `confirmation`.
+        /// The group of the rule: `access`, `definition`, `schema`, `scopes`, `permissions`, `validators`, `confirmation` or
+        /// `limits`.
         req stage: String,
         /// The result.
         req result: ExplainedResult,
