@@ -17,10 +17,12 @@ use super::config::{Erase, HistoryConfig, Retention};
 use super::history::{History, HistoryState};
 use super::query::{HashKey, Owner, QueryKey, WordHash};
 use super::table::{HistoryTable, NewQuery};
+use super::unmet::{UnmetCounts, UnmetKey};
 
 const NAMESPACE: &str = "toolindex_history";
 
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE toolindex_history_secret (secret BLOB NOT NULL) STRICT;
     INSERT INTO toolindex_history_secret VALUES (randomblob(32));
     CREATE TABLE toolindex_history (
@@ -33,7 +35,15 @@ const MIGRATIONS: &[&str] = &["
         key BLOB NOT NULL, tool TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (key, tool)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX toolindex_history_call_tool ON toolindex_history_call (tool);
-"];
+",
+    "
+    CREATE TABLE toolindex_history_unmet (
+        tenant TEXT NOT NULL, subject TEXT NOT NULL, text TEXT NOT NULL,
+        found_nothing INTEGER NOT NULL, not_called INTEGER NOT NULL, last INTEGER NOT NULL,
+        PRIMARY KEY (tenant, subject, text)
+    ) STRICT, WITHOUT ROWID;
+",
+];
 
 /// The queries that are written at once.
 const WRITE_BATCH: usize = 512;
@@ -117,7 +127,11 @@ impl History {
             }
         }
         table.changed = Some(table.changed.take().unwrap_or_default());
+        let unmet = db.read(load_unmet).await?;
         let mut state = HistoryState::new(table, secret);
+        for (key, counts) in unmet {
+            state.unmet.lock().restore(key, counts);
+        }
         state.database = Some(HistoryDatabase {
             db,
             order: Mutex::default(),
@@ -140,8 +154,9 @@ impl History {
     pub async fn flush(&self) -> Result<(), StoreError> {
         let Some(database) = &self.0.database else { return Ok(()) };
         let _guard = database.writing.lock().await;
-        while let Some((keys, write)) = database.start_write(&self.0) {
+        while let Some((keys, unmet, write)) = database.start_write(&self.0) {
             if let Err(error) = write.await {
+                self.0.unmet.lock().not_written(unmet);
                 if let Some(changed) = &mut self.0.table.write().changed {
                     changed.extend(keys);
                 }
@@ -154,7 +169,9 @@ impl History {
     /// Writes changed queries on a task if there is a runtime; otherwise [`flush`](Self::flush) does.
     pub(super) fn write_soon(&self) {
         let Some(database) = &self.0.database else { return };
-        if self.0.table.read().changed.as_ref().is_none_or(std::collections::HashSet::is_empty) {
+        let is_unchanged =
+            self.0.table.read().changed.as_ref().is_none_or(std::collections::HashSet::is_empty);
+        if is_unchanged && !self.0.unmet.lock().has_changed() {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -199,6 +216,7 @@ impl HistoryDatabase {
                 ("DELETE FROM toolindex_history_call WHERE tool = ?1", vec![tool.to_owned()])
             }
         };
+        let all = move || sql.ends_with("toolindex_history").then_some("");
         let _order = self.order.lock();
         let erased = {
             let mut table = table.write();
@@ -209,7 +227,11 @@ impl HistoryDatabase {
         };
         let done = self.db.write(move |tx| {
             tx.pragma_update(None, "secure_delete", true)?;
-            tx.execute(sql, mgp_types::store::sql::params_from_iter(names))?;
+            tx.execute(sql, mgp_types::store::sql::params_from_iter(&names))?;
+            if let Some(rest) = sql.strip_prefix("DELETE FROM toolindex_history ").or_else(all) {
+                let sql = format!("DELETE FROM toolindex_history_unmet {rest}");
+                tx.execute(&sql, mgp_types::store::sql::params_from_iter(&names))?;
+            }
             remove_orphans(tx)
         });
         Box::pin(async move { done.await.map(|()| erased) })
@@ -228,8 +250,12 @@ impl HistoryDatabase {
     }
 
     /// Passes some changed queries to the database; returns `None` if no query has changed.
-    fn start_write(&self, state: &HistoryState) -> Option<(Vec<QueryKey>, WriteFuture)> {
+    fn start_write(
+        &self,
+        state: &HistoryState,
+    ) -> Option<(Vec<QueryKey>, Vec<UnmetKey>, WriteFuture)> {
         let _order = self.order.lock();
+        let unmet = state.unmet.lock().take_changed();
         let model = state.embedder().map(|embedder| embedder.model().to_owned());
         let (keys, rows) = {
             let mut table = state.table.write();
@@ -238,15 +264,19 @@ impl HistoryDatabase {
             for key in &keys {
                 changed.remove(key);
             }
-            if keys.is_empty() {
+            if keys.is_empty() && unmet.is_empty() {
                 return None;
             }
             let rows: Vec<QueryRow> =
                 keys.iter().map(|key| row(&table, *key, model.as_deref())).collect();
             (keys, rows)
         };
-        let write = self.db.write(move |tx| rows.iter().try_for_each(|row| store(tx, row)));
-        Some((keys, write))
+        let unmet_keys = unmet.iter().map(|(key, _)| key.clone()).collect();
+        let write = self.db.write(move |tx| {
+            rows.iter().try_for_each(|row| store(tx, row))?;
+            unmet.iter().try_for_each(|(key, counts)| store_unmet(tx, key, *counts))
+        });
+        Some((keys, unmet_keys, write))
     }
 }
 
@@ -300,11 +330,54 @@ fn store(tx: &Connection, row: &QueryRow) -> Result<(), StoreError> {
     Ok(())
 }
 
+fn store_unmet(
+    tx: &Connection,
+    ((tenant, subject), text): &((Box<str>, Box<str>), Box<str>),
+    counts: Option<UnmetCounts>,
+) -> Result<(), StoreError> {
+    let Some(UnmetCounts { found_nothing, not_called, last }) = counts else {
+        let sql = "DELETE FROM toolindex_history_unmet
+            WHERE tenant = ?1 AND subject = ?2 AND text = ?3";
+        tx.prepare(sql)?.execute(params![tenant, subject, text])?;
+        return Ok(());
+    };
+    let sql = "INSERT OR REPLACE INTO toolindex_history_unmet VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    tx.prepare(sql)?.execute(params![
+        tenant,
+        subject,
+        text,
+        found_nothing,
+        not_called,
+        last.cast_signed()
+    ])?;
+    Ok(())
+}
+
+fn load_unmet(conn: &Connection) -> Result<Vec<(UnmetKey, UnmetCounts)>, StoreError> {
+    let sql = "SELECT tenant, subject, text, found_nothing, not_called, last
+        FROM toolindex_history_unmet ORDER BY last DESC";
+    let mut read = conn.prepare(sql)?;
+    let text = |row: &mgp_types::store::sql::Row<'_>, at| row.get::<_, String>(at).map(Box::from);
+    let rows = read.query_map([], |row| {
+        let key = ((text(row, 0)?, text(row, 1)?), text(row, 2)?);
+        let last: i64 = row.get(5)?;
+        let counts = UnmetCounts {
+            found_nothing: row.get(3)?,
+            not_called: row.get(4)?,
+            last: u64::try_from(last).unwrap_or_default(),
+        };
+        Ok((key, counts))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// Removes everything that the options do not allow.
 fn enforce_options(tx: &Connection, retention: Retention, oldest: u64) -> Result<(), StoreError> {
     tx.pragma_update(None, "secure_delete", true)?;
     tx.execute("DELETE FROM toolindex_history WHERE last < ?1", [oldest.cast_signed()])?;
+    tx.execute("DELETE FROM toolindex_history_unmet WHERE last < ?1", [oldest.cast_signed()])?;
     if retention != Retention::Text {
+        tx.execute("DELETE FROM toolindex_history_unmet", [])?;
         tx.execute("UPDATE toolindex_history SET text = NULL WHERE text IS NOT NULL", [])?;
     }
     if retention == Retention::Words {

@@ -1,20 +1,22 @@
 //! Methods for tools: their definitions, who sees them, their cost in tokens, and decisions about waiting
 //! definitions.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mgp_security::{DefinitionState, Difference, Finding, HeldDefinition, Severity};
-use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, listed_tools, max_tokens_of, name_for};
+use mgp_toolindex::{
+    AllTools, IndexedTool, TokenCounter, UnmetSearch, listed_tools, max_tokens_of, name_for,
+};
 use mgp_types::mgp::{
     ContextLevel, KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
     KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
-    ToolStanding,
+    KernelUnmetSearch, ToolStanding,
 };
 use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind, ServerId, Visibility as _};
 use mgp_types::{ErrorCode, Number, RpcError};
 
 use super::methods::find_server;
-use crate::dispatch::context_level;
+use crate::dispatch::{DispatcherParts, SavedContext, context_level};
 use crate::handle::Kernel;
 
 /// The agent whose tokens are counted if the params name no agent.
@@ -94,8 +96,17 @@ pub(super) async fn tokens(
     _: Context,
     params: KernelTokensParams,
 ) -> Result<KernelTokensResult, RpcError> {
-    let counted = tokio::task::spawn_blocking(move || count_tokens(&kernel, &params)).await;
-    counted.map_err(|error| RpcError::internal("the tools were not counted").because(error))
+    let agent = params.agent_id.clone().unwrap_or_else(|| DEFAULT_AGENT.to_owned());
+    let counting = kernel.clone();
+    let counted = tokio::task::spawn_blocking(move || count_tokens(&counting, &params)).await;
+    let mut result =
+        counted.map_err(|error| RpcError::internal("the tools were not counted").because(error))?;
+    result.days = SavedContext::days(kernel.0.dispatcher.shared_parts(), &agent).await?;
+    if let Some(history) = kernel.index().history() {
+        let unmet = history.unmet(&context_of_agent(&agent).principal).into_iter();
+        result.unmet = unmet.map(unmet_search).collect();
+    }
+    Ok(result)
 }
 
 pub(super) async fn approve(
@@ -220,20 +231,33 @@ async fn decide(
     Ok(KernelToolDecisionResult::new(status, waiting.to_string()))
 }
 
-fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensResult {
-    let parts = kernel.0.dispatcher.parts();
-    let cx = context_of_agent(params.agent_id.as_deref().unwrap_or(DEFAULT_AGENT));
+fn unmet_search(search: UnmetSearch) -> KernelUnmetSearch {
+    let UnmetSearch { query, found_nothing, not_called, last, .. } = search;
+    let last = SystemTime::UNIX_EPOCH + Duration::from_secs(last);
+    KernelUnmetSearch::new(query, u64::from(found_nothing), u64::from(not_called), last)
+}
+
+/// Returns the tokens of an agent's list of tools, and of a list of everything that it may use.
+pub(crate) fn list_costs(parts: &DispatcherParts, agent: &str) -> (u64, u64) {
+    let (cx, index) = (context_of_agent(agent), &parts.fleet.context().index);
     let caller = parts.search.caller(&cx);
-    let session = parts.sessions.view(&cx.principal, None, kernel.index(), &caller);
+    let session = parts.sessions.view(&cx.principal, None, index, &caller);
     let counter = TokenCounter::new();
     let level = context_level(parts, &cx, &caller, &session);
     let list = |level| {
         let meta_tools = parts.meta_tools.listed(&cx);
-        let tools = listed_tools(&level, &meta_tools, kernel.index(), &caller, &session);
+        let tools = listed_tools(&level, &meta_tools, index, &caller, &session);
         let definitions = tools.iter().filter_map(|tool| serde_json::to_string(tool).ok());
         definitions.map(|text| u64::from(counter.count_definition(&text))).sum::<u64>()
     };
-    let (listed, all) = (list(level), list(ContextLevel::Standard));
+    (list(level), list(ContextLevel::Standard))
+}
+
+fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensResult {
+    let parts = kernel.0.dispatcher.parts();
+    let agent = params.agent_id.as_deref().unwrap_or(DEFAULT_AGENT);
+    let cx = context_of_agent(agent);
+    let (listed, all) = list_costs(parts, agent);
     let saved = permille_saved(listed, all);
     let mut result = KernelTokensResult::new(listed, all, Number::from(saved / 10.0));
     for id in kernel.0.fleet.all().keys() {

@@ -12,6 +12,7 @@ mod names;
 mod page;
 mod permission_check;
 mod result_members;
+mod saved_context;
 mod server_features;
 mod skills;
 mod subscribe;
@@ -36,8 +37,9 @@ use mgp_types::service::{BoxFuture, Call, Reply, Router, Stack};
 use tower_layer::Layer as _;
 
 use crate::results::is_read_more;
-pub(super) use dispatcher::Dispatcher;
+pub(super) use dispatcher::{Dispatcher, DispatcherParts};
 pub(super) use meta_tools::MetaToolConfig;
+pub(super) use saved_context::SavedContext;
 pub(super) use skills::capability as skills_capability;
 pub(super) use tasks::support as task_support;
 pub(super) use tool_list::context_level;

@@ -10,6 +10,7 @@ use mgp_types::{Object, Payload, RpcError};
 use super::apps;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::page::bad_cursor;
+use super::saved_context::SavedContext;
 use super::surface;
 use super::tools::CallMembers;
 use crate::proposals;
@@ -23,6 +24,7 @@ pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rp
     }
     let mut tools = current_list(&dispatcher, &call)?;
     let cx = call.cx();
+    SavedContext::count_list(&dispatcher, cx);
     apps::fit(&dispatcher, cx, &dispatcher.parts().search.caller(cx), &mut tools).await?;
     let mut list = ListToolsResult::new(tools);
     if cx.caller.era == Era::Modern {
