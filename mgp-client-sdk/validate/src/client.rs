@@ -210,16 +210,23 @@ impl Seen {
     }
 
     fn note_subject(&mut self) {
-        let Some(params) = self.handshake().map(|message| message["params"].clone()) else {
-            return;
+        let first = self.handshake().or_else(|| self.requests().next().map(|(_, first)| first));
+        let Some(first) = first.cloned() else { return };
+        // Modern clients introduce themselves in the metadata of each request.
+        let of = |legacy: &str, modern: &str| {
+            let modern = format!("/params/_meta/io.modelcontextprotocol~1{modern}");
+            let value = first.pointer(&format!("/params/{legacy}"));
+            value.or_else(|| first.pointer(&modern))?.as_str().map(str::to_owned)
         };
-        let of = |pointer: &str| params.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        self.subject.name = of("/clientInfo/name");
-        self.subject.version = of("/clientInfo/version");
-        self.subject.revisions.extend(of("/protocolVersion"));
-        let offer = self.handshake().and_then(mgp_offered);
-        self.subject.mgp_version =
-            offer.and_then(|offer| offer["version"].as_str()).map(str::to_owned);
+        self.subject.name = of("clientInfo/name", "clientInfo/name");
+        self.subject.version = of("clientInfo/version", "clientInfo/version");
+        self.subject.revisions.extend(of("protocolVersion", "protocolVersion"));
+        if let Some(offer) = mgp_offered(&first) {
+            self.subject.mgp_version = offer["version"].as_str().map(str::to_owned);
+            let names = offer["extensions"].as_array().into_iter().flatten();
+            self.subject.extensions =
+                names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+        }
     }
 }
 

@@ -187,10 +187,12 @@ impl Recording {
     }
 }
 
-/// Returns the part of params that makes two requests alike: not their metadata, and of MGP whether chunks are wanted.
+/// Returns the part of params that makes two requests alike: not their metadata and trace, and of MGP whether chunks are
+/// wanted.
 fn essence(method: &str, params: Option<&Value>) -> Value {
     let mut params = params.and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
     params.remove("_meta");
+    params.remove("trace_id");
     if let Some(mgp) = params.remove("_mgp")
         && mgp["stream"] == true
     {
@@ -213,7 +215,7 @@ mod tests {
     #[test]
     fn each_answer_is_recalled_once_with_what_came_before_it() {
         let mut recording = Recording::default();
-        let call = json!({ "name": "a", "_meta": { "x": 1 } });
+        let call = json!({ "name": "a", "trace_id": "t", "_meta": { "x": 1 } });
         recording.client_sent(&request(1, "tools/call", &call));
         recording.client_sent(&request(2, "ping", &json!({})));
         recording.server_sent(&json!({ "method": "notifications/progress" }));

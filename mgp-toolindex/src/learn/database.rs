@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use mgp_types::service::{BoxFuture, Principal};
+use mgp_types::service::BoxFuture;
 use mgp_types::store::sql::{Connection, params};
 use mgp_types::store::{Db, StoreError};
 use mgp_types::sync::{Mutex, RwLock};
@@ -202,21 +202,17 @@ impl HistoryDatabase {
         table: &RwLock<HistoryTable>,
         what: Erase<'_>,
     ) -> BoxFuture<'static, Result<usize, StoreError>> {
-        let (sql, names): (&'static str, Vec<String>) = match what {
-            Erase::All => ("DELETE FROM toolindex_history", Vec::new()),
-            Erase::Tenant(tenant) => (
-                "DELETE FROM toolindex_history WHERE tenant = ?1",
-                vec![tenant.as_str().to_owned()],
-            ),
-            Erase::Principal(principal) => (
-                "DELETE FROM toolindex_history WHERE tenant = ?1 AND subject = ?2",
-                subject(principal),
-            ),
-            Erase::Tool(tool) => {
-                ("DELETE FROM toolindex_history_call WHERE tool = ?1", vec![tool.to_owned()])
+        let (clause, names) = match what {
+            Erase::All => (Some(""), Vec::new()),
+            Erase::Tenant(tenant) => (Some("WHERE tenant = ?1"), vec![tenant.as_str().to_owned()]),
+            Erase::Principal(principal) => {
+                // The owner, not the subject: with `HistoryScope::Agent` it has the agent too.
+                let Owner { tenant, subject } = Owner::of(principal, table.read().config.scope);
+                let names = vec![tenant.to_string(), subject.to_string()];
+                (Some("WHERE tenant = ?1 AND subject = ?2"), names)
             }
+            Erase::Tool(tool) => (None, vec![tool.to_owned()]),
         };
-        let all = move || sql.ends_with("toolindex_history").then_some("");
         let _order = self.order.lock();
         let erased = {
             let mut table = table.write();
@@ -227,10 +223,16 @@ impl HistoryDatabase {
         };
         let done = self.db.write(move |tx| {
             tx.pragma_update(None, "secure_delete", true)?;
-            tx.execute(sql, mgp_types::store::sql::params_from_iter(&names))?;
-            if let Some(rest) = sql.strip_prefix("DELETE FROM toolindex_history ").or_else(all) {
-                let sql = format!("DELETE FROM toolindex_history_unmet {rest}");
-                tx.execute(&sql, mgp_types::store::sql::params_from_iter(&names))?;
+            let names = || mgp_types::store::sql::params_from_iter(&names);
+            match clause {
+                Some(clause) => {
+                    for table in ["toolindex_history", "toolindex_history_unmet"] {
+                        tx.execute(&format!("DELETE FROM {table} {clause}"), names())?;
+                    }
+                }
+                None => {
+                    tx.execute("DELETE FROM toolindex_history_call WHERE tool = ?1", names())?;
+                }
             }
             remove_orphans(tx)
         });
@@ -450,10 +452,6 @@ fn hashes(words: &[u8]) -> Vec<WordHash> {
         .chunks_exact(8)
         .filter_map(|word| Some(WordHash::from_le_bytes(word.try_into().ok()?)))
         .collect()
-}
-
-fn subject(principal: &Principal) -> Vec<String> {
-    vec![principal.tenant().as_str().to_owned(), principal.subject().as_str().to_owned()]
 }
 
 /// Clears the flag, also after a panic.

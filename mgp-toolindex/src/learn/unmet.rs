@@ -10,7 +10,7 @@ use super::query::Owner;
 const MAX_PER_OWNER: usize = 200;
 const MAX_TOTAL: usize = 5000;
 
-/// A search that an agent repeated without finding what it wanted.
+/// A query that found nothing, or whose results led to no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnmetSearch {
@@ -24,7 +24,7 @@ pub struct UnmetSearch {
     pub last: u64,
 }
 
-/// Who searched, and the query.
+/// Tenant and subject of the searcher, and the query.
 pub(super) type UnmetKey = ((Box<str>, Box<str>), Box<str>);
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -452,7 +452,7 @@ fn the_search_page_shows_what_an_agent_did_not_find_and_what_its_lists_saved() {
         asked("tools/call", &search("echo a text"), 4),
         asked("tools/call", "{\"name\":\"desk.echo\",\"arguments\":{\"message\":\"x\"}}", 5),
     ];
-    let mut command = home.command(&["serve"]);
+    let mut command = home.command(&["serve", "--stdio"]);
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut host = pipes.spawn().unwrap();
     let (mut input, output) = (host.stdin.take().unwrap(), host.stdout.take().unwrap());
