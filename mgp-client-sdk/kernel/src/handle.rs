@@ -14,7 +14,7 @@ use mgp_types::service::ServerId;
 use super::active_config::ActiveConfig;
 use super::audit_sinks::AuditSinks;
 use super::clients::Clients;
-use super::dispatch::{Dispatcher, SavedContext};
+use super::dispatch::Dispatcher;
 use super::fleet::{Fleet, describe_all};
 use super::process_info::{KernelEndpoints, ProcessInfo};
 
@@ -127,7 +127,7 @@ impl Kernel {
         if let Some(exporter) = self.0.dispatcher.parts().metrics.exporter() {
             exporter.flush().await;
         }
-        SavedContext::settle(self.0.dispatcher.shared_parts()).await;
+        self.0.dispatcher.settle_saved_context().await;
         self.0.fleet.stop(ShutdownReason::OperatorRequest).await;
     }
 

@@ -104,7 +104,6 @@ async fn judge(link: Link) -> Report {
         seen.client_sent(message);
     }
     seen.garbage = session.garbage;
-    "a client on standard input".clone_into(&mut seen.subject.target);
     let results = seen.judged();
     Report::new(seen.subject, results)
 }
@@ -210,6 +209,7 @@ impl Seen {
     }
 
     fn note_subject(&mut self) {
+        "a client on standard input".clone_into(&mut self.subject.target);
         let first = self.handshake().or_else(|| self.requests().next().map(|(_, first)| first));
         let Some(first) = first.cloned() else { return };
         // Modern clients introduce themselves in the metadata of each request.

@@ -35,7 +35,7 @@ const ANSWERED: RuleInfo = RuleInfo {
 /// The longest time that a server has to end after its client disconnected.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often a rule is played on a recording: each time sees the next answers.
+/// The most times that a rule is played on a recording: each time sees the next answers.
 const MAX_ROUNDS: usize = 256;
 
 /// The most texts in place of messages that are kept of each peer.
@@ -67,7 +67,7 @@ pub async fn judge_pair(
     pair.report(server.name(), connected, options).await
 }
 
-/// What both peers sent.
+/// The messages of both peers.
 #[derive(Default)]
 struct Pair {
     client: Seen,

@@ -13,7 +13,7 @@ pub(crate) const MAX_MESSAGES: usize = 10_000;
 #[derive(Debug)]
 struct Exchange {
     request: Value,
-    /// What of the params must be equal to those of a rule's request.
+    /// The part of the params that must be equal to that of a rule's request.
     essence: Value,
     answer: Option<Value>,
     is_cancelled: bool,
@@ -26,7 +26,7 @@ struct Exchange {
 /// A recorded answer: the request, the answer, and what the server sent in between.
 pub(crate) type Recalled = (Value, Value, Vec<Value>);
 
-/// What the client asked and the server sent.
+/// The requests of a client and the messages of its server.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     exchanges: Vec<Exchange>,

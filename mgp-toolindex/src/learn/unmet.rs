@@ -16,9 +16,9 @@ const MAX_TOTAL: usize = 5000;
 pub struct UnmetSearch {
     /// The query.
     pub query: String,
-    /// How often it found nothing.
+    /// The number of times that it found nothing.
     pub found_nothing: u32,
-    /// How often it found tools of which none was called.
+    /// The number of times that it found tools of which none was called.
     pub not_called: u32,
     /// The time of the last such search, in seconds since 1970.
     pub last: u64,
@@ -38,7 +38,7 @@ pub(super) struct UnmetCounts {
 #[derive(Debug, Default)]
 pub(super) struct UnmetSearches {
     searches: BTreeMap<UnmetKey, UnmetCounts>,
-    /// What must be written to the database.
+    /// The searches to write to the database.
     changed: HashSet<UnmetKey>,
 }
 

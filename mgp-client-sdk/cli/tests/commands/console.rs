@@ -452,6 +452,8 @@ fn the_search_page_shows_what_an_agent_did_not_find_and_what_its_lists_saved() {
         asked("tools/call", &search("echo a text"), 4),
         asked("tools/call", "{\"name\":\"desk.echo\",\"arguments\":{\"message\":\"x\"}}", 5),
     ];
+    // Before the host: programs that a host started are no operators.
+    let browser = Browser::new(home);
     let mut command = home.command(&["serve", "--stdio"]);
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut host = pipes.spawn().unwrap();
@@ -469,17 +471,11 @@ fn the_search_page_shows_what_an_agent_did_not_find_and_what_its_lists_saved() {
             }
         }
     }
-    let page = Browser::new(home).get("/search?agent=default");
+    let page = browser.get("/search?agent=default");
     assert!(page.text().contains("send <b>a fax</b> to Mars"), "{}", page.body);
     assert!(!page.body.contains("<b>a fax"), "a query is text: {}", page.body);
     assert!(!page.text().contains("echo a text"), "a call followed: {}", page.body);
-    let tokens = home.json("tools-tokens", &["tools", "tokens"]);
-    assert_eq!(tokens["unmet"][0]["query"], "send <b>a fax</b> to Mars", "{tokens}");
-    assert_eq!(tokens["days"][0]["lists"], 1, "{tokens}");
-    let saved = tokens["all"].as_u64().unwrap().saturating_sub(tokens["listed"].as_u64().unwrap());
-    assert_eq!(tokens["days"][0]["saved"], saved, "{tokens}");
-    let today = tokens["days"][0]["day"].as_str().unwrap();
-    assert!(page.body.contains(today), "{}", page.body);
+    assert!(page.body.contains("(1 lists)"), "the list of today: {}", page.body);
     drop(input);
     assert!(host.wait().unwrap().success());
 }

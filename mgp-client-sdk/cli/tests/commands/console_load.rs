@@ -132,10 +132,12 @@ fn delays(
     seen: &Receiver<Instant>,
 ) -> Vec<Duration> {
     let mut delays = Vec::new();
-    for _ in 0..changes {
+    for change in 0..changes {
         thread::sleep(Duration::from_millis(600));
         while seen.try_recv().is_ok() {}
-        let mut waiting = crate::console::calling(home, &serde_json::json!({ "message": "x" }));
+        // An answer holds for a while for the same call.
+        let arguments = serde_json::json!({ "message": change.to_string() });
+        let mut waiting = crate::console::calling(home, &arguments);
         let id = crate::console::waiting(home);
         thread::sleep(Duration::from_millis(900));
         while seen.try_recv().is_ok() {}
@@ -149,6 +151,15 @@ fn delays(
     }
     delays.sort();
     delays
+}
+
+/// Ends all pages and callers when it is dropped, also by a panic.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
@@ -174,6 +185,7 @@ fn open_pages_cost_calls_little_and_show_changes_soon() {
     let is_over = AtomicBool::new(false);
     let (sender, seen) = channel();
     let (with_pages, delays, first, last) = thread::scope(|scope| {
+        let end = End(&is_over);
         for _ in 0..pages {
             let (one, sender, is_over) =
                 (browser.with_cookie(&browser.cookie), sender.clone(), &is_over);
@@ -190,7 +202,7 @@ fn open_pages_cost_calls_little_and_show_changes_soon() {
             }
         });
         let delays = delays(home, &browser, pages, (seconds / 3).max(1), &seen);
-        is_over.store(true, Ordering::Relaxed);
+        drop(end);
         caller.join().unwrap();
         (with_pages, delays, first, memory(pid))
     });

@@ -32,7 +32,6 @@ use mgp_types::service::Router;
 use super::handle::Kernel;
 pub(crate) use explain::requirement_words;
 use methods::OperatorMethods;
-pub(crate) use tools::list_costs;
 
 /// Returns the router of all methods for operators.
 pub(super) fn router(kernel: &Kernel) -> Router {

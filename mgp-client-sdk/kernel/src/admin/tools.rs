@@ -4,19 +4,17 @@
 use std::time::{Duration, SystemTime};
 
 use mgp_security::{DefinitionState, Difference, Finding, HeldDefinition, Severity};
-use mgp_toolindex::{
-    AllTools, IndexedTool, TokenCounter, UnmetSearch, listed_tools, max_tokens_of, name_for,
-};
+use mgp_toolindex::{AllTools, IndexedTool, UnmetSearch, max_tokens_of, name_for};
 use mgp_types::mgp::{
-    ContextLevel, KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
+    KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
     KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
     KernelUnmetSearch, ToolStanding,
 };
-use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind, ServerId, Visibility as _};
+use mgp_types::service::{Context, ServerId, Visibility as _};
 use mgp_types::{ErrorCode, Number, RpcError};
 
 use super::methods::find_server;
-use crate::dispatch::{DispatcherParts, SavedContext, context_level};
+use crate::dispatch::{context_of_agent, list_costs};
 use crate::handle::Kernel;
 
 /// The agent whose tokens are counted if the params name no agent.
@@ -101,7 +99,7 @@ pub(super) async fn tokens(
     let counted = tokio::task::spawn_blocking(move || count_tokens(&counting, &params)).await;
     let mut result =
         counted.map_err(|error| RpcError::internal("the tools were not counted").because(error))?;
-    result.days = SavedContext::days(kernel.0.dispatcher.shared_parts(), &agent).await?;
+    result.days = kernel.0.dispatcher.saved_days(&agent).await?;
     if let Some(history) = kernel.index().history() {
         let unmet = history.unmet(&context_of_agent(&agent).principal).into_iter();
         result.unmet = unmet.map(unmet_search).collect();
@@ -123,12 +121,6 @@ pub(super) async fn reject(
     params: KernelToolDecisionParams,
 ) -> Result<KernelToolDecisionResult, RpcError> {
     decide(&kernel, &cx, params, false).await
-}
-
-/// Returns the context that a call by an agent would have.
-fn context_of_agent(agent: &str) -> Context {
-    let principal = Principal::local().agent(agent);
-    Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal)
 }
 
 fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &IndexedTool) -> KernelTool {
@@ -235,22 +227,6 @@ fn unmet_search(search: UnmetSearch) -> KernelUnmetSearch {
     let UnmetSearch { query, found_nothing, not_called, last, .. } = search;
     let last = SystemTime::UNIX_EPOCH + Duration::from_secs(last);
     KernelUnmetSearch::new(query, u64::from(found_nothing), u64::from(not_called), last)
-}
-
-/// Returns the tokens of an agent's list of tools, and of a list of everything that it may use.
-pub(crate) fn list_costs(parts: &DispatcherParts, agent: &str) -> (u64, u64) {
-    let (cx, index) = (context_of_agent(agent), &parts.fleet.context().index);
-    let caller = parts.search.caller(&cx);
-    let session = parts.sessions.view(&cx.principal, None, index, &caller);
-    let counter = TokenCounter::new();
-    let level = context_level(parts, &cx, &caller, &session);
-    let list = |level| {
-        let meta_tools = parts.meta_tools.listed(&cx);
-        let tools = listed_tools(&level, &meta_tools, index, &caller, &session);
-        let definitions = tools.iter().filter_map(|tool| serde_json::to_string(tool).ok());
-        definitions.map(|text| u64::from(counter.count_definition(&text))).sum::<u64>()
-    };
-    (list(level), list(ContextLevel::Standard))
 }
 
 fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensResult {

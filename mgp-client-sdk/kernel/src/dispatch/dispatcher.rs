@@ -34,7 +34,7 @@ pub(crate) struct DispatcherParts {
     pub(crate) registrations: Registrations,
     pub(crate) results: Results,
     pub(crate) metrics: CallMetrics,
-    pub(crate) saved: SavedContext,
+    pub(super) saved: SavedContext,
 }
 
 impl Dispatcher {
@@ -76,7 +76,7 @@ impl Dispatcher {
     }
 
     /// Returns the parts for work that outlives a call.
-    pub(crate) fn shared_parts(&self) -> &Arc<DispatcherParts> {
+    pub(super) fn shared_parts(&self) -> &Arc<DispatcherParts> {
         &self.0
     }
 

@@ -37,12 +37,11 @@ use mgp_types::service::{BoxFuture, Call, Reply, Router, Stack};
 use tower_layer::Layer as _;
 
 use crate::results::is_read_more;
-pub(super) use dispatcher::{Dispatcher, DispatcherParts};
+pub(super) use dispatcher::Dispatcher;
 pub(super) use meta_tools::MetaToolConfig;
-pub(super) use saved_context::SavedContext;
 pub(super) use skills::capability as skills_capability;
 pub(super) use tasks::support as task_support;
-pub(super) use tool_list::context_level;
+pub(super) use tool_list::{context_of_agent, list_costs};
 pub(super) use tools::{call as call_tool, unwrap_kernel_tool};
 
 /// Returns the router of all methods of the kernel.

@@ -3,22 +3,19 @@
 //! The way of a call only counts a list; the tokens are computed some seconds later, and once more at the stop.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_types::mgp::KernelSavedDay;
-use mgp_types::service::{Context, Principal};
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, Timestamp};
 
-use super::dispatcher::{Dispatcher, DispatcherParts};
-use crate::admin::list_costs;
-
 const SPACE: &str = "kernel_saved_context";
 
-const SETTLE_DELAY: Duration = Duration::from_secs(5);
+/// The time after which counted lists are settled.
+pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(5);
 
 /// The maximum number of days that are kept of an agent, and of agents whose lists wait.
 const MAX_DAYS: usize = 60;
@@ -34,64 +31,41 @@ pub(crate) struct SavedContext {
 }
 
 impl SavedContext {
-    /// Counts a list of tools that an agent got.
-    pub(super) fn count_list(dispatcher: &Dispatcher, cx: &Context) {
-        if cx.principal.tenant() != Principal::local().tenant() {
-            return;
+    /// Counts a list that an agent got, and returns whether the counts must be settled after [`SETTLE_DELAY`].
+    pub(super) fn count(&self, agent: &str) -> bool {
+        let mut lists = self.lists.lock();
+        if let Some(count) = lists.get_mut(agent) {
+            *count += 1;
+        } else if lists.len() < MAX_AGENTS {
+            lists.insert(agent.to_owned(), 1);
         }
-        let saved = &dispatcher.parts().saved;
-        {
-            let mut lists = saved.lists.lock();
-            let agent = cx.principal.name();
-            if let Some(count) = lists.get_mut(agent) {
-                *count += 1;
-            } else if lists.len() < MAX_AGENTS {
-                lists.insert(agent.to_owned(), 1);
-            }
-        }
-        if saved.is_due.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let parts = Arc::downgrade(dispatcher.shared_parts());
-        drop(tokio::spawn(async move {
-            tokio::time::sleep(SETTLE_DELAY).await;
-            if let Some(parts) = parts.upgrade() {
-                Self::settle(&parts).await;
-            }
-        }));
+        !self.is_due.swap(true, Ordering::AcqRel)
     }
 
-    /// Adds what the counted lists saved to the sums of today.
-    pub(crate) async fn settle(parts: &Arc<DispatcherParts>) {
-        parts.saved.is_due.store(false, Ordering::Release);
-        let _turn = parts.saved.settling.lock().await;
-        let lists = std::mem::take(&mut *parts.saved.lists.lock());
+    /// Adds what the counted lists saved to the stored sums of today; `costs` returns the tokens of an agent's list and of
+    /// all its tools.
+    pub(super) async fn settle<C>(&self, store: &dyn Store, costs: impl Fn(String) -> C)
+    where
+        C: Future<Output = Option<(u64, u64)>>,
+    {
+        self.is_due.store(false, Ordering::Release);
+        let _turn = self.settling.lock().await;
+        let lists = mem::take(&mut *self.lists.lock());
         for (agent, lists) in lists {
-            let (working, name) = (Arc::clone(parts), agent.clone());
-            let costs = tokio::task::spawn_blocking(move || list_costs(&working, &name)).await;
-            let Ok((listed, all)) = costs else { continue };
+            let Some((listed, all)) = costs(agent.clone()).await else { continue };
             let saved = all.saturating_sub(listed).saturating_mul(lists);
-            if let Err(error) = add(store(parts), &agent, saved, lists).await {
+            if let Err(error) = add(store, &agent, saved, lists).await {
                 tracing::warn!(%error, "saved context not stored");
             }
         }
     }
-
-    /// Returns the stored days of an agent, the oldest first.
-    pub(crate) async fn days(
-        parts: &Arc<DispatcherParts>,
-        agent: &str,
-    ) -> Result<Vec<KernelSavedDay>, StoreError> {
-        Self::settle(parts).await;
-        stored_days(store(parts), agent).await
-    }
 }
 
-fn store(parts: &DispatcherParts) -> &dyn Store {
-    &**parts.fleet.context().governance.store()
-}
-
-async fn stored_days(store: &dyn Store, agent: &str) -> Result<Vec<KernelSavedDay>, StoreError> {
+/// Returns the stored days of an agent, the oldest first.
+pub(super) async fn stored_days(
+    store: &dyn Store,
+    agent: &str,
+) -> Result<Vec<KernelSavedDay>, StoreError> {
     let prefix = format!("{agent}/");
     let records = store.load(SPACE).await?.records.into_iter();
     let own = records.filter(|record| record.key.starts_with(&prefix));

@@ -125,9 +125,9 @@ record! {
     pub struct KernelUnmetSearch {
         /// The query.
         req query: String,
-        /// How often it found nothing.
+        /// The number of times that it found nothing.
         req found_nothing: u64,
-        /// How often it found tools of which none was called.
+        /// The number of times that it found tools of which none was called.
         req not_called: u64,
         /// The time of the last such search.
         req last: Timestamp,
