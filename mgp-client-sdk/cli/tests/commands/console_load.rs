@@ -7,10 +7,11 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, fs};
 
 use mgp_testkit::until_blocking;
+use tokio::time::Instant;
 
 use crate::console::{Browser, TIMEOUT};
 use crate::program::program;
