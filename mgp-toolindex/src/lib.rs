@@ -95,7 +95,9 @@ pub use index::{
     IndexLimits, IndexStats, PutReport, RefusedTool, Resolved, ToolIndex, ToolIndexBuilder,
     ToolRefusal,
 };
-pub use learn::{Erase, History, HistoryConfig, HistoryScope, HistoryStats, Retention, UseOutcome};
+pub use learn::{
+    Erase, History, HistoryConfig, HistoryScope, HistoryStats, Retention, UnmetSearch, UseOutcome,
+};
 pub use meta::{ForwardedCall, MetaTool, MetaTools, Spelling, listed_tools, name_for};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Hit, Query, Reason, SearchResult};
 pub use session::{

@@ -127,6 +127,7 @@ impl Kernel {
         if let Some(exporter) = self.0.dispatcher.parts().metrics.exporter() {
             exporter.flush().await;
         }
+        self.0.dispatcher.settle_saved_context().await;
         self.0.fleet.stop(ShutdownReason::OperatorRequest).await;
     }
 

@@ -8,9 +8,10 @@ use tokio::time::Instant;
 
 use crate::json::{Wrong, shown, text};
 use crate::link::{Link, Sent, of_this_process};
+use crate::recording::MAX_MESSAGES;
 use crate::report::{Report, RuleResult, Status, Subject};
 use crate::rule::{RuleInfo, RuleLevel, Tier};
-use crate::session::{LEGACY, LEGACY_REVISIONS, Options, Session, Setup};
+use crate::session::{LEGACY, LEGACY_REVISIONS, Options, Session, Setup, mgp_of, mgp_offered};
 
 /// A rule about clients: it looks at all messages of a client after the connection ended.
 struct ClientRule {
@@ -58,21 +59,25 @@ client_rules! {
         "an offer of MGP has a version and extensions" => offer;
 }
 
-/// The messages that a client sent.
+/// The messages that a client sent, and what of the server's messages they depend on.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     messages: Vec<Value>,
-    garbage: Vec<String>,
-    pinged: Option<Value>,
-    unknown: Option<Value>,
-    subject: Subject,
+    pub(crate) garbage: Vec<String>,
+    /// The requests of the server, by id.
+    asked: Vec<(Value, String)>,
+    /// The answers to them.
+    answers: Vec<Value>,
+    /// The capabilities that the server declared.
+    declared: Option<Value>,
+    pub(crate) subject: Subject,
 }
+
+/// A method that no client has.
+const UNKNOWN: &str = "does/not/exist";
 
 /// The longest time for which a client is watched.
 const MAX_WATCH: Duration = Duration::from_mins(10);
-
-/// The most messages of a client that are looked at.
-const MAX_MESSAGES: usize = 10_000;
 
 /// Serves one client on standard input and output until it disconnects, and returns what it did right and wrong.
 ///
@@ -91,21 +96,15 @@ async fn judge(link: Link) -> Report {
     let deadline = Instant::now() + MAX_WATCH;
     while let Some(message) = session.next_until(deadline).await {
         for reply in answers(&message) {
+            seen.server_sent(&reply);
             if let Some(replies) = &replies {
                 let _ = replies.send(Sent::Message(reply)).await;
             }
         }
-        if message["id"] == json!("judge-ping") && message.get("method").is_none() {
-            seen.pinged = Some(message);
-        } else if message["id"] == json!("judge-unknown") && message.get("method").is_none() {
-            seen.unknown = Some(message);
-        } else if seen.messages.len() < MAX_MESSAGES {
-            seen.messages.push(message);
-        }
+        seen.client_sent(message);
     }
     seen.garbage = session.garbage;
-    seen.note_subject();
-    let results = RULES.iter().map(|rule| judged(rule, &seen)).collect();
+    let results = seen.judged();
     Report::new(seen.subject, results)
 }
 
@@ -127,7 +126,7 @@ fn answers(message: &Value) -> Vec<Value> {
         }
         return vec![
             json!({ "jsonrpc": "2.0", "id": "judge-ping", "method": "ping" }),
-            json!({ "jsonrpc": "2.0", "id": "judge-unknown", "method": "does/not/exist", "params": {} }),
+            json!({ "jsonrpc": "2.0", "id": "judge-unknown", "method": UNKNOWN, "params": {} }),
             json!({ "jsonrpc": "2.0", "method": "notifications/does/not/exist", "params": {} }),
         ];
     };
@@ -156,6 +155,46 @@ fn answers(message: &Value) -> Vec<Value> {
 }
 
 impl Seen {
+    /// Notes a message of the client.
+    pub(crate) fn client_sent(&mut self, message: Value) {
+        let id = message.get("id");
+        let is_asked = || self.asked.iter().any(|(asked, _)| Some(asked) == id);
+        if message.get("method").is_none() && is_asked() {
+            self.answers.push(message);
+        } else if self.messages.len() < MAX_MESSAGES {
+            self.messages.push(message);
+        }
+    }
+
+    /// Notes what the server asks and declares.
+    pub(crate) fn server_sent(&mut self, message: &Value) {
+        if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id"))
+            && self.asked.len() < MAX_MESSAGES
+        {
+            self.asked.push((id.clone(), method.to_owned()));
+        }
+        if let Some(declared) = message.pointer("/result/capabilities")
+            && self.declared.is_none()
+        {
+            self.declared = Some(declared.clone());
+        }
+    }
+
+    /// Plays the rules about clients.
+    pub(crate) fn judged(&mut self) -> Vec<RuleResult> {
+        self.note_subject();
+        RULES.iter().map(|rule| judged(rule, self)).collect()
+    }
+
+    /// Returns the answers to the server's requests of a method; an error names one that was not answered.
+    fn answers_to(&self, wanted: &str) -> Result<Vec<&Value>, Wrong> {
+        let asked = self.asked.iter().filter(|(_, method)| method == wanted);
+        let answer = |id: &Value| self.answers.iter().find(|answer| answer.get("id") == Some(id));
+        asked
+            .map(|(id, _)| answer(id).ok_or_else(|| format!("`{wanted}` was not answered")))
+            .collect()
+    }
+
     fn requests(&self) -> impl Iterator<Item = (&str, &Value)> {
         let methods = self.messages.iter().filter(|message| message.get("id").is_some());
         methods.filter_map(|message| Some((message["method"].as_str()?, message)))
@@ -171,19 +210,32 @@ impl Seen {
 
     fn note_subject(&mut self) {
         "a client on standard input".clone_into(&mut self.subject.target);
-        let Some(params) = self.handshake().map(|message| message["params"].clone()) else {
-            return;
+        let first = self.handshake().or_else(|| self.requests().next().map(|(_, first)| first));
+        let Some(first) = first.cloned() else { return };
+        // Modern clients introduce themselves in the metadata of each request.
+        let of = |legacy: &str, modern: &str| {
+            let modern = format!("/params/_meta/io.modelcontextprotocol~1{modern}");
+            let value = first.pointer(&format!("/params/{legacy}"));
+            value.or_else(|| first.pointer(&modern))?.as_str().map(str::to_owned)
         };
-        let of = |pointer: &str| params.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        self.subject.name = of("/clientInfo/name");
-        self.subject.version = of("/clientInfo/version");
-        self.subject.revisions.extend(of("/protocolVersion"));
-        self.subject.mgp_version = of("/capabilities/mgp/version");
+        self.subject.name = of("clientInfo/name", "clientInfo/name");
+        self.subject.version = of("clientInfo/version", "clientInfo/version");
+        self.subject.revisions.extend(of("protocolVersion", "protocolVersion"));
+        if let Some(offer) = mgp_offered(&first) {
+            self.subject.mgp_version = offer["version"].as_str().map(str::to_owned);
+            let names = offer["extensions"].as_array().into_iter().flatten();
+            self.subject.extensions =
+                names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+        }
     }
 }
 
 fn initialize(seen: &Seen) -> Result<bool, Wrong> {
-    let first = seen.messages.first().filter(|message| message["method"] != "server/discover");
+    let is_modern = |message: &Value| {
+        message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion").is_some()
+            || message["method"] == "server/discover"
+    };
+    let first = seen.messages.first().filter(|message| !is_modern(message));
     let Some(handshake) = seen.handshake() else {
         return first
             .map_or(Ok(false), |first| Err(format!("the first message was {}", shown(first))));
@@ -243,20 +295,19 @@ fn only_messages(seen: &Seen) -> Result<bool, Wrong> {
 }
 
 fn answers_ping(seen: &Seen) -> Result<bool, Wrong> {
-    match &seen.pinged {
-        Some(answer) if answer.get("result").is_some() => Ok(true),
+    let answers = seen.answers_to("ping")?;
+    match answers.iter().find(|answer| answer.get("result").is_none()) {
         Some(answer) => Err(format!("`ping` was answered with {}", shown(answer))),
-        None if seen.has_initialized() => Err("`ping` was not answered".to_owned()),
-        None => Ok(false),
+        None => Ok(!answers.is_empty()),
     }
 }
 
 fn refuses_unknown(seen: &Seen) -> Result<bool, Wrong> {
-    match &seen.unknown {
-        Some(answer) if answer.pointer("/error/code") == Some(&json!(-32601)) => Ok(true),
+    let answers = seen.answers_to(UNKNOWN)?;
+    let refused = |answer: &&Value| answer.pointer("/error/code") == Some(&json!(-32601));
+    match answers.iter().find(|answer| !refused(answer)) {
         Some(answer) => Err(format!("it was answered with {}", shown(answer))),
-        None if seen.has_initialized() => Err("it was not answered".to_owned()),
-        None => Ok(false),
+        None => Ok(!answers.is_empty()),
     }
 }
 
@@ -268,13 +319,27 @@ fn silent(seen: &Seen) -> Result<bool, Wrong> {
 }
 
 fn only_declared(seen: &Seen) -> Result<bool, Wrong> {
-    const UNDECLARED: [&str; 4] = ["resources/", "prompts/", "logging/", "completion/"];
-    let used =
-        seen.requests().find(|(method, _)| UNDECLARED.iter().any(|name| method.starts_with(name)));
+    const CAPABILITIES: [(&str, &str); 5] = [
+        ("tools/", "tools"),
+        ("resources/", "resources"),
+        ("prompts/", "prompts"),
+        ("logging/", "logging"),
+        ("completion/", "completions"),
+    ];
+    let Some(declared) = &seen.declared else { return Ok(false) };
+    let is_undeclared = |method: &str| {
+        CAPABILITIES.iter().any(|(of, name)| {
+            method.starts_with(of) && declared.get(name).is_none_or(Value::is_null)
+        })
+    };
+    let used = seen.requests().find(|(method, _)| is_undeclared(method));
     used.map_or(Ok(seen.has_initialized()), |(method, _)| Err(format!("`{method}` was sent")))
 }
 
 fn no_mgp(seen: &Seen) -> Result<bool, Wrong> {
+    if seen.declared.as_ref().and_then(mgp_of).is_some() {
+        return Ok(false);
+    }
     let methods = seen.messages.iter().filter_map(|message| message["method"].as_str());
     let sent = methods
         .into_iter()
@@ -283,8 +348,9 @@ fn no_mgp(seen: &Seen) -> Result<bool, Wrong> {
 }
 
 fn offer(seen: &Seen) -> Result<bool, Wrong> {
-    let offer = seen.handshake().and_then(|message| message.pointer("/params/capabilities/mgp"));
-    let Some(offer) = offer else { return Ok(false) };
+    let Some(offer) = seen.requests().find_map(|(_, message)| mgp_offered(message)) else {
+        return Ok(false);
+    };
     text(offer, "version")?;
     crate::json::texts(offer, "extensions")?;
     Ok(true)

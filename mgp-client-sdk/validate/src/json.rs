@@ -6,7 +6,7 @@ use serde_json::Value;
 pub(crate) type Wrong = String;
 
 /// The longest text of a value that a failure shows, in bytes.
-const MAX_SHOWN: usize = 160;
+pub(crate) const MAX_SHOWN: usize = 160;
 
 /// Returns a value as text, shortened.
 pub(crate) fn shown(value: &Value) -> String {

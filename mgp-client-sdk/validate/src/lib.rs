@@ -2,7 +2,8 @@
 //!
 //! The rules are what MCP and MGP require of every peer and what can be seen from outside. They are data: a name, a
 //! section, a level, and a function that drives a connection and looks at the answers. [`judge_server`] starts a server
-//! or connects to one, plays all rules that apply, and returns a [`Report`].
+//! or connects to one, plays all rules that apply, and returns a [`Report`]; [`judge_client`] is a server for a client, and
+//! [`judge_pair`] watches a client and a server.
 //!
 //! ```no_run
 //! use mgp_validate::{Options, Target, judge_server};
@@ -20,6 +21,8 @@
 mod client;
 mod json;
 mod link;
+mod pair;
+mod recording;
 mod report;
 mod rule;
 mod rules;
@@ -32,6 +35,7 @@ mod readme {}
 
 pub use client::judge_client;
 pub use link::Target;
+pub use pair::judge_pair;
 pub use report::{Report, RuleResult, Status, Subject, Summary, TierSummary};
 pub use rule::{RuleInfo, RuleLevel, Tier, rules};
 pub use server::judge_server;

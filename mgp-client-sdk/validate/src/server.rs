@@ -13,7 +13,7 @@ use crate::rules;
 use crate::session::{Options, Session, Setup};
 
 /// The rule that is reported alone if no connection can be opened.
-const CONNECTS: RuleInfo = RuleInfo {
+pub(crate) const CONNECTS: RuleInfo = RuleInfo {
     id: "mcp.connect",
     section: "MCP lifecycle",
     level: RuleLevel::Must,
@@ -145,8 +145,11 @@ impl Judge<'_> {
 }
 
 /// Plays a rule on a connection.
-async fn on(rule: &Rule, session: &mut Session) -> (Result<(), Outcome>, Option<(String, String)>) {
-    if session.setup.offers_mgp() && session.mgp().is_none() {
+pub(crate) async fn on(
+    rule: &Rule,
+    session: &mut Session,
+) -> (Result<(), Outcome>, Option<(String, String)>) {
+    if rule.setup.offers_mgp() && session.mgp().is_none() {
         return (Err(Outcome::Skipped("the server does not offer MGP".to_owned())), None);
     }
     if let Some(extension) = rule.extension

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use mgp_types::clip;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use crate::json::{Wrong, shown};
+use crate::json::{MAX_SHOWN, Wrong, shown};
 use crate::link::{Link, Received, Sent, Target};
+use crate::recording::Recording;
 
 /// The newest revision of the era with a handshake.
 pub(crate) const LEGACY: &str = "2025-11-25";
@@ -149,11 +151,40 @@ pub(crate) struct Session {
     /// Messages that broke a rule of JSON-RPC.
     pub(crate) malformed: Vec<String>,
     pub(crate) end: Option<String>,
+    /// The names that the client offered.
+    pub(crate) offered: Vec<String>,
     /// The last message in each direction, as evidence.
     last: (Value, Value),
+    /// If set, rules are answered from it in place of a connection.
+    pub(crate) recording: Option<Recording>,
 }
 
 impl Session {
+    /// Returns a session that plays rules on what a client and a server sent each other.
+    pub(crate) fn of_recording(recording: Recording, garbage: Vec<String>) -> Self {
+        let (request, hello) = match recording.hello() {
+            Some((request, hello)) => (request.clone(), hello.clone()),
+            None => (Value::Null, Value::Null),
+        };
+        let offer = mgp_offered(&request);
+        let setup = match (request["method"] == "server/discover", offer.is_some()) {
+            (true, true) => Setup::ModernMgp,
+            (true, false) => Setup::Modern,
+            (false, true) => Setup::LegacyMgp,
+            (false, false) => Setup::Legacy,
+        };
+        let mut session = Self::new(Link::closed(), setup, &Options::new());
+        session.hello = hello;
+        let names = offer.and_then(|offer| offer["extensions"].as_array()).into_iter().flatten();
+        session.offered = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+        session.garbage = garbage;
+        for message in recording.notices().iter().chain(recording.answers()) {
+            session.check_envelope(message);
+        }
+        session.recording = Some(recording);
+        session
+    }
+
     /// Opens a connection and does its handshake.
     pub(crate) async fn open(
         target: &Target,
@@ -191,7 +222,9 @@ impl Session {
             garbage: Vec::new(),
             malformed: Vec::new(),
             end: None,
+            offered: EXTENSIONS.iter().map(|name| (*name).to_owned()).collect(),
             last: (Value::Null, Value::Null),
+            recording: None,
         }
     }
 
@@ -225,6 +258,14 @@ impl Session {
         method: &str,
         params: Value,
     ) -> Result<Answer, Wrong> {
+        if let Some(recording) = &mut self.recording {
+            let Some((request, answer, notices)) = recording.recall(method, &params) else {
+                return Err(format!("`{method}` was not sent"));
+            };
+            self.last.0 = request;
+            self.notices = notices;
+            return self.read_answer(answer);
+        }
         let request = self.request(&id, method, params);
         self.send(request).await;
         self.answer_to(&id, method).await
@@ -261,6 +302,7 @@ impl Session {
 
     /// Sends a message as it is.
     pub(crate) async fn send(&mut self, message: Value) {
+        self.miss();
         self.last.0 = message.clone();
         if let Some(output) = &self.link.output {
             let _ = output.send(Sent::Message(message)).await;
@@ -269,6 +311,7 @@ impl Session {
 
     /// Sends text that may not be JSON.
     pub(crate) async fn send_raw(&mut self, text: &str) {
+        self.miss();
         self.last.0 = Value::String(text.to_owned());
         if let Some(output) = &self.link.output {
             let _ = output.send(Sent::Raw(text.to_owned())).await;
@@ -316,6 +359,10 @@ impl Session {
 
     /// Keeps what the peer sends for a short time without being asked.
     pub(crate) async fn listen(&mut self) {
+        if let Some(recording) = &self.recording {
+            self.notices = recording.notices().to_vec();
+            return;
+        }
         let deadline = Instant::now() + QUIET;
         while let Some(message) = self.next_until(deadline).await {
             self.keep(message).await;
@@ -329,7 +376,9 @@ impl Session {
                 Err(_) => return None,
                 Ok(None) => self.end = Some("the connection ended".to_owned()),
                 Ok(Some(Received::Message(message))) => return Some(message),
-                Ok(Some(Received::Garbage(text))) => push_bounded(&mut self.garbage, text),
+                Ok(Some(Received::Garbage(text))) => {
+                    push_bounded(&mut self.garbage, clip(text.trim(), MAX_SHOWN));
+                }
                 Ok(Some(Received::Status(status))) if status >= 400 => {
                     push_bounded(
                         &mut self.garbage,
@@ -369,8 +418,16 @@ impl Session {
         }
     }
 
+    /// Notes, on a recording, that the current rule sends what no client sends.
+    fn miss(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.miss("the rule sends messages of its own".to_owned());
+        }
+    }
+
     /// Ends the input of the peer, and returns whether the peer then ends the connection in time.
     pub(crate) async fn close_input(&mut self, wait: Duration) -> bool {
+        self.miss();
         self.link.output = None;
         let deadline = Instant::now() + wait;
         while self.end.is_none() && Instant::now() < deadline {
@@ -393,9 +450,7 @@ impl Session {
 
     /// Returns the server's answer to the offer of MGP.
     pub(crate) fn mgp(&self) -> Option<&Value> {
-        let capabilities = self.hello.get("capabilities")?;
-        let places = ["/mgp", "/experimental/mgp", "/extensions/dev.cloto~1mgp"];
-        places.iter().find_map(|place| capabilities.pointer(place))
+        mgp_of(self.hello.get("capabilities")?)
     }
 
     /// Returns whether an extension of MGP is active, under its own name or under those of its parts.
@@ -416,26 +471,40 @@ impl Session {
 
     /// Returns the tools; they are listed once.
     pub(crate) async fn tools(&mut self) -> Result<Vec<Value>, Wrong> {
-        if let Some(tools) = &self.tools {
+        if let (Some(tools), None) = (&self.tools, &self.recording) {
             return Ok(tools.clone());
         }
         let mut all = Vec::new();
         let mut params = json!({});
         // A server that never ends its list is stopped after 50 pages.
         for _ in 0..50 {
-            let page = self.ask("tools/list", params).await?.result("tools/list")?;
+            let answer = self.ask("tools/list", params).await;
+            // A client need not ask for each page, and a list is known once it was recorded.
+            if let Some(recording) = &mut self.recording
+                && (self.tools.is_some() || !all.is_empty())
+                && recording.take_missed().is_some()
+            {
+                break;
+            }
+            let page = answer?.result("tools/list")?;
             all.extend(crate::json::list(&page, "tools")?.iter().cloned());
             match page.get("nextCursor").filter(|cursor| !cursor.is_null()) {
                 Some(cursor) => params = json!({ "cursor": cursor }),
                 None => break,
             }
         }
-        self.tools = Some(all.clone());
+        match &self.tools {
+            Some(tools) if all.is_empty() => return Ok(tools.clone()),
+            _ => self.tools = Some(all.clone()),
+        }
         Ok(all)
     }
 
     /// Returns a tool that may be called with its arguments: the chosen one, or a read-only one without arguments.
     pub(crate) async fn callable(&mut self) -> Result<Option<(String, Value)>, Wrong> {
+        if let Some(recording) = &mut self.recording {
+            return Ok(recording.next_call());
+        }
         if self.tool.is_some() {
             return Ok(self.tool.clone());
         }
@@ -449,14 +518,32 @@ impl Session {
         Ok(name.map(|name| (name.to_owned(), json!({}))))
     }
 
+    /// Returns the last request that was sent.
+    pub(crate) fn sent(&self) -> &Value {
+        &self.last.0
+    }
+
     /// Returns the last message in each direction, shortened.
     pub(crate) fn evidence(&self) -> (String, String) {
         let text = |value: &Value| match value {
             Value::Null => String::new(),
-            value => mgp_types::clip(&value.to_string(), 2000),
+            value => clip(&value.to_string(), 2000),
         };
         (text(&self.last.0), text(&self.last.1))
     }
+}
+
+/// Returns the member of capabilities that carries MGP, at any of its places.
+pub(crate) fn mgp_of(capabilities: &Value) -> Option<&Value> {
+    let places = ["/mgp", "/experimental/mgp", "/extensions/dev.cloto~1mgp"];
+    places.iter().find_map(|place| capabilities.pointer(place)).filter(|value| !value.is_null())
+}
+
+/// Returns the offer of MGP in a request of either era.
+pub(crate) fn mgp_offered(request: &Value) -> Option<&Value> {
+    let places =
+        ["/params/capabilities", "/params/_meta/io.modelcontextprotocol~1clientCapabilities"];
+    places.iter().find_map(|place| mgp_of(request.pointer(place)?))
 }
 
 /// Returns the offer of all of MGP.

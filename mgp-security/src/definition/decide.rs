@@ -54,7 +54,7 @@ impl Definitions {
         let pin = Pin {
             kind: PinKind::Pinned,
             findings: Vec::<Finding>::new(),
-            by: Some(by.subject().to_string()),
+            by: Some(by.name().to_owned()),
             at: Timestamp::now(),
             ..held
         };
@@ -89,7 +89,7 @@ impl Definitions {
         let (held, _) = self.held(server, tool, fingerprint)?;
         let pin = Pin {
             kind: PinKind::Rejected,
-            by: Some(by.subject().to_string()),
+            by: Some(by.name().to_owned()),
             at: Timestamp::now(),
             ..held
         };

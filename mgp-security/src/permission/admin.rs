@@ -293,11 +293,11 @@ impl PermissionCore {
             change.check_unlimited()?;
         }
         let place = Self::place(by, change.server.as_ref());
-        let who = by.as_agent().map_or_else(|| by.subject().to_string(), ToString::to_string);
         let permissions = standard(&change.permissions);
         let approvals = permissions.iter().map(|permission| {
             let source = ApprovalSource::Operator;
-            let mut approval = Approval::new(&place, permission.clone(), decision, source, &*who);
+            let mut approval =
+                Approval::new(&place, permission.clone(), decision, source, by.name());
             approval.scope.clone_from(&change.scope);
             approval.tools.clone_from(&change.tools);
             approval.confirm = change.confirm;

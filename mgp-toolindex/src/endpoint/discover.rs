@@ -38,7 +38,10 @@ pub(super) async fn answer(
     let order = params.sort;
     let work = move || find(&working, &query, &caller, order.as_ref());
     let (found, result) = if inner.index.is_large() { run_blocking(work).await? } else { work()? };
-    inner.record_search(&cx, session.as_ref(), &text, &found);
+    // Explanations are for operators, who try searches: what they try is not what an agent asks.
+    if params.explain != Some(true) {
+        inner.record_search(&cx, session.as_ref(), &text, &found);
+    }
     Ok(result)
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use mgp_types::service::{BoxFuture, Principal};
+use mgp_types::service::BoxFuture;
 use mgp_types::store::sql::{Connection, params};
 use mgp_types::store::{Db, StoreError};
 use mgp_types::sync::{Mutex, RwLock};
@@ -17,10 +17,12 @@ use super::config::{Erase, HistoryConfig, Retention};
 use super::history::{History, HistoryState};
 use super::query::{HashKey, Owner, QueryKey, WordHash};
 use super::table::{HistoryTable, NewQuery};
+use super::unmet::{UnmetCounts, UnmetKey};
 
 const NAMESPACE: &str = "toolindex_history";
 
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE toolindex_history_secret (secret BLOB NOT NULL) STRICT;
     INSERT INTO toolindex_history_secret VALUES (randomblob(32));
     CREATE TABLE toolindex_history (
@@ -33,7 +35,15 @@ const MIGRATIONS: &[&str] = &["
         key BLOB NOT NULL, tool TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (key, tool)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX toolindex_history_call_tool ON toolindex_history_call (tool);
-"];
+",
+    "
+    CREATE TABLE toolindex_history_unmet (
+        tenant TEXT NOT NULL, subject TEXT NOT NULL, text TEXT NOT NULL,
+        found_nothing INTEGER NOT NULL, not_called INTEGER NOT NULL, last INTEGER NOT NULL,
+        PRIMARY KEY (tenant, subject, text)
+    ) STRICT, WITHOUT ROWID;
+",
+];
 
 /// The queries that are written at once.
 const WRITE_BATCH: usize = 512;
@@ -117,7 +127,11 @@ impl History {
             }
         }
         table.changed = Some(table.changed.take().unwrap_or_default());
+        let unmet = db.read(load_unmet).await?;
         let mut state = HistoryState::new(table, secret);
+        for (key, counts) in unmet {
+            state.unmet.lock().restore(key, counts);
+        }
         state.database = Some(HistoryDatabase {
             db,
             order: Mutex::default(),
@@ -140,8 +154,9 @@ impl History {
     pub async fn flush(&self) -> Result<(), StoreError> {
         let Some(database) = &self.0.database else { return Ok(()) };
         let _guard = database.writing.lock().await;
-        while let Some((keys, write)) = database.start_write(&self.0) {
+        while let Some((keys, unmet, write)) = database.start_write(&self.0) {
             if let Err(error) = write.await {
+                self.0.unmet.lock().not_written(unmet);
                 if let Some(changed) = &mut self.0.table.write().changed {
                     changed.extend(keys);
                 }
@@ -154,7 +169,9 @@ impl History {
     /// Writes changed queries on a task if there is a runtime; otherwise [`flush`](Self::flush) does.
     pub(super) fn write_soon(&self) {
         let Some(database) = &self.0.database else { return };
-        if self.0.table.read().changed.as_ref().is_none_or(std::collections::HashSet::is_empty) {
+        let is_unchanged =
+            self.0.table.read().changed.as_ref().is_none_or(std::collections::HashSet::is_empty);
+        if is_unchanged && !self.0.unmet.lock().has_changed() {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -185,19 +202,16 @@ impl HistoryDatabase {
         table: &RwLock<HistoryTable>,
         what: Erase<'_>,
     ) -> BoxFuture<'static, Result<usize, StoreError>> {
-        let (sql, names): (&'static str, Vec<String>) = match what {
-            Erase::All => ("DELETE FROM toolindex_history", Vec::new()),
-            Erase::Tenant(tenant) => (
-                "DELETE FROM toolindex_history WHERE tenant = ?1",
-                vec![tenant.as_str().to_owned()],
-            ),
-            Erase::Principal(principal) => (
-                "DELETE FROM toolindex_history WHERE tenant = ?1 AND subject = ?2",
-                subject(principal),
-            ),
-            Erase::Tool(tool) => {
-                ("DELETE FROM toolindex_history_call WHERE tool = ?1", vec![tool.to_owned()])
+        let (clause, names) = match what {
+            Erase::All => (Some(""), Vec::new()),
+            Erase::Tenant(tenant) => (Some("WHERE tenant = ?1"), vec![tenant.as_str().to_owned()]),
+            Erase::Principal(principal) => {
+                // The owner, not the subject: with `HistoryScope::Agent` it has the agent too.
+                let Owner { tenant, subject } = Owner::of(principal, table.read().config.scope);
+                let names = vec![tenant.to_string(), subject.to_string()];
+                (Some("WHERE tenant = ?1 AND subject = ?2"), names)
             }
+            Erase::Tool(tool) => (None, vec![tool.to_owned()]),
         };
         let _order = self.order.lock();
         let erased = {
@@ -209,7 +223,17 @@ impl HistoryDatabase {
         };
         let done = self.db.write(move |tx| {
             tx.pragma_update(None, "secure_delete", true)?;
-            tx.execute(sql, mgp_types::store::sql::params_from_iter(names))?;
+            let names = || mgp_types::store::sql::params_from_iter(&names);
+            match clause {
+                Some(clause) => {
+                    for table in ["toolindex_history", "toolindex_history_unmet"] {
+                        tx.execute(&format!("DELETE FROM {table} {clause}"), names())?;
+                    }
+                }
+                None => {
+                    tx.execute("DELETE FROM toolindex_history_call WHERE tool = ?1", names())?;
+                }
+            }
             remove_orphans(tx)
         });
         Box::pin(async move { done.await.map(|()| erased) })
@@ -228,8 +252,12 @@ impl HistoryDatabase {
     }
 
     /// Passes some changed queries to the database; returns `None` if no query has changed.
-    fn start_write(&self, state: &HistoryState) -> Option<(Vec<QueryKey>, WriteFuture)> {
+    fn start_write(
+        &self,
+        state: &HistoryState,
+    ) -> Option<(Vec<QueryKey>, Vec<UnmetKey>, WriteFuture)> {
         let _order = self.order.lock();
+        let unmet = state.unmet.lock().take_changed();
         let model = state.embedder().map(|embedder| embedder.model().to_owned());
         let (keys, rows) = {
             let mut table = state.table.write();
@@ -238,15 +266,19 @@ impl HistoryDatabase {
             for key in &keys {
                 changed.remove(key);
             }
-            if keys.is_empty() {
+            if keys.is_empty() && unmet.is_empty() {
                 return None;
             }
             let rows: Vec<QueryRow> =
                 keys.iter().map(|key| row(&table, *key, model.as_deref())).collect();
             (keys, rows)
         };
-        let write = self.db.write(move |tx| rows.iter().try_for_each(|row| store(tx, row)));
-        Some((keys, write))
+        let unmet_keys = unmet.iter().map(|(key, _)| key.clone()).collect();
+        let write = self.db.write(move |tx| {
+            rows.iter().try_for_each(|row| store(tx, row))?;
+            unmet.iter().try_for_each(|(key, counts)| store_unmet(tx, key, *counts))
+        });
+        Some((keys, unmet_keys, write))
     }
 }
 
@@ -300,11 +332,54 @@ fn store(tx: &Connection, row: &QueryRow) -> Result<(), StoreError> {
     Ok(())
 }
 
+fn store_unmet(
+    tx: &Connection,
+    ((tenant, subject), text): &((Box<str>, Box<str>), Box<str>),
+    counts: Option<UnmetCounts>,
+) -> Result<(), StoreError> {
+    let Some(UnmetCounts { found_nothing, not_called, last }) = counts else {
+        let sql = "DELETE FROM toolindex_history_unmet
+            WHERE tenant = ?1 AND subject = ?2 AND text = ?3";
+        tx.prepare(sql)?.execute(params![tenant, subject, text])?;
+        return Ok(());
+    };
+    let sql = "INSERT OR REPLACE INTO toolindex_history_unmet VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    tx.prepare(sql)?.execute(params![
+        tenant,
+        subject,
+        text,
+        found_nothing,
+        not_called,
+        last.cast_signed()
+    ])?;
+    Ok(())
+}
+
+fn load_unmet(conn: &Connection) -> Result<Vec<(UnmetKey, UnmetCounts)>, StoreError> {
+    let sql = "SELECT tenant, subject, text, found_nothing, not_called, last
+        FROM toolindex_history_unmet ORDER BY last DESC";
+    let mut read = conn.prepare(sql)?;
+    let text = |row: &mgp_types::store::sql::Row<'_>, at| row.get::<_, String>(at).map(Box::from);
+    let rows = read.query_map([], |row| {
+        let key = ((text(row, 0)?, text(row, 1)?), text(row, 2)?);
+        let last: i64 = row.get(5)?;
+        let counts = UnmetCounts {
+            found_nothing: row.get(3)?,
+            not_called: row.get(4)?,
+            last: u64::try_from(last).unwrap_or_default(),
+        };
+        Ok((key, counts))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// Removes everything that the options do not allow.
 fn enforce_options(tx: &Connection, retention: Retention, oldest: u64) -> Result<(), StoreError> {
     tx.pragma_update(None, "secure_delete", true)?;
     tx.execute("DELETE FROM toolindex_history WHERE last < ?1", [oldest.cast_signed()])?;
+    tx.execute("DELETE FROM toolindex_history_unmet WHERE last < ?1", [oldest.cast_signed()])?;
     if retention != Retention::Text {
+        tx.execute("DELETE FROM toolindex_history_unmet", [])?;
         tx.execute("UPDATE toolindex_history SET text = NULL WHERE text IS NOT NULL", [])?;
     }
     if retention == Retention::Words {
@@ -377,10 +452,6 @@ fn hashes(words: &[u8]) -> Vec<WordHash> {
         .chunks_exact(8)
         .filter_map(|word| Some(WordHash::from_le_bytes(word.try_into().ok()?)))
         .collect()
-}
-
-fn subject(principal: &Principal) -> Vec<String> {
-    vec![principal.tenant().as_str().to_owned(), principal.subject().as_str().to_owned()]
 }
 
 /// Clears the flag, also after a panic.

@@ -22,6 +22,7 @@ use super::partition::Partition;
 use super::pending::PendingSearches;
 use super::query::{HashKey, MAX_TEXT_BYTES, Owner, QueryId};
 use super::table::{HistoryTable, NewQuery};
+use super::unmet::{UnmetSearch, UnmetSearches};
 use crate::embed::{Cost, Embedder};
 use crate::lexicon::to_english;
 use crate::text::{Analyzer, QueryWords, truncate};
@@ -56,6 +57,7 @@ pub struct History(pub(super) Arc<HistoryState>);
 pub(super) struct HistoryState {
     pub(super) table: RwLock<HistoryTable>,
     pending: Mutex<PendingSearches>,
+    pub(super) unmet: Mutex<UnmetSearches>,
     analyzer: Analyzer,
     embedder: RwLock<Option<Arc<dyn Embedder>>>,
     pub(super) secret: HashKey,
@@ -109,9 +111,23 @@ impl History {
         found: impl IntoIterator<Item = T>,
     ) {
         let query = truncate(query.trim(), MAX_TEXT_BYTES);
-        if !query.is_empty() {
-            self.0.pending.lock().insert(&self.owner(principal), session, query, found);
+        if query.is_empty() {
+            return;
         }
+        let (owner, mut found) = (self.owner(principal), found.into_iter().peekable());
+        // Texts are stored only where queries are stored as texts.
+        if self.retention() == Retention::Text {
+            self.0.unmet.lock().add(&owner, query, found.peek().is_some(), seconds_now());
+        }
+        self.0.pending.lock().insert(&owner, session, query, found);
+        #[cfg(feature = "sqlite")]
+        self.write_soon();
+    }
+
+    /// Returns the searches of a principal that found nothing, or that no call followed, the last one first.
+    #[must_use]
+    pub fn unmet(&self, principal: &Principal) -> Vec<UnmetSearch> {
+        self.0.unmet.lock().of(&self.owner(principal))
     }
 
     /// Records a call: the newest search of the session that found the tool is stored with it.
@@ -127,16 +143,19 @@ impl History {
         if outcome == UseOutcome::Failed {
             return;
         }
-        let query = self.0.pending.lock().take(&self.owner(principal), session, tool);
-        if let Some(query) = query {
+        let owner = self.owner(principal);
+        let followed = self.0.pending.lock().take(&owner, session, tool);
+        if let Some((query, is_first)) = followed {
+            if is_first {
+                self.0.unmet.lock().met(&owner, &query);
+            }
             self.record(principal, &query, tool);
         }
     }
 
     /// Stores that a tool was called after a query.
     pub fn record(&self, principal: &Principal, query: &str, tool: &str) {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        self.record_at(principal, query, tool, now.map_or(0, |since| since.as_secs()));
+        self.record_at(principal, query, tool, seconds_now());
         self.start_due_work();
     }
 
@@ -174,13 +193,21 @@ impl History {
     pub fn erase(&self, what: Erase<'_>) -> BoxFuture<'static, Result<usize, StoreError>> {
         {
             let scope = self.0.table.read().config.scope;
-            let mut pending = self.0.pending.lock();
+            let (mut pending, mut unmet) = (self.0.pending.lock(), self.0.unmet.lock());
             match what {
-                Erase::All => pending.remove(|_| true),
-                Erase::Tenant(tenant) => pending.remove(|owner| owner.tenant == *tenant),
+                Erase::All => {
+                    pending.remove(|_| true);
+                    unmet.remove(|_, _| true);
+                }
+                Erase::Tenant(tenant) => {
+                    pending.remove(|owner| owner.tenant == *tenant);
+                    unmet.remove(|of, _| *of == *tenant.as_str());
+                }
                 Erase::Principal(principal) => {
                     let erased = Owner::of(principal, scope);
                     pending.remove(|owner| *owner == erased);
+                    let (tenant, subject) = (erased.tenant.as_str(), erased.subject.as_str());
+                    unmet.remove(|of, by| *of == *tenant && *by == *subject);
                 }
                 Erase::Tool(tool) => pending.remove_tool(tool),
             }
@@ -350,6 +377,12 @@ impl History {
     }
 }
 
+/// Returns the time in seconds since 1970.
+fn seconds_now() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}
+
 /// Returns the tools that one owner's past calls raise.
 fn lifts_of(table: &HistoryTable, partition: &Partition, lookup: Lookup<'_>) -> Vec<Lift> {
     let ranked = table.features(partition, lookup);
@@ -400,6 +433,7 @@ impl HistoryState {
         Self {
             table: RwLock::new(table),
             pending: Mutex::default(),
+            unmet: Mutex::default(),
             analyzer: Analyzer::new(),
             embedder: RwLock::new(None),
             secret,

@@ -22,6 +22,8 @@ mod softmax;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unmet;
 
 pub use config::{Erase, HistoryConfig, HistoryScope, HistoryStats, Retention, UseOutcome};
 pub use history::History;
+pub use unmet::UnmetSearch;

@@ -39,6 +39,8 @@ struct PendingSearch {
     query: Box<str>,
     found: Vec<Box<str>>,
     at: Instant,
+    /// If set, a call has followed.
+    is_met: bool,
 }
 
 impl PendingSearches {
@@ -68,20 +70,20 @@ impl PendingSearches {
         if session.searches.len() >= MAX_PER_SESSION {
             session.searches.pop_front();
         }
-        session.searches.push_back(PendingSearch { query: query.into(), found, at });
+        session.searches.push_back(PendingSearch { query: query.into(), found, at, is_met: false });
         if is_new {
             self.enforce_bounds(at, owner);
         }
     }
 
-    /// Takes the newest search that found this tool and returns its query; the tool is then removed from that search,
-    /// so a second call counts for an older one.
+    /// Takes the newest search that found this tool and returns its query, and whether this is the first call that follows
+    /// it; the tool is then removed from that search, so a second call counts for an older one.
     pub(super) fn take(
         &mut self,
         owner: &Owner,
         session: impl Hash,
         tool: &str,
-    ) -> Option<Box<str>> {
+    ) -> Option<(Box<str>, bool)> {
         let key = key(owner, session);
         let session = self.sessions.get_mut(&key)?;
         let now = Instant::now();
@@ -89,7 +91,7 @@ impl PendingSearches {
         let query = session.searches.iter_mut().rev().find_map(|search| {
             let at = search.found.iter().position(|found| **found == *tool)?;
             search.found.swap_remove(at);
-            Some(search.query.clone())
+            Some((search.query.clone(), !std::mem::replace(&mut search.is_met, true)))
         });
         session.searches.retain(|search| !search.found.is_empty());
         if session.searches.is_empty() {
@@ -151,13 +153,13 @@ mod tests {
         let (mut pending, me) = (PendingSearches::default(), owner("me"));
         pending.insert(&me, 1, "old", ["a", "b"]);
         pending.insert(&me, 1, "new", ["b", "c"]);
-        assert_eq!(pending.take(&me, 1, "b").as_deref(), Some("new"));
-        assert_eq!(pending.take(&me, 1, "b").as_deref(), Some("old"));
+        assert_eq!(pending.take(&me, 1, "b"), Some(("new".into(), true)));
+        assert_eq!(pending.take(&me, 1, "b"), Some(("old".into(), true)));
         assert_eq!(pending.take(&me, 1, "b"), None);
         assert_eq!(pending.take(&me, 1, "x"), None, "it was not found");
         assert_eq!(pending.take(&me, 2, "a"), None, "another session");
         assert_eq!(pending.take(&owner("you"), 1, "a"), None, "another subject");
-        assert_eq!(pending.take(&me, 1, "a").as_deref(), Some("old"));
+        assert_eq!(pending.take(&me, 1, "a"), Some(("old".into(), false)));
     }
 
     #[tokio::test(start_paused = true)]

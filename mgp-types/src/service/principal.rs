@@ -211,6 +211,12 @@ impl Principal {
         self.identity.agent.as_ref()
     }
 
+    /// Returns the name by which rules and records refer to the principal: its agent, else its subject.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.as_agent().map_or(self.subject().as_str(), AgentId::as_str)
+    }
+
     /// Returns the administrative authority.
     #[must_use]
     pub fn authority(&self) -> Authority {

@@ -517,6 +517,16 @@ pub(super) const CHECKS: &[Check] = &[
         &[Program(console::browser)],
     ),
     check(
+        "console.load",
+        "50 open pages of the console while 1,000 calls a second pass",
+        &[TestStep(&[Tests::of(MGP, "commands")
+            .each(&["console_load::"])
+            .env(&[("MGP_CONSOLE_PAGES", "50"), ("MGP_CONSOLE_SECONDS", "60")])
+            .prints(&["console load:"])
+            .bound("5 % more CPU for a call, p99 500 ms, memory flat")
+            .release()])],
+    ),
+    check(
         "ten.install",
         "archive, wheel, npm and Debian package, installed without Rust, play the demo",
         &[Program(|_| install::ten_install())],

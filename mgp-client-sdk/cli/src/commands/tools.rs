@@ -275,7 +275,7 @@ impl Render for SearchResult {
 
 impl Render for TokenReport {
     fn render(&self, out: &mut Output) {
-        let KernelTokensResult { listed, all, saved_percent, servers, .. } = &self.0;
+        let KernelTokensResult { listed, all, saved_percent, servers, days, unmet, .. } = &self.0;
         out.line(if listed < all {
             format!(
                 "the list of tools costs {listed} tokens instead of {all}: {saved_percent} % less"
@@ -292,6 +292,20 @@ impl Render for TokenReport {
         });
         if !servers.is_empty() {
             out.table(["SERVER", "TOOLS", "TOKENS"], rows);
+        }
+        if !days.is_empty() {
+            let rows = days.iter().map(|day| {
+                [day.day.as_str().into(), Cell::number(day.lists), Cell::number(day.saved)]
+            });
+            out.table(["DAY", "LISTS", "TOKENS SAVED"], rows);
+        }
+        if !unmet.is_empty() {
+            let rows = unmet.iter().map(|search| {
+                let counts = [search.found_nothing, search.not_called].map(Cell::number);
+                let [nothing, uncalled] = counts;
+                [search.query.as_str().into(), nothing, uncalled]
+            });
+            out.table(["SEARCH", "FOUND NOTHING", "CALLED NONE"], rows);
         }
     }
 }

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use mgp_validate::{Options, Report, RuleLevel, Target, judge_client, judge_server};
+use mgp_validate::{Options, Report, RuleLevel, Target, judge_client, judge_pair, judge_server};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{Cell, Output, Render, print, print_stderr, write_stdout};
+use crate::signals::Signals;
 
 /// `mgp validate`.
 #[derive(Clone, Debug, Subcommand)]
@@ -26,6 +27,11 @@ pub(crate) enum Validate {
         after_help = "Example, in the file of a host:\n  {\"mcpServers\": {\"judge\": {\"command\": \"mgp\", \"args\": [\"validate\", \"client\", \"--page\", \"/tmp/report.html\"]}}}\n\nThe report is written when the client disconnects."
     )]
     Client(Files),
+    /// Judge a client and a server: configure this command as the server in the client, and use it
+    #[command(
+        after_help = "Example, in the file of a host:\n  {\"mcpServers\": {\"time\": {\"command\": \"mgp\", \"args\": [\"validate\", \"pair\", \"--page\", \"/tmp/report.html\", \"--\", \"uvx\", \"mcp-server-time\"]}}}\n\nThe report is written when the client disconnects, the server ends, or a signal stops this command."
+    )]
+    Pair(Pair),
     /// List the rules
     Rules,
 }
@@ -33,24 +39,31 @@ pub(crate) enum Validate {
 /// `mgp validate server`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Server {
-    /// Judge the server at this URL
-    #[arg(long, conflicts_with = "command")]
-    url: Option<String>,
-    /// Send this header with each request to the URL, as `NAME: VALUE`
-    #[arg(long, requires = "url", value_name = "HEADER")]
-    header: Vec<String>,
     /// Let the rules call this tool
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
     /// Arguments of the tool
     #[arg(long, value_name = "JSON", requires = "tool", default_value = "{}")]
     args: String,
-    /// Play only rules whose names begin with this
-    #[arg(long, value_name = "RULE")]
-    only: Vec<String>,
     /// Seconds to wait for each answer
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: u64,
+    #[command(flatten)]
+    judged: Pair,
+}
+
+/// `mgp validate pair`: the server, and what of it is judged.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Pair {
+    /// Judge the server at this URL
+    #[arg(long, conflicts_with = "command")]
+    url: Option<String>,
+    /// Send this header with each request to the URL, as `NAME: VALUE`
+    #[arg(long, requires = "url", value_name = "HEADER")]
+    header: Vec<String>,
+    /// Play only rules whose names begin with this
+    #[arg(long, value_name = "RULE")]
+    only: Vec<String>,
     #[command(flatten)]
     files: Files,
     /// Program of the server with its arguments
@@ -92,19 +105,29 @@ pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
     match validate {
         Validate::Rules => print(global, &Rules { rules: mgp_validate::rules().collect() }),
         Validate::Server(server) => {
-            let report = judge_server(&target(&server)?, &options(&server)?).await;
-            write_files(&server.files, &report)?;
+            let report = judge_server(&target(&server.judged)?, &options(&server)?).await;
+            write_files(&server.judged.files, &report)?;
             write_stdout(&if global.json { report.to_json() + "\n" } else { report.to_text() })?;
             verdict(&report)
         }
-        Validate::Client(files) => {
-            let report = judge_client().await;
-            write_files(&files, &report)?;
-            // Standard output belongs to the client.
-            print_stderr(&report.to_text());
-            verdict(&report)
+        Validate::Pair(pair) => {
+            let mut options = Options::new();
+            options.only.clone_from(&pair.only);
+            let mut signals = Signals::new()?;
+            let stopped = async move {
+                signals.next().await;
+            };
+            finish_client(&pair.files, &judge_pair(&target(&pair)?, &options, stopped).await)
         }
+        Validate::Client(files) => finish_client(&files, &judge_client().await),
     }
+}
+
+/// Writes the report to files and to standard error: standard output belongs to the client.
+fn finish_client(files: &Files, report: &Report) -> CliResult {
+    write_files(files, report)?;
+    print_stderr(&report.to_text());
+    verdict(report)
 }
 
 fn verdict(report: &Report) -> CliResult {
@@ -115,7 +138,7 @@ fn verdict(report: &Report) -> CliResult {
     Err(Failure::failed(format!("{failed} rules of level `must` are broken")))
 }
 
-fn target(server: &Server) -> Result<Target, Failure> {
+fn target(server: &Pair) -> Result<Target, Failure> {
     let Some(url) = &server.url else { return Ok(Target::command(server.command.clone())) };
     server.header.iter().try_fold(Target::url(url.as_str()), |target, header| {
         let wrong = || Failure::usage(format!("`{header}` is no header: write `NAME: VALUE`"));
@@ -127,7 +150,7 @@ fn target(server: &Server) -> Result<Target, Failure> {
 fn options(server: &Server) -> Result<Options, Failure> {
     let mut options = Options::new();
     options.timeout = Duration::from_secs(server.timeout);
-    options.only.clone_from(&server.only);
+    options.only.clone_from(&server.judged.only);
     if let Some(tool) = &server.tool {
         let arguments: Value = serde_json::from_str(&server.args)
             .map_err(|error| Failure::usage(format!("`--args` is not JSON: {error}")))?;

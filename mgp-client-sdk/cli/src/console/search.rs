@@ -9,13 +9,14 @@ use axum::response::Response;
 use maud::{Markup, html};
 use mgp_types::method::{KernelInfo, KernelSessions, KernelToolsTokens};
 use mgp_types::mgp::{
-    DiscoverToolsParams, DiscoverToolsResult, KernelInfoParams, KernelSession,
+    DiscoverToolsParams, DiscoverToolsResult, KernelInfoParams, KernelSavedDay, KernelSession,
     KernelSessionsParams, KernelTokensParams, KernelTokensResult,
 };
 
 use super::form::Form;
 use super::layout::{self, field, plain, table, url};
 use super::operator::Viewer;
+use super::record::short_time;
 use super::{Console, PageError, Shared, shown};
 use crate::exit::CliResult;
 
@@ -23,6 +24,9 @@ const MAX_TOOLS: u64 = 10;
 
 /// The maximum number of agents in the chart.
 const MAX_AGENTS: usize = 12;
+
+/// The maximum number of days in the chart.
+const MAX_SAVED_DAYS: usize = 30;
 
 /// The width of the longest bar of a chart.
 const BAR: f64 = 400.0;
@@ -62,6 +66,10 @@ pub(super) async fn page(
             }
             h2 { (texts.context) " " (plain(agent)) }
             (cost(&viewer, &tokens))
+            h2 { (texts.saved_by_day) " " (plain(agent)) }
+            (saved_by_day(&viewer, &tokens))
+            h2 { (texts.unmet) " " (plain(agent)) }
+            (unmet(&viewer, &tokens))
             h2 { (texts.saved_by_agent) }
             (saved_by_agent(&viewer, &saved))
             h2 { (texts.sessions) }
@@ -134,6 +142,38 @@ fn saved_by_agent(viewer: &Viewer, saved: &[Bar]) -> Markup {
         return html! { p.dim { (viewer.texts.none) } };
     }
     chart(viewer.texts.saved_by_agent, saved)
+}
+
+/// Draws the tokens that shorter lists saved on each day.
+fn saved_by_day(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
+    let texts = viewer.texts;
+    let bar = |day: &KernelSavedDay| {
+        (day.day.clone(), day.saved, format!("{} ({} {})", day.saved, day.lists, texts.lists))
+    };
+    let bars: Vec<Bar> = tokens.days.iter().rev().take(MAX_SAVED_DAYS).map(bar).collect();
+    if bars.is_empty() {
+        return html! { p.dim { (texts.none) } };
+    }
+    chart(texts.saved_by_day, &bars)
+}
+
+/// Lists the searches of an agent that no call followed.
+fn unmet(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
+    let texts = viewer.texts;
+    if tokens.unmet.is_empty() {
+        return html! { p.dim { (texts.no_unmet) } };
+    }
+    let rows = html! {
+        @for search in &tokens.unmet {
+            tr {
+                td { (plain(&search.query)) }
+                td { (search.found_nothing) }
+                td { (search.not_called) }
+                td.time { (short_time(search.last.as_str())) }
+            }
+        }
+    };
+    table(texts.unmet, &[texts.query, texts.found_nothing, texts.not_called, texts.time], &rows)
 }
 
 /// Draws the tokens of an agent's list of tools, beside the tokens of a list of all tools.

@@ -148,6 +148,13 @@ texts! {
     units: "units", "Einheiten";
     this_hour: "this hour", "in dieser Stunde";
     today: "today", "heute";
+    saved_by_day: "Tokens saved on each day (UTC), for", "Gesparte Tokens je Tag (UTC), für";
+    lists: "lists", "Listen";
+    unmet: "Searched for without success by", "Erfolglos gesucht von";
+    no_unmet: "Nothing; searches are kept while `kernel.search.learning` is on.", "Nichts; Suchen werden gemerkt, solange `kernel.search.learning` gesetzt ist.";
+    query: "Query", "Suche";
+    found_nothing: "Found nothing", "Nichts gefunden";
+    not_called: "Found tools, called none", "Werkzeuge gefunden, keines genutzt";
     saved_by_agent: "Context saved, by agent", "Gesparter Kontext, nach Agent";
     permission: "Permission", "Recht";
     wish: "What should the tool do?", "Was soll das Werkzeug tun?";

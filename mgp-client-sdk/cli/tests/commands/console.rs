@@ -403,6 +403,7 @@ fn every_page_shows_the_kernel_and_its_actions_change_it() {
     assert!(why.contains("class=\"failed\""), "{why}");
     let found = browser.get("/search?query=add%20two%20numbers&agent=default").text();
     assert!(found.contains("bench."), "{found}");
+    assert!(found.contains("kernel.search.learning"), "no search was kept: {found}");
     browser.done("/access/revoke", &[("agent", "default"), ("server", "bench")]);
     let entry = home.json("access-query", &["access", "query", "default", "bench"]);
     assert_eq!(entry["entries"].as_array().unwrap().len(), 0, "{entry}");
@@ -430,6 +431,56 @@ fn every_page_shows_the_kernel_and_its_actions_change_it() {
     for file in ["/style.css", "/live.js"] {
         assert_eq!(browser.get(file).status, 200, "{file}");
     }
+}
+
+#[test]
+fn the_search_page_shows_what_an_agent_did_not_find_and_what_its_lists_saved() {
+    let (echo, search) = (program("echo"), "[kernel.search]\nlearning = true\n");
+    let config = format!("{search}[[servers]]\nid = 'desk'\ncommand = '{echo}'\n");
+    let kernel = Kernel::new(&config);
+    until_blocking("the tools are listed", || kernel.server("desk")["tools"].as_u64() >= Some(1));
+    let home = &kernel.home;
+    let asked = |method: &str, params: &str, id: u8| {
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n")
+    };
+    let search = |query: &str| {
+        format!("{{\"name\":\"mgp_tools_discover\",\"arguments\":{{\"query\":\"{query}\"}}}}")
+    };
+    let hello = "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},\"clientInfo\":{\"name\":\"host\",\"version\":\"1\"}}";
+    let lines = [
+        asked("initialize", hello, 1),
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n".to_owned(),
+        asked("tools/list", "{}", 2),
+        asked("tools/call", &search("send <b>a fax</b> to Mars"), 3),
+        asked("tools/call", &search("echo a text"), 4),
+        asked("tools/call", "{\"name\":\"desk.echo\",\"arguments\":{\"message\":\"x\"}}", 5),
+    ];
+    // Before the host: programs that a host started are no operators.
+    let browser = Browser::new(home);
+    let mut command = home.command(&["serve", "--stdio"]);
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut host = pipes.spawn().unwrap();
+    let (mut input, output) = (host.stdin.take().unwrap(), host.stdout.take().unwrap());
+    let mut output = BufReader::new(output).lines();
+    // One after the other: the call must follow its search.
+    for line in lines {
+        input.write_all(line.as_bytes()).unwrap();
+        let id = serde_json::from_str::<Value>(&line).unwrap()["id"].clone();
+        let is_answer = |answer: &Value| answer["id"] == id && answer.get("method").is_none();
+        while !id.is_null() {
+            let line = output.next().unwrap().unwrap();
+            if is_answer(&serde_json::from_str(&line).unwrap()) {
+                break;
+            }
+        }
+    }
+    let page = browser.get("/search?agent=default");
+    assert!(page.text().contains("send <b>a fax</b> to Mars"), "{}", page.body);
+    assert!(!page.body.contains("<b>a fax"), "a query is text: {}", page.body);
+    assert!(!page.text().contains("echo a text"), "a call followed: {}", page.body);
+    assert!(page.body.contains("(1 lists)"), "the list of today: {}", page.body);
+    drop(input);
+    assert!(host.wait().unwrap().success());
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod callbacks;
 mod connect;
 #[cfg(unix)]
 mod console;
+mod console_load;
 mod contract;
 #[cfg(unix)]
 mod daily;

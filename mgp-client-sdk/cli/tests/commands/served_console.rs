@@ -14,13 +14,13 @@ use crate::world::Home;
 
 /// Serves the console beside the tools, with a message to a URL; returns the browser, which is not logged in, and the
 /// first message.
-fn served(home: &Home) -> (Browser, impl FnOnce() -> Value) {
+pub(crate) fn served(home: &Home, more: &str) -> (Browser, impl FnOnce() -> Value) {
     let messages = TcpListener::bind("127.0.0.1:0").unwrap();
     let config = home.write(
         "c.toml",
         &format!(
             "[kernel.notify.chat]\nwebhook = 'http://{}'\nafter = '1ms'\nallow_loopback = true\n\
-             [[servers]]\nid = 'desk'\ncommand = '{}'\n[servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ echo = 'dangerous' }}\n",
+             [[servers]]\nid = 'desk'\ncommand = '{}'\n[servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ echo = 'dangerous' }}\n{more}",
             messages.local_addr().unwrap(),
             program("echo")
         ),
@@ -57,7 +57,7 @@ fn served(home: &Home) -> (Browser, impl FnOnce() -> Value) {
     (browser, first)
 }
 
-fn key(home: &Home, more: &[&str]) -> (String, String) {
+pub(crate) fn key(home: &Home, more: &[&str]) -> (String, String) {
     let new = home.json("keys-add", &[&["keys", "add"], more].concat());
     (new["id"].as_str().unwrap().to_owned(), new["key"].as_str().unwrap().to_owned())
 }
@@ -69,7 +69,7 @@ fn a_message_leads_an_operator_elsewhere_to_the_call_after_a_login() {
     let (id, admin) = key(home, &["ada", "--admin"]);
     let (spare, _) = key(home, &["ann"]);
     let (_, reader) = key(home, &["eve", "--admin", "--permission", "admin.read"]);
-    let (mut browser, message) = served(home);
+    let (mut browser, message) = served(home, "");
     let call = calling(home, &serde_json::json!({ "message": "a-secret-argument" }));
     let approval = waiting(home);
     let message = message();
@@ -106,6 +106,9 @@ fn a_message_leads_an_operator_elsewhere_to_the_call_after_a_login() {
     assert!(ended(call).0);
     let record = browser.get("/record").text();
     assert!(record.contains("ada"), "the record names the operator: {record}");
+    let decided = home.json("approvals-ls", &["approvals", "ls"]);
+    let decided = decided.as_array().unwrap().iter().find(|one| one["id"] == *approval).unwrap();
+    assert_eq!(decided["decided_by"], "ada", "the key's agent, not `local`");
     let found = browser.get("/search?query=echo%20a%20text&agent=default").text();
     assert!(found.contains("desk.echo"), "{found}");
 
@@ -129,7 +132,7 @@ fn only_operators_of_the_kernel_log_in_from_elsewhere() {
     let home = &Home::new();
     let (_, agent) = key(home, &["bob"]);
     let (_, foreign) = key(home, &["mia", "--admin", "--tenant", "acme"]);
-    let (browser, _) = served(home);
+    let (browser, _) = served(home, "");
     for (key, status) in [(agent.as_str(), 403), (&foreign, 403), ("mgp_x_y", 401), ("", 401)] {
         let refused = browser.post("/login", &[("key", key)]);
         assert_eq!((refused.status, refused.header("set-cookie")), (status, None), "{key}");

@@ -76,3 +76,87 @@ fn a_client_is_judged_by_its_messages() {
         assert_eq!(output.status.success(), expected.is_empty(), "{text}");
     }
 }
+
+/// A client's messages to the example server `notes`, one of them to a tool.
+const PAIR: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"notes.list","arguments":{}}}
+{"jsonrpc":"2.0","id":3,"method":"ping"}
+"#;
+
+/// Runs `mgp validate pair` in front of a server, and returns what the client got and the report.
+fn pair(world: &Home, messages: &str, server: &[&str]) -> (bool, String, Value) {
+    let report = world.path("pair.json");
+    let mut words = vec!["validate", "pair", "--report", report.to_str().unwrap(), "--"];
+    words.extend(server);
+    let mut command = world.command(&words);
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = pipes.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(messages.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let report = serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    (output.status.success(), String::from_utf8(output.stdout).unwrap(), report)
+}
+
+fn results_of(report: &Value, status: &str) -> Vec<String> {
+    let results = report["results"].as_array().unwrap().iter();
+    let of = results.filter(|result| result["status"] == status);
+    of.map(|result| result["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_client_and_a_server_that_talk_through_the_judge_are_both_judged() {
+    let world = Home::new();
+    let mgp = env!("CARGO_BIN_EXE_mgp");
+    let (passed, received, report) = pair(&world, PAIR, &[mgp, "__example", "notes"]);
+    assert!(passed, "{report}");
+    assert_eq!(received.lines().count(), 4, "{received}");
+    assert_eq!(
+        (&report["client"]["name"], &report["subject"]["name"]),
+        (&"host".into(), &"notes".into())
+    );
+    let kept = results_of(&report, "passed");
+    for rule in [
+        "client.initialized",
+        "client.undeclared",
+        "pair.answers",
+        "mcp.initialize.result",
+        "mcp.ping",
+        "mcp.tools.list",
+        "mcp.tools.call.result",
+    ] {
+        assert!(kept.iter().any(|kept| kept == rule), "{rule}: {report}");
+    }
+    assert!(kept.len() > 15, "{kept:?}");
+    // What the client did not ask is not judged.
+    assert!(results_of(&report, "skipped").contains(&"mcp.tools.call.unknown".to_owned()));
+}
+
+#[test]
+fn each_side_is_judged_by_its_own_faults() {
+    let world = Home::new();
+    let mgp = env!("CARGO_BIN_EXE_mgp");
+    let wrong = "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"mgp/health/ping\"}\n";
+    let twice = PAIR.replace(r#""id":3"#, r#""id":2"#) + wrong;
+    let (passed, _, report) = pair(&world, &twice, &[mgp, "__example", "notes"]);
+    assert!(!passed);
+    assert_eq!(results_of(&report, "failed"), ["client.ids", "client.mgp.silence"], "{report}");
+
+    // The server prints a line, types a schema wrongly, answers a call twice and another with no content.
+    let script = r#"echo starting; while read -r line; do case "$line" in
+*initialize\"*) echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"broken","version":"1"}}}';;
+*tools/list*) echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"notes.list","description":"d","inputSchema":{"type":"array"}}]}}';;
+*tools/call*) for i in 1 2; do echo '{"jsonrpc":"2.0","id":"c","result":{"content":[{"type":"txt"}]}}'; done;;
+*ping*) echo '{"jsonrpc":"2.0","id":3,"result":{}}';;
+esac; done"#;
+    let (passed, received, report) = pair(&world, PAIR, &["sh", "-c", script]);
+    assert!(!passed);
+    assert!(received.starts_with("starting\n"), "it passes as it is: {received}");
+    let failed = results_of(&report, "failed");
+    let expected = ["pair.answers", "mcp.tools.list", "mcp.tools.call.result", "mcp.output.json"];
+    assert_eq!(failed, expected, "{report}");
+    let call = report["results"].as_array().unwrap().iter();
+    let call = call.clone().find(|result| result["id"] == "mcp.tools.call.result").unwrap();
+    assert!(call["sent"].as_str().unwrap().contains("notes.list"), "{call}");
+}

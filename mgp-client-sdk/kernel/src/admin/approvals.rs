@@ -179,7 +179,7 @@ fn decided(
     let mut approval = approval_of_registration(waiting, false);
     state.clone_into(&mut approval.state);
     approval.expires_at = None::<Timestamp>;
-    approval.decided_by = Some(cx.principal.subject().to_string());
+    approval.decided_by = Some(cx.principal.name().to_owned());
     approval.justification = because;
     approval
 }

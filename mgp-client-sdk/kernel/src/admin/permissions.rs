@@ -88,7 +88,7 @@ pub(super) async fn revoke(
     };
     let mut result = change_result(&governance.permissions().revoke(&cx.principal, change).await?);
     result.permissions.extend(unused.into_iter().map(|permission| {
-        let (by, at) = (cx.principal.subject().to_string(), Timestamp::now());
+        let (by, at) = (cx.principal.name().to_owned(), Timestamp::now());
         let mut revoked = KernelPermission::new(permission, "revoked", "inbox", by, at);
         revoked.server_id = Some(server.id().to_string());
         revoked

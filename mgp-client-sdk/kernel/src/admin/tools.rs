@@ -1,20 +1,20 @@
 //! Methods for tools: their definitions, who sees them, their cost in tokens, and decisions about waiting
 //! definitions.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mgp_security::{DefinitionState, Difference, Finding, HeldDefinition, Severity};
-use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, listed_tools, max_tokens_of, name_for};
+use mgp_toolindex::{AllTools, IndexedTool, UnmetSearch, max_tokens_of, name_for};
 use mgp_types::mgp::{
-    ContextLevel, KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
+    KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
     KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
-    ToolStanding,
+    KernelUnmetSearch, ToolStanding,
 };
-use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind, ServerId, Visibility as _};
+use mgp_types::service::{Context, ServerId, Visibility as _};
 use mgp_types::{ErrorCode, Number, RpcError};
 
 use super::methods::find_server;
-use crate::dispatch::context_level;
+use crate::dispatch::{context_of_agent, list_costs};
 use crate::handle::Kernel;
 
 /// The agent whose tokens are counted if the params name no agent.
@@ -94,8 +94,17 @@ pub(super) async fn tokens(
     _: Context,
     params: KernelTokensParams,
 ) -> Result<KernelTokensResult, RpcError> {
-    let counted = tokio::task::spawn_blocking(move || count_tokens(&kernel, &params)).await;
-    counted.map_err(|error| RpcError::internal("the tools were not counted").because(error))
+    let agent = params.agent_id.clone().unwrap_or_else(|| DEFAULT_AGENT.to_owned());
+    let counting = kernel.clone();
+    let counted = tokio::task::spawn_blocking(move || count_tokens(&counting, &params)).await;
+    let mut result =
+        counted.map_err(|error| RpcError::internal("the tools were not counted").because(error))?;
+    result.days = kernel.0.dispatcher.saved_days(&agent).await?;
+    if let Some(history) = kernel.index().history() {
+        let unmet = history.unmet(&context_of_agent(&agent).principal).into_iter();
+        result.unmet = unmet.map(unmet_search).collect();
+    }
+    Ok(result)
 }
 
 pub(super) async fn approve(
@@ -112,12 +121,6 @@ pub(super) async fn reject(
     params: KernelToolDecisionParams,
 ) -> Result<KernelToolDecisionResult, RpcError> {
     decide(&kernel, &cx, params, false).await
-}
-
-/// Returns the context that a call by an agent would have.
-fn context_of_agent(agent: &str) -> Context {
-    let principal = Principal::local().agent(agent);
-    Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal)
 }
 
 fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &IndexedTool) -> KernelTool {
@@ -220,20 +223,17 @@ async fn decide(
     Ok(KernelToolDecisionResult::new(status, waiting.to_string()))
 }
 
+fn unmet_search(search: UnmetSearch) -> KernelUnmetSearch {
+    let UnmetSearch { query, found_nothing, not_called, last, .. } = search;
+    let last = SystemTime::UNIX_EPOCH + Duration::from_secs(last);
+    KernelUnmetSearch::new(query, u64::from(found_nothing), u64::from(not_called), last)
+}
+
 fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensResult {
     let parts = kernel.0.dispatcher.parts();
-    let cx = context_of_agent(params.agent_id.as_deref().unwrap_or(DEFAULT_AGENT));
-    let caller = parts.search.caller(&cx);
-    let session = parts.sessions.view(&cx.principal, None, kernel.index(), &caller);
-    let counter = TokenCounter::new();
-    let level = context_level(parts, &cx, &caller, &session);
-    let list = |level| {
-        let meta_tools = parts.meta_tools.listed(&cx);
-        let tools = listed_tools(&level, &meta_tools, kernel.index(), &caller, &session);
-        let definitions = tools.iter().filter_map(|tool| serde_json::to_string(tool).ok());
-        definitions.map(|text| u64::from(counter.count_definition(&text))).sum::<u64>()
-    };
-    let (listed, all) = (list(level), list(ContextLevel::Standard));
+    let agent = params.agent_id.as_deref().unwrap_or(DEFAULT_AGENT);
+    let cx = context_of_agent(agent);
+    let (listed, all) = list_costs(parts, agent);
     let saved = permille_saved(listed, all);
     let mut result = KernelTokensResult::new(listed, all, Number::from(saved / 10.0));
     for id in kernel.0.fleet.all().keys() {

@@ -12,6 +12,7 @@ use mgp_types::service::{Call, Context};
 
 use super::creation::Creation;
 use super::meta_tools::MetaToolConfig;
+use super::saved_context::SavedContext;
 use super::surface;
 use crate::caller_view::CallerView;
 use crate::coalesced::Coalesced;
@@ -33,6 +34,7 @@ pub(crate) struct DispatcherParts {
     pub(crate) registrations: Registrations,
     pub(crate) results: Results,
     pub(crate) metrics: CallMetrics,
+    pub(super) saved: SavedContext,
 }
 
 impl Dispatcher {
@@ -64,11 +66,17 @@ impl Dispatcher {
             registrations,
             results,
             metrics: CallMetrics::default(),
+            saved: SavedContext::default(),
         };
         Self(Arc::new(parts))
     }
 
     pub(crate) fn parts(&self) -> &DispatcherParts {
+        &self.0
+    }
+
+    /// Returns the parts for work that outlives a call.
+    pub(super) fn shared_parts(&self) -> &Arc<DispatcherParts> {
         &self.0
     }
 

@@ -16,6 +16,7 @@ mod names;
 mod page;
 mod permission_check;
 mod result_members;
+mod saved_context;
 mod server_features;
 mod skills;
 mod subscribe;
@@ -42,7 +43,7 @@ pub(super) use dispatcher::Dispatcher;
 pub(super) use meta_tools::MetaToolConfig;
 pub(super) use skills::capability as skills_capability;
 pub(super) use tasks::support as task_support;
-pub(super) use tool_list::context_level;
+pub(super) use tool_list::{context_of_agent, list_costs};
 pub(super) use tools::{call as call_tool, unwrap_kernel_tool};
 
 /// Returns the router of all methods of the kernel. No two of its parts have a method in common.

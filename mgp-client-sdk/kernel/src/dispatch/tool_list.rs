@@ -1,15 +1,19 @@
 //! `tools/list`: returns the meta tools and the tools in the caller's session (MGP §16.3).
 
-use mgp_toolindex::{Allowed, Resolved, SessionView, listed_tools};
+use std::sync::Arc;
+
+use mgp_toolindex::{Allowed, Resolved, SessionView, TokenCounter, listed_tools};
 use mgp_types::mcp::{CacheScope, Era, ListParams, ListToolsResult, Tool, key};
-use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet};
+use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet, KernelSavedDay};
 use mgp_types::proposal::{copy_tool_members, hide_tool_members};
-use mgp_types::service::{Call, Context, Reply};
+use mgp_types::service::{Call, Context, Peer, Principal, Reply, Scope, ScopeKind};
+use mgp_types::store::StoreError;
 use mgp_types::{Object, Payload, RpcError};
 
 use super::apps;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::page::bad_cursor;
+use super::saved_context::{SETTLE_DELAY, stored_days};
 use super::surface;
 use super::tools::CallMembers;
 use crate::proposals;
@@ -23,6 +27,7 @@ pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rp
     }
     let mut tools = current_list(&dispatcher, &call)?;
     let cx = call.cx();
+    count_list(&dispatcher, cx);
     apps::fit(&dispatcher, cx, &dispatcher.parts().search.caller(cx), &mut tools).await?;
     let mut list = ListToolsResult::new(tools);
     if cx.caller.era == Era::Modern {
@@ -87,13 +92,71 @@ fn fit_proposals(
 }
 
 /// Returns the level of the list for a caller.
-pub(crate) fn context_level(
+fn context_level(
     parts: &DispatcherParts,
     cx: &Context,
     caller: &dyn Allowed,
     session: &SessionView,
 ) -> ContextLevel {
     surface::level(parts.fleet.context(), &parts.meta_tools, cx, caller, session.total_tokens)
+}
+
+/// Counts a list, whose savings are computed later, off the way of calls.
+fn count_list(dispatcher: &Dispatcher, cx: &Context) {
+    let is_local = cx.principal.tenant() == Principal::local().tenant();
+    if !is_local || !dispatcher.parts().saved.count(cx.principal.name()) {
+        return;
+    }
+    let parts = Arc::downgrade(dispatcher.shared_parts());
+    drop(tokio::spawn(async move {
+        tokio::time::sleep(SETTLE_DELAY).await;
+        if let Some(parts) = parts.upgrade() {
+            settle(&parts).await;
+        }
+    }));
+}
+
+async fn settle(parts: &Arc<DispatcherParts>) {
+    let costs = async |agent: String| {
+        let parts = Arc::clone(parts);
+        tokio::task::spawn_blocking(move || list_costs(&parts, &agent)).await.ok()
+    };
+    parts.saved.settle(&**parts.fleet.context().governance.store(), costs).await;
+}
+
+impl Dispatcher {
+    /// Stores what the lists until now saved.
+    pub(crate) async fn settle_saved_context(&self) {
+        settle(self.shared_parts()).await;
+    }
+
+    /// Returns what lists saved an agent on each of the last days, the oldest first.
+    pub(crate) async fn saved_days(&self, agent: &str) -> Result<Vec<KernelSavedDay>, StoreError> {
+        self.settle_saved_context().await;
+        stored_days(&**self.parts().fleet.context().governance.store(), agent).await
+    }
+}
+
+/// Returns the context that a call by an agent would have.
+pub(crate) fn context_of_agent(agent: &str) -> Context {
+    let principal = Principal::local().agent(agent);
+    Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal)
+}
+
+/// Returns the tokens of an agent's list of tools, and of a list of everything that it may use.
+pub(crate) fn list_costs(parts: &DispatcherParts, agent: &str) -> (u64, u64) {
+    let (cx, index) = (context_of_agent(agent), &parts.fleet.context().index);
+    let caller = parts.search.caller(&cx);
+    let session = parts.sessions.view(&cx.principal, None, index, &caller);
+    let counter = TokenCounter::new();
+    let level = context_level(parts, &cx, &caller, &session);
+    let list = |level| {
+        let meta_tools = parts.meta_tools.listed(&cx);
+        let tools = listed_tools(&level, &meta_tools, index, &caller, &session);
+        let definitions = tools.iter().filter_map(|tool| serde_json::to_string(tool).ok());
+        definitions.map(|text| u64::from(counter.count_definition(&text))).sum::<u64>()
+    };
+    (list(level), list(ContextLevel::Standard))
 }
 
 /// Puts the security metadata into both of its places in a definition, or removes it from both (MGP §4.2).

@@ -96,7 +96,7 @@ impl Endpoint {
             }
             Err(_) if body.is_empty() => Received::Status(status),
             Err(_) if status >= 400 => Received::Status(status),
-            Err(_) => Received::Garbage(mgp_types::clip(&String::from_utf8_lossy(&body), 200)),
+            Err(_) => Received::Garbage(String::from_utf8_lossy(&body).into_owned()),
         };
         received.send(item).await.map_err(|_| "closed".to_owned())
     }
@@ -148,7 +148,7 @@ impl Endpoint {
                         self.note_revision(&value);
                         Received::Message(value)
                     }
-                    Err(_) => Received::Garbage(mgp_types::clip(&data, 200)),
+                    Err(_) => Received::Garbage(data),
                 };
                 if received.send(item).await.is_err() {
                     return Ok(());

@@ -20,7 +20,7 @@ const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 pub(crate) enum Received {
     /// A JSON value.
     Message(Value),
-    /// A line or body that is not JSON, shortened.
+    /// A line or body that is not JSON.
     Garbage(String),
     /// An HTTP response without a message: its status.
     Status(u16),
@@ -128,6 +128,18 @@ impl Link {
         let (received, input) = mpsc::channel(MAX_WAITING);
         let tasks = tokio::task::JoinSet::new();
         (Self { output: Some(output), input, is_http, tasks }, sent, received)
+    }
+
+    /// Ends the connection after all messages to the peer are written, or after some time.
+    pub(crate) async fn finish(mut self, wait: Duration) {
+        self.output = None;
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(wait, all).await;
+    }
+
+    /// Returns a connection that has ended.
+    pub(crate) fn closed() -> Self {
+        Self::new(false).0
     }
 }
 

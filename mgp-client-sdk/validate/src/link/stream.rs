@@ -10,9 +10,6 @@ use tokio::sync::mpsc;
 
 use super::{Link, MAX_MESSAGE, Received, Sent};
 
-/// The longest part of a line that is not JSON that is shown, in bytes.
-const MAX_SHOWN: usize = 200;
-
 /// Starts a program and connects to its standard input and output.
 pub(super) fn start(command: &[String]) -> Result<Link, String> {
     let Some((program, arguments)) = command.split_first() else {
@@ -84,7 +81,7 @@ async fn read<R: AsyncRead + Unpin>(reader: R, received: mpsc::Sender<Received>)
         let item = match serde_json::from_slice(&line) {
             Ok(value) => Received::Message(value),
             Err(_) if text.trim().is_empty() => continue,
-            Err(_) => Received::Garbage(mgp_types::clip(text.trim(), MAX_SHOWN)),
+            Err(_) => Received::Garbage(text.into_owned()),
         };
         if received.send(item).await.is_err() {
             return;

@@ -155,8 +155,11 @@ pub struct Report {
     pub suite_version: &'static str,
     /// The time at which the peer was judged.
     pub tested_at: String,
-    /// The peer.
+    /// The peer; the server, if a client was judged with it.
     pub subject: Subject,
+    /// The client that was judged with the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<Subject>,
     /// The numbers of all rules.
     pub summary: Summary,
     /// The numbers of each tier.
@@ -175,6 +178,7 @@ impl Report {
             suite_version: env!("CARGO_PKG_VERSION"),
             tested_at: mgp_types::Timestamp::now().to_string(),
             subject,
+            client: None,
             summary: Summary::of(results.iter()),
             tiers: Tier::ALL.into_iter().map(of_tier).collect(),
             results,
@@ -187,7 +191,7 @@ impl Report {
         self.summary.failed == 0
     }
 
-    /// Returns the report as JSON; `docs/schema/validate-report.json` describes it.
+    /// Returns the report as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()

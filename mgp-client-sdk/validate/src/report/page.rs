@@ -24,14 +24,22 @@ pub(super) fn write(report: &Report) -> String {
     );
     let (word, class) = verdict(report);
     let _ = write!(out, "<h1>{}: <span class=\"{class}\">{word}</span></h1><p>", escaped(name));
+    let client = report.client.as_ref().map_or_else(String::new, |client| {
+        let name = client.name.as_deref().unwrap_or("without a name");
+        format!("{name} {}", client.version.as_deref().unwrap_or_default())
+    });
     for (what, text) in [
         ("judged", subject.target.as_str()),
         ("version", subject.version.as_deref().unwrap_or("none")),
         ("MCP", &subject.revisions.join(", ")),
         ("MGP", subject.mgp_version.as_deref().unwrap_or("none")),
         ("extensions", &subject.extensions.join(", ")),
+        ("client", &client),
         ("at", &report.tested_at),
     ] {
+        if text.is_empty() {
+            continue;
+        }
         let _ = write!(out, "{what}: <code>{}</code><br>", escaped(text));
     }
     out.push_str("</p><table><thead><tr><th>Tier<th>passed<th>failed<th>warned<th>skipped</tr></thead><tbody>");

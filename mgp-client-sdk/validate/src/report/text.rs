@@ -2,22 +2,18 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, Status};
+use super::{Report, Status, Subject};
 use crate::rule::RuleLevel;
 
 /// Writes the broken rules, then the numbers of each tier.
 pub(super) fn write(report: &Report) -> String {
     let mut out = String::new();
-    let subject = &report.subject;
-    let name = subject.name.as_deref().unwrap_or(&subject.target);
-    let version = subject.version.as_deref().unwrap_or("without a version");
-    let _ = writeln!(out, "{name} {version}: MCP {}", or_none(&subject.revisions.join(", ")));
-    match &subject.mgp_version {
-        Some(version) => {
-            let _ = writeln!(out, "MGP {version}: {}", or_none(&subject.extensions.join(", ")));
-        }
-        None => out.push_str("no MGP\n"),
+    if let Some(client) = &report.client {
+        out.push_str("client  ");
+        write_subject(&mut out, client);
+        out.push_str("server  ");
     }
+    write_subject(&mut out, &report.subject);
     for result in report.results.iter().filter(|result| result.status == Status::Failed) {
         let word = if result.rule.level == RuleLevel::Must { "FAILED" } else { "warning" };
         let rule = &result.rule;
@@ -42,6 +38,18 @@ pub(super) fn write(report: &Report) -> String {
     }
     out.push_str(if report.is_passed() { "\npassed\n" } else { "\nfailed\n" });
     out
+}
+
+fn write_subject(out: &mut String, subject: &Subject) {
+    let name = subject.name.as_deref().unwrap_or(&subject.target);
+    let version = subject.version.as_deref().unwrap_or("without a version");
+    let _ = writeln!(out, "{name} {version}: MCP {}", or_none(&subject.revisions.join(", ")));
+    match &subject.mgp_version {
+        Some(version) => {
+            let _ = writeln!(out, "MGP {version}: {}", or_none(&subject.extensions.join(", ")));
+        }
+        None => out.push_str("no MGP\n"),
+    }
 }
 
 fn or_none(text: &str) -> &str {

@@ -39,11 +39,9 @@ server_rules! { Tier1;
         "`server/discover` answers an offer of MGP with version and extensions" => modern_answer at_once;
 }
 
-/// Returns the places of an answer in which MGP may stand.
+/// Returns the answer to an offer of MGP.
 fn mgp_of(hello: &Value) -> Option<&Value> {
-    let capabilities = hello.get("capabilities")?;
-    let places = ["/mgp", "/experimental/mgp", "/extensions/dev.cloto~1mgp"];
-    places.iter().find_map(|place| capabilities.pointer(place)).filter(|value| !value.is_null())
+    crate::session::mgp_of(hello.get("capabilities")?)
 }
 
 fn silent(hello: &Value) -> Check {
@@ -117,8 +115,12 @@ fn check_extensions(mgp: &Value, offered: &[&str]) -> Check {
     }
 }
 
+fn offered(session: &Session) -> Vec<&str> {
+    session.offered.iter().map(String::as_str).collect()
+}
+
 fn answer_extensions(session: &mut Session) -> Check {
-    check_extensions(answered(session)?, EXTENSIONS)
+    check_extensions(answered(session)?, &offered(session))
 }
 
 fn answer_permissions(session: &mut Session) -> Check {
@@ -190,7 +192,7 @@ fn modern_answer(session: &mut Session) -> Check {
     let mgp = answered(session)?;
     check_version(mgp)?;
     list(mgp, "extensions")?;
-    check_extensions(mgp, EXTENSIONS)?;
+    check_extensions(mgp, &offered(session))?;
     object(&session.hello, "capabilities")?;
     Ok(())
 }

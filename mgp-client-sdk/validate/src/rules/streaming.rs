@@ -37,7 +37,7 @@ async fn call(
         params["_mgp"] = json!({ "stream": true });
     }
     let id = json!(if streams { "streamed" } else { "plain" });
-    let result = match session.ask_as(id.clone(), "tools/call", params).await? {
+    let result = match session.ask_as(id, "tools/call", params).await? {
         Answer::Result(result) => result,
         Answer::Error { error, .. } => {
             return Err(skip(&format!("the call of `{name}` was refused: {}", shown(&error))));
@@ -45,7 +45,7 @@ async fn call(
     };
     let chunks = session.notices.iter().filter(|notice| notice["method"] == CHUNK);
     let chunks = chunks.map(|notice| notice["params"].clone()).collect();
-    Ok((id, chunks, result))
+    Ok((session.sent()["id"].clone(), chunks, result))
 }
 
 /// Calls with chunks; skips a rule if the tool sent none.

@@ -279,7 +279,7 @@ impl Inbox {
         for request in requests.open(now).filter(is_settled) {
             let mut settled = ApprovalRequest::clone(request);
             settled.state = RequestState::Settled;
-            settled.decided_by = Some(by.subject().as_str().to_owned());
+            settled.decided_by = Some(by.name().to_owned());
             settled.expires_at = (now + self.0.config.answer_ttl).into();
             let event = Event::approval_decided(by, &settled.id, settled.state.as_str())
                 .server(Some(server))
@@ -396,7 +396,7 @@ impl Inbox {
                 return Err(RpcError::invalid_params(message));
             }
         }
-        decided.decided_by = Some(by.subject().as_str().to_owned());
+        decided.decided_by = Some(by.name().to_owned());
         decided.justification = justification.map(str::to_owned);
         decided.expires_at = (now + self.0.config.answer_ttl).into();
         let event = Event::approval_decided(by, id, state.as_str())

@@ -7,7 +7,9 @@ use mgp_types::service::Principal;
 use mgp_types::store::Db;
 
 use super::{Letters, best, lifts, me, taught};
-use crate::learn::{Erase, History, HistoryConfig, HistoryStats, Retention};
+use crate::learn::{
+    Erase, History, HistoryConfig, HistoryScope, HistoryStats, Retention, UseOutcome,
+};
 
 /// A temporary folder with the database of a history.
 struct Folder(TempDir);
@@ -93,6 +95,40 @@ async fn erased_data_is_not_in_the_file() {
     let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
     assert_eq!(history.stats(), HistoryStats::default());
     db.close().await;
+}
+
+#[tokio::test]
+async fn unmet_searches_are_stored_for_each_agent_until_they_are_erased() {
+    let folder = Folder::new();
+    let db = folder.db().await;
+    let config = || HistoryConfig::new().scope(HistoryScope::Agent);
+    let (ann, bob) = (me().agent("ann"), me().agent("bob"));
+    let history = History::open(db.clone(), config()).await.unwrap();
+    history.record_search(&ann, 1, "send a purple fax", [""; 0]);
+    history.record_search(&ann, 1, "read the mail", ["s.read"]);
+    history.record_search(&bob, 1, "send a yellow fax", ["s.mail", "s.call"]);
+    history.record_call(&ann, 1, "s.read", UseOutcome::Answered);
+    history.flush().await.unwrap();
+    drop(history);
+    let history = History::open(db.clone(), config()).await.unwrap();
+    let unmet = history.unmet(&ann);
+    assert_eq!((unmet.len(), unmet[0].query.as_str()), (1, "send a purple fax"));
+    assert_eq!(history.unmet(&bob)[0].not_called, 1);
+    history.erase(Erase::Principal(&ann)).await.unwrap();
+    assert!(history.unmet(&ann).is_empty());
+    drop(history);
+    let history = History::open(db.clone(), config()).await.unwrap();
+    assert_eq!((history.unmet(&ann).len(), history.unmet(&bob).len()), (0, 1));
+    assert_eq!(history.stats().queries, 0, "those of the agent are erased too");
+    drop(history);
+    // Where no texts are stored, none of these are.
+    let config = config().retention(Retention::Words);
+    let history = History::open(db.clone(), config).await.unwrap();
+    history.record_search(&bob, 1, "send a red fax", [""; 0]);
+    assert!(history.unmet(&bob).is_empty());
+    drop(history);
+    db.close().await;
+    assert!(!folder.has("purple fax") && !folder.has("red fax"));
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ pub use server::{
     KernelServerParams, KernelServerResult, KernelServersParams, KernelServersResult,
 };
 pub use tool::{
-    KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
+    KernelSavedDay, KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
     KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
-    ToolStanding,
+    KernelUnmetSearch, ToolStanding,
 };

@@ -1,5 +1,6 @@
 //! Tools of a kernel: visibility, approvals, cost in tokens (outside the specification of MGP).
 
+use crate::Timestamp;
 use crate::mgp::RiskLevel;
 use crate::record::{List, open_enum, record};
 
@@ -103,6 +104,33 @@ record! {
         req saved_percent: crate::Number,
         /// The cost of the tools, by server.
         def servers: Vec<KernelServerTokens>,
+        /// The tokens saved on each of the last days, the oldest first.
+        def days: Vec<KernelSavedDay>,
+        /// The agent's searches that found nothing, or that no call followed, the last one first; kept while
+        /// `kernel.search.learning` is on.
+        def unmet: Vec<KernelUnmetSearch>,
+    }
+
+    /// The tokens that an agent's shorter lists of tools saved on a day.
+    pub struct KernelSavedDay {
+        /// The day (UTC), e.g. `2026-01-31`.
+        req day: String,
+        /// The tokens.
+        req saved: u64,
+        /// The number of lists that the agent got.
+        req lists: u64,
+    }
+
+    /// A search that did not lead to a call.
+    pub struct KernelUnmetSearch {
+        /// The query.
+        req query: String,
+        /// The number of times that it found nothing.
+        req found_nothing: u64,
+        /// The number of times that it found tools of which none was called.
+        req not_called: u64,
+        /// The time of the last such search.
+        req last: Timestamp,
     }
 
     /// The cost of listing the tools of a server.

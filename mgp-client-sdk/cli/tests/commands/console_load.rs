@@ -1,0 +1,222 @@
+//! Test of what open pages of the console cost: the CPU of calls, the time until a page shows a change, memory.
+//!
+//! `MGP_CONSOLE_PAGES` and `MGP_CONSOLE_SECONDS` set its size; the bounds of the acceptance check hold from 50 pages on.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+use std::{env, fs};
+
+use mgp_testkit::until_blocking;
+use tokio::time::Instant;
+
+use crate::console::{Browser, TIMEOUT};
+use crate::program::program;
+use crate::served_console::{key, served};
+use crate::world::Home;
+
+/// The most calls in a second, and the connections that make them.
+const CALLS_PER_SECOND: u32 = 1000;
+const CALLERS: u32 = 4;
+
+/// The number of pages from which on figures are compared with their bounds.
+const FULL: u64 = 50;
+
+/// The largest CPU of a call with open pages, as a multiple of that without.
+const MAX_CPU_RATIO: f64 = 1.05;
+
+const MAX_DELAY: Duration = Duration::from_millis(500);
+
+/// The largest memory at the end, as a multiple of that after the first phase with pages.
+const MAX_MEMORY_RATIO: f64 = 1.1;
+
+fn size(name: &str, default: u64) -> u64 {
+    env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// Calls a tool over one connection, at a bounded rate, for some time; returns the number of calls.
+fn call(address: &str, key: &str, lasts: Duration) -> u64 {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let body = "{\"message\":\"x\"}";
+    let request = format!(
+        "POST /tools/free.echo HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let (start, gap) = (Instant::now(), Duration::from_secs(1) * CALLERS / CALLS_PER_SECOND);
+    let mut calls = 0;
+    while start.elapsed() < lasts {
+        stream.write_all(request.as_bytes()).unwrap();
+        let (mut line, mut length) = (String::new(), 0);
+        reader.read_line(&mut line).unwrap();
+        assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+            let lower = line.to_ascii_lowercase();
+            if let Some(value) = lower.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        reader.read_exact(&mut vec![0; length]).unwrap();
+        calls += 1;
+        let due = start + gap * u32::try_from(calls).unwrap();
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    calls
+}
+
+/// Runs calls for some time; returns the CPU time of the kernel for each call, in microseconds.
+fn cpu_of_calls(pid: u32, address: &str, key: &str, lasts: Duration) -> f64 {
+    let before = ticks(pid);
+    let calls: u64 = thread::scope(|scope| {
+        let callers: Vec<_> =
+            (0..CALLERS).map(|_| scope.spawn(|| call(address, key, lasts))).collect();
+        callers.into_iter().map(|caller| caller.join().unwrap()).sum()
+    });
+    let spent = f64::from(u32::try_from(ticks(pid) - before).unwrap());
+    let calls = f64::from(u32::try_from(calls).unwrap());
+    // A tick is 10 ms.
+    spent * 10_000.0 / calls
+}
+
+/// Returns the CPU time of a process in ticks.
+fn ticks(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let mut words = text.rsplit(')').next().unwrap().split_whitespace().skip(11);
+    let mut next = || words.next().unwrap().parse::<u64>().unwrap();
+    next() + next()
+}
+
+/// Returns the resident memory of a process, in KiB.
+fn memory(pid: u32) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Keeps a page open as a browser does: after each event it loads the page again, and reports the time of that.
+fn open_page(browser: &Browser, seen: &Sender<Instant>, is_over: &AtomicBool) {
+    let mut stream = TcpStream::connect(&browser.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let (base, cookie, host) = (&browser.base, &browser.cookie, &browser.address);
+    write!(stream, "GET {base}/events HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n")
+        .unwrap();
+    let (mut reader, mut line) = (BufReader::new(stream), String::new());
+    while !is_over.load(Ordering::Relaxed) {
+        match reader.read_line(&mut line) {
+            Ok(0) => panic!("the events ended"),
+            Ok(_) if line.starts_with("data:") => {
+                assert_eq!(browser.get("").status, 200);
+                seen.send(Instant::now()).unwrap();
+            }
+            _ => {}
+        }
+        if line.ends_with('\n') {
+            line.clear();
+        }
+    }
+}
+
+/// Makes calls wait for an approval and denies them, and returns how long each page took to show each of that.
+fn delays(
+    home: &Home,
+    browser: &Browser,
+    pages: u64,
+    changes: u64,
+    seen: &Receiver<Instant>,
+) -> Vec<Duration> {
+    let mut delays = Vec::new();
+    for change in 0..changes {
+        thread::sleep(Duration::from_millis(600));
+        while seen.try_recv().is_ok() {}
+        // An answer holds for a while for the same call.
+        let arguments = serde_json::json!({ "message": change.to_string() });
+        let mut waiting = crate::console::calling(home, &arguments);
+        let id = crate::console::waiting(home);
+        thread::sleep(Duration::from_millis(900));
+        while seen.try_recv().is_ok() {}
+        let begin = Instant::now();
+        let denied = browser.post("/decide", &[("id", &id), ("answer", "deny")]);
+        assert_eq!(denied.status, 303, "{}", denied.body);
+        for _ in 0..pages {
+            delays.push(seen.recv_timeout(TIMEOUT).unwrap().duration_since(begin));
+        }
+        let _ = waiting.wait().unwrap();
+    }
+    delays.sort();
+    delays
+}
+
+/// Ends all pages and callers when it is dropped, also by a panic.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn open_pages_cost_calls_little_and_show_changes_soon() {
+    let (pages, seconds) = (size("MGP_CONSOLE_PAGES", 3), size("MGP_CONSOLE_SECONDS", 0));
+    let lasts = Duration::from_millis((seconds * 1000).max(200));
+    let home = &Home::new();
+    let free = format!(
+        "[[servers]]\nid = 'free'\ncommand = '{}'\n[servers.mgp]\ndefault_policy = 'opt-out'\n",
+        program("echo")
+    );
+    let (_, admin) = key(home, &["ada", "--admin"]);
+    let (_, agent) = key(home, &["bob"]);
+    let (mut browser, _) = served(home, &free);
+    until_blocking("both servers list their tools", || {
+        let servers = home.json("servers-ls", &["servers", "ls"]);
+        servers.as_array().unwrap().iter().all(|server| server["tools"].as_u64() >= Some(1))
+    });
+    browser.log_in(&[("key", &admin)]);
+    let (pid, address) = (browser.console.as_ref().unwrap().id(), browser.address.clone());
+    cpu_of_calls(pid, &address, &agent, lasts / 4);
+    let alone = cpu_of_calls(pid, &address, &agent, lasts);
+    let is_over = AtomicBool::new(false);
+    let (sender, seen) = channel();
+    let (with_pages, delays, first, last) = thread::scope(|scope| {
+        let end = End(&is_over);
+        for _ in 0..pages {
+            let (one, sender, is_over) =
+                (browser.with_cookie(&browser.cookie), sender.clone(), &is_over);
+            scope.spawn(move || open_page(&one, &sender, is_over));
+        }
+        for _ in 0..pages {
+            seen.recv_timeout(TIMEOUT).expect("each page gets its first event");
+        }
+        let with_pages = cpu_of_calls(pid, &address, &agent, lasts);
+        let first = memory(pid);
+        let caller = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                call(&address, &agent, Duration::from_millis(200));
+            }
+        });
+        let delays = delays(home, &browser, pages, (seconds / 3).max(1), &seen);
+        drop(end);
+        caller.join().unwrap();
+        (with_pages, delays, first, memory(pid))
+    });
+    let p99 = delays[(delays.len() * 99).div_ceil(100) - 1];
+    println!(
+        "console load: {pages} pages: {alone:.0} µs of CPU for a call without, {with_pages:.0} µs with ({:.3}); \
+         a page shows a change after {} ms (p99); memory {first:.0} KiB, then {last:.0}",
+        with_pages / alone,
+        p99.as_millis()
+    );
+    if pages >= FULL {
+        assert!(with_pages / alone <= MAX_CPU_RATIO, "{alone} µs without pages, {with_pages} with");
+        assert!(p99 <= MAX_DELAY, "{p99:?}");
+        assert!(last / first <= MAX_MEMORY_RATIO, "{first} KiB, then {last}");
+    }
+}

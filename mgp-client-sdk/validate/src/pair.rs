@@ -1,0 +1,249 @@
+//! Judges a client and a server together: relays their messages, and plays the rules on what they sent.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::client::Seen;
+use crate::json::{MAX_SHOWN, Wrong, shown};
+use crate::link::{Link, Received, Sent, Target, of_this_process};
+use crate::recording::Recording;
+use crate::report::{Report, RuleResult, Status, Subject};
+use crate::rule::{Outcome, Rule, RuleInfo, RuleLevel, Tier};
+use crate::rules;
+use crate::server::{CONNECTS, on};
+use crate::session::{Options, Session, Setup};
+
+const ANSWERS: RuleInfo = RuleInfo {
+    id: "pair.answers",
+    section: "JSON-RPC §5",
+    level: RuleLevel::Must,
+    tier: Tier::Mcp,
+    text: "each answer of the server has the id of a request that waits",
+};
+
+const ANSWERED: RuleInfo = RuleInfo {
+    id: "pair.answered",
+    section: "JSON-RPC §5",
+    level: RuleLevel::Should,
+    tier: Tier::Mcp,
+    text: "each request is answered or cancelled before the connection ends",
+};
+
+/// The longest time that a server has to end after its client disconnected.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The most times that a rule is played on a recording: each time sees the next answers.
+const MAX_ROUNDS: usize = 256;
+
+/// The most texts in place of messages that are kept of each peer.
+const MAX_GARBAGE: usize = 512;
+
+/// Serves one client on standard input and output with the messages of a real server, and judges both.
+///
+/// Messages pass as JSON values; what is not JSON passes as it is. The relay sends no message of its own: rules about
+/// servers are played on what the client asked, and are skipped if it did not. It ends when the client disconnects,
+/// when the server ends, or when `stop` completes.
+///
+/// # Cancel safety
+/// Dropping the future ends the connections and the program that was started.
+pub async fn judge_pair(
+    server: &Target,
+    options: &Options,
+    stop: impl Future<Output = ()>,
+) -> Report {
+    let mut pair = Pair::default();
+    let connected = match server.open(options.timeout) {
+        Ok(link) => {
+            let mut client = of_this_process();
+            pair.relay(&mut client, link, stop).await;
+            client.finish(DRAIN_TIMEOUT).await;
+            Ok(())
+        }
+        Err(wrong) => Err(wrong),
+    };
+    pair.report(server.name(), connected, options).await
+}
+
+/// The messages of both peers.
+#[derive(Default)]
+struct Pair {
+    client: Seen,
+    recording: Recording,
+    garbage: Vec<String>,
+}
+
+impl Pair {
+    async fn relay(&mut self, client: &mut Link, mut server: Link, stop: impl Future<Output = ()>) {
+        let mut stop = pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                received = client.input.recv() => match received {
+                    None | Some(Received::End(_)) => break,
+                    Some(received) => send(&server, self.client_sent(received)).await,
+                },
+                received = server.input.recv() => match received {
+                    None | Some(Received::End(_)) => return,
+                    Some(received) => send(client, self.server_sent(received)).await,
+                },
+            }
+        }
+        server.output = None;
+        let deadline = Instant::now() + DRAIN_TIMEOUT;
+        while let Ok(Some(received)) = timeout_at(deadline, server.input.recv()).await {
+            if matches!(received, Received::End(_)) {
+                break;
+            }
+            send(client, self.server_sent(received)).await;
+        }
+    }
+
+    /// Records what the client sent, and returns what the server gets.
+    fn client_sent(&mut self, received: Received) -> Option<Sent> {
+        match received {
+            Received::Message(message) => {
+                self.recording.client_sent(&message);
+                self.client.client_sent(message.clone());
+                Some(Sent::Message(message))
+            }
+            Received::Garbage(text) => Some(kept(&mut self.client.garbage, &text)),
+            Received::Status(_) | Received::End(_) => None,
+        }
+    }
+
+    /// Records what the server sent, and returns what the client gets.
+    fn server_sent(&mut self, received: Received) -> Option<Sent> {
+        match received {
+            Received::Message(message) => {
+                self.recording.server_sent(&message);
+                self.client.server_sent(&message);
+                Some(Sent::Message(message))
+            }
+            Received::Garbage(text) => Some(kept(&mut self.garbage, &text)),
+            Received::Status(_) | Received::End(_) => None,
+        }
+    }
+
+    async fn report(
+        mut self,
+        target: String,
+        connected: Result<(), Wrong>,
+        options: &Options,
+    ) -> Report {
+        let mut results = self.client.judged();
+        let mut subject = Subject { target, ..Subject::default() };
+        let opened = self.recording.hello().is_some();
+        let connected = connected.and(if opened || self.recording.unanswered().next().is_none() {
+            Ok(())
+        } else {
+            Err("the handshake was not answered".to_owned())
+        });
+        results.push(outcome(CONNECTS, connected.map(|()| opened)));
+        if opened {
+            let stray = self.recording.stray.first();
+            let stray =
+                stray.map_or(Ok(true), |stray| Err(format!("this answers nothing: {stray}")));
+            results.push(outcome(ANSWERS, stray));
+            let waiting = self.recording.unanswered().next();
+            let waiting = waiting.map_or(Ok(true), |request| Err(shown(request)));
+            results.push(outcome(ANSWERED, waiting));
+            let mut session = Session::of_recording(self.recording, self.garbage);
+            subject.note(&session);
+            for rule in rules::all() {
+                results.push(match why_not(rule, &session) {
+                    Some(reason) => skipped(rule.info, reason.to_owned()),
+                    None => play(rule, &mut session).await,
+                });
+            }
+        }
+        let is_chosen = |id: &str| {
+            options.only.is_empty() || options.only.iter().any(|only| id.starts_with(only))
+        };
+        results.retain(|result| is_chosen(result.rule.id));
+        let mut report = Report::new(subject, results);
+        report.client = Some(self.client.subject);
+        report
+    }
+}
+
+async fn send(link: &Link, sent: Option<Sent>) {
+    if let (Some(output), Some(sent)) = (&link.output, sent) {
+        // A peer that does not read is waited for as long as the other one waits.
+        let _ = timeout(Duration::from_mins(1), output.send(sent)).await;
+    }
+}
+
+/// Keeps a text in place of a message, which passes as it is.
+fn kept(garbage: &mut Vec<String>, text: &str) -> Sent {
+    if garbage.len() < MAX_GARBAGE {
+        garbage.push(mgp_types::clip(text.trim(), MAX_SHOWN));
+    }
+    Sent::Raw(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn outcome(rule: RuleInfo, kept: Result<bool, Wrong>) -> RuleResult {
+    let (status, message) = match kept {
+        Ok(true) => (Status::Passed, None),
+        Ok(false) => (Status::Skipped, Some("the client opened no connection".to_owned())),
+        Err(wrong) => (Status::Failed, Some(wrong)),
+    };
+    RuleResult::new(rule, status, message, Default::default(), 0)
+}
+
+fn skipped(rule: RuleInfo, reason: String) -> RuleResult {
+    RuleResult::new(rule, Status::Skipped, Some(reason), Default::default(), 0)
+}
+
+/// Returns why a rule does not apply to a recording.
+fn why_not(rule: &Rule, session: &Session) -> Option<&'static str> {
+    let offers_mgp = session.setup.offers_mgp();
+    let changes = || {
+        let notices = session.recording.as_ref().map_or(&[][..], Recording::notices);
+        notices.iter().any(|notice| notice["method"] == json!("notifications/tools/list_changed"))
+    };
+    if rule.is_alone || rule.setup == Setup::Bare {
+        Some("the rule needs a connection of its own")
+    } else if rule.setup.is_modern() != session.setup.is_modern() {
+        Some("the client speaks the other era")
+    } else if rule.setup.offers_mgp() && !offers_mgp {
+        Some("the client does not offer MGP")
+    } else if offers_mgp && rule.info.id.starts_with("mgp.silence.") {
+        Some("the client offers MGP")
+    } else if rule.info.id == "mcp.tools.stable" && changes() {
+        Some("the server said that its list changed")
+    } else {
+        None
+    }
+}
+
+/// Plays a rule until it has seen all that it applies to.
+async fn play(rule: &Rule, session: &mut Session) -> RuleResult {
+    let mut result = None;
+    if let Some(recording) = &mut session.recording {
+        recording.begin_rule();
+    }
+    for _ in 0..MAX_ROUNDS {
+        let before = session.recording.as_ref().map(Recording::progress);
+        session.notices.clear();
+        let (played, evidence) = on(rule, session).await;
+        let missed = session.recording.as_mut().and_then(Recording::take_missed);
+        let now = match (missed, played) {
+            (Some(reason), _) | (None, Err(Outcome::Skipped(reason))) => skipped(rule.info, reason),
+            (None, Ok(())) => outcome(rule.info, Ok(true)),
+            (None, Err(Outcome::Failed(wrong))) => {
+                let (status, shown) = (Status::Failed, evidence.unwrap_or_default());
+                return RuleResult::new(rule.info, status, Some(wrong), shown, 0);
+            }
+        };
+        if now.status == Status::Passed || result.is_none() {
+            result = Some(now);
+        }
+        if session.recording.as_ref().map(Recording::progress) == before {
+            break;
+        }
+    }
+    result.unwrap_or_else(|| skipped(rule.info, String::new()))
+}

@@ -1,0 +1,232 @@
+//! The messages that two peers sent each other, so that the rules about servers are played on what a client asked.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::json::shown;
+
+/// The most messages of each peer that are looked at.
+pub(crate) const MAX_MESSAGES: usize = 10_000;
+
+/// A request of the client.
+#[derive(Debug)]
+struct Exchange {
+    request: Value,
+    /// The part of the params that must be equal to that of a rule's request.
+    essence: Value,
+    answer: Option<Value>,
+    is_cancelled: bool,
+    /// If set, another request with the same id waited at the same time.
+    is_ambiguous: bool,
+    /// The messages that the server sent before the answer, as places in [`Recording::notices`].
+    notices: (usize, usize),
+}
+
+/// A recorded answer: the request, the answer, and what the server sent in between.
+pub(crate) type Recalled = (Value, Value, Vec<Value>);
+
+/// The requests of a client and the messages of its server.
+#[derive(Debug, Default)]
+pub(crate) struct Recording {
+    exchanges: Vec<Exchange>,
+    notices: Vec<Value>,
+    /// Answers to requests that do not wait.
+    pub(crate) stray: Vec<String>,
+    /// The exchanges that the current rule has seen.
+    used: HashSet<usize>,
+    /// The exchanges that the current rule was offered as calls.
+    offered: HashSet<usize>,
+    /// The reason why the current rule cannot be judged.
+    missed: Option<String>,
+}
+
+impl Recording {
+    /// Records a message of the client.
+    pub(crate) fn client_sent(&mut self, message: &Value) {
+        let Some(method) = message["method"].as_str() else { return };
+        let Some(id) = message.get("id") else {
+            if method == "notifications/cancelled" {
+                let id = message.pointer("/params/requestId");
+                for exchange in self.exchanges.iter_mut().filter(|e| e.request.get("id") == id) {
+                    exchange.is_cancelled = true;
+                }
+            }
+            return;
+        };
+        if id.is_null() || self.exchanges.len() >= MAX_MESSAGES {
+            return;
+        }
+        let mut is_ambiguous = false;
+        let is_same = |e: &&mut Exchange| e.answer.is_none() && e.request.get("id") == Some(id);
+        for same in self.exchanges.iter_mut().filter(is_same) {
+            (same.is_ambiguous, is_ambiguous) = (true, true);
+        }
+        self.exchanges.push(Exchange {
+            is_ambiguous,
+            essence: essence(method, message.get("params")),
+            request: message.clone(),
+            answer: None,
+            is_cancelled: false,
+            notices: (self.notices.len(), self.notices.len()),
+        });
+    }
+
+    /// Records a message of the server.
+    pub(crate) fn server_sent(&mut self, message: &Value) {
+        if message.get("method").is_some() {
+            if self.notices.len() < MAX_MESSAGES {
+                self.notices.push(message.clone());
+            }
+            return;
+        }
+        let id = message.get("id").filter(|id| !id.is_null());
+        let waiting = |exchange: &&mut Exchange| {
+            exchange.answer.is_none() && id.is_some() && exchange.request.get("id") == id
+        };
+        if let Some(exchange) = self.exchanges.iter_mut().find(waiting) {
+            exchange.answer = Some(message.clone());
+            exchange.notices.1 = self.notices.len();
+        } else if id.is_some() && self.exchanges.len() < MAX_MESSAGES {
+            self.stray.push(shown(message));
+        }
+    }
+
+    /// Returns the request and the result of the handshake or of `server/discover`.
+    pub(crate) fn hello(&self) -> Option<(&Value, &Value)> {
+        let opens = |exchange: &&Exchange| {
+            ["initialize", "server/discover"].iter().any(|name| exchange.request["method"] == *name)
+        };
+        self.exchanges.iter().filter(opens).find_map(|exchange| {
+            Some((&exchange.request, exchange.answer.as_ref()?.get("result")?))
+        })
+    }
+
+    /// Returns all messages of the server that are not answers.
+    pub(crate) fn notices(&self) -> &[Value] {
+        &self.notices
+    }
+
+    /// Returns all answers of the server.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = &Value> {
+        self.exchanges.iter().filter_map(|exchange| exchange.answer.as_ref())
+    }
+
+    /// Returns the requests that were neither answered nor cancelled.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = &Value> {
+        let waits = |exchange: &&Exchange| exchange.answer.is_none() && !exchange.is_cancelled;
+        self.exchanges.iter().filter(waits).map(|exchange| &exchange.request)
+    }
+
+    /// Begins a rule.
+    pub(crate) fn begin_rule(&mut self) {
+        self.used.clear();
+        self.offered.clear();
+        self.missed = None;
+    }
+
+    /// Returns how much of the recording the rule has seen.
+    pub(crate) fn progress(&self) -> usize {
+        self.used.len() + self.offered.len()
+    }
+
+    /// Returns the recorded answer to a request, each once for a rule; notes if there is none.
+    pub(crate) fn recall(&mut self, method: &str, params: &Value) -> Option<Recalled> {
+        let wanted = essence(method, Some(params));
+        let has_token = |params: Option<&Value>| {
+            params.is_some_and(|params| params.pointer("/_meta/progressToken").is_some())
+        };
+        let needs_token = has_token(Some(params));
+        let found = self.exchanges.iter().enumerate().find(|(at, exchange)| {
+            !self.used.contains(at)
+                && exchange.answer.is_some()
+                && !exchange.is_ambiguous
+                && exchange.request["method"] == method
+                && exchange.essence == wanted
+                && (!needs_token || has_token(exchange.request.get("params")))
+        });
+        let Some((at, exchange)) = found else {
+            self.miss(format!("the client sent no such `{method}`, or no more"));
+            return None;
+        };
+        let answer = exchange.answer.clone()?;
+        self.used.insert(at);
+        let (from, to) = exchange.notices;
+        Some((exchange.request.clone(), answer, self.notices[from..to].to_vec()))
+    }
+
+    /// Returns the name and arguments of the next call that succeeded.
+    pub(crate) fn next_call(&mut self) -> Option<(String, Value)> {
+        let is_call = |exchange: &Exchange| {
+            exchange.request["method"] == "tools/call"
+                && !exchange.is_ambiguous
+                && exchange.answer.as_ref().is_some_and(|answer| answer.get("result").is_some())
+        };
+        let next = self
+            .exchanges
+            .iter()
+            .enumerate()
+            .find(|(at, exchange)| !self.offered.contains(at) && is_call(exchange));
+        let Some((at, exchange)) = next else {
+            self.miss("the client made no call that succeeded, or no more".to_owned());
+            return None;
+        };
+        self.offered.insert(at);
+        let name = exchange.essence["name"].as_str().unwrap_or_default().to_owned();
+        Some((name, exchange.essence["arguments"].clone()))
+    }
+
+    /// Notes that the current rule needs what the client did not do.
+    pub(crate) fn miss(&mut self, reason: String) {
+        self.missed.get_or_insert(reason);
+    }
+
+    /// Returns what the current rule needed, and forgets it.
+    pub(crate) fn take_missed(&mut self) -> Option<String> {
+        self.missed.take()
+    }
+}
+
+/// Returns the part of params that makes two requests alike: not their metadata and trace, and of MGP whether chunks are
+/// wanted.
+fn essence(method: &str, params: Option<&Value>) -> Value {
+    let mut params = params.and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
+    params.remove("_meta");
+    params.remove("trace_id");
+    if let Some(mgp) = params.remove("_mgp")
+        && mgp["stream"] == true
+    {
+        params.insert("_mgp".to_owned(), json!({ "stream": true }));
+    }
+    if method == "tools/call" {
+        params.entry("arguments").or_insert_with(|| json!({}));
+    }
+    Value::Object(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(id: u64, method: &str, params: &Value) -> Value {
+        json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+    }
+
+    #[test]
+    fn each_answer_is_recalled_once_with_what_came_before_it() {
+        let mut recording = Recording::default();
+        let call = json!({ "name": "a", "trace_id": "t", "_meta": { "x": 1 } });
+        recording.client_sent(&request(1, "tools/call", &call));
+        recording.client_sent(&request(2, "ping", &json!({})));
+        recording.server_sent(&json!({ "method": "notifications/progress" }));
+        recording.server_sent(&json!({ "id": 1, "result": {} }));
+        recording.server_sent(&json!({ "id": 1, "result": {} }));
+        let asked = json!({ "name": "a", "arguments": {} });
+        let (_, answer, notices) = recording.recall("tools/call", &asked).unwrap();
+        assert_eq!((answer["id"].as_u64(), notices.len()), (Some(1), 1));
+        assert!(recording.recall("tools/call", &asked).is_none());
+        assert!(recording.take_missed().is_some());
+        assert_eq!(recording.stray.len(), 1, "the second answer");
+        assert_eq!(recording.unanswered().count(), 1, "the ping");
+    }
+}

@@ -1,0 +1,160 @@
+//! Searches that found nothing, or that no call followed: what agents asked for and did not find.
+
+use std::collections::{BTreeMap, HashSet};
+#[cfg(feature = "sqlite")]
+use std::mem;
+
+use super::query::Owner;
+
+/// The maximum number of unmet searches of one subject, and in total; the one that was made longest ago is dropped.
+const MAX_PER_OWNER: usize = 200;
+const MAX_TOTAL: usize = 5000;
+
+/// A query that found nothing, or whose results led to no call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnmetSearch {
+    /// The query.
+    pub query: String,
+    /// The number of times that it found nothing.
+    pub found_nothing: u32,
+    /// The number of times that it found tools of which none was called.
+    pub not_called: u32,
+    /// The time of the last such search, in seconds since 1970.
+    pub last: u64,
+}
+
+/// Tenant and subject of the searcher, and the query.
+pub(super) type UnmetKey = ((Box<str>, Box<str>), Box<str>);
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UnmetCounts {
+    pub(super) found_nothing: u32,
+    pub(super) not_called: u32,
+    pub(super) last: u64,
+}
+
+/// The unmet searches of all owners.
+#[derive(Debug, Default)]
+pub(super) struct UnmetSearches {
+    searches: BTreeMap<UnmetKey, UnmetCounts>,
+    /// The searches to write to the database.
+    changed: HashSet<UnmetKey>,
+}
+
+impl UnmetSearches {
+    /// Adds a search, which is unmet until a call follows it.
+    pub(super) fn add(&mut self, owner: &Owner, query: &str, has_found: bool, now: u64) {
+        let key = (names(owner), query.into());
+        self.changed.insert(key.clone());
+        let counts = self.searches.entry(key).or_default();
+        let count = if has_found { &mut counts.not_called } else { &mut counts.found_nothing };
+        *count = count.saturating_add(1);
+        counts.last = now;
+        self.enforce_bounds(&names(owner));
+    }
+
+    /// Removes one search that a call followed.
+    pub(super) fn met(&mut self, owner: &Owner, query: &str) {
+        let key: UnmetKey = (names(owner), query.into());
+        let Some(counts) = self.searches.get_mut(&key) else { return };
+        counts.not_called = counts.not_called.saturating_sub(1);
+        if counts.not_called + counts.found_nothing == 0 {
+            self.searches.remove(&key);
+        }
+        self.changed.insert(key);
+    }
+
+    /// Returns the unmet searches of an owner, the last one first.
+    pub(super) fn of(&self, owner: &Owner) -> Vec<UnmetSearch> {
+        let names = names(owner);
+        let own = self.searches.iter().filter(|((of, _), _)| *of == names);
+        let mut own: Vec<UnmetSearch> = own
+            .map(|((_, query), counts)| UnmetSearch {
+                query: query.to_string(),
+                found_nothing: counts.found_nothing,
+                not_called: counts.not_called,
+                last: counts.last,
+            })
+            .collect();
+        own.sort_by_key(|search| std::cmp::Reverse(search.last));
+        own
+    }
+
+    /// Removes the searches of some owners, by tenant and subject.
+    pub(super) fn remove(&mut self, is_meant: impl Fn(&str, &str) -> bool) {
+        self.searches
+            .retain(|(tenant_subject, _), _| !is_meant(&tenant_subject.0, &tenant_subject.1));
+    }
+
+    fn enforce_bounds(&mut self, names: &(Box<str>, Box<str>)) {
+        let own = self.searches.iter().filter(|((of, _), _)| of == names);
+        let oldest = |(key, counts): (&UnmetKey, &UnmetCounts)| (counts.last, key.clone());
+        let dropped = if own.clone().count() > MAX_PER_OWNER {
+            own.map(oldest).min()
+        } else if self.searches.len() > MAX_TOTAL {
+            self.searches.iter().map(oldest).min()
+        } else {
+            None
+        };
+        if let Some((_, key)) = dropped {
+            self.searches.remove(&key);
+            self.changed.insert(key);
+        }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl UnmetSearches {
+    /// Puts a search that was read from the database.
+    pub(super) fn restore(&mut self, key: UnmetKey, counts: UnmetCounts) {
+        if self.searches.len() < MAX_TOTAL {
+            self.searches.insert(key, counts);
+        }
+    }
+
+    pub(super) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// Takes the changes to write; without counts a search is deleted.
+    pub(super) fn take_changed(&mut self) -> Vec<(UnmetKey, Option<UnmetCounts>)> {
+        let changed = mem::take(&mut self.changed).into_iter();
+        changed.map(|key| (key.clone(), self.searches.get(&key).copied())).collect()
+    }
+
+    /// Notes that changes were not written.
+    pub(super) fn not_written(&mut self, keys: impl IntoIterator<Item = UnmetKey>) {
+        self.changed.extend(keys);
+    }
+}
+
+fn names(owner: &Owner) -> (Box<str>, Box<str>) {
+    (owner.tenant.as_str().into(), owner.subject.as_str().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_is_unmet_until_a_call_follows_and_their_number_is_bounded() {
+        let owner = |subject: &str| Owner { tenant: "t".into(), subject: subject.into() };
+        let (mut unmet, me) = (UnmetSearches::default(), owner("me"));
+        unmet.add(&me, "send a fax", false, 1);
+        unmet.add(&me, "read mail", true, 2);
+        unmet.add(&me, "read mail", true, 3);
+        unmet.met(&me, "read mail");
+        let found = unmet.of(&me);
+        assert_eq!((found[0].query.as_str(), found[0].not_called), ("read mail", 1));
+        assert_eq!((found[1].query.as_str(), found[1].found_nothing), ("send a fax", 1));
+        unmet.met(&me, "read mail");
+        assert_eq!(unmet.of(&me).len(), 1);
+        assert!(unmet.of(&owner("you")).is_empty());
+        for at in 0..2 * MAX_PER_OWNER as u64 {
+            unmet.add(&me, &at.to_string(), false, 10 + at);
+        }
+        assert_eq!(unmet.of(&me).len(), MAX_PER_OWNER);
+        assert!(unmet.of(&me).iter().all(|search| search.query != "send a fax"));
+    }
+}
