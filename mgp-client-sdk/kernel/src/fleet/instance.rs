@@ -247,14 +247,13 @@ impl InstanceParts {
 
     fn session(&self, kind: SessionKind) -> Result<Session, Error> {
         let Self { config, context, owner, served, .. } = self;
-        let id = config.id.clone();
+        let (id, limits) = (config.id.clone(), &config.limits);
         let era = match kind {
             SessionKind::Main => config.era.into(),
             SessionKind::Legacy => EraChoice::Legacy,
         };
         let (wait, ungranted) = policy::permission_flow(config);
         let traceparent = config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
-        let max_message = config.limits.max_message;
         let questions = context.questions.clone();
         let proposals = proposals::with_servers(&context.config.config().kernel);
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
@@ -285,7 +284,7 @@ impl InstanceParts {
             .config(|config| {
                 offer_callers(config, self.answers_roots());
                 config.plain_traceparent = traceparent;
-                limit_messages(config, max_message);
+                limit_messages(config, limits.max_message);
                 config.connect.permission_timeout = wait;
                 (config.connect.on_denied, config.connect.on_deferred) = (ungranted, ungranted);
             });
