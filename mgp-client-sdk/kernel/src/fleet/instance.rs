@@ -247,7 +247,7 @@ impl InstanceParts {
 
     fn session(&self, kind: SessionKind) -> Result<Session, Error> {
         let Self { config, context, owner, served, .. } = self;
-        let (id, limits) = (config.id.clone(), &config.limits);
+        let id = config.id.clone();
         let era = match kind {
             SessionKind::Main => config.era.into(),
             SessionKind::Legacy => EraChoice::Legacy,
@@ -284,7 +284,7 @@ impl InstanceParts {
             .config(|config| {
                 offer_callers(config, self.answers_roots());
                 config.plain_traceparent = traceparent;
-                limit_messages(config, limits.max_message);
+                limit_messages(config, self.config.limits.max_message);
                 config.connect.permission_timeout = wait;
                 (config.connect.on_denied, config.connect.on_deferred) = (ungranted, ungranted);
             });
