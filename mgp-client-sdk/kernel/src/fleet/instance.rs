@@ -245,6 +245,18 @@ impl InstanceParts {
         self.owner.is_some() || is_allowed && !self.config.is_per_agent()
     }
 
+    /// Applies the settings of the server to a client of it.
+    fn configure(&self, client: &mut ClientConfig) {
+        offer_callers(client, self.answers_roots());
+        client.plain_traceparent = self.config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
+        let bytes = self.config.limits.max_message.and_then(|bytes| usize::try_from(bytes).ok());
+        if let Some(bytes) = bytes {
+            client.limits.line_bytes = bytes;
+            client.limits.held_bytes = client.limits.held_bytes.max(2 * bytes);
+            (client.http.response_bytes, client.http.event_bytes) = (bytes, bytes);
+        }
+    }
+
     fn session(&self, kind: SessionKind) -> Result<Session, Error> {
         let Self { config, context, owner, served, .. } = self;
         let id = config.id.clone();
@@ -253,7 +265,6 @@ impl InstanceParts {
             SessionKind::Legacy => EraChoice::Legacy,
         };
         let (wait, ungranted) = policy::permission_flow(config);
-        let traceparent = config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let questions = context.questions.clone();
         let proposals = proposals::with_servers(&context.config.config().kernel);
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
@@ -282,9 +293,7 @@ impl InstanceParts {
             .offer_also(proposals)
             .layer(HopMetaLayer)
             .config(|config| {
-                offer_callers(config, self.answers_roots());
-                config.plain_traceparent = traceparent;
-                limit_messages(config, self.config.limits.max_message);
+                self.configure(config);
                 config.connect.permission_timeout = wait;
                 (config.connect.on_denied, config.connect.on_deferred) = (ungranted, ungranted);
             });
@@ -306,14 +315,6 @@ impl InstanceParts {
         let health = RemoteHealth::new(policy::is_remote(config));
         Ok(Session::new(kind, id, client, login, health))
     }
-}
-
-/// Sets the maximum length of a message of the server, on every transport.
-fn limit_messages(config: &mut ClientConfig, bytes: Option<u64>) {
-    let Some(bytes) = bytes.and_then(|bytes| usize::try_from(bytes).ok()) else { return };
-    config.limits.line_bytes = bytes;
-    config.limits.held_bytes = config.limits.held_bytes.max(2 * bytes);
-    (config.http.response_bytes, config.http.event_bytes) = (bytes, bytes);
 }
 
 /// Declares to servers the capabilities that callers may have, such as elicitation and sampling.
