@@ -134,7 +134,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "running" KeyKind::Number(1, 65_536), "", "The calls of the server that run at once; further ones wait for their turn.";
         "max_arguments" KeyKind::Number(0, MANY), "", "The bytes of the arguments of a call of the server.";
         "max_stream_bytes" KeyKind::Number(0, MANY), "", "The bytes of the chunks of a call of the server, as JSON; a call that sends more is ended. Without this key 16 MiB; of several limits the lowest counts.";
-        "max_message" KeyKind::Number(65_536, 1_073_741_824), "16777216", "The bytes of a message of the server, e.g. of a result; a longer one is not read, and its call fails. A change counts from the next start of the server.";
+        "max_message" KeyKind::Number(65_536, 1_073_741_824), "", "The bytes of a message of the server, e.g. of a result; a longer one is not read, and its call fails. Without this key 16 MiB. A change counts from the next start of the server.";
         "units" KeyKind::Number(0, MANY), "", "The units that a call of the server costs, e.g. cents; without this key one.";
         "tool_units" KeyKind::NumberMap(0, MANY), "{}", "The units that calls of single tools cost: `{tool = 5}`.";
         "tool_calls_per_minute" KeyKind::NumberMap(0, 4_294_967_295), "{}", "The calls of single tools in a minute, of all agents together.";

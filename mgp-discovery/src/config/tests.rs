@@ -166,6 +166,7 @@ fn sample(key: &ConfigKey) -> String {
             KeyKind::Text => "'x'",
             KeyKind::Texts => "['x']",
             KeyKind::TextMap => "{ x = 'x' }",
+            KeyKind::Number(least, _) if least > 7 => "70000",
             KeyKind::Number(..) => "7",
             KeyKind::NumberMap(..) => "{ x = 7 }",
             KeyKind::Duration => "'7m'",

@@ -2,13 +2,13 @@
 
 #![expect(clippy::print_stdout, reason = "prints figures")]
 
-mod thread_time;
+mod processor_time;
 
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, Validator};
 use mgp_validators::{CodePolicy, GuardedCall, ValidatorSet};
+use processor_time::processor_time;
 use serde_json::json;
 use std::time::Duration;
-use thread_time::thread_time;
 
 /// The number of measured judgements of each kind.
 const RUNS: usize = if cfg!(debug_assertions) { 50 } else { 2_000 };
@@ -23,9 +23,9 @@ fn measure(name: &str, most: Duration, mut judge: impl FnMut() -> bool) {
     assert!(judge(), "{name} is allowed");
     let mut durations: Vec<Duration> = (0..RUNS)
         .map(|_| {
-            let start = thread_time();
+            let start = processor_time();
             std::hint::black_box(judge());
-            thread_time() - start
+            processor_time() - start
         })
         .collect();
     durations.sort_unstable();

@@ -189,7 +189,7 @@ fn a_message_of_a_server_is_as_long_as_its_key_allows() {
     let world = world(&tools, "[servers.limits]\nmax_message = 65536\n");
     let mut ann = agent(&world, "ann");
     let refused = call(&mut ann, "long", &json!({})).unwrap_err();
-    assert!(refused["message"].as_str().unwrap().contains("larger than 64 KiB"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("larger than 65536 bytes"), "{refused}");
     assert_eq!(call(&mut ann, "short", &json!({})).unwrap()["content"][0]["text"], "short");
 }
 
