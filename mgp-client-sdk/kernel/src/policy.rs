@@ -89,7 +89,7 @@ pub(super) fn supervision(server: &ServerConfig) -> SuperviseConfig {
     config.window = window;
     config.backoff_base = backoff_base;
     config.backoff_max = backoff_max;
-    config.start_timeout = server.timeouts.start();
+    config.start_timeout = server.start_timeout();
     // It runs elsewhere, and is back when the network or its operator is.
     config.gives_up = !is_remote(server);
     config

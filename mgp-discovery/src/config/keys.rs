@@ -109,7 +109,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "timeout" KeyKind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";
         "max_timeout" KeyKind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";
         "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
-        "start_timeout" KeyKind::Duration, "30s", "The time the server may take from its start until it answers the handshake.";
+        "start_timeout" KeyKind::Duration, "", "The time the server may take from its start until it answers the handshake. Without this key 30 s, and 3 minutes for programs that may download the server first (`npx`, `uvx`, `docker` and the like).";
         "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that the server supports, and for legacy hosts also the legacy one if the server may ask more in it.";
         "health_interval" KeyKind::Duration, "", "The interval of health checks; without it there are none. A server that does not answer three of them is restarted. A change restarts the server.";
         "limits" KeyKind::Table, "", "The limits of the server's tool calls, of all agents together.";

@@ -1,8 +1,9 @@
 //! The configuration as it was read (MGP §15.2).
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_types::mcp::Era;
@@ -138,16 +139,8 @@ pub struct CallTimeouts {
     pub max_timeout: Option<Duration>,
     /// The maximum time without progress of single tools, by name.
     pub tools: BTreeMap<String, Duration>,
-    /// The longest start; see [`start`](Self::start).
+    /// The longest start; see [`ServerConfig::start_timeout`].
     pub start: Option<Duration>,
-}
-
-impl CallTimeouts {
-    /// Returns the time from a start until the server must have answered the handshake.
-    #[must_use]
-    pub fn start(&self) -> Duration {
-        self.start.unwrap_or(Duration::from_secs(30))
-    }
 }
 
 /// The program or URL of a server.
@@ -180,6 +173,25 @@ pub enum TargetConfig {
     InProcess,
 }
 
+/// The longest start of a server without `start_timeout`.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The same for a program that may download the server first.
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(3);
+
+/// Programs that download what they run if it is not there yet.
+const DOWNLOADERS: [&str; 12] =
+    ["npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman"];
+
+impl TargetConfig {
+    /// Returns whether the program may download the server before it starts it.
+    fn may_download(&self) -> bool {
+        let Self::Program { command, .. } = self else { return false };
+        let name = Path::new(command).file_stem().and_then(OsStr::to_str).unwrap_or_default();
+        DOWNLOADERS.contains(&name)
+    }
+}
+
 impl ServerConfig {
     /// Returns whether each agent has an instance of its own: by `isolation`, or because it has a login of its own.
     #[must_use]
@@ -187,6 +199,16 @@ impl ServerConfig {
         let is_isolated = self.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
         let own_login = |auth: &AuthConfig| auth.login == LoginScope::Agent;
         is_isolated || matches!(&self.target, TargetConfig::Url { auth, .. } if own_login(auth))
+    }
+
+    /// Returns the time from a start until the server must have answered the handshake.
+    ///
+    /// Without `start_timeout` that is 30 s, and 3 minutes for a program that may download the server first, such as
+    /// `npx`: one that is ended while it installs a package leaves a folder that no later start repairs.
+    #[must_use]
+    pub fn start_timeout(&self) -> Duration {
+        let default = || if self.target.may_download() { DOWNLOAD_TIMEOUT } else { START_TIMEOUT };
+        self.timeouts.start.unwrap_or_else(default)
     }
 
     /// Creates a server of this process, governed like any other.

@@ -210,9 +210,12 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
 
 fn call_timeouts(reader: &mut Reader<'_, '_, '_>) -> CallTimeouts {
     let (timeout, max_timeout) = timeout_pair(reader);
-    let start = reader.duration("start_timeout");
-    let start = start.filter(|start| *start != CallTimeouts::default().start());
-    CallTimeouts { timeout, max_timeout, tools: reader.durations("tool_timeouts"), start }
+    CallTimeouts {
+        timeout,
+        max_timeout,
+        tools: reader.durations("tool_timeouts"),
+        start: reader.duration("start_timeout"),
+    }
 }
 
 /// Reads `timeout` and `max_timeout`; reports an error if `max_timeout` is shorter.

@@ -140,7 +140,7 @@ impl Prober {
         };
         probed.unwrap_or_else(|_| {
             Err(format!(
-                "it did not answer within {} s; run `mgp doctor {} --timeout 2m`, and set `start_timeout` if it then works",
+                "it did not answer within {} s; run `mgp doctor {} --timeout 5m`, and set `start_timeout` if it then works",
                 limit.as_secs(),
                 server.id
             ))
@@ -148,7 +148,7 @@ impl Prober {
     }
 
     fn limit(&self, server: &ServerConfig) -> Duration {
-        self.timeout.unwrap_or_else(|| server.timeouts.start())
+        self.timeout.unwrap_or_else(|| server.start_timeout())
     }
 
     async fn run(

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use mgp_security::{DefinitionState, Difference, Finding, HeldDefinition, Severity};
-use mgp_toolindex::{AllTools, IndexedTool, UnmetSearch, max_tokens_of, name_for};
+use mgp_toolindex::{AllTools, IndexedTool, TokenCounter, UnmetSearch, max_tokens_of, name_for};
 use mgp_types::mgp::{
     KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
     KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
@@ -99,7 +99,7 @@ pub(super) async fn tokens(
     let counted = tokio::task::spawn_blocking(move || count_tokens(&counting, &params)).await;
     let mut result =
         counted.map_err(|error| RpcError::internal("the tools were not counted").because(error))?;
-    result.days = kernel.0.dispatcher.saved_days(&agent).await?;
+    result.days = kernel.0.dispatcher.saved_days(&agent).await?.into();
     if let Some(history) = kernel.index().history() {
         let unmet = history.unmet(&context_of_agent(&agent).principal).into_iter();
         result.unmet = unmet.map(unmet_search).collect();
@@ -233,7 +233,8 @@ fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensRes
     let parts = kernel.0.dispatcher.parts();
     let agent = params.agent_id.as_deref().unwrap_or(DEFAULT_AGENT);
     let cx = context_of_agent(agent);
-    let (listed, all) = list_costs(parts, agent);
+    let counter = TokenCounter::new();
+    let (listed, all) = list_costs(parts, agent, |text| counter.count_definition(text));
     let saved = permille_saved(listed, all);
     let mut result = KernelTokensResult::new(listed, all, Number::from(saved / 10.0));
     for id in kernel.0.fleet.all().keys() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_toolindex::{Allowed, Resolved, SessionView, TokenCounter, listed_tools};
+use mgp_toolindex::{Allowed, Resolved, SessionView, listed_tools, max_tokens_of};
 use mgp_types::mcp::{CacheScope, Era, ListParams, ListToolsResult, Tool, key};
 use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet, KernelSavedDay};
 use mgp_types::proposal::{copy_tool_members, hide_tool_members};
@@ -119,7 +119,8 @@ fn count_list(dispatcher: &Dispatcher, cx: &Context) {
 async fn settle(parts: &Arc<DispatcherParts>) {
     let costs = async |agent: String| {
         let parts = Arc::clone(parts);
-        tokio::task::spawn_blocking(move || list_costs(&parts, &agent)).await.ok()
+        // An estimate: the tables of exact counts need much memory, and a second to be loaded.
+        tokio::task::spawn_blocking(move || list_costs(&parts, &agent, max_tokens_of)).await.ok()
     };
     parts.saved.settle(&**parts.fleet.context().governance.store(), costs).await;
 }
@@ -144,17 +145,20 @@ pub(crate) fn context_of_agent(agent: &str) -> Context {
 }
 
 /// Returns the tokens of an agent's list of tools, and of a list of everything that it may use.
-pub(crate) fn list_costs(parts: &DispatcherParts, agent: &str) -> (u64, u64) {
+pub(crate) fn list_costs(
+    parts: &DispatcherParts,
+    agent: &str,
+    count: impl Fn(&str) -> u32,
+) -> (u64, u64) {
     let (cx, index) = (context_of_agent(agent), &parts.fleet.context().index);
     let caller = parts.search.caller(&cx);
     let session = parts.sessions.view(&cx.principal, None, index, &caller);
-    let counter = TokenCounter::new();
     let level = context_level(parts, &cx, &caller, &session);
     let list = |level| {
         let meta_tools = parts.meta_tools.listed(&cx);
         let tools = listed_tools(&level, &meta_tools, index, &caller, &session);
         let definitions = tools.iter().filter_map(|tool| serde_json::to_string(tool).ok());
-        definitions.map(|text| u64::from(counter.count_definition(&text))).sum::<u64>()
+        definitions.map(|text| u64::from(count(&text))).sum::<u64>()
     };
     (list(level), list(ContextLevel::Standard))
 }

@@ -176,7 +176,7 @@ impl Instance {
 
     /// Returns the time that a call waits for a server that is started for it.
     fn wake_timeout(&self) -> Duration {
-        self.parts.config.timeouts.start()
+        self.parts.config.start_timeout()
     }
 
     async fn wake_main(&self, permits: Option<&Semaphore>) -> Result<Client, Error> {

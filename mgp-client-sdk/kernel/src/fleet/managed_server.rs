@@ -159,7 +159,7 @@ impl ManagedServer {
 
     /// Returns the time that a start may take.
     pub(crate) fn start_timeout(&self) -> Duration {
-        self.config.read().timeouts.start()
+        self.config.read().start_timeout()
     }
 
     /// Returns the client of the main session.

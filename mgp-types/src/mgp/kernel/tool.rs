@@ -105,10 +105,10 @@ record! {
         /// The cost of the tools, by server.
         def servers: Vec<KernelServerTokens>,
         /// The tokens saved on each of the last days, the oldest first.
-        def days: Vec<KernelSavedDay>,
+        list days: List<KernelSavedDay>,
         /// The agent's searches that found nothing, or that no call followed, the last one first; kept while
         /// `kernel.search.learning` is on.
-        def unmet: Vec<KernelUnmetSearch>,
+        list unmet: List<KernelUnmetSearch>,
     }
 
     /// The tokens that an agent's shorter lists of tools saved on a day.

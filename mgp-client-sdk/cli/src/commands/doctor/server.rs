@@ -115,7 +115,11 @@ impl ServerReport {
                 // If the remedy is known, it follows the last semicolon.
                 let (reason, fix) = match reason.rsplit_once("; ") {
                     Some((reason, fix)) => (reason.to_owned(), fix.to_owned()),
-                    None => (reason, manual_fix(server)),
+                    None => {
+                        let known = stderr.as_deref().and_then(incomplete_package);
+                        let fix = known.unwrap_or_else(|| manual_fix(server));
+                        (reason, fix)
+                    }
                 };
                 let what = ProbeError { reason, stderr }.to_string();
                 report.push(server, Level::Fail, what, Some(fix));
@@ -186,6 +190,23 @@ fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
     Check::new("server", Level::Fail, what).with_fix(fix).for_server(server.id.as_str())
 }
 
+/// Returns the remedy for a package that `npx` installed incompletely, which no later start repairs: its folder is in
+/// the messages of the server.
+fn incomplete_package(stderr: &str) -> Option<String> {
+    let is_missing = ["Cannot find package", "Cannot find module", "ERR_MODULE_NOT_FOUND"]
+        .iter()
+        .any(|words| stderr.contains(words));
+    let (before, after) = stderr.split_once("/_npx/").filter(|_| is_missing)?;
+    let begins = |c: char| c.is_whitespace() || "'\"`(".contains(c);
+    let home = before.rsplit(begins).next()?.trim_start_matches("file://");
+    let hash: String = after.chars().take_while(char::is_ascii_alphanumeric).collect();
+    (home.starts_with('/') && !hash.is_empty()).then(|| {
+        format!(
+            "its package is installed incompletely: delete {home}/_npx/{hash}, and start it again"
+        )
+    })
+}
+
 /// Returns the remedy for a failure without a known remedy.
 fn manual_fix(server: &ServerConfig) -> String {
     let reach = first_line(&describe_target(server), 120);
@@ -228,4 +249,22 @@ fn held_definition(
 
 fn join(findings: &[Finding]) -> String {
     findings.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::incomplete_package;
+
+    #[test]
+    fn the_folder_of_an_incomplete_package_is_named() {
+        let says = |stderr: &str| incomplete_package(stderr);
+        let fix = says(
+            "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /home/a b/.npm/_npx/a3241bba/node_modules/x/index.js",
+        );
+        assert_eq!(fix, None, "a folder with a blank is not guessed");
+        let fix = says("Cannot find package 'zod' imported from /home/ada/.npm/_npx/a3241bba/node_modules/x/i.js").unwrap();
+        assert!(fix.contains("delete /home/ada/.npm/_npx/a3241bba,"), "{fix}");
+        assert_eq!(says("Cannot find module './x' in /srv/x.js"), None);
+        assert_eq!(says("started from /home/ada/.npm/_npx/a3241bba/x"), None);
+    }
 }
