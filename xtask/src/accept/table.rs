@@ -109,6 +109,18 @@ pub(super) const CHECKS: &[Check] = &[
         &[Program(|_| conformance::required())],
     ),
     check(
+        "faults.security",
+        "what a hostile reading found does no harm: servers and agents that act as operators, foreign folders, forged records",
+        &[TestStep(&[
+            Tests::of(MGP, "operator"),
+            Tests::of(MGP, "commands").each(&["hostile::"]),
+            Tests::of(MGP, "refusals").each(&["word::", "escalation::"]),
+            Tests::of(SECURITY, LIBRARY).each(&["permission::scope", "audit::log::tests::tamper"]),
+            Tests::of("mgp-discovery", LIBRARY).each(&["registration::", "source::"]),
+            Tests::of(TRANSPORT, LIBRARY).each(&["http::server::load"]),
+        ])],
+    ),
+    check(
         "faults.rows",
         "each row of the specification that was wrong or incomplete, by the tests that show it mended",
         &[TestStep(rows::ROWS)],
@@ -440,7 +452,8 @@ pub(super) const CHECKS: &[Check] = &[
         "limits hold across a reload, a restart and a kill; a greedy agent does not slow another one",
         &[TestStep(&[Tests::of(MGP, "run")
             .each(&["reach::limits_hold", "bounds::"])
-            .prints(&["p99 alone"])])],
+            .prints(&["p99 alone"])
+            .release()])],
     ),
     check(
         "reach.learns",

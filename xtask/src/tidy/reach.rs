@@ -25,7 +25,7 @@ const REACHED: [(&str, &str, &str); 52] = [
     ("AuditSinkConfig", "kernel.audit.sinks", "sinks_get_each_audit_event_also_after_they_were_away"),
     ("AuthConfig", "[servers.auth]", "a_kernel_has_credentials_of_its_own_by_configuration"),
     ("CallLimits", "[limits]", "limits_hold_across_a_reload_a_restart_and_a_kill"),
-    ("CallTimeouts", "servers.timeout", "a_server_and_a_tool_have_their_own_timeout"),
+    ("CallTimeouts", "servers.timeout", "a_reload_changes_the_timeout_of_a_running_server"),
     ("CircuitConfig", "ClientBuilder::retry", "a_restarted_server_does_not_inherit_an_open_circuit"),
     ("Config", "mgp.toml", "a_change_of_the_file_touches_only_what_changed"),
     ("ConnectConfig", "servers.mgp.on_ungranted", "a_server_without_its_permissions_is_closed_if_the_file_says_so"),
@@ -69,8 +69,8 @@ const REACHED: [(&str, &str, &str); 52] = [
     ("ToolBudgetConfig", "[kernel.tool_context_budget]", "an_agent_may_have_a_budget_other_than_that_of_the_kernel"),
     ("EmailConfig", "kernel.notify.NAME.email", "an_e_mail_reaches_a_mail_server"),
     ("NotifyConfig", "[kernel.notify.NAME]", "a_person_learns_once_that_decisions_wait_unless_they_were_made_meanwhile"),
-    ("WebhookConfig", "[kernel.webhooks.NAME]", "a_webhook_gets_signed_events_in_order_also_after_failures_and_kills"),
-    ("ToolCreationConfig", "[tool_creation]", "automatic_approval_of_permissions_creates_no_tool"),
+    ("WebhookConfig", "[kernel.webhooks.NAME]", "webhooks_are_added_changed_and_removed_while_the_kernel_runs"),
+    ("ToolCreationConfig", "[tool_creation]", "no_tool_is_created_and_the_answer_has_the_reason"),
 ];
 
 /// The configuration types that still lack such a test; no name may be added here.

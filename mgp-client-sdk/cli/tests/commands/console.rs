@@ -436,7 +436,9 @@ fn every_page_shows_the_kernel_and_its_actions_change_it() {
 #[test]
 fn the_search_page_shows_what_an_agent_did_not_find_and_what_its_lists_saved() {
     let (echo, search) = (program("echo"), "[kernel.search]\nlearning = true\n");
-    let config = format!("{search}[[servers]]\nid = 'desk'\ncommand = '{echo}'\n");
+    let config = format!(
+        "{search}[[servers]]\nid = 'desk'\ncommand = '{echo}'\n[servers.mgp]\ndefault_policy = 'opt-out'\n"
+    );
     let kernel = Kernel::new(&config);
     until_blocking("the tools are listed", || kernel.server("desk")["tools"].as_u64() >= Some(1));
     let home = &kernel.home;
