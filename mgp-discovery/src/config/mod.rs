@@ -20,6 +20,7 @@ mod search;
 mod telemetry;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 mod webhook;
 
 pub use audit::{AuditFsync, AuditLogConfig, AuditSinkConfig, RecordedArguments, SinkHeaders};
@@ -32,9 +33,9 @@ pub use keys::{ConfigKey, KEYS};
 pub use kind::{KeyKind, parse_duration};
 pub(crate) use model::LocalFiles;
 pub use model::{
-    AgentConfig, CallTimeouts, Config, ConfirmLevel, GovernanceConfig, Isolation, KernelConfig,
-    OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList, RestartConfig, ServerConfig,
-    TargetConfig, ToolBudgetConfig, ToolCreationConfig,
+    AgentConfig, Config, ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, OnUngranted,
+    OperatorProof, ProxyConfig, RegistrationAllowList, RestartConfig, ServerConfig, TargetConfig,
+    ToolBudgetConfig, ToolCreationConfig,
 };
 pub use nearest::nearest;
 pub use notify::{EmailConfig, NotifyConfig, NotifyWay, QuietHours};
@@ -44,6 +45,7 @@ pub use references::ReferencesConfig;
 pub use retry::RetryCallsConfig;
 pub use search::{LearnFrom, SearchConfig, StoredQueries};
 pub use telemetry::TelemetryConfig;
+pub use timeouts::CallTimeouts;
 pub use webhook::WebhookConfig;
 
 /// Returns the path that a key names: below the home with `~/`, else relative to a folder.

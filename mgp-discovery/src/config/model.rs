@@ -1,9 +1,8 @@
 //! The configuration as it was read (MGP §15.2).
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mgp_types::mcp::Era;
@@ -22,6 +21,7 @@ use super::references::ReferencesConfig;
 use super::retry::RetryCallsConfig;
 use super::search::SearchConfig;
 use super::telemetry::TelemetryConfig;
+use super::timeouts::{CallTimeouts, default_start_timeout};
 use super::webhook::WebhookConfig;
 use crate::source::Origin;
 
@@ -129,20 +129,6 @@ pub struct ServerConfig {
     pub(crate) approved_files: Option<LocalFiles>,
 }
 
-/// Time limits of one server and of the calls of its tools; `None` for the kernel's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CallTimeouts {
-    /// The maximum time without progress.
-    pub timeout: Option<Duration>,
-    /// The maximum time in total.
-    pub max_timeout: Option<Duration>,
-    /// The maximum time without progress of single tools, by name.
-    pub tools: BTreeMap<String, Duration>,
-    /// The longest start; see [`ServerConfig::start_timeout`].
-    pub start: Option<Duration>,
-}
-
 /// The program or URL of a server.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
@@ -173,25 +159,6 @@ pub enum TargetConfig {
     InProcess,
 }
 
-/// The longest start of a server without `start_timeout`.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The same for a program that may download the server first.
-const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(3);
-
-/// Programs that download what they run if it is not there yet.
-const DOWNLOADERS: [&str; 12] =
-    ["npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman"];
-
-impl TargetConfig {
-    /// Returns whether the program may download the server before it starts it.
-    fn may_download(&self) -> bool {
-        let Self::Program { command, .. } = self else { return false };
-        let name = Path::new(command).file_stem().and_then(OsStr::to_str).unwrap_or_default();
-        DOWNLOADERS.contains(&name)
-    }
-}
-
 impl ServerConfig {
     /// Returns whether each agent has an instance of its own: by `isolation`, or because it has a login of its own.
     #[must_use]
@@ -207,8 +174,11 @@ impl ServerConfig {
     /// `npx`: one that is ended while it installs a package leaves a folder that no later start repairs.
     #[must_use]
     pub fn start_timeout(&self) -> Duration {
-        let default = || if self.target.may_download() { DOWNLOAD_TIMEOUT } else { START_TIMEOUT };
-        self.timeouts.start.unwrap_or_else(default)
+        let command = match &self.target {
+            TargetConfig::Program { command, .. } => Some(command.as_str()),
+            _ => None,
+        };
+        self.timeouts.start.unwrap_or_else(|| default_start_timeout(command))
     }
 
     /// Creates a server of this process, governed like any other.

@@ -457,3 +457,12 @@ fn credentials_without_a_client_are_found_and_never_shown() {
     assert_eq!(crate::clear_secrets(server)[0].place, "auth.client_secret");
     assert!(parsed(&of("login = 'agent'")).config.servers[0].is_per_agent());
 }
+
+#[test]
+fn a_program_that_may_download_its_server_has_more_time_to_start() {
+    let start = |text: &str| parsed(text).config.servers[0].start_timeout().as_secs();
+    assert_eq!(start("[[servers]]\nid = 'a'\ncommand = 'python3'"), 30);
+    assert_eq!(start("[[servers]]\nid = 'a'\ncommand = '/usr/bin/npx'"), 180);
+    assert_eq!(start("[[servers]]\nid = 'a'\ncommand = 'npx'\nstart_timeout = '30s'"), 30);
+    assert_eq!(start("[[servers]]\nid = 'a'\nurl = 'https://a'"), 30);
+}
