@@ -113,13 +113,11 @@ impl ServerReport {
             }
             Some(Err(ProbeError { reason, stderr })) => {
                 // If the remedy is known, it follows the last semicolon.
-                let (reason, fix) = match reason.rsplit_once("; ") {
-                    Some((reason, fix)) => (reason.to_owned(), fix.to_owned()),
-                    None => {
-                        let known = stderr.as_deref().and_then(incomplete_package);
-                        let fix = known.unwrap_or_else(|| manual_fix(server));
-                        (reason, fix)
-                    }
+                let (reason, fix) = if let Some((reason, fix)) = reason.rsplit_once("; ") {
+                    (reason.to_owned(), fix.to_owned())
+                } else {
+                    let known = stderr.as_deref().and_then(incomplete_package);
+                    (reason, known.unwrap_or_else(|| manual_fix(server)))
                 };
                 let what = ProbeError { reason, stderr }.to_string();
                 report.push(server, Level::Fail, what, Some(fix));
