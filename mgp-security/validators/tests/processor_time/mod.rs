@@ -3,9 +3,19 @@
 
 use std::time::Duration;
 
-/// Returns the processor time that this process has used.
-pub(super) fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap();
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap())
+/// A moment in the processor time of this process.
+pub(super) struct ProcessorTime(Duration);
+
+impl ProcessorTime {
+    /// Returns the moment that is now.
+    pub(super) fn now() -> Self {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let part = |value: i64| value.unsigned_abs();
+        Self(Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec)))
+    }
+
+    /// Returns the processor time since this moment.
+    pub(super) fn elapsed(&self) -> Duration {
+        Self::now().0.saturating_sub(self.0)
+    }
 }
