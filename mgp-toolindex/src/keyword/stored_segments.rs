@@ -172,7 +172,7 @@ impl KeywordReader {
         let mut room = MAX_STORED_BYTES;
         let mut stored = Vec::new();
         for segment in whole.filter(|segment| segment.body.is_exact) {
-            // A segment that cannot be written or for which there is no room is not stored; its tools are indexed again
+            // A segment that cannot be written, or does not fit, is not stored; its tools are indexed again
             // when the index is opened.
             if let Ok(Some(bytes)) = save(key, &segment.body, catalog, room) {
                 room -= bytes.len();

@@ -121,7 +121,7 @@ impl GrantNotice {
         self
     }
 
-    /// Adds the permissions of an earlier notice for which there is no longer a decision; they count as deferred.
+    /// Adds the permissions of an earlier notice whose decision is gone; they count as deferred.
     pub(super) fn with_withdrawn(mut self, before: &Self) -> Self {
         for name in before.grants.keys() {
             self.grants.entry(name.clone()).or_insert_with(deferred);
