@@ -23,6 +23,9 @@ pub enum LifecycleError {
     /// A call took longer than allowed.
     #[error("no answer within {:?}; it may have run: call again only if that does no harm", about(*.0))]
     TimedOut(Duration),
+    /// A call that reported progress took longer than allowed in total.
+    #[error("not finished within {:?}, although it reported progress; it may have run: call again only if that does no harm", about(*.0))]
+    TotalTimedOut(Duration),
     /// The caller's deadline passed before the call got a permit, so the call did not run.
     #[error("no turn came within {:?}; the call did not run, so call again when less is waiting", about(*.0))]
     NotStarted(Duration),
@@ -183,7 +186,10 @@ impl LifecycleError {
             | Self::ResultNotKept(_)
             | Self::TooManyRounds(_)
             | Self::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
-            Self::TimedOut(_) | Self::NotStarted(_) | Self::DrainTimedOut => ErrorCode::TIMEOUT,
+            Self::TimedOut(_)
+            | Self::TotalTimedOut(_)
+            | Self::NotStarted(_)
+            | Self::DrainTimedOut => ErrorCode::TIMEOUT,
             Self::RateLimited(_) => ErrorCode::RATE_LIMITED,
             Self::QuotaExceeded(_) => ErrorCode::QUOTA_EXCEEDED,
             Self::NotOwner => ErrorCode::PERMISSION_DENIED,
@@ -213,7 +219,9 @@ impl From<LifecycleError> for RpcError {
         let error = Self::new(code, refusal.to_string());
         match refusal {
             // Keeps the refusal as the source, so that outer layers can name the setting of the limit.
-            LifecycleError::TimedOut(_) => error.because(refusal),
+            LifecycleError::TimedOut(_) | LifecycleError::TotalTimedOut(_) => {
+                error.because(refusal)
+            }
             LifecycleError::Saturated
             | LifecycleError::NotStarted(_)
             | LifecycleError::RateLimited(_)

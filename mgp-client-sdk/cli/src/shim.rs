@@ -24,7 +24,9 @@ use crate::launch::{self, LaunchOutcome};
 use crate::lock::{self, LockAttempt};
 use crate::ready_file::{ReadyFile, ReadyLine};
 use crate::signals::{self, Signals};
-use crate::socket_hello::{self, DEFAULT_AGENT, HELLO_TIMEOUT, Hello, HelloReply, MAX_REPLY_BYTES};
+use crate::socket_hello::{
+    self, DEFAULT_AGENT, HELLO_TIMEOUT, Hello, HelloReply, Intent, MAX_REPLY_BYTES,
+};
 use crate::{refused_host, socket, state, version};
 
 /// The time a newly started kernel may take until it serves.
@@ -41,7 +43,8 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
     let agent = socket_hello::check_agent_name(agent).map_err(Failure::usage)?;
     let folder = state::create_folder(global)?;
     let socket = socket::path_in(&folder);
-    let connector = Connector { folder, socket, serve, hello: Hello::shim(agent).line() };
+    let (config, linger) = (serve.config.as_deref(), serve.linger);
+    let connector = Connector { folder, socket, config, linger, hello: Hello::shim(agent).line() };
     let (stream, reply) =
         connector.connect_or_start(START_TIMEOUT).inspect_err(refused_host::answer)?;
     warn_of_other_config(serve.config.as_deref(), &reply);
@@ -51,7 +54,7 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
             "older kernel: it was not started by a host, so it goes on; restart it to use the new version"
         );
     }
-    let ready_file = Arc::new(Mutex::new(connector.write_ready_file(&reply)?));
+    let ready_file = Arc::new(Mutex::new(connector.write_ready_file(serve, &reply)?));
     if serve.ready_file.is_some() {
         remove_on_signal(Arc::clone(&ready_file))?;
     }
@@ -64,7 +67,7 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
             try_connect(&connector.socket, &connector.hello)?
         };
         let Some((stream, reply)) = connected else { return Ok(None) };
-        *ready_file.lock() = connector.write_ready_file(&reply)?;
+        *ready_file.lock() = connector.write_ready_file(serve, &reply)?;
         Ok(Some(stream))
     });
     drop(ready_file.lock().take());
@@ -75,12 +78,22 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
 struct Connector<'a> {
     folder: PathBuf,
     socket: PathBuf,
-    serve: &'a Serve,
+    config: Option<&'a Path>,
+    linger: Option<u64>,
     hello: Vec<u8>,
 }
 
+/// Starts a kernel as a host does, unless one runs.
+pub(crate) fn start_kernel(global: &Global) -> CliResult {
+    let folder = state::create_folder(global)?;
+    let (socket, hello) = (socket::path_in(&folder), Hello::operator(Intent::Read).line());
+    let connector = Connector { folder, socket, config: None, linger: None, hello };
+    connector.connect_or_start(START_TIMEOUT)?;
+    Ok(())
+}
+
 impl Connector<'_> {
-    fn write_ready_file(&self, reply: &HelloReply) -> CliResult<Option<ReadyFile>> {
+    fn write_ready_file(&self, serve: &Serve, reply: &HelloReply) -> CliResult<Option<ReadyFile>> {
         let shown = std::path::absolute(&self.socket).unwrap_or_else(|_| self.socket.clone());
         let line = ReadyLine {
             pid: reply.pid,
@@ -88,12 +101,12 @@ impl Connector<'_> {
             socket: Some(&shown),
             servers: &reply.servers,
         };
-        self.serve.ready_file.as_deref().map(|file| ReadyFile::write(file, &line)).transpose()
+        serve.ready_file.as_deref().map(|file| ReadyFile::write(file, &line)).transpose()
     }
 
     /// Connects to the kernel; starts one if none runs. Fails if no kernel serves within `limit`.
     fn connect_or_start(&self, limit: Duration) -> CliResult<(UnixStream, HelloReply)> {
-        let Self { folder, socket, serve, hello } = self;
+        let Self { folder, socket, config, linger, hello } = self;
         let mut waited = Duration::ZERO;
         // Held until a kernel serves, so that two hosts that start at the same time start only one kernel, and a host with
         // an older program does not start another one while the old kernel ends.
@@ -117,8 +130,7 @@ impl Connector<'_> {
                 if let Some(connection) = try_connect(socket, hello)? {
                     return Ok(connection);
                 }
-                let config = serve.config.as_deref();
-                match launch::start_detached(folder, config, serve.linger, START_TIMEOUT)? {
+                match launch::start_detached(folder, *config, *linger, START_TIMEOUT)? {
                     LaunchOutcome::Serving => {
                         // Limits the number of attempts if each kernel exits right after its start.
                         waited += limit / 4;

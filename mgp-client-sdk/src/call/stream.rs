@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use futures_util::Stream;
-use mgp_types::Id;
 use mgp_types::mcp::{CallToolResult, ContentBlock};
 use mgp_types::mgp::{CancelParams, CancelResult, Extension, PaceParams};
 use mgp_types::proposal::Checkpoint;
 use mgp_types::service::{
     BoxFuture, CallKey, ConsumerGone, Context, Outlet, OutletItem, OutletItemKind, Progress, Sink,
 };
+use mgp_types::{Id, Payload, RpcError};
 use tokio::sync::mpsc;
 
 use super::ToolCall;
@@ -112,7 +112,7 @@ impl ToolStream {
     fn poll_item(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<StreamItem, Error>>> {
         loop {
             match ready!(self.items.poll_recv(task)) {
-                Some(OutletItem::Chunk(chunk)) => match chunk.content.get::<ContentBlock>() {
+                Some(OutletItem::Chunk(chunk)) => match decode(&chunk.content) {
                     // The empty chunk that ends a stream is not part of the result.
                     Ok(block) if chunk.done && block.as_text() == Some("") => {}
                     Ok(block) if let Some(checkpoint) = Checkpoint::of_chunk(&block) => {
@@ -157,6 +157,12 @@ impl Stream for ToolStream {
             }
         }
     }
+}
+
+/// Decodes a chunk, by far most of which are plain text.
+fn decode(content: &Payload) -> Result<ContentBlock, RpcError> {
+    ContentBlock::plain_text(content)
+        .map_or_else(|| content.get(), |text| Ok(ContentBlock::text(text)))
 }
 
 mgp_types::opaque_debug!(ToolStream);

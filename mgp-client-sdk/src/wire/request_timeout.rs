@@ -113,6 +113,14 @@ impl Timer {
     }
 }
 
+impl Timer {
+    /// Returns whether the call has reported progress recently, so that only its total time is over.
+    fn is_total(&self, now: Instant) -> bool {
+        let last = self.sink.as_ref().and_then(|sink| sink.activity.lock().last);
+        last.and_then(|last| last.checked_add(self.timeout)).is_some_and(|next| next > now)
+    }
+}
+
 pin_project! {
     /// Response future of [`RequestTimeout`].
     pub(crate) struct ResponseFuture<F> {
@@ -142,7 +150,11 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
                 _ => {
                     let waited = now.duration_since(this.wait.began);
                     let waited = Duration::from_millis(mgp_types::millis(waited));
-                    return Poll::Ready(Err(LifecycleError::TimedOut(waited).into()));
+                    let ended = match this.wait.is_total(now) {
+                        true => LifecycleError::TotalTimedOut(waited),
+                        false => LifecycleError::TimedOut(waited),
+                    };
+                    return Poll::Ready(Err(ended.into()));
                 }
             }
         }

@@ -197,6 +197,11 @@ fn undecided() -> RpcError {
 
 /// Logs a refusal for the operator, and converts it to the error for the caller.
 fn deny(sources: &Sources, call: &Call, refusal: Refusal) -> RpcError {
+    if let Refusal::Unconfirmed(refused) = &refusal
+        && let Some(reason) = refused.reason()
+    {
+        note(call.cx(), "justification", reason);
+    }
     let error = RpcError::from(refusal);
     log_denied(sources, call, &error);
     error

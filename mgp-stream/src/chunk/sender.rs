@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytestring::ByteString;
+use mgp_types::mcp::ContentBlock;
 use mgp_types::method::{Notification, StreamChunk, StreamGapUnrecoverable};
 use mgp_types::mgp::GapUnrecoverableParams;
 use mgp_types::service::{
@@ -53,6 +54,10 @@ impl Recipient {
         let params = params
             .and_then(|params| Params::split(method, params.as_shared().clone()))
             .map_err(|_| ConsumerGone)?;
+        self.send(method, params).await
+    }
+
+    async fn send(&self, method: &'static str, params: Params) -> Result<(), ConsumerGone> {
         let cx = Context::new(self.peer.clone(), self.scope.clone(), self.principal.clone());
         let call = Call::notification(Method::from_static(method), params, cx).related(self.key);
         self.peer.send(call).await.map(drop).map_err(|_| ConsumerGone)
@@ -238,6 +243,9 @@ impl ChunkSender {
         struct Again {
             retransmit: bool,
         }
+        if form == Form::First && ContentBlock::plain_text(&chunk.content).is_some() {
+            return self.transmit_text(index, chunk).await;
+        }
         let params = Payload::of(&Params {
             request_id: &self.to.id,
             index,
@@ -248,6 +256,16 @@ impl ChunkSender {
             mgp: (form == Form::Again).then_some(Again { retransmit: true }),
         });
         self.to.notify(StreamChunk::METHOD, params).await
+    }
+
+    /// Sends a chunk of text, by far the most frequent one, without encoding and checking it again.
+    async fn transmit_text(&self, index: u64, chunk: &Chunk) -> Result<(), ConsumerGone> {
+        let Ok(id) = serde_json::to_string(&self.to.id) else { return Err(ConsumerGone) };
+        let (content, done) = (chunk.content.as_str(), chunk.done);
+        let members =
+            format!(r#""request_id":{id},"index":{index},"content":{content},"done":{done}"#);
+        let params = Params::from_members(&members, self.to.trace.as_deref());
+        self.to.send(StreamChunk::METHOD, params).await
     }
 
     // === Pace ===

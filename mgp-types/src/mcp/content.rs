@@ -1,5 +1,7 @@
 //! Content blocks of tools, prompts and models (MCP `ContentBlock`, MGP §12.4).
 
+use std::borrow::Cow;
+
 use super::Meta;
 use crate::Payload;
 use crate::record::{List, Number, RawObject, open_enum, record, tagged};
@@ -171,6 +173,32 @@ impl ContentBlock {
         Self::Text(TextContent::new(text.into()))
     }
 
+    /// Returns the text of a text block without further members, from its JSON in the order in which most peers write
+    /// it; `None` for all other blocks, and for other spellings. Several times as fast as decoding the block.
+    ///
+    /// ```
+    /// use mgp_types::Payload;
+    /// use mgp_types::mcp::ContentBlock;
+    ///
+    /// let block = Payload::of(&ContentBlock::text("to be")).unwrap();
+    /// assert_eq!(ContentBlock::plain_text(&block).as_deref(), Some("to be"));
+    /// ```
+    #[must_use]
+    pub fn plain_text(block: &Payload) -> Option<Cow<'_, str>> {
+        let quoted = block.as_str().strip_prefix(Self::TEXT_PREFIX)?.strip_suffix('}')?;
+        let text = quoted.strip_prefix('"')?.strip_suffix('"')?;
+        // Has no early exit, so that the compiler can vectorize it.
+        let special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+        if text.bytes().fold(false, |found, byte| found | special(byte)) {
+            // Fails if the quote at the end belongs to another member.
+            return serde_json::from_str(quoted).ok().map(Cow::Owned);
+        }
+        Some(Cow::Borrowed(text))
+    }
+
+    /// The JSON of a text block up to its text.
+    pub(crate) const TEXT_PREFIX: &str = r#"{"type":"text","text":"#;
+
     /// Borrows the text of a text block.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
@@ -184,6 +212,24 @@ impl ContentBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_text_of_a_block_is_read_from_its_json_only_if_the_block_has_nothing_else() {
+        for text in ["", "a", "a\"b\\", "ä\n\u{1}", "\",\"annotations\":{\"x\":\""] {
+            let block = Payload::of(&ContentBlock::text(text)).unwrap();
+            assert_eq!(ContentBlock::plain_text(&block).as_deref(), Some(text));
+        }
+        for other in [
+            r#"{"type":"text","text":"a","_meta":{"b":"c"}}"#,
+            r#"{"type":"text","text":"a","_meta":"c"}"#,
+            r#"{"type":"image","data":"","mimeType":"image/png"}"#,
+            r#"{"text":"a","type":"text"}"#,
+            r#"{"type":"text","text":1}"#,
+            r#"{"type":"text","text":"}"#,
+        ] {
+            assert_eq!(ContentBlock::plain_text(&Payload::from_trusted(other)), None, "{other}");
+        }
+    }
 
     #[test]
     fn content_nested_without_end_is_refused() {

@@ -44,6 +44,9 @@ struct PlainText<'a> {
 impl JoinedContent {
     /// Appends a content block.
     pub fn push(&mut self, block: &Payload) {
+        if let Some(text) = ContentBlock::plain_text(block) {
+            return self.push_text(&text);
+        }
         match serde_json::from_str::<PlainText<'_>>(block.as_str()) {
             Ok(plain) if plain.kind == "text" => self.push_text(&plain.text),
             _ => self.0.push(Part::Block(block.clone())),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::BoxFuture;
+use super::write::write_text;
 use crate::mcp::ContentBlock;
 use crate::wire::{Payload, RpcError};
 
@@ -129,8 +130,12 @@ impl Chunk {
     /// Creates a chunk of text.
     #[must_use]
     pub fn text(text: &str) -> Self {
-        // Encoding a text block cannot fail; the empty object is only a fallback.
-        let block = Payload::of(&ContentBlock::text(text));
+        let mut block = Vec::with_capacity(ContentBlock::TEXT_PREFIX.len() + text.len() + 3);
+        block.extend_from_slice(ContentBlock::TEXT_PREFIX.as_bytes());
+        write_text(&mut block, text);
+        block.push(b'}');
+        // JSON of a text is UTF-8; the empty object is only a fallback.
+        let block = String::from_utf8(block).map(Payload::from_trusted);
         Self::new(block.unwrap_or_else(|_| Payload::empty_object()))
     }
 

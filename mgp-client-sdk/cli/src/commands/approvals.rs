@@ -16,6 +16,8 @@ use crate::{control, prompt, time_args};
 
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
 /// `mgp approvals`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Approvals {
@@ -77,6 +79,17 @@ pub(crate) struct Term {
     /// All calls of the tool by the same agent with arguments like these, as `mgp approvals show` describes them
     #[arg(long)]
     always_like_this: bool,
+}
+
+impl Term {
+    fn set(&self, params: &mut KernelApprovalDecisionParams) {
+        params.until = self.until.map(Into::into);
+        params.term = match (self.until, self.always_like_this) {
+            (Some(_), _) => Some("tool".to_owned()),
+            (None, true) => Some("like".to_owned()),
+            (None, false) => None,
+        };
+    }
 }
 
 /// Approvals, pending ones and recent ones.
@@ -240,13 +253,7 @@ async fn execute(
             let mut params = approval.decision.params();
             let granted = approval.grant.iter().map(|name| Permission::from(name.as_str()));
             params.permissions = granted.collect();
-            let Term { until, always_like_this, .. } = approval.term;
-            params.until = until.map(Into::into);
-            params.term = match (until, always_like_this) {
-                (Some(_), _) => Some("tool".to_owned()),
-                (None, true) => Some("like".to_owned()),
-                (None, false) => None,
-            };
+            approval.term.set(&mut params);
             let approved = backend.approve(&params).await?;
             if let Some(message) = &approved.message {
                 print_note(global, &format!("mgp: {message}"));
@@ -294,16 +301,20 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
     print(global, &ApprovalList(vec![approval]))?;
     loop {
         let question = format!(
-            "{id}: approve once? [y]es or [n]o (e.g. `n not on Fridays`), [d]etails, [s]kip: "
+            "{id}: approve? [y]es once, for an [h]our, [a]lways like this, [n]o (e.g. `n not on Fridays`), [d]etails, [s]kip: "
         );
         // Reading from a terminal cannot be cancelled; an interrupt ends the process.
         let asked = tokio::task::spawn_blocking(move || prompt::line(&question)).await;
         let typed = asked.map_err(|error| Failure::failed(error.to_string()))??;
         let (word, reason) = typed.split_once(char::is_whitespace).unwrap_or((&typed, ""));
         let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
-        let params = Decision { id: id.clone(), because: reason }.params();
-        let decided = match word.to_ascii_lowercase().as_str() {
-            "y" | "yes" => backend.approve(&params).await.map(|it| it.message.unwrap_or(it.status)),
+        let mut params = Decision { id: id.clone(), because: reason }.params();
+        let word = word.to_ascii_lowercase();
+        let decided = match &*word {
+            "y" | "yes" | "h" | "hour" | "a" | "always" => {
+                term_of(&word).set(&mut params);
+                backend.approve(&params).await.map(|it| it.message.unwrap_or(it.status))
+            }
             "n" | "no" => backend.deny(&params).await.map(|()| "denied".to_owned()),
             "d" | "details" => {
                 let whole = backend.approvals(Some(&id)).await?.into_iter().next();
@@ -312,7 +323,7 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
             }
             "" | "s" | "skip" => return Ok(()),
             _ => {
-                print_note(global, "answer y, n, d or s");
+                print_note(global, "answer y, h, a, n, d or s");
                 continue;
             }
         };
@@ -320,5 +331,14 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
         let outcome = decided.unwrap_or_else(|failure| failure.to_string());
         print_note(global, &format!("{id}: {outcome}"));
         return Ok(());
+    }
+}
+
+/// Returns the later calls that an answer in a terminal is for.
+fn term_of(word: &str) -> Term {
+    match word.as_bytes().first() {
+        Some(b'h') => Term { until: Some(SystemTime::now() + HOUR), ..Term::default() },
+        Some(b'a') => Term { always_like_this: true, ..Term::default() },
+        _ => Term::default(),
     }
 }

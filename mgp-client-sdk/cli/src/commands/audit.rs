@@ -46,7 +46,7 @@ pub(crate) enum Audit {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Tail {
     /// Number of events
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
+    #[arg(long, short = 'n', alias = "limit", value_name = "N", default_value_t = 20)]
     lines: usize,
     /// Keep printing new events; with --json one line each
     #[arg(long, short)]

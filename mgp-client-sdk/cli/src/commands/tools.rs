@@ -329,7 +329,15 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
                     return Ok(());
                 }
             }
-            print(global, &ToolList(all))
+            print(global, &ToolList(all))?;
+            print_note(
+                global,
+                &format!(
+                    "LISTED is the view of the agent `{}`; --agent NAME shows another",
+                    ls.agent
+                ),
+            );
+            Ok(())
         }
         Tools::Show { tool } => {
             let client = control::connect(global).await?;

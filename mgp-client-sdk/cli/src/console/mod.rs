@@ -142,7 +142,13 @@ impl From<mgp_client_sdk::Error> for PageError {
 
 pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
     // The page can change everything that an operator can, so it needs the proof of a change from the start.
-    let client = control::connect_to_change(global).await?;
+    let client = match control::connect_to_change(global).await {
+        Err(failure) if failure.is_no_kernel() => {
+            start_kernel(global).await?;
+            control::connect_to_change(global).await?
+        }
+        connected => connected?,
+    };
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let listener = TcpListener::bind(at).await.map_err(|error| {
         Failure::failed(format!("{at} cannot be used: {error}; choose another --port"))
@@ -172,6 +178,19 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
             Err(Failure::no_kernel("the kernel has ended, and the console with it"))
         }
     }
+}
+
+/// Starts a kernel, which ends some time after the console does unless a host uses it.
+#[cfg(unix)]
+async fn start_kernel(global: &Global) -> CliResult {
+    let global = global.clone();
+    let started = tokio::task::spawn_blocking(move || crate::shim::start_kernel(&global)).await;
+    started.map_err(|error| Failure::failed(error.to_string()))?
+}
+
+#[cfg(not(unix))]
+async fn start_kernel(_: &Global) -> CliResult {
+    Err(Failure::no_kernel("no kernel is running; start one with `mgp serve --http`"))
 }
 
 /// Returns the router of the pages that a kernel of this process serves to operators who log in.

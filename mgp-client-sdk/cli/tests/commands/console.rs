@@ -506,12 +506,11 @@ fn an_open_page_learns_of_a_waiting_call_at_once() {
 }
 
 #[test]
-fn the_console_needs_a_kernel_and_ends_with_it() {
+fn the_console_starts_a_kernel_if_none_runs_and_ends_with_it() {
     let home = Home::new();
-    home.fail(3, &["console", "--print"], "no kernel is running");
-    let kernel = Kernel::bench();
-    let mut browser = Browser::new(&kernel.home);
-    kernel.home.silent(&["stop"]);
+    let mut browser = Browser::new(&home);
+    assert_eq!(browser.get("/").status, 200);
+    home.silent(&["stop"]);
     let mut code = None;
     until_blocking("the console ends", || {
         code = browser.console.as_mut().unwrap().try_wait().unwrap();

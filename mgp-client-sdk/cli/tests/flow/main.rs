@@ -8,6 +8,7 @@ mod extensions;
 #[expect(dead_code, reason = "other tests use the rest of it")]
 #[path = "../world/host.rs"]
 mod host;
+mod long;
 mod made;
 mod mode_a;
 mod mode_b;

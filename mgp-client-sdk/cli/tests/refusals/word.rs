@@ -1,9 +1,12 @@
 //! Tests that a server's own claims cannot remove checks, but only add some (MGP §3.4, §4).
 
+use std::time::Duration;
+
 use mgp_client_sdk::Client;
 use mgp_testkit::until;
 use mgp_types::mcp::Era;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::refusal::Refused;
 use crate::world::World;
@@ -151,6 +154,27 @@ async fn a_servers_word_does_not_run_a_tool_that_shows_danger() {
             .any(|tool| tool["tool_id"] == "tiny.wipe" && tool["risk_level"] == "safe")
     })
     .await;
+}
+
+#[tokio::test]
+async fn one_call_with_huge_deep_arguments_does_not_stall_the_calls_of_others() {
+    let wipe = json!({"name": "wipe", "inputSchema": {"type": "object"}, "security": {"risk_level": "dangerous"}});
+    let (world, host) = tiny(&json!({"version": "0.6.0"}), &json!([wipe, echo()])).await;
+    let other = world.host("eve", Era::Legacy, Client::builder("other", "1")).await;
+    other.call("echo").arg("text", "a").await.unwrap();
+    let mut deep = json!("x".repeat(4 << 20));
+    for _ in 0..100 {
+        deep = json!([deep]);
+    }
+    let huge = tokio::spawn(async move { host.call("wipe").arg("deep", deep).await.is_err() });
+    let mut longest = Duration::ZERO;
+    while !huge.is_finished() {
+        let begun = Instant::now();
+        other.call("echo").arg("text", "a").await.unwrap();
+        longest = longest.max(begun.elapsed());
+    }
+    assert!(huge.await.unwrap(), "the call is refused");
+    assert!(longest < Duration::from_secs(2), "another call waited {longest:?}");
 }
 
 #[tokio::test]

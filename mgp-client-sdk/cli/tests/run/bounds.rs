@@ -1,15 +1,17 @@
-//! A test of the fairness of limits: what one agent notices of another one that calls without a pause.
+//! Tests of limits with several agents at once: what one notices of another one that calls without a pause, and what they
+//! spend together.
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::world::{Host, World, within};
+use crate::reach;
+use crate::world::{Host, World, kill, within};
 
 /// A shell script of a server whose tool takes a tenth of a second; its calls run at the same time.
 const SERVER: &str = r#"
@@ -74,4 +76,39 @@ fn a_greedy_agent_at_most_doubles_the_p99_of_another() {
     // An unoptimised build beside other tests is disturbed by these; `reach.bounds` measures a release build.
     let most = if cfg!(debug_assertions) { alone * 4 } else { alone * 2 };
     assert!(calls > CALLS && beside <= most, "{alone:?} {beside:?}");
+}
+
+/// The units that all agents together may spend in the test below, one a call.
+const UNITS: usize = 60;
+const SPENDERS: usize = 6;
+
+#[test]
+fn agents_that_spend_at_once_never_exceed_a_limit_even_if_the_kernel_is_killed() {
+    let limit = format!("[servers.limits]\nunits_per_day = {UNITS}\n");
+    let world = reach::world(&[("log", reach::text("a"))], &limit);
+    let hosts = (0..SPENDERS).map(|n| reach::agent(&world, &format!("agent{n}")));
+    let mut hosts: Vec<Host> = hosts.collect();
+    within(|| hosts[0].call("log", &json!({})).ok());
+    let answered = AtomicUsize::new(1);
+    thread::scope(|scope| {
+        for host in &mut hosts {
+            scope.spawn(|| {
+                // Calls that run while the kernel is killed fail; the host's next calls reach the next kernel.
+                for _ in 0..4 * UNITS {
+                    match host.call("log", &json!({})) {
+                        Ok(_) => drop(answered.fetch_add(1, Ordering::Relaxed)),
+                        Err(error) if error.to_string().contains("units_per_day") => return,
+                        Err(_) => thread::sleep(Duration::from_millis(20)),
+                    }
+                }
+                panic!("no limit");
+            });
+        }
+        within(|| (answered.load(Ordering::Relaxed) > UNITS / 3).then_some(()));
+        kill("-KILL", world.kernel().unwrap());
+    });
+    let (ran, answered) = (reach::calls(&world), answered.into_inner());
+    println!("{ran} calls ran of {UNITS}, {answered} were answered");
+    assert!(ran <= UNITS, "{ran} calls ran");
+    assert!(answered + SPENDERS >= UNITS, "charged more than the calls in flight: {answered}");
 }

@@ -115,12 +115,12 @@ const DATA: usize = 4 << 20;
 
 #[test]
 fn a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte() {
-    let lines = (0..100_000).map(|n| format!("{n:06} a line of a long log, wörter too\n"));
+    let lines = (0..125_000).map(|n| format!("{n:06} a line of a long log, wörter too\n"));
     let log = lines.collect::<Vec<_>>().concat();
     let rows: Vec<_> =
         (0..30_000).map(|n| json!({"id": n, "tags": ["a,]", n], "text": "x".repeat(70)})).collect();
     let rows_text = json!(rows).to_string();
-    assert!(log.len() > 4_000_000 && rows_text.len() > 3_000_000);
+    assert!(log.len() > 5_000_000 && rows_text.len() > 3_000_000);
     let image = |n: usize| json!({"type": "image", "mimeType": "image/png", "data": format!("{n:08}").repeat(4000)});
     let images = json!({"content": (0..200).map(image).collect::<Vec<_>>()});
     let table = json!({"content": [], "structuredContent": {"rows": &rows[..9000], "next": 1}});
@@ -221,7 +221,7 @@ fn a_small_catalogue_is_listed_as_it_is_and_a_large_one_is_searched() {
     within(|| (listed(&mut ann) == meta).then_some(()));
 }
 
-fn calls(world: &World) -> usize {
+pub(crate) fn calls(world: &World) -> usize {
     fs::read_to_string(world.folder.join("calls")).unwrap_or_default().lines().count()
 }
 

@@ -183,6 +183,29 @@ impl CallBounds {
         Some((refusal, key.unwrap_or_default()))
     }
 
+    /// Describes the limits of calls a minute and of running calls that apply to a call, with the key of each.
+    pub(crate) fn describe_rates(
+        &self,
+        agent: &Principal,
+        id: &ServerId,
+        tool: &str,
+    ) -> Vec<String> {
+        let table = Arc::clone(&self.0.table.read());
+        let (agent, server) = (table.of_agent(agent), table.server.get(id.as_str()));
+        let bounds = agent.map(|bound| &**bound).into_iter().chain(server.map(|one| &one.all));
+        let of_tool = server.and_then(|server| {
+            let max = server.limits.tool_calls_per_minute.get(tool)?;
+            Some(format!("{max} a minute: {}.tool_calls_per_minute", server.all.key))
+        });
+        let described = bounds.flat_map(|Bound { key, limits, .. }| {
+            let rate = limits.calls_per_minute;
+            let running = limits.running;
+            let rate = rate.map(|max| format!("{max} a minute: {key}.calls_per_minute"));
+            rate.into_iter().chain(running.map(|max| format!("{max} at once: {key}.running")))
+        });
+        described.chain(of_tool).collect()
+    }
+
     /// Returns the units that the server states for a call of a tool.
     fn stated_units(&self, server: &ServerId, tool: &str) -> Option<u64> {
         CostHints::of(&*self.0.definitions.definition(Some(server), tool)?).units()
@@ -370,7 +393,10 @@ fn name_key(stack: Stack, key: String) -> Stack {
                 let refusal = source.and_then(|source| source.downcast_ref::<LifecycleError>());
                 // A time limit has keys of its own, and a limit further in was named there.
                 if refusal.is_none()
-                    || matches!(refusal, Some(LifecycleError::TimedOut(_)))
+                    || matches!(
+                        refusal,
+                        Some(LifecycleError::TimedOut(_) | LifecycleError::TotalTimedOut(_))
+                    )
                     || error.message().contains(RAISE)
                 {
                     return error;

@@ -7,7 +7,6 @@ use mgp_discovery::Registrations;
 use mgp_toolindex::{Endpoints, Sessions};
 use mgp_types::mcp::{EmptyParams, Era};
 use mgp_types::method::RootsListChanged;
-use mgp_types::mgp::ServerState;
 use mgp_types::service::{Call, Context};
 
 use super::creation::Creation;
@@ -109,12 +108,14 @@ impl Dispatcher {
         }
     }
 
+    /// Returns whether a server that a caller sees has never listed its tools, and may do so soon.
+    pub(super) fn has_unread_servers(&self, cx: &Context) -> bool {
+        self.visible_servers(cx).iter().any(|server| server.is_unread())
+    }
+
     /// Returns why a caller has no tools, in case it has none.
     pub(super) fn lack_of_tools(&self, cx: &Context) -> &'static str {
-        let is_loading = |server: &Arc<ManagedServer>| {
-            use ServerState::{Connecting, Restarting};
-            server.is_new() || matches!(server.state(), Connecting | Restarting)
-        };
+        let is_loading = |server: &Arc<ManagedServer>| server.is_new() || server.is_starting();
         let visible = self.visible_servers(cx);
         if self.0.fleet.all().is_empty() {
             "There are none yet: an operator adds servers with `mgp servers add`."

@@ -11,13 +11,15 @@ use crate::caller_view::{CallerView, VisibleTools};
 use crate::fleet::FleetContext;
 use crate::hops;
 
-/// Returns the level of the list for a caller whose session has this many tokens.
+/// Returns the level of the list for a caller whose session has this many tokens; `is_whole` is `false` while tools of
+/// servers are still unknown.
 pub(super) fn level(
     context: &FleetContext,
     meta_tools: &MetaToolConfig,
     cx: &Context,
     caller: &dyn Allowed,
     session_tokens: u64,
+    is_whole: bool,
 ) -> ContextLevel {
     // Another kernel builds its own index, so it receives all tools.
     if hops::is_from_kernel(cx) {
@@ -31,6 +33,8 @@ pub(super) fn level(
         Surface::Find => ContextLevel::Discovery,
         // These callers were promised the tools to find and request tools.
         Surface::Auto if meta_tools.lists_request(cx) => ContextLevel::Hybrid,
+        // Many clients never list again: through these tools they also reach the tools that are listed later.
+        Surface::Auto if !is_whole => ContextLevel::Hybrid,
         Surface::Auto => {
             // The list is never longer than that of all tools.
             let most = config.kernel.direct_tokens.max(session_tokens);
@@ -51,7 +55,7 @@ pub(super) fn notify_session_changed(
     meta_tools: &MetaToolConfig,
     cx: &Context,
 ) {
-    let level = level(context, meta_tools, cx, &VisibleTools { view, cx }, 0);
+    let level = level(context, meta_tools, cx, &VisibleTools { view, cx }, 0, true);
     if !matches!(level, ContextLevel::Standard | ContextLevel::Category | ContextLevel::Discovery) {
         // Clients that support this notification list the tools from now on.
         context.notifications.tools_changed(|other| *other == cx.principal);

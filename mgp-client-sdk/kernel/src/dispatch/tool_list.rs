@@ -49,7 +49,8 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
     let members = CallMembers::read(call)?;
     let session = parts.sessions.find(cx, members.session_handle.as_deref())?;
     let view = parts.sessions.view(&cx.principal, session.as_ref(), index, &caller);
-    let level = context_level(parts, cx, &caller, &view);
+    let is_whole = !dispatcher.has_unread_servers(cx);
+    let level = context_level(parts, cx, &caller, &view, is_whole);
     let meta_tools = parts.meta_tools.listed(cx).no_tools(dispatcher.lack_of_tools(cx));
     let mut tools = listed_tools(&level, &meta_tools, index, &caller, &view);
     tools.extend(parts.results.listed(&cx.principal));
@@ -97,8 +98,10 @@ fn context_level(
     cx: &Context,
     caller: &dyn Allowed,
     session: &SessionView,
+    is_whole: bool,
 ) -> ContextLevel {
-    surface::level(parts.fleet.context(), &parts.meta_tools, cx, caller, session.total_tokens)
+    let (context, tokens) = (parts.fleet.context(), session.total_tokens);
+    surface::level(context, &parts.meta_tools, cx, caller, tokens, is_whole)
 }
 
 /// Counts a list, whose savings are computed later, off the way of calls.
@@ -153,7 +156,7 @@ pub(crate) fn list_costs(
     let (cx, index) = (context_of_agent(agent), &parts.fleet.context().index);
     let caller = parts.search.caller(&cx);
     let session = parts.sessions.view(&cx.principal, None, index, &caller);
-    let level = context_level(parts, &cx, &caller, &session);
+    let level = context_level(parts, &cx, &caller, &session, true);
     let list = |level| {
         let meta_tools = parts.meta_tools.listed(&cx);
         let tools = listed_tools(&level, &meta_tools, index, &caller, &session);

@@ -131,14 +131,30 @@ async fn find_unread(
         Some(_) => server.start_timeout(),
         None => FIRST_SYNC_TIMEOUT,
     };
-    join_all(unread.map(|server| server.sync(limit(server)))).await;
+    let unread: Vec<&Arc<ManagedServer>> = unread.collect();
+    join_all(unread.iter().map(|server| server.sync(limit(server)))).await;
     match resolve_tool(dispatcher, call, named) {
         Err(error) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
             let failure = named_server.filter(may_use).and_then(|server| server.failure());
-            Err(failure.unwrap_or(error))
+            let starting = unread.iter().filter(|server| server.is_starting());
+            let starting: Vec<_> = starting.map(|server| format!("`{}`", server.id())).collect();
+            Err(failure.unwrap_or_else(|| name_starting(error, &starting)))
         }
         resolved => resolved,
     }
+}
+
+/// Adds the servers that are still being started to the error about an unknown tool.
+fn name_starting(error: RpcError, starting: &[String]) -> RpcError {
+    if starting.is_empty() {
+        return error;
+    }
+    let message = format!(
+        "{}; still being started, so it may have the tool soon: {}",
+        error.message(),
+        starting.join(", ")
+    );
+    error.with_message(message)
 }
 
 /// Records the use of a tool in the caller's session and in the history of the index.

@@ -284,6 +284,16 @@ impl ManagedServer {
         self.first_sync.is_open()
     }
 
+    /// Returns whether the server's tools are unknown until it has started.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.first_sync.is_unread()
+    }
+
+    /// Returns whether the server is being started.
+    pub(crate) fn is_starting(&self) -> bool {
+        matches!(self.state(), ServerState::Connecting | ServerState::Restarting)
+    }
+
     /// Starts a server whose lists this kernel has not read, and waits until they were read or it has failed.
     pub(crate) async fn sync(&self, limit: Duration) {
         let read = async {

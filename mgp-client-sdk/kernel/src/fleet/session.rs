@@ -235,17 +235,18 @@ impl Session {
     /// Adds the remedy: the key that raises the limit of a call that took too long, or the login that is missing.
     fn with_remedy(&self, error: RpcError) -> RpcError {
         let source = std::error::Error::source(&error);
-        match source.and_then(|source| source.downcast_ref::<LifecycleError>()) {
-            Some(LifecycleError::TimedOut(_)) => {}
+        let key = match source.and_then(|source| source.downcast_ref::<LifecycleError>()) {
+            Some(LifecycleError::TimedOut(_)) => "timeout",
+            Some(LifecycleError::TotalTimedOut(_)) => "max_timeout",
             Some(LifecycleError::NotReady { .. }) => {
                 let missing = self.login.missing().map(AuthorizationFailed::new);
                 let code = ErrorCode::AUTH_REQUIRED;
                 return missing.map_or(error, |missing| missing.into_error(code));
             }
             _ => return error,
-        }
+        };
         let message = format!(
-            "{}; an operator can raise `timeout` or `max_timeout` of server `{}`",
+            "{}; an operator can raise `{key}` of server `{}`",
             error.message(),
             self.server
         );

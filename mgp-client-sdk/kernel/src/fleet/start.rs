@@ -87,8 +87,12 @@ impl FirstSync {
 
     /// Returns whether lists and searches still wait for the lists.
     pub(super) fn is_new(&self) -> bool {
+        self.is_unread() && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
+    }
+
+    /// Returns whether the lists are unknown, and the server has not failed.
+    pub(super) fn is_unread(&self) -> bool {
         *self.progress.borrow() == SyncProgress::Unknown
-            && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
     }
 
     /// Returns whether the lists may differ from what this kernel knows, because it has not read them.

@@ -170,6 +170,11 @@ impl ConfirmRefused {
         self.why
     }
 
+    /// Returns the reason that the person gave.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
     /// Returns the details of the error for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();

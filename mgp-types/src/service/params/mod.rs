@@ -134,6 +134,11 @@ struct Span {
 }
 
 impl Span {
+    fn new(range: Range<usize>) -> Option<Self> {
+        let end = NonZeroU32::new(u32::try_from(range.end).ok()?)?;
+        Some(Self { start: u32::try_from(range.start).ok()?, end })
+    }
+
     fn range(self) -> Range<usize> {
         self.start as usize..self.end.get() as usize
     }
@@ -222,6 +227,30 @@ impl Params {
         Self::split("tools/call", text.into()).unwrap_or_default()
     }
 
+    /// Creates params from members that this process has written as JSON, without the braces around them, and from the
+    /// trace of their call. The members must neither name a target nor belong to one hop, as e.g. `_meta` does.
+    ///
+    /// Nothing is parsed, as [`split`](Self::split) does: notifications of streams are sent in large numbers.
+    #[must_use]
+    pub fn from_members(members: &str, trace_id: Option<&str>) -> Self {
+        const TRACE: &[u8] = br#","trace_id":"#;
+        let traced = trace_id.map_or(0, |trace| TRACE.len() + trace.len() + 2);
+        let mut text = Vec::with_capacity(members.len() + traced + 2);
+        text.push(b'{');
+        text.extend_from_slice(members.as_bytes());
+        let mut parts = Parts { shape: Shape::Object, ..Parts::default() };
+        parts.body.first = Span::new(1..text.len());
+        if let Some(trace) = trace_id {
+            text.extend_from_slice(TRACE);
+            let start = text.len();
+            write_text(&mut text, trace);
+            parts.trace_id = Span::new(start..text.len());
+        }
+        text.push(b'}');
+        // Members of a `str` and JSON of a text are UTF-8.
+        ByteString::try_from(text).map_or_else(|_| Self::default(), |text| Self { text, parts })
+    }
+
     /// Splits the text of a params value.
     ///
     /// # Errors
@@ -278,9 +307,22 @@ impl Params {
         if !self.is_object_or_none() {
             return Err(RpcError::invalid_params("params must be an object"));
         }
+        if self.is_body_alone() {
+            return serde_json::from_str(&self.text).map_err(RpcError::invalid_members);
+        }
         let mut text = Vec::with_capacity(self.text.len());
         self.write(&mut text, &HopMembers::default());
         serde_json::from_slice(&text).map_err(RpcError::invalid_members)
+    }
+
+    /// Returns whether the text has nothing but the body, so that it can be decoded as it is.
+    fn is_body_alone(&self) -> bool {
+        let Parts { shape, target, body, .. } = &self.parts;
+        let whole = 1..self.text.len().saturating_sub(1);
+        *shape == Shape::Object
+            && target.is_none()
+            && body.rest.is_none()
+            && body.first.is_some_and(|first| first.range() == whole)
     }
 
     /// Returns the received `_meta` object.

@@ -256,10 +256,17 @@ pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
         let word = details.get("permission").and_then(Value::as_str).unwrap_or("allow");
         format!("{word} {}", text(agent))
     });
-    let reason = members.iter().filter(|_| agent.is_none());
-    let reason = reason.chain(&["justification"]).find_map(|member| details.get(member)).map(text);
-    let cause = details.get("cause").map(text).filter(|cause| Some(cause) != reason.as_ref());
-    let parts: Vec<String> = agent.into_iter().chain(reason).chain(cause).collect();
+    // The rule tells more than the code, whose name is the reason of a refused call.
+    let rule = details.get("code").and(details.get("rule")).map(text);
+    let reason = members.iter().filter(|_| agent.is_none()).find_map(|member| details.get(member));
+    let reason = rule.or_else(|| reason.map(text));
+    let added = ["cause", "justification"].iter().filter_map(|member| details.get(member));
+    let mut parts: Vec<String> = agent.into_iter().chain(reason).collect();
+    for added in added.map(text) {
+        if !parts.contains(&added) {
+            parts.push(added);
+        }
+    }
     if !parts.is_empty() {
         return Some(parts.join(": "));
     }

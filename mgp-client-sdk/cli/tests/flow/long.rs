@@ -1,0 +1,82 @@
+//! Tools that take long, through `mgp serve`, over stdio and HTTP in both eras.
+//!
+//! A second of these tests is shorter than one of a clock, unless `SECOND_MS=1000` is set.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mgp_client_sdk::{Client, EraChoice, Error, RpcError};
+use mgp_types::ErrorCode;
+use mgp_types::mcp::Era;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::serving::Serving;
+use crate::world::{ERAS, World};
+
+/// Returns the length of a number of seconds, in milliseconds.
+fn millis(seconds: u64) -> u64 {
+    let second = std::env::var("SECOND_MS").ok().and_then(|set| set.parse().ok());
+    seconds * second.unwrap_or(20_u64)
+}
+
+/// Calls a tool that reports progress every ten seconds, as a client that does not ask for it, or that does.
+async fn reports(client: &Client, seconds: u64, is_observed: bool) -> Result<(), RpcError> {
+    let call = client.call("progress").arg("steps", seconds / 10).arg("delay_ms", millis(10));
+    let call = if is_observed { call.progress(|_| ()) } else { call };
+    refusal(call.await.map(drop))
+}
+
+async fn sleeps(client: &Client, seconds: u64) -> Result<(), RpcError> {
+    refusal(client.call_tool("sleep", json!({ "ms": millis(seconds) })).await.map(drop))
+}
+
+fn refusal(result: Result<(), Error>) -> Result<(), RpcError> {
+    result.map_err(RpcError::from)
+}
+
+#[track_caller]
+fn ended(result: Result<(), RpcError>, after: Duration, seconds: u64, key: &str) {
+    let error = result.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::TIMEOUT, "{error}");
+    assert!(error.message().contains(key) && error.message().contains("`bench`"), "{error}");
+    assert!(after >= Duration::from_millis(millis(seconds)), "{after:?} of {seconds} s");
+}
+
+/// A minute without progress ends a call, and so do six minutes with it.
+async fn check(client: &Client) {
+    let begun = Instant::now();
+    let cut = |key, seconds| move |result| ended(result, begun.elapsed(), seconds, key);
+    let (short, observed, unobserved, silent, endless) = tokio::join!(
+        sleeps(client, 35),
+        reports(client, 300, true),
+        reports(client, 300, false),
+        async { cut("`timeout`", 60)(sleeps(client, 1_000).await) },
+        async { cut("`max_timeout`", 360)(reports(client, 1_000, true).await) },
+    );
+    (short.unwrap(), observed.unwrap(), unobserved.unwrap());
+    let ((), ()) = (silent, endless);
+}
+
+#[tokio::test]
+async fn a_long_call_ends_well_while_it_reports_progress_and_else_at_a_bound_that_it_names() {
+    let world = World::new(&format!(
+        "[kernel]\ntimeout = \"{}ms\"\nmax_timeout = \"{}ms\"\n[[servers]]\nid = \"bench\"\ncommand = \"{}\"\n\
+         [servers.mgp]\ndefault_policy = \"opt-out\"\nrisk = {{ progress = \"safe\", sleep = \"safe\" }}\n",
+        millis(60),
+        millis(360),
+        mgp_testkit::example("mgp-server-sdk", "workbench").display(),
+    ));
+    let serving = Serving::new(&world).await;
+    let key = world.json(&["keys", "add", "ada"])["key"].as_str().unwrap().to_owned();
+    serving.comes(&key).await.close().await;
+    let mut clients = Vec::new();
+    for era in ERAS {
+        let choice = if era == Era::Legacy { EraChoice::Legacy } else { EraChoice::Modern };
+        let limit = Duration::from_millis(millis(2_000));
+        let builder = || Client::builder("host", "1").timeout(limit).max_timeout(limit);
+        clients.push(builder().era(choice).bearer(&key).connect_url(&serving.url).await.unwrap());
+        clients.push(world.host("ada", era, builder()).await);
+    }
+    join_all(clients.iter().map(check)).await;
+}
