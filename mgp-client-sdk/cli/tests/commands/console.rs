@@ -509,7 +509,7 @@ fn an_open_page_learns_of_a_waiting_call_at_once() {
 fn the_console_starts_a_kernel_if_none_runs_and_ends_with_it() {
     let home = Home::new();
     let mut browser = Browser::new(&home);
-    assert_eq!(browser.get("/").status, 200);
+    assert_eq!(browser.get("/servers").status, 200);
     home.silent(&["stop"]);
     let mut code = None;
     until_blocking("the console ends", || {

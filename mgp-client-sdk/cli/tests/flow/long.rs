@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mgp_client_sdk::{Client, EraChoice, Error, RpcError};
-use mgp_types::ErrorCode;
+use mgp_client_sdk::{Client, EraChoice, Error};
 use mgp_types::mcp::Era;
+use mgp_types::{ErrorCode, RpcError};
 use serde_json::json;
 use tokio::time::Instant;
 
