@@ -77,6 +77,9 @@ pub(crate) struct Files {
     /// Write the report as JSON to this file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Write the report in the schema of proposal 12 to this file, with its tests CONF-001 to CONF-007
+    #[arg(long, value_name = "FILE")]
+    conformance: Option<PathBuf>,
     /// Write the report as a page to this file
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
@@ -165,6 +168,7 @@ fn write_files(files: &Files, report: &Report) -> CliResult {
         None => Ok(()),
     };
     write(&files.report, &|| report.to_json())?;
+    write(&files.conformance, &|| report.to_conformance_json())?;
     write(&files.page, &|| report.to_html())?;
     write(&files.badge, &|| report.to_badge())
 }
