@@ -96,7 +96,7 @@ fn a_server_of_the_sdk_keeps_every_rule_over_both_transports() {
     // Most of its tools state no security metadata, which a server only should.
     let broken = ["mgp.tools.security"];
     let inapplicable = ["mcp.resources.", "mcp.prompts.", "mcp.logging.", "apps.", "skills."];
-    let kernels = ["mgp.access.", "mgp.audit.", "mgp.discovery.", "mgp.tools."];
+    let kernels = ["mgp.access.", "mgp.audit.", "mgp.discovery.", "mgp.tools.", "proposals."];
     let inapplicable = [&inapplicable[..], &kernels].concat();
     keeps_every_rule(&world, &["--", &bench], &broken, &inapplicable);
 

@@ -39,7 +39,7 @@ const SERVERS: [(&str, &[&str], &str); 2] = [
 ];
 
 /// Locks both servers, changes a file of each package, and calls them before and after.
-pub(crate) fn lock(options: &Options) -> Outcome<Verdict> {
+pub(super) fn lock(options: &Options) -> Outcome<Verdict> {
     let mut kernel = Kernel::new("contract/lock")?;
     let home = kernel.home();
     // Runners keep their packages in the home; those of an earlier run of this check are changed.

@@ -1,6 +1,6 @@
 """Calls tools behind a kernel with a client that openapi-python-client generated, and prints the outcomes as JSON.
 
-Usage: openapi_client.py URL KEY; the package `generated` is in the working folder.
+Usage: openapi_client.py URL, with the key in MGP_KEY; the package `generated` is in the working folder.
 """
 
 import importlib
@@ -22,8 +22,8 @@ def call(client, tool, body):
     return {"status": int(answer.status_code), "body": parsed}
 
 
-url, key = sys.argv[1:]
-caller = AuthenticatedClient(base_url=url, token=key)
+url = sys.argv[1]
+caller = AuthenticatedClient(base_url=url, token=os.environ["MGP_KEY"])
 outcomes = {
     "echo": call(caller, "echo", {"message": "to be"}),
     "list": call(caller, "notes_list", {}),
