@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mgp_server_sdk::Deprecation;
 use mgp_server_sdk::prelude::*;
+use mgp_types::mcp::ToolIdempotency;
 use mgp_types::method::{Initialize, Request, ToolsCall, ToolsList, ToolsValidate};
 use mgp_types::profile::GgenErrorsLayer;
 use mgp_types::service::mock;
@@ -26,7 +27,7 @@ struct Order {
     tags: Option<Vec<String>>,
 }
 
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
     #[default]
@@ -49,6 +50,7 @@ impl World {
         });
         let tool = tool
             .version("1.4.0")
+            .idempotency(&ToolIdempotency::Partial)
             .deprecated(&Deprecation::since("1.4.0").remove_in("2.0.0").replacement("buy"));
         let server = change(Server::new("orders", "1.0").tool(tool));
         Self { client: mock::client(server.into_stack().unwrap()), calls }
@@ -92,6 +94,93 @@ async fn all_violations_are_reported_and_the_tool_never_runs() {
     let unknown = world.ask(ToolsValidate::METHOD, json!({ "name": "other" })).await.unwrap_err();
     assert_eq!(unknown.code(), ErrorCode::TOOL_NOT_FOUND);
     assert_eq!(world.calls.load(Ordering::Relaxed), 0);
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Analysis {
+    /// Stock ticker symbol.
+    #[schemars(length(min = 1, max = 5), regex(pattern = "^[A-Z]{1,5}$"))]
+    ticker_symbol: String,
+    /// Historical analysis period in days.
+    #[schemars(range(min = 1, max = 365))]
+    period_days: u32,
+    /// Type of analysis.
+    #[serde(default)]
+    analysis_type: Kind,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct EachType {
+    text: String,
+    byte: i8,
+    size: usize,
+    ratio: f32,
+    flag: bool,
+    table: Vec<Vec<String>>,
+    counts: Option<Vec<i32>>,
+    nested: Analysis,
+}
+
+/// Returns the input schema of a tool with these arguments, without the formats of numbers.
+fn schema_of<T: for<'de> Deserialize<'de> + JsonSchema + Send + 'static>() -> Value {
+    fn plain(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                members.remove("format");
+                members.values_mut().for_each(plain);
+            }
+            Value::Array(items) => items.iter_mut().for_each(plain),
+            _ => {}
+        }
+    }
+    let tool = Tool::new("t", "T", |Args(_): Args<T>| async { "" });
+    let mut schema = tool.definition().input_schema.get::<Value>().unwrap();
+    plain(&mut schema);
+    schema
+}
+
+#[test]
+fn types_and_constraints_become_the_schema_that_a_person_would_write() {
+    let analysis = json!({
+        "type": "object",
+        "properties": {
+            "ticker_symbol": {
+                "type": "string", "description": "Stock ticker symbol.",
+                "pattern": "^[A-Z]{1,5}$", "minLength": 1, "maxLength": 5,
+            },
+            "period_days": {
+                "type": "integer", "description": "Historical analysis period in days.",
+                "minimum": 1, "maximum": 365,
+            },
+            "analysis_type": {
+                "type": "string", "description": "Type of analysis.",
+                "enum": ["technical", "sentiment"], "default": "technical",
+            },
+        },
+        "required": ["ticker_symbol", "period_days"],
+    });
+    assert_eq!(schema_of::<Analysis>(), analysis);
+    let schema = schema_of::<EachType>();
+    let members = &schema["properties"];
+    for (member, expected) in [
+        ("text", json!({ "type": "string" })),
+        ("byte", json!({ "type": "integer", "minimum": -128, "maximum": 127 })),
+        ("size", json!({ "type": "integer", "minimum": 0 })),
+        ("ratio", json!({ "type": "number" })),
+        ("flag", json!({ "type": "boolean" })),
+        (
+            "table",
+            json!({ "type": "array", "items": { "type": "array", "items": { "type": "string" } } }),
+        ),
+        ("counts", json!({ "type": ["array", "null"], "items": { "type": "integer" } })),
+    ] {
+        assert_eq!(members[member], expected, "{member}");
+    }
+    assert_eq!(members["nested"]["properties"], analysis["properties"]);
+    let required = ["text", "byte", "size", "ratio", "flag", "table", "nested"];
+    assert_eq!(schema["required"], json!(required));
 }
 
 #[tokio::test]
@@ -139,7 +228,8 @@ async fn a_version_and_its_end_are_listed_and_a_pin_is_enforced() {
     world.hello().await;
     let list = world.ask(ToolsList::METHOD, json!({})).await.unwrap();
     let meta = &list["tools"][0]["_meta"];
-    assert_eq!(meta["version"], "1.4.0");
+    assert_eq!((&meta["version"], &meta["idempotency"]), (&"1.4.0".into(), &"partial".into()));
+    assert_eq!(list["tools"][0]["annotations"]["idempotentHint"], false);
     assert_eq!(
         meta["deprecated"],
         json!({ "in": "1.4.0", "remove_in": "2.0.0", "replacement": "buy" })
@@ -165,5 +255,5 @@ async fn errors_follow_the_profile_of_a_server() {
     assert_eq!(error.code(), ErrorCode(-32002));
     let data: Value = error.as_data().unwrap().get().unwrap();
     assert_eq!(data["error_type"], "ToolNotFound");
-    assert!(!data["trace_id"].as_str().unwrap().is_empty(), "{data}");
+    assert_eq!(data["trace_id"], "req-1", "{data}");
 }

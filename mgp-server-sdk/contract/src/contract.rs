@@ -1,6 +1,7 @@
 //! A tool's definition, read for comparison, export and documentation.
 
-use mgp_types::{Payload, canonical_hash, mcp};
+use mgp_types::mcp::{self, ToolIdempotency};
+use mgp_types::{Payload, canonical_hash};
 use semver::Version;
 use serde_json::{Value, json};
 
@@ -15,20 +16,6 @@ pub struct Contract {
     pub output: Option<Value>,
     /// The whole definition, with the members that this type does not name.
     pub definition: Value,
-}
-
-/// The declared effect of repeated calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ToolIdempotency {
-    /// A repeated call has no further effect.
-    Yes,
-    /// A repeated call has a further effect.
-    No,
-    /// Some repeated calls have a further effect.
-    Partial,
-    /// The tool declares nothing.
-    Unknown,
 }
 
 impl Contract {
@@ -85,18 +72,19 @@ impl Contract {
         given.unwrap_or(matches!(hint, "destructiveHint" | "openWorldHint"))
     }
 
-    /// Returns the declared effect of repeated calls: `_meta.idempotency`, else the hints.
+    /// Returns the declared effect of repeated calls: `_meta.idempotency`, else the hints; `None` if nothing is declared.
     #[must_use]
-    pub fn idempotency(&self) -> ToolIdempotency {
-        let declared = self.meta("idempotency").and_then(Value::as_str);
+    pub fn idempotency(&self) -> Option<ToolIdempotency> {
+        let declared = self.meta("idempotency").and_then(Value::as_str).map(ToolIdempotency::from);
+        if let Some(known) = declared.filter(ToolIdempotency::is_known) {
+            return Some(known);
+        }
         let hints = self.definition.get("annotations");
         let given = |hint| hints.and_then(|hints| hints.get(hint)).and_then(Value::as_bool);
-        match (declared, given("idempotentHint"), given("readOnlyHint")) {
-            (Some("no"), ..) => ToolIdempotency::No,
-            (Some("partial"), ..) => ToolIdempotency::Partial,
-            (Some("yes"), ..) | (_, Some(true), _) | (_, None, Some(true)) => ToolIdempotency::Yes,
-            (_, Some(false), _) => ToolIdempotency::No,
-            _ => ToolIdempotency::Unknown,
+        match (given("idempotentHint"), given("readOnlyHint")) {
+            (Some(true), _) | (None, Some(true)) => Some(ToolIdempotency::Yes),
+            (Some(false), _) => Some(ToolIdempotency::No),
+            _ => None,
         }
     }
 

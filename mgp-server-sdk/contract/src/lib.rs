@@ -19,7 +19,7 @@ mod read;
 mod spec;
 mod version;
 
-pub use contract::{Contract, ToolIdempotency};
+pub use contract::Contract;
 pub use diff::{Bump, Change, ToolDifference, compare, compare_all};
 pub use example::{NoExample, examples};
 pub use export::{catalog, tool_export};

@@ -1,5 +1,7 @@
 //! OpenAPI 3.1 documents of tools: one path per tool.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::contract::Contract;
@@ -8,23 +10,20 @@ use crate::example::examples;
 /// Returns an OpenAPI 3.1 document in which each tool is a `POST` to `/tools/NAME`.
 #[must_use]
 pub fn openapi(title: &str, version: &str, tools: &[Contract]) -> Value {
-    let mut schemas = Map::new();
-    schemas.insert("Error".to_owned(), error_schema());
-    let mut paths = Map::new();
-    for (at, tool) in tools.iter().enumerate() {
-        // `component_key` replaces characters that a key must not contain, so two names may get the same key. The
-        // position of the tool makes each key unique.
-        let key = format!("{}.{at}", component_key(&tool.name));
-        let input = format!("{key}.input");
+    let mut schemas = Schemas::default();
+    schemas.0.insert("Error".to_owned(), error_schema());
+    let (mut paths, mut ids) = (Map::new(), HashSet::new());
+    for tool in tools {
+        let input = schemas.add(&format!("{}.input", key_of(&tool.name, '.')), &tool.input);
         let mut operation = operation(tool, &input);
-        schemas.insert(input.clone(), component(&tool.input, &input));
         if let Some(output) = &tool.output {
-            let name = format!("{key}.output");
+            let key = schemas.add(&format!("{}.output", key_of(&tool.name, '.')), output);
             operation["responses"]["200"]["content"]["application/json"]["schema"] =
-                json!({ "$ref": reference(&name) });
-            schemas.insert(name.clone(), component(output, &name));
+                json!({ "$ref": reference(&key) });
         }
-        operation["operationId"] = format!("tool_{}_{at}", key_of(&tool.name, '_')).into();
+        let id = free_key(&format!("tool_{}", key_of(&tool.name, '_')), |id| ids.contains(id));
+        operation["operationId"] = id.as_str().into();
+        ids.insert(id);
         let path = format!("/tools/{}", path_segment(&tool.name));
         paths.insert(path, json!({ "post": operation }));
     }
@@ -33,7 +32,7 @@ pub fn openapi(title: &str, version: &str, tools: &[Contract]) -> Value {
         "info": { "title": title, "version": version },
         "paths": paths,
         "components": {
-            "schemas": schemas,
+            "schemas": schemas.0,
             "responses": responses(),
             "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
         },
@@ -109,28 +108,70 @@ fn reference(component: &str) -> String {
     format!("#/components/schemas/{component}")
 }
 
-/// Returns a schema as a component of the document: a reference within the schema, such as `#/$defs/a`, becomes a path
-/// from the root of the document.
-fn component(schema: &Value, name: &str) -> Value {
-    let mut schema = schema.clone();
-    if let Some(members) = schema.as_object_mut() {
-        members.remove("$schema");
-        members.remove("$id");
+/// The schemas in the components of a document.
+#[derive(Debug, Default)]
+struct Schemas(Map<String, Value>);
+
+impl Schemas {
+    /// Adds a schema and returns its key. Its definitions become components too, because most generators of clients
+    /// follow references to components only.
+    fn add(&mut self, wanted: &str, schema: &Value) -> String {
+        let key = self.insert(wanted, Value::Null);
+        let mut schema = schema.clone();
+        let mut moved = Vec::new();
+        if let Some(members) = schema.as_object_mut() {
+            members.remove("$schema");
+            members.remove("$id");
+            for list in ["$defs", "definitions"] {
+                let Some(Value::Object(definitions)) = members.remove(list) else { continue };
+                for (name, definition) in definitions {
+                    let component =
+                        self.insert(&format!("{key}.{}", key_of(&name, '.')), definition);
+                    let name = name.replace('~', "~0").replace('/', "~1");
+                    moved.push((format!("#/{list}/{name}"), component));
+                }
+            }
+        }
+        redirect(&mut schema, &key, &moved);
+        for (_, component) in &moved {
+            if let Some(definition) = self.0.get_mut(component) {
+                redirect(definition, &key, &moved);
+            }
+        }
+        self.0.insert(key.clone(), schema);
+        key
     }
-    redirect(&mut schema, &reference(name));
-    schema
+
+    /// Inserts a component under a free key, and returns the key.
+    fn insert(&mut self, wanted: &str, schema: Value) -> String {
+        let key = free_key(wanted, |key| self.0.contains_key(key));
+        self.0.insert(key.clone(), schema);
+        key
+    }
 }
 
-fn redirect(part: &mut Value, root: &str) {
+/// Returns a key that is not taken: replacing characters can make two names equal.
+fn free_key(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut key = wanted.to_owned();
+    let mut number = 2;
+    while is_taken(&key) {
+        key = format!("{wanted}_{number}");
+        number += 1;
+    }
+    key
+}
+
+/// Makes references within a schema references to its component, or to those of its moved definitions.
+fn redirect(part: &mut Value, key: &str, moved: &[(String, String)]) {
     match part {
-        Value::Array(parts) => parts.iter_mut().for_each(|part| redirect(part, root)),
+        Value::Array(parts) => parts.iter_mut().for_each(|part| redirect(part, key, moved)),
         Value::Object(members) => {
             for (name, part) in members {
                 match part {
                     Value::String(to) if name == "$ref" && to.starts_with('#') => {
-                        *to = format!("{root}{}", &to[1..]);
+                        *to = moved_reference(to, key, moved);
                     }
-                    part => redirect(part, root),
+                    part => redirect(part, key, moved),
                 }
             }
         }
@@ -138,8 +179,12 @@ fn redirect(part: &mut Value, root: &str) {
     }
 }
 
-fn component_key(name: &str) -> String {
-    key_of(name, '.')
+fn moved_reference(to: &str, key: &str, moved: &[(String, String)]) -> String {
+    let found = moved.iter().find_map(|(from, component)| {
+        let rest = to.strip_prefix(from.as_str())?;
+        (rest.is_empty() || rest.starts_with('/')).then(|| reference(component) + rest)
+    });
+    found.unwrap_or_else(|| reference(key) + &to[1..])
 }
 
 /// Replaces each character that a key must not contain by `_`; `separator` may occur.
@@ -171,20 +216,29 @@ mod tests {
         let tool = |name: &str| {
             Contract::from_definition(json!({
                 "name": name, "description": "Finds. Quickly.",
-                "inputSchema": { "$schema": "x", "type": "object", "properties": { "q": { "$ref": "#/$defs/q" } }, "$defs": { "q": { "type": "string" } } },
+                "inputSchema": { "$schema": "x", "type": "object", "properties": { "q": { "$ref": "#/$defs/q~1x" } }, "$defs": { "q/x": { "type": "string" } } },
                 "outputSchema": { "type": "object", "properties": { "next": { "$ref": "#" } } },
             }))
             .unwrap()
         };
-        let document = openapi("Tools", "1.0.0", &[tool("a.find"), tool("b/find")]);
+        let document = openapi("Tools", "1.0.0", &[tool("a.find"), tool("b/find"), tool("b_find")]);
         let operation = &document["paths"]["/tools/a.find"]["post"];
-        assert_eq!(operation["summary"], "Finds");
+        assert_eq!(
+            (&operation["summary"], &operation["operationId"]),
+            (&json!("Finds"), &json!("tool_a_find"))
+        );
         assert_eq!(operation["responses"].as_object().map(Map::len), Some(9));
         let schemas = &document["components"]["schemas"];
-        let input = &schemas["a.find.0.input"];
-        assert_eq!(input["properties"]["q"]["$ref"], "#/components/schemas/a.find.0.input/$defs/q");
-        assert!(input.get("$schema").is_none());
-        assert!(document["paths"]["/tools/b%2Ffind"]["post"]["operationId"] == "tool_b_find_1");
+        let input = &schemas["a.find.input"];
+        assert_eq!(input["properties"]["q"]["$ref"], "#/components/schemas/a.find.input.q_x");
+        assert_eq!(schemas["a.find.input.q_x"], json!({ "type": "string" }));
+        assert!(input.get("$schema").is_none() && input.get("$defs").is_none());
+        // Two names that become equal keep operations and schemas of their own.
+        let other = &document["paths"]["/tools/b_find"]["post"];
+        assert_eq!(other["operationId"], "tool_b_find_2");
+        let body = &other["requestBody"]["content"]["application/json"]["schema"]["$ref"];
+        assert_eq!(body, "#/components/schemas/b_find.input_2");
+        assert!(document["paths"]["/tools/b%2Ffind"]["post"]["operationId"] == "tool_b_find");
         let mut open = vec![&document];
         while let Some(part) = open.pop() {
             if let Some(to) = part.get("$ref").and_then(Value::as_str) {

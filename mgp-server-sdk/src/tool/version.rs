@@ -1,8 +1,8 @@
-//! Versions of tools: declared in `_meta`, and demanded by callers.
+//! What a tool declares in `_meta`: its version, which callers may demand, its end, and the effect of repeated calls.
 
 use mgp_security::{Refusal, check_version};
 use mgp_types::RpcError;
-use mgp_types::mcp::{self, Meta};
+use mgp_types::mcp::{self, Meta, ToolAnnotations, ToolIdempotency};
 use mgp_types::service::Params;
 use serde::Serialize;
 
@@ -54,6 +54,13 @@ impl Tool {
     /// Marks the tool as deprecated; the list shows it as `_meta.deprecated`.
     pub fn deprecated(self, deprecation: &Deprecation) -> Self {
         self.set_meta("deprecated", deprecation)
+    }
+
+    /// Declares the effect of repeated calls: lists `_meta.idempotency`, which specifications repeat, and the hint of MCP.
+    pub fn idempotency(mut self, effect: &ToolIdempotency) -> Self {
+        let hints = self.definition.annotations.get_or_insert_with(ToolAnnotations::new);
+        hints.idempotent_hint = Some(*effect == ToolIdempotency::Yes);
+        self.set_meta("idempotency", effect)
     }
 
     /// Sets a member of `_meta`.

@@ -75,6 +75,6 @@ pub use task::{
 };
 pub use tool::{
     ArgumentError, CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool,
-    ToolAnnotations, ToolExecution, ValidateToolParams, ValidateToolResult,
+    ToolAnnotations, ToolExecution, ToolIdempotency, ValidateToolParams, ValidateToolResult,
 };
 pub use ui::{UI_MIME_TYPE, UiAudience, UiCapability, UiCsp, UiResourceMeta, UiToolMeta};

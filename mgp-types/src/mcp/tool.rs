@@ -17,6 +17,16 @@ open_enum! {
         /// The tool must run as a task.
         Required = "required",
     }
+
+    /// The declared effect of repeated calls of a tool with the same arguments: `_meta.idempotency`.
+    pub enum ToolIdempotency {
+        /// A repeated call has no further effect.
+        Yes = "yes",
+        /// A repeated call has a further effect.
+        No = "no",
+        /// Some repeated calls have a further effect.
+        Partial = "partial",
+    }
 }
 
 record! {

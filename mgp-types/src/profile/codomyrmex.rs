@@ -182,6 +182,30 @@ impl ToolCall {
         Ok(params)
     }
 
+    /// Creates the result for an error of this call; that of a wrong argument names it, its value and its constraint.
+    #[must_use]
+    pub fn failure(&self, error: &RpcError) -> ToolResult {
+        let mut result = ToolResult::from_error(error);
+        let details = error.as_recovery().and_then(|recovery| recovery.details.as_ref());
+        let details: Option<Value> =
+            details.and_then(|details| Payload::of(details).ok()?.get().ok());
+        let Some((detail, details)) = result.error.as_mut().zip(details) else { return result };
+        // The first wrong argument, as a tool names it, or as the check of a schema does.
+        let first = details.pointer("/violations/0").unwrap_or(&details);
+        let text = |names: [&str; 2]| names.iter().find_map(|name| first.get(*name)?.as_str());
+        if let Some(path) = text(["field", "path"]) {
+            let parameter = path.trim_start_matches('/').replace('/', ".");
+            let place = format!("/{}", parameter.replace('.', "/"));
+            let arguments = Value::Object(self.arguments.clone());
+            detail.error_details = Some(json!({
+                "parameter": parameter,
+                "provided_value": arguments.pointer(&place),
+                "constraint": text(["expected", "message"]).unwrap_or(error.message()),
+            }));
+        }
+        result
+    }
+
     /// Creates the call that the params of `tools/call` describe.
     ///
     /// # Errors
@@ -319,6 +343,23 @@ mod tests {
         assert!(check("{}").is_ok() && check(r#"{"status":"success","data":null}"#).is_ok());
         let details = r#"{"error_type":"X","error_message":"m","error_details":[1]}"#;
         assert!(serde_json::from_str::<ErrorDetail>(details).is_err());
+    }
+
+    #[test]
+    fn results_are_written_as_they_were_read() {
+        for text in [
+            r#"{"status":"success","data":{"code":"x","lines":2},"error":null,"explanation":"Done."}"#,
+            r#"{"status":"failure","data":null,"error":{"error_type":"ValidationError","error_message":"m","error_details":{"parameter":"prompt","provided_value":"","constraint":"non-empty string"}},"explanation":"Failed."}"#,
+        ] {
+            let read: ToolResult = serde_json::from_str(text).unwrap();
+            assert!(read.check().is_ok());
+            assert_eq!(json!(read), serde_json::from_str::<Value>(text).unwrap());
+        }
+        let read: ToolResult = serde_json::from_str("{}").unwrap();
+        assert_eq!((&*read.status, read.data), ("success", None));
+        // An error beside a success is tolerated.
+        let both = r#"{"status":"success","error":{"error_type":"X","error_message":"m","error_details":"d"}}"#;
+        assert!(serde_json::from_str::<ToolResult>(both).unwrap().check().is_ok());
     }
 
     #[test]

@@ -4,11 +4,13 @@
 
 mod binaries;
 mod console;
+mod contract;
 mod faults;
 mod fresh;
 mod gov;
 mod index;
 mod install;
+mod kernel;
 mod ping;
 mod rows;
 mod sdk;

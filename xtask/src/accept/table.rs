@@ -4,7 +4,8 @@ use super::{
     Check, Step,
     Step::{Program, Tests as TestStep},
     binaries::{LIBRARY, Tests},
-    console, faults, fresh, gov, index, install, ping, rows, sdk, spec, stream, upgrade, wire,
+    console, contract, faults, fresh, gov, index, install, ping, rows, sdk, spec, stream, upgrade,
+    wire,
 };
 use crate::{bench, conformance, interop};
 
@@ -538,6 +539,36 @@ pub(super) const CHECKS: &[Check] = &[
                 "other_services_of_this_machine_and_internal_addresses",
             ]),
         ])],
+    ),
+    check(
+        "contract.rows",
+        "each row about contracts and other tool protocols, by the tests that show it",
+        contract::ROWS,
+    ),
+    check(
+        "contract.openapi",
+        "a generated client calls exported tools; documents of five public APIs become servers",
+        contract::OPENAPI,
+    ),
+    check(
+        "contract.semver",
+        "pairs of definitions, two for each kind of change, demand the right version",
+        contract::SEMVER,
+    ),
+    check(
+        "contract.validate",
+        "servers that break one rule fail that rule; our own keep all, in both eras and transports",
+        contract::VALIDATE,
+    ),
+    check(
+        "contract.lock",
+        "servers of npm and PyPI whose files or definitions changed do not start, or are held",
+        contract::LOCK,
+    ),
+    check(
+        "contract.skills-apps",
+        "pages and skills of several servers, and MCP Apps of npm: each host gets the right one",
+        contract::SKILLS_APPS,
     ),
     check(
         "console.browser",

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::output::{Cell, Output, Render, print, print_stderr, write_stdout};
+use crate::output::{Cell, Output, Render, plural, print, print_json, print_stderr, write_stdout};
 use crate::signals::Signals;
 
 /// `mgp validate`.
@@ -77,6 +77,9 @@ pub(crate) struct Files {
     /// Write the report as JSON to this file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Write the report in the schema of proposal 12 to this file, with its tests CONF-001 to CONF-007
+    #[arg(long, value_name = "FILE")]
+    conformance: Option<PathBuf>,
     /// Write the report as a page to this file
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
@@ -107,7 +110,11 @@ pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
         Validate::Server(server) => {
             let report = judge_server(&target(&server.judged)?, &options(&server)?).await;
             write_files(&server.judged.files, &report)?;
-            write_stdout(&if global.json { report.to_json() + "\n" } else { report.to_text() })?;
+            if global.json {
+                print_json(&report)?;
+            } else {
+                write_stdout(&(report.to_text() + "\n"))?;
+            }
             verdict(&report)
         }
         Validate::Pair(pair) => {
@@ -135,7 +142,8 @@ fn verdict(report: &Report) -> CliResult {
         return Ok(());
     }
     let failed = report.summary.failed;
-    Err(Failure::failed(format!("{failed} rules of level `must` are broken")))
+    let (rules, verb) = (plural(failed, "rule"), if failed == 1 { "is" } else { "are" });
+    Err(Failure::failed(format!("{rules} of level `must` {verb} broken")))
 }
 
 fn target(server: &Pair) -> Result<Target, Failure> {
@@ -165,6 +173,7 @@ fn write_files(files: &Files, report: &Report) -> CliResult {
         None => Ok(()),
     };
     write(&files.report, &|| report.to_json())?;
+    write(&files.conformance, &|| report.to_conformance_json())?;
     write(&files.page, &|| report.to_html())?;
     write(&files.badge, &|| report.to_badge())
 }

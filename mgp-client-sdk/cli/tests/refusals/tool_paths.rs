@@ -120,6 +120,45 @@ async fn tools_are_called_by_plain_http_under_the_same_rules() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_permits_what_it_names_and_its_secret_is_in_no_file() {
+    let world = World::new(SERVERS);
+    let (serving, ada) = serving(&world).await;
+    let with = async |name, permission| {
+        let added = world.json(&["keys", "add", name, "--permission", permission]);
+        let key = added["key"].as_str().unwrap().to_owned();
+        serving.comes(&key).await;
+        Caller::new(&serving, &key)
+    };
+    let names = async |caller: &Caller| {
+        let (_, page) = caller.send("GET", "/tools", "").await.unwrap();
+        let tools = page["tools"].as_array().unwrap().iter();
+        tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let reader = with("eve", "tools.list").await;
+    assert_eq!(names(&reader).await, names(&ada).await);
+    reader.fails("notes.list", json!({}), (403, 1000)).await;
+    let one = with("bob", "tools.call:notes.list").await;
+    assert_eq!(names(&one).await, ["notes.list"]);
+    assert_eq!(one.call("notes.list", json!({})).await.0, 200);
+    one.fails("notes.keep", json!({"title": "a", "text": "b"}), (404, 4001)).await;
+
+    let mut open = vec![world.path("")];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let Ok(text) = std::fs::read(entry.path()) else {
+                open.extend(entry.path().is_dir().then(|| entry.path()));
+                continue;
+            };
+            for caller in [&ada, &reader, &one] {
+                let secret = caller.key.rsplit('_').next().unwrap().as_bytes();
+                let is_in = text.windows(secret.len()).any(|part| part == secret);
+                assert!(!is_in, "{}", entry.path().display());
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_dangerous_tool_by_plain_http_waits_for_a_person() {
     let world = World::new(SERVERS);
     let (_serving, ada) = serving(&world).await;

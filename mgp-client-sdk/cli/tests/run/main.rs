@@ -18,6 +18,7 @@ mod exports;
 mod first;
 #[path = "../world/host.rs"]
 mod host;
+mod judged;
 mod kills;
 mod locked;
 mod notify;

@@ -88,4 +88,15 @@ async fn a_call_in_the_form_of_codomyrmex_returns_a_result_in_that_form() {
     let result = ann.call_codomyrmex(&codomyrmex::ToolCall::read(unknown).unwrap()).await;
     assert!(result.is_failure() && result.check().is_ok());
     assert_eq!(result.error.unwrap().error_type, "ResourceNotFound");
+    let wrong = r#"{"tool_name":"shop.order","arguments":{"days":"soon","symbol":"A"}}"#;
+    let wrong = ann.call_codomyrmex(&codomyrmex::ToolCall::read(wrong).unwrap()).await;
+    let error = wrong.error.unwrap();
+    assert_eq!(error.error_type, "ValidationError");
+    let details = error.error_details.unwrap();
+    assert_eq!(
+        (&details["parameter"], &details["provided_value"]),
+        (&json!("days"), &json!("soon"))
+    );
+    assert_eq!(details["constraint"], "integer");
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
 }

@@ -10,10 +10,12 @@ use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder}
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use mgp_types::clip;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{Link, MAX_MESSAGE, Received, Sent};
+use crate::json::MAX_SHOWN;
 
 type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -89,14 +91,24 @@ impl Endpoint {
             return self.read_events(body, received).await;
         }
         let body = collect(body).await?;
-        let item = match serde_json::from_slice::<Value>(&body) {
-            Ok(value) => {
+        let id = message.id();
+        let item = match (serde_json::from_slice::<Value>(&body), id) {
+            (Ok(value), id) => {
                 self.note_revision(&value);
-                Received::Message(value)
+                let is_refused = status >= 400 && value.get("id") != id;
+                let refused = id.filter(|_| is_refused).map(|id| unanswered(id, status));
+                for item in std::iter::once(Received::Message(value)).chain(refused) {
+                    received.send(item).await.map_err(|_| "closed".to_owned())?;
+                }
+                return Ok(());
             }
-            Err(_) if body.is_empty() => Received::Status(status),
-            Err(_) if status >= 400 => Received::Status(status),
-            Err(_) => Received::Garbage(String::from_utf8_lossy(&body).into_owned()),
+            (Err(_), Some(id)) if body.is_empty() || status >= 400 => unanswered(id, status),
+            (Err(_), None) if body.is_empty() || status >= 400 => Received::Status(status),
+            (Err(_), Some(id)) => {
+                let text = String::from_utf8_lossy(&body);
+                Received::Unanswered(id.clone(), clip(text.trim(), MAX_SHOWN))
+            }
+            (Err(_), None) => Received::Garbage(String::from_utf8_lossy(&body).into_owned()),
         };
         received.send(item).await.map_err(|_| "closed".to_owned())
     }
@@ -173,6 +185,10 @@ impl Endpoint {
     fn session(&self) -> std::sync::MutexGuard<'_, HeaderMap> {
         self.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+fn unanswered(id: &Value, status: u16) -> Received {
+    Received::Unanswered(id.clone(), format!("HTTP status {status} without a message"))
 }
 
 /// Adds the headers that repeat parts of a modern message.

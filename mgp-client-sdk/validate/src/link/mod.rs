@@ -22,8 +22,10 @@ pub(crate) enum Received {
     Message(Value),
     /// A line or body that is not JSON.
     Garbage(String),
-    /// An HTTP response without a message: its status.
+    /// An HTTP response without a message to a notification: its status.
     Status(u16),
+    /// An HTTP response without an answer to the request with this id: what came in its place.
+    Unanswered(Value, String),
     /// The end of the connection, with its reason.
     End(String),
 }
@@ -35,6 +37,16 @@ pub(crate) enum Sent {
     Message(Value),
     /// A text that may not be JSON.
     Raw(String),
+}
+
+impl Sent {
+    /// Returns the id of a request.
+    fn id(&self) -> Option<&Value> {
+        match self {
+            Self::Message(message) if message.get("method").is_some() => message.get("id"),
+            _ => None,
+        }
+    }
 }
 
 /// A connection to a peer. Dropping it ends the connection and the program that was started for it.

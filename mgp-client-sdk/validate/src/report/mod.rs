@@ -1,5 +1,6 @@
 //! The result of judging a peer: as JSON, as text, and as a page.
 
+mod conformance;
 mod page;
 mod text;
 
@@ -195,6 +196,13 @@ impl Report {
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// Returns the report as JSON in the schema of proposal 12 (conformance reports), with its tests `CONF-001` to
+    /// `CONF-007` by the rules that play them.
+    #[must_use]
+    pub fn to_conformance_json(&self) -> String {
+        conformance::write(self)
     }
 
     /// Returns the report as text for a terminal.

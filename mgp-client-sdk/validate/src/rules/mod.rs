@@ -9,6 +9,7 @@ mod features;
 mod lifecycle;
 mod modern;
 mod negotiation;
+mod proposals;
 mod security;
 mod streaming;
 mod tools;
@@ -30,6 +31,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
         events::RULES,
         errors::RULES,
         discovery::RULES,
+        proposals::RULES,
     ]
     .into_iter()
     .flatten()

@@ -142,14 +142,14 @@ fn answer_trust(session: &mut Session) -> Check {
 }
 
 /// Sends `initialize` with an offer, and returns the result.
-async fn hello_to(session: &mut Session, offer: Value) -> Result<Value, String> {
+pub(crate) async fn hello_to(session: &mut Session, offer: Value) -> Result<Value, String> {
     let mut params = session.initialize();
     params["capabilities"]["mgp"] = offer;
     session.ask("initialize", params).await?.result("initialize")
 }
 
 /// Skips a rule if the server does not answer a good offer.
-fn speaks_mgp(session: &Session) -> Result<(), crate::rule::Outcome> {
+pub(crate) fn speaks_mgp(session: &Session) -> Result<(), crate::rule::Outcome> {
     if session.speaks_mgp { Ok(()) } else { Err(skip("the server does not offer MGP")) }
 }
 

@@ -49,6 +49,17 @@ pub(crate) const EXTENSIONS: &[Row] = &[
             r[0]["error"]["code"] = json!(-32002);
         }
     }),
+    ("proposals.manifest", &[], |m, r| {
+        legacy(m, r, "mgp/manifest/get", |x| x["server"]["version"] = Value::Null);
+    }),
+    ("proposals.permissions", &[], |m, r| {
+        if m.value["params"]["tool"] == "echo" {
+            legacy(m, r, "mgp/permissions/check", |x| *x = json!({ "allowed": false }));
+        }
+    }),
+    ("proposals.permissions.unknown", &[], |m, r| {
+        legacy(m, r, "mgp/permissions/check", |x| x["allowed"] = json!(true));
+    }),
     ("skills.directory", &[], |m, r| {
         modern(m, r, "resources/directory/read", |x| x["resources"] = json!([]));
     }),

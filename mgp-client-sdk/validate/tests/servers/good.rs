@@ -13,6 +13,16 @@ async fn a_server_that_keeps_every_rule_passes_and_every_rule_is_played() {
     assert!(report.is_passed());
     let skipped = report.results.iter().filter(|result| result.status == Status::Skipped);
     assert_eq!(skipped.map(|result| result.rule.id).collect::<Vec<_>>(), Vec::<&str>::new());
+    let other: serde_json::Value = serde_json::from_str(&report.to_conformance_json()).unwrap();
+    assert_eq!(
+        (&other["server_name"], &other["server_version"]),
+        (&"scripted".into(), &"1".into())
+    );
+    assert_eq!(other["summary"]["passed"], report.summary.passed + 7, "{other}");
+    let names = (1..=7).map(|number| format!("CONF-00{number}"));
+    for (name, result) in names.zip(other["results"].as_array().unwrap()) {
+        assert_eq!((&result["test_id"], &result["status"]), (&name.into(), &"passed".into()));
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -94,8 +94,17 @@ fn failed(id: &Value, code: i64, message: &str) -> Vec<Value> {
     vec![json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })]
 }
 
-const EXTENSIONS: [&str; 7] =
-    ["security", "access_control", "audit", "lifecycle", "streaming", "bidirectional", "discovery"];
+const EXTENSIONS: [&str; 9] = [
+    "security",
+    "access_control",
+    "audit",
+    "lifecycle",
+    "streaming",
+    "bidirectional",
+    "discovery",
+    "manifest",
+    "scopes",
+];
 
 /// Answers a message as every rule demands.
 fn good(message: &Message) -> Vec<Value> {
@@ -354,6 +363,14 @@ fn mgp(message: &Message, id: &Value) -> Vec<Value> {
         "mgp/tools/request" => ok(id, json!({ "status": "unavailable", "tools_loaded": [] })),
         "mgp/tools/session" => {
             ok(id, json!({ "pinned": [], "cached": [], "total_tokens": 0, "max_tokens": 8000 }))
+        }
+        "mgp/manifest/get" => ok(
+            id,
+            json!({ "manifest_version": "1", "server": { "name": "scripted", "version": "1" }, "tools": [{ "name": "echo" }] }),
+        ),
+        "mgp/permissions/check" => {
+            let is_known = params["tool"] == "echo";
+            ok(id, json!({ "allowed": is_known, "missing_scopes": [], "reason": "unknown" }))
         }
         "mgp/tools/session/evict" => ok(id, json!({ "evicted": 0 })),
         "mgp/tools/discover"

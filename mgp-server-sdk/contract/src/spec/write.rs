@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use mgp_types::mcp::ToolIdempotency;
 use serde_json::{Value, json};
 
 use super::parts::Part;
-use crate::contract::{Contract, ToolIdempotency};
+use crate::contract::Contract;
 use crate::example::examples;
 
 /// Returns the specification of tools, with eight parts each.
@@ -114,14 +115,14 @@ fn errors(tool: &Contract, out: &mut String) {
 
 fn idempotency(tool: &Contract) -> &'static str {
     match tool.idempotency() {
-        ToolIdempotency::Yes => "**Idempotent**: yes. A repeated call has no further effect.\n",
-        ToolIdempotency::No => "**Idempotent**: no. A repeated call has a further effect.\n",
-        ToolIdempotency::Partial => {
+        Some(ToolIdempotency::Yes) => {
+            "**Idempotent**: yes. A repeated call has no further effect.\n"
+        }
+        Some(ToolIdempotency::No) => "**Idempotent**: no. A repeated call has a further effect.\n",
+        Some(ToolIdempotency::Partial) => {
             "**Idempotent**: partial. Some repeated calls have a further effect.\n"
         }
-        ToolIdempotency::Unknown => {
-            "**Idempotent**: not declared. Do not repeat a call without a check.\n"
-        }
+        _ => "**Idempotent**: not declared. Do not repeat a call without a check.\n",
     }
 }
 

@@ -1,0 +1,129 @@
+//! Tests of `mgp validate server` on our own programs: the kernel and a server of the SDK keep every rule that applies,
+//! in both eras, over standard input and at a URL.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::program::program;
+use crate::remote::read_request;
+use crate::serving::Serving;
+use crate::world::World;
+
+/// A server that is killed in the end.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Judges a server; returns whether it passed, and the report.
+fn judge(world: &World, target: &[&str]) -> (bool, Value) {
+    let mut command = Command::new(&world.program);
+    command.env("MGP_STATE", world.state()).args(["--json", "validate", "server"]);
+    let call = r#"{"chunks": 3, "bytes": 5}"#;
+    let output = command.args(["--tool", "stream", "--args", call]).args(target).output().unwrap();
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    (output.status.success(), report)
+}
+
+/// Returns the rules with this outcome.
+fn rules<'a>(report: &'a Value, status: &str) -> Vec<&'a str> {
+    let results = report["results"].as_array().unwrap().iter();
+    let found = results.filter(|result| result["status"] == status);
+    found.map(|result| result["id"].as_str().unwrap()).collect()
+}
+
+/// Checks that a server breaks only these rules, that only rules which begin with these names do not apply to it, and
+/// that it was judged in both eras.
+#[track_caller]
+fn keeps_every_rule(world: &World, target: &[&str], broken: &[&str], inapplicable: &[&str]) {
+    let (has_passed, report) = judge(world, target);
+    assert!(has_passed, "{target:?}: {report:#}");
+    assert_eq!(rules(&report, "failed"), broken, "{target:?}: {report:#}");
+    for rule in rules(&report, "skipped") {
+        assert!(inapplicable.iter().any(|name| rule.starts_with(name)), "{target:?}: {rule}");
+    }
+    let revisions = &report["subject"]["revisions"];
+    assert_eq!(revisions, &serde_json::json!(["2025-11-25", "2026-07-28"]), "{target:?}");
+}
+
+/// Returns a world whose kernel lists the tools of the example server `workbench` to agents.
+fn world() -> World {
+    let world = World::empty();
+    let server = world.server("bench", &format!("exec {}", program("workbench")));
+    let risk = "risk = { stream = \"safe\" }\n";
+    world.config(&format!("[kernel]\nsurface = \"direct\"\n{server}{risk}"));
+    world
+}
+
+#[test]
+fn a_kernel_keeps_every_rule_over_both_transports() {
+    let world = world();
+    let kernel = world.mgp(&["--stdio"]);
+    let words = std::iter::once(kernel.get_program()).chain(kernel.get_args());
+    let words: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
+    // Events of the log are for operators, and an agent may not stop the kernel.
+    let inapplicable = ["apps.", "mgp.audit.", "mgp.lifecycle.ends"];
+    keeps_every_rule(&world, &[&["--"], &words[..]].concat(), &[], &inapplicable);
+    drop(world);
+
+    let world = self::world();
+    let serving = Serving::start(&world, &[]);
+    let url = serving.url();
+    let mut keys = Command::new(&world.program);
+    keys.env("MGP_STATE", world.state()).args(["--json", "keys", "add", "ann"]);
+    let added: Value = serde_json::from_slice(&keys.output().unwrap().stdout).unwrap();
+    let header = format!("Authorization: Bearer {}", added["key"].as_str().unwrap());
+    let inapplicable = [&inapplicable[..], &["mcp.close"]].concat();
+    keeps_every_rule(&world, &["--url", &url, "--header", &header], &[], &inapplicable);
+
+    let (has_passed, report) = judge(&world, &["--url", &url]);
+    assert_eq!((has_passed, &*rules(&report, "failed")), (false, &["mcp.connect"][..]));
+    assert!(report["results"][0]["message"].to_string().contains("401"), "{report:#}");
+}
+
+#[test]
+fn a_server_of_the_sdk_keeps_every_rule_over_both_transports() {
+    let world = World::empty();
+    let bench = program("workbench");
+    // Most of its tools state no security metadata, which a server only should.
+    let broken = ["mgp.tools.security"];
+    let inapplicable = ["mcp.resources.", "mcp.prompts.", "mcp.logging.", "apps.", "skills."];
+    let kernels = ["mgp.access.", "mgp.audit.", "mgp.discovery.", "mgp.tools.", "proposals."];
+    let inapplicable = [&inapplicable[..], &kernels].concat();
+    keeps_every_rule(&world, &["--", &bench], &broken, &inapplicable);
+
+    let mut command = Command::new(&bench);
+    command.args(["--http", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut running = Running(command.spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(running.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.trim().strip_prefix("serving ").unwrap();
+    let inapplicable = [&inapplicable[..], &["mcp.close", "mgp.lifecycle.ends"]].concat();
+    keeps_every_rule(&world, &["--url", url], &broken, &inapplicable);
+}
+
+#[test]
+fn a_url_that_is_no_server_fails_once_with_its_reason() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().take(100).flatten() {
+            let _ = read_request(&stream);
+            let _ = stream.write_all(
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\
+                  content-length: 6\r\n\r\n<html>",
+            );
+        }
+    });
+    let world = World::empty();
+    let (has_passed, report) = judge(&world, &["--timeout", "1", "--url", &url]);
+    assert_eq!((has_passed, &*rules(&report, "failed")), (false, &["mcp.connect"][..]));
+}

@@ -1,0 +1,95 @@
+//! The check `contract.skills-apps`: MCP Apps of npm through the kernel, two of them with the same tool and the same URI.
+
+use super::{Options, Verdict, installed};
+use crate::accept::kernel::Kernel;
+use crate::exchange::exchange;
+use crate::packages::Node;
+use crate::run::{Context, Failure, Outcome};
+use serde_json::{Value, json};
+use std::{fs, time::Duration};
+
+/// The servers; the first two have the tool `get-time` with the page `ui://get-time/mcp-app.html`.
+const SERVERS: [&str; 3] = ["basic-vanillajs", "basic-react", "budget-allocator"];
+const VERSION: &str = "2.0.3";
+const PAGE_TYPE: &str = "text/html;profile=mcp-app";
+
+/// Reads the page of each tool through one kernel, and compares it with the page in the package of its server.
+pub(super) fn apps(options: &Options) -> Outcome<Verdict> {
+    let kernel = Kernel::new("contract/apps")?;
+    let folder = kernel.place.join("node");
+    let mut node = None;
+    let install = || {
+        let found = Node::of_at_least(20)?;
+        let wanted = SERVERS.map(|name| format!("@modelcontextprotocol/server-{name}@{VERSION}"));
+        found.install(&folder, &wanted, &kernel.home())?;
+        node = Some(found);
+        Ok(())
+    };
+    if let Some(skipped) = installed(options, "contract.skills-apps", install)? {
+        return Ok(skipped);
+    }
+    let program = node.context("Node")?.program();
+    let files =
+        |name: &str| folder.join(format!("node_modules/@modelcontextprotocol/server-{name}/dist"));
+    let entry = |name: &&str| {
+        format!(
+            "[[servers]]\nid = \"{name}\"\ncommand = '{}'\nargs = ['{}', \"--stdio\"]\n\
+             [servers.mgp]\ndefault_policy = \"opt-out\"\n",
+            program.display(),
+            files(name).join("index.js").display(),
+        )
+    };
+    kernel.configure(&SERVERS.iter().map(entry).collect::<String>())?;
+    let served = kernel.serve(&["--no-auth"])?;
+    kernel.tools(|tools| tools.len() == SERVERS.len())?;
+    let listed = ask(served.port(), "tools/list", json!({}))?;
+    let tools = listed["tools"].as_array().context("the tools")?;
+    let mut right = 0;
+    for (name, tool) in
+        SERVERS.iter().zip(["basic-vanillajs.get-time", "basic-react.get-time", "get-budget-data"])
+    {
+        let tool = tools.iter().find(|listed| listed["name"] == tool).context(tool)?;
+        let uri = tool["_meta"]["ui"]["resourceUri"].as_str().context("the page of the tool")?;
+        let read = ask(served.port(), "resources/read", json!({ "uri": uri }))?;
+        let page = &read["contents"][0];
+        let expected = fs::read_to_string(files(name).join("mcp-app.html")).context(name)?;
+        let is_right = page["text"] == expected.as_str()
+            && page["mimeType"] == PAGE_TYPE
+            && page["uri"] == uri;
+        println!("{name}: {uri}: {}", if is_right { "PASS" } else { "FAIL" });
+        right += usize::from(is_right);
+    }
+    Ok(Verdict {
+        pass: right == SERVERS.len(),
+        figure: format!(
+            "{right} of {} pages of npm packages are those of their servers",
+            SERVERS.len()
+        ),
+        bound: format!("{}", SERVERS.len()),
+    })
+}
+
+/// Sends a request of the modern era by a client with pages, and returns its result.
+fn ask(port: u16, method: &str, mut params: Value) -> Outcome<Value> {
+    let revision = "2026-07-28";
+    let name = params["uri"].as_str().map(|uri| format!("mcp-name: {uri}\r\n")).unwrap_or_default();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": revision,
+        "io.modelcontextprotocol/clientCapabilities":
+            { "extensions": { "io.modelcontextprotocol/ui": { "mimeTypes": [PAGE_TYPE] } } },
+    });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: {revision}\r\n\
+         mcp-method: {method}\r\n{name}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let pieces = std::iter::once((request.into_bytes(), Duration::ZERO));
+    let answers = exchange(port, pieces, "POST", 1, Duration::from_secs(20));
+    let mut message = answers.first().and_then(crate::exchange::Answer::message).context(method)?;
+    if message["result"].is_null() {
+        return Err(Failure::new(format!("{method}: {message}")));
+    }
+    Ok(message["result"].take())
+}

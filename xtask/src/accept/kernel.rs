@@ -1,0 +1,118 @@
+//! A kernel of a check: its folder, its configuration, and the commands of `mgp` that are run about it.
+
+use crate::{
+    run::{Context, Failure, Outcome, Program, now, target},
+    serving::Served,
+};
+use serde_json::Value;
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+/// The time in which the kernel must know the tools of its servers.
+const LIST_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// A folder below the target folder, with a configuration, the state of a kernel, and the built program.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    pub(super) place: PathBuf,
+    pub(super) program: PathBuf,
+    /// Environment variables of all commands, and so of the kernel and its servers.
+    pub(super) env: Vec<(&'static str, OsString)>,
+}
+
+impl Kernel {
+    /// Builds `mgp`, and creates the folder with an empty state.
+    pub(super) fn new(name: &str) -> Outcome<Self> {
+        let place = target()?.join(name);
+        let state = place.join("state");
+        if state.exists() {
+            fs::remove_dir_all(&state).context(state.display())?;
+        }
+        fs::create_dir_all(place.join("home")).context(place.display())?;
+        Program::cargo(&["build", "--quiet", "-p", "mgp", "--bin", "mgp"]).run()?;
+        let program = target()?.join("debug").join("mgp");
+        Ok(Self { place, program, env: Vec::new() })
+    }
+
+    /// Returns the folder that installers of foreign packages get as their home.
+    pub(super) fn home(&self) -> PathBuf {
+        self.place.join("home")
+    }
+
+    pub(super) fn config(&self) -> PathBuf {
+        self.place.join("mgp.toml")
+    }
+
+    pub(super) fn configure(&self, text: &str) -> Outcome {
+        fs::write(self.config(), text).context("mgp.toml")
+    }
+
+    /// Returns `mgp` with these arguments, which uses the state of this folder.
+    pub(super) fn mgp(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(args).env("MGP_STATE", self.place.join("state")).stdin(Stdio::null());
+        command.envs(self.env.iter().map(|(name, value)| (name, value))).current_dir(&self.place);
+        command
+    }
+
+    /// Serves at a free port.
+    pub(super) fn serve(&self, more: &[&str]) -> Outcome<Served> {
+        let command = |port: u16| {
+            let mut command = self.mgp(&["serve", "--http", &format!("127.0.0.1:{port}")]);
+            command.args(more).arg("--config").arg(self.config());
+            Ok(command)
+        };
+        Served::start(command, &self.place.join("kernel.log"))
+    }
+
+    /// Runs a command that must succeed, and returns what it prints.
+    pub(super) fn run(&self, args: &[&str]) -> Outcome<String> {
+        let (success, printed, errors) = self.outcome(args)?;
+        if success {
+            Ok(printed)
+        } else {
+            Err(Failure::new(format!("mgp {}: {errors}", args.join(" "))))
+        }
+    }
+
+    /// Runs a command, and returns whether it succeeded, its output and its errors.
+    pub(super) fn outcome(&self, args: &[&str]) -> Outcome<(bool, String, String)> {
+        let output = self.mgp(args).output().context(args.join(" "))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok((output.status.success(), text(&output.stdout), text(&output.stderr)))
+    }
+
+    /// Runs a command that must succeed, and returns the JSON that it prints.
+    pub(super) fn json(&self, args: &[&str]) -> Outcome<Value> {
+        let printed = self.run(&[&["--json"], args].concat())?;
+        serde_json::from_str(&printed).context(args.join(" "))
+    }
+
+    /// Waits until the tools are as expected, and returns them.
+    pub(super) fn tools(&self, is_ready: impl Fn(&[Value]) -> bool) -> Outcome<Vec<Value>> {
+        let end = now() + LIST_TIMEOUT;
+        loop {
+            // The kernel may still be starting.
+            let listed = self.run(&["--json", "tools", "ls"]).unwrap_or_else(|_| "[]".to_owned());
+            let tools: Vec<Value> = serde_json::from_str(&listed).context("the list of tools")?;
+            if is_ready(&tools) {
+                return Ok(tools);
+            }
+            if now() > end {
+                return Err(Failure::new(format!("the tools are not as expected: {listed}")));
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+/// Returns a path as text.
+pub(super) fn path_text(path: &Path) -> String {
+    path.display().to_string()
+}
