@@ -98,7 +98,7 @@ async fn all_violations_are_reported_and_the_tool_never_runs() {
 
 #[derive(Deserialize, JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
-struct Analysis {
+struct Forecast {
     /// Stock ticker symbol.
     #[schemars(length(min = 1, max = 5), regex(pattern = "^[A-Z]{1,5}$"))]
     ticker_symbol: String,
@@ -120,7 +120,7 @@ struct EachType {
     flag: bool,
     table: Vec<Vec<String>>,
     counts: Option<Vec<i32>>,
-    nested: Analysis,
+    nested: Forecast,
 }
 
 /// Returns the input schema of a tool with these arguments, without the formats of numbers.
@@ -161,7 +161,7 @@ fn types_and_constraints_become_the_schema_that_a_person_would_write() {
         },
         "required": ["ticker_symbol", "period_days"],
     });
-    assert_eq!(schema_of::<Analysis>(), analysis);
+    assert_eq!(schema_of::<Forecast>(), analysis);
     let schema = schema_of::<EachType>();
     let members = &schema["properties"];
     for (member, expected) in [

@@ -20,6 +20,8 @@ fn a_good_server_passes_and_the_report_is_written() {
         files[0],
         "--page",
         files[1],
+        "--conformance",
+        world.path("conformance.json").to_str().unwrap(),
         "--",
         &mgp,
         "__example",
@@ -30,6 +32,10 @@ fn a_good_server_passes_and_the_report_is_written() {
     assert_eq!(report["subject"]["name"], "notes");
     assert_eq!(report["summary"]["failed"], 0, "{report}");
     assert!(report["summary"]["passed"].as_u64().unwrap() > 60, "{report}");
+    let other = std::fs::read_to_string(world.path("conformance.json")).unwrap();
+    let other: Value = serde_json::from_str(&other).unwrap();
+    assert_eq!((&other["server_name"], &other["summary"]["failed"]), (&"notes".into(), &0.into()));
+    assert_eq!(other["results"][4]["test_id"], "CONF-005", "{other}");
     assert!(std::fs::read_to_string(page).unwrap().starts_with("<!doctype html>"));
 }
 

@@ -97,6 +97,6 @@ async fn a_call_in_the_form_of_codomyrmex_returns_a_result_in_that_form() {
         (&details["parameter"], &details["provided_value"]),
         (&json!("days"), &json!("soon"))
     );
-    assert_eq!(details["constraint"], "integer");
+    assert!(details["constraint"].as_str().unwrap().contains("integer"), "{details}");
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 }

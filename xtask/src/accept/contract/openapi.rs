@@ -39,7 +39,7 @@ pub(super) fn export(options: &Options) -> Outcome<Verdict> {
     let bench = target()?.join("debug/examples/workbench");
     kernel.configure(&format!(
         "[[servers]]\nid = \"bench\"\ncommand = '{}'\n[servers.mgp]\ndefault_policy = \"opt-out\"\n\
-         risk = {{ echo = \"safe\", big = \"safe\", fail = \"safe\" }}\n\
+         risk = {{ echo = \"safe\", big = \"safe\" }}\n\
          [[servers]]\nid = \"notes\"\ncommand = '{}'\nargs = [\"__example\", \"notes\"]\n\
          [servers.mgp]\ndefault_policy = \"opt-out\"\n",
         bench.display(),
@@ -63,7 +63,8 @@ pub(super) fn export(options: &Options) -> Outcome<Verdict> {
     let status = |call: &str| outcomes[call]["status"].as_u64().unwrap_or(0);
     let statuses = ["echo", "list", "big", "invalid", "failed", "stranger"].map(status);
     let has = |call: &str, text: &str| outcomes[call]["body"].to_string().contains(text);
-    let are_right = has("echo", "to be") && has("list", "titles") && has("failed", "as asked");
+    let are_right =
+        has("echo", "to be") && has("list", "titles") && has("failed", "no note `none`");
     println!("{outcomes:#}");
     Ok(Verdict {
         pass: statuses == [200, 200, 200, 400, 422, 401] && are_right,
@@ -133,8 +134,8 @@ const APIS: [Api; 5] = [
         document: "@digdir/dialogporten-schema/swagger.verified.json",
         wish: "search for dialogs",
         tool: "V1ServiceOwnerDialogsQueriesSearch_Dialog",
-        arguments: r#"{"Limit": 5}"#,
-        request: "GET /dialogporten/api/v1/serviceowner/dialogs?Limit=5",
+        arguments: r#"{"limit": 5}"#,
+        request: "GET /dialogporten/api/v1/serviceowner/dialogs?limit=5",
     },
     Api {
         id: "openai",

@@ -29,7 +29,7 @@ outcomes = {
     "list": call(caller, "notes_list", {}),
     "big": call(caller, "big", {"bytes": 4}),
     "invalid": call(caller, "big", {"bytes": -4}),
-    "failed": call(caller, "fail", {"code": -32000, "message": "as asked"}),
+    "failed": call(caller, "notes_read", {"title": "none"}),
     "stranger": call(Client(base_url=url), "echo", {"message": "to be"}),
 }
 print(json.dumps(outcomes))
