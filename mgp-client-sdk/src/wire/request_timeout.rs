@@ -150,9 +150,10 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
                 _ => {
                     let waited = now.duration_since(this.wait.began);
                     let waited = Duration::from_millis(mgp_types::millis(waited));
-                    let ended = match this.wait.is_total(now) {
-                        true => LifecycleError::TotalTimedOut(waited),
-                        false => LifecycleError::TimedOut(waited),
+                    let ended = if this.wait.is_total(now) {
+                        LifecycleError::TotalTimedOut(waited)
+                    } else {
+                        LifecycleError::TimedOut(waited)
                     };
                     return Poll::Ready(Err(ended.into()));
                 }

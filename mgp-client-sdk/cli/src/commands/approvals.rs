@@ -16,7 +16,7 @@ use crate::{control, prompt, time_args};
 
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
+const HOUR: Duration = Duration::from_hours(1);
 
 /// `mgp approvals`.
 #[derive(Clone, Debug, Subcommand)]
