@@ -115,12 +115,7 @@ pub(super) const CHECKS: &[Check] = &[
         &[TestStep(&[
             Tests::of(MGP, "operator"),
             Tests::of(MGP, "commands").each(&["hostile::"]),
-            Tests::of(MGP, "refusals").each(&[
-                "word::",
-                "escalation::",
-                "project::",
-                "person::limits_of_a_permission",
-            ]),
+            Tests::of(MGP, "refusals").each(&["word::", "escalation::", "project::"]),
             Tests::of(SECURITY, LIBRARY).each(&["permission::scope", "audit::log::tests::tamper"]),
             Tests::of("mgp-discovery", LIBRARY).each(&["registration::", "source::"]),
             Tests::of(TRANSPORT, LIBRARY).each(&["http::server::load"]),
@@ -460,16 +455,6 @@ pub(super) const CHECKS: &[Check] = &[
             .each(&["reach::limits_hold", "bounds::"])
             .prints(&["p99 alone"])
             .release()])],
-    ),
-    check(
-        "reach.long",
-        "calls of 35 s and of 5 minutes end well, or at a bound that they name; takes 7 minutes",
-        &[TestStep(&[Tests::of(MGP, "flow").each(&["long::"]).env(&[("SECOND_MS", "1000")])])],
-    ),
-    check(
-        "reach.results",
-        "what a model receives of long results is below the limits, and the rest is read to its last byte",
-        &[TestStep(&[Tests::of(MGP, "run").each(&["reach::a_long_result"])])],
     ),
     check(
         "reach.learns",

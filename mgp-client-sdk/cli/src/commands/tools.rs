@@ -329,15 +329,7 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
                     return Ok(());
                 }
             }
-            print(global, &ToolList(all))?;
-            print_note(
-                global,
-                &format!(
-                    "LISTED is the view of the agent `{}`; --agent NAME shows another",
-                    ls.agent
-                ),
-            );
-            Ok(())
+            print_list(global, all, &ls.agent)
         }
         Tools::Show { tool } => {
             let client = control::connect(global).await?;
@@ -377,6 +369,13 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
             print(global, &TokenReport(tokens))
         }
     }
+}
+
+fn print_list(global: &Global, tools: Vec<KernelTool>, agent: &str) -> CliResult {
+    print(global, &ToolList(tools))?;
+    let note = format!("LISTED is the view of the agent `{agent}`; --agent NAME shows another");
+    print_note(global, &note);
+    Ok(())
 }
 
 /// Returns for each tool the text of the part of the query that it serves.

@@ -256,7 +256,7 @@ pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
         let word = details.get("permission").and_then(Value::as_str).unwrap_or("allow");
         format!("{word} {}", text(agent))
     });
-    // The rule tells more than the code, whose name is the reason of a refused call.
+    // The rule is more precise than the code, whose name is the reason of a refused call.
     let rule = details.get("code").and(details.get("rule")).map(text);
     let reason = members.iter().filter(|_| agent.is_none()).find_map(|member| details.get(member));
     let reason = rule.or_else(|| reason.map(text));
