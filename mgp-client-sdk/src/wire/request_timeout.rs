@@ -330,7 +330,7 @@ mod tests {
         let error = capped.request("tools/call", call).await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no answer within 35s; it may have run: call again only if that does no harm (3003)"
+            "not finished within 35s, although it reported progress; it may have run: call again only if that does no harm (3003)"
         );
         let mut silent = client(steps(Duration::from_secs(11), 1));
         let error = silent.request("tools/call", call).await.unwrap_err();

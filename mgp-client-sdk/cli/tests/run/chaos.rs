@@ -260,12 +260,17 @@ impl Life {
 
     /// Checks that the killed kernel has left behind no processes and only its state files.
     fn ends(mut self, world: &World) {
-        world.nothing_is_left();
+        world.nothing_is_left_of(self.kernel);
         for host in self.hosts.iter_mut().chain([&mut self.probe]) {
             host.end();
         }
         drop(self.serving.take());
         within(|| (!lives(self.kernel)).then_some(()));
+        if let Some(next) = world.kernel() {
+            kill("-KILL", next);
+            within(|| (!lives(next)).then_some(()));
+        }
+        world.nothing_is_left();
         // Only state and lock files may be left, and a socket that the next kernel replaces.
         for entry in fs::read_dir(world.state()).unwrap().flatten() {
             let name = entry.file_name().into_string().unwrap();

@@ -122,7 +122,32 @@ impl World {
 
     /// Waits until no process of this world's servers is left.
     pub(crate) fn nothing_is_left(&self) {
-        within(|| self.marked().is_empty().then_some(()));
+        self.waits_until_left(Vec::is_empty);
+    }
+
+    /// Waits until no process of a killed kernel's servers is left. A host that sent something meanwhile has started
+    /// another kernel, whose servers may run.
+    pub(crate) fn nothing_is_left_of(&self, killed: u32) {
+        let next = || self.kernel().filter(|kernel| *kernel != killed);
+        let is_below = |pid: u32, kernel: u32| {
+            let parents = std::iter::successors(Some(pid), |pid| stat(*pid).map(|(_, of)| of));
+            parents.take(4).any(|pid| pid == kernel)
+        };
+        self.waits_until_left(|left| {
+            next().map_or(left.is_empty(), |next| left.iter().all(|pid| is_below(*pid, next)))
+        });
+    }
+
+    fn waits_until_left(&self, fits: impl Fn(&Vec<u32>) -> bool) {
+        let until = Instant::now() + TIMEOUT;
+        loop {
+            let left = self.marked();
+            if fits(&left) {
+                return;
+            }
+            assert!(Instant::now() < until, "left, kernel {:?}: {left:?}", self.kernel());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Waits for the ready file, and returns its content.
