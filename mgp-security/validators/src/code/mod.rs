@@ -3,13 +3,17 @@
 #[cfg(feature = "javascript")]
 mod javascript;
 #[cfg(feature = "javascript")]
+mod javascript_bounds;
+#[cfg(feature = "javascript")]
 mod javascript_rules;
+#[cfg(feature = "javascript")]
+mod javascript_tree;
 mod policy;
 #[cfg(feature = "python")]
 mod python;
 #[cfg(feature = "python")]
 mod python_rules;
-#[cfg(any(feature = "python", feature = "javascript"))]
+#[cfg(feature = "python")]
 mod tree;
 #[cfg_attr(
     not(any(feature = "python", feature = "javascript")),
