@@ -447,6 +447,14 @@ impl<'s> Scan<'s> {
         if self.rest().starts_with("!--") {
             return None;
         }
+        if self.peek(0) == Some(b'<') {
+            // A shift, or the parameters of a type in type arguments.
+            self.at += 1;
+            let types = self.typed && !self.peek(0).is_some_and(|next| next == b' ' || next.is_ascii_digit());
+            self.frame.angles += usize::from(types);
+            self.operand = Operand::Expected;
+            return Some(());
+        }
         if self.markup && (self.operand != Operand::Ended || self.may_end()) {
             if self.operand != Operand::Expected {
                 return None;
