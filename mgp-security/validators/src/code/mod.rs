@@ -9,7 +9,13 @@ mod policy;
 mod python;
 #[cfg(feature = "python")]
 mod python_rules;
-#[cfg(any(feature = "python", feature = "javascript"))]
+#[cfg(feature = "python")]
+mod python_tree;
+#[cfg(feature = "python")]
+mod python_values;
+#[cfg(feature = "python")]
+mod python_writes;
+#[cfg(feature = "javascript")]
 mod tree;
 #[cfg_attr(
     not(any(feature = "python", feature = "javascript")),
