@@ -52,10 +52,6 @@ pub(super) fn is_use(nodes: &Nodes<'_>, name: &ExprName) -> bool {
         || matches!(nodes.parent(name), Some(AnyNodeRef::StmtAugAssign(_)))
 }
 
-fn unknown() -> Values {
-    one(Value::Unknown)
-}
-
 impl<'t> Scope<'t> {
     /// Binds the names that a node binds.
     fn bind_node(&mut self, node: AnyNodeRef<'t>) {
@@ -93,12 +89,12 @@ impl<'t> Scope<'t> {
             }
             AnyNodeRef::ExceptHandlerExceptHandler(handler) => {
                 if let Some(name) = &handler.name {
-                    self.bind(name, unknown());
+                    self.bind_unknown(name);
                 }
             }
             AnyNodeRef::Parameters(parameters) => self.bind_parameters(parameters),
-            AnyNodeRef::StmtFunctionDef(function) => self.bind(&function.name, unknown()),
-            AnyNodeRef::StmtClassDef(class) => self.bind(&class.name, unknown()),
+            AnyNodeRef::StmtFunctionDef(function) => self.bind_unknown(&function.name),
+            AnyNodeRef::StmtClassDef(class) => self.bind_unknown(&class.name),
             _ => {}
         }
     }
@@ -111,7 +107,7 @@ impl<'t> Scope<'t> {
                 Some(name) => (name.as_str(), module),
                 None => (first, first),
             };
-            self.bind(name, one(Value::Path(format!("@{path}"))));
+            self.bind(name, &one(Value::Path(format!("@{path}"))));
         }
     }
 
@@ -128,18 +124,18 @@ impl<'t> Scope<'t> {
             }
             let path = canonical(format!("@{module}.{name}"));
             let alias = import.asname.as_ref().map_or(name, |alias| alias.as_str());
-            self.bind(alias, one(Value::Path(path)));
+            self.bind(alias, &one(Value::Path(path)));
         }
     }
 
     /// Binds parameters, which can have any value.
     fn bind_parameters(&mut self, parameters: &'t Parameters) {
         for parameter in parameters {
-            let values = match parameter.default() {
-                Some(default) => either(self.eval(default, 0), unknown()),
-                None => unknown(),
-            };
-            self.bind(parameter.name(), values);
+            if let Some(default) = parameter.default() {
+                let values = self.eval(default, 0);
+                self.bind(parameter.name(), &values);
+            }
+            self.bind_unknown(parameter.name());
         }
     }
 
@@ -161,13 +157,13 @@ impl<'t> Scope<'t> {
 
     /// Binds a target to the elements of a value, or to something unknown.
     fn bind_elements(&mut self, target: &'t Expr, value: &'t Expr) {
-        let values = either(self.elements(value, 0), unknown());
+        let values = either(self.elements(value, 0), one(Value::Unknown));
         self.bind_target(target, &values);
     }
 
     fn bind_target(&mut self, target: &Expr, values: &Values) {
         match target {
-            Expr::Name(name) => self.bind(&name.id, values.clone()),
+            Expr::Name(name) => self.bind(&name.id, values),
             Expr::Starred(starred) => self.bind_target(&starred.value, values),
             _ => {
                 for part in items(target).unwrap_or_default() {
@@ -180,11 +176,11 @@ impl<'t> Scope<'t> {
     /// Binds the names of a pattern to the values that are matched.
     fn bind_pattern(&mut self, pattern: &Pattern, values: &Values) {
         // What a part of the value is, the pattern does not tell.
-        let part = either(values.clone(), unknown());
+        let part = either(values.clone(), one(Value::Unknown));
         match pattern {
             Pattern::MatchAs(named) => {
                 if let Some(name) = &named.name {
-                    self.bind(name, values.clone());
+                    self.bind(name, values);
                 }
                 if let Some(pattern) = &named.pattern {
                     self.bind_pattern(pattern, values);
@@ -199,7 +195,7 @@ impl<'t> Scope<'t> {
             Pattern::MatchMapping(mapping) => {
                 mapping.patterns.iter().for_each(|pattern| self.bind_pattern(pattern, &part));
                 if let Some(rest) = &mapping.rest {
-                    self.bind(rest, part);
+                    self.bind(rest, &part);
                 }
             }
             Pattern::MatchClass(class) => {
@@ -209,7 +205,7 @@ impl<'t> Scope<'t> {
             }
             Pattern::MatchStar(star) => {
                 if let Some(name) = &star.name {
-                    self.bind(name, part);
+                    self.bind(name, &part);
                 }
             }
             Pattern::MatchValue(_) | Pattern::MatchSingleton(_) => {}

@@ -4,16 +4,14 @@
 use super::{
     CodePolicy,
     python::{is_use, module_of},
-    python_values::Scope,
+    python_values::{Scope, Shared},
     python_writes::writes,
-    value::{Findings, Value, Values, is_path, is_under, last, matches_pattern, one, paths, texts},
+    value::{Findings, Value, is_path, is_under, last, matches_pattern, one, paths, texts},
 };
 use crate::words::Words;
-use ruff_python_ast::{AnyNodeRef, ArgOrKeyword, Expr, ExprAttribute, ExprCall, ExprRef};
-use std::{
-    collections::{HashMap, HashSet},
-    sync::OnceLock,
-};
+use ahash::{AHashMap, AHashSet};
+use ruff_python_ast::{AnyNodeRef, ArgOrKeyword, Expr, ExprAttribute, ExprCall, ExprName, ExprRef};
+use std::{collections::HashMap, sync::OnceLock};
 
 /// Builtins that execute text as code, or give access to all other builtins.
 pub(super) static BUILTINS: Words = Words::new(
@@ -126,10 +124,11 @@ pub(super) struct Rules<'a, 't> {
     found: &'a mut Findings,
     /// The patterns of the policy that are paths of names.
     patterns: Vec<&'a str>,
-    /// Names and paths that have been checked; the next ones like them have the same findings.
-    names: HashSet<&'t str>,
-    paths: HashSet<String>,
-    calls: HashSet<String>,
+    /// The names that have been checked, and whether the place of each use of them matters.
+    names: AHashMap<&'t str, bool>,
+    /// The paths that have been checked; the next ones like them have the same findings.
+    paths: AHashSet<String>,
+    calls: AHashSet<String>,
 }
 
 // === impl Rules ===
@@ -146,9 +145,9 @@ impl<'a, 't> Rules<'a, 't> {
             scope,
             found,
             patterns: patterns.filter(|pattern| is_path(pattern)).collect(),
-            names: HashSet::new(),
-            paths: HashSet::new(),
-            calls: HashSet::new(),
+            names: AHashMap::new(),
+            paths: AHashSet::new(),
+            calls: AHashSet::new(),
         }
     }
 
@@ -168,9 +167,7 @@ impl<'a, 't> Rules<'a, 't> {
                     }
                 }
             }
-            AnyNodeRef::ExprName(name) if is_use(self.scope.nodes, name) => {
-                self.reference(name.into());
-            }
+            AnyNodeRef::ExprName(name) => return self.name(name),
             AnyNodeRef::ExprAttribute(member) => {
                 self.reference(member.into());
                 self.private(member);
@@ -184,6 +181,29 @@ impl<'a, 't> Rules<'a, 't> {
         }
         if self.policy.is_readonly() {
             writes(self.scope, node, self.found);
+        }
+    }
+
+    /// Checks a use of a name.
+    fn name(&mut self, name: &'t ExprName) {
+        if !is_use(self.scope.nodes, name) {
+            return;
+        }
+        match self.names.get(name.id.as_str()) {
+            Some(false) => return,
+            Some(true) => {}
+            None => {
+                let values = self.scope.eval(name, 0);
+                paths(&values).for_each(|path| self.declared(path, &name.id));
+                let is_placed = paths(&values).any(|path| {
+                    matches!(path, "getattr" | "vars" | "open") || path.starts_with('@')
+                });
+                self.names.insert(&name.id, is_placed);
+            }
+        }
+        self.reference(name.into());
+        if self.policy.is_readonly() {
+            writes(self.scope, name.into(), self.found);
         }
     }
 
@@ -233,15 +253,8 @@ impl<'a, 't> Rules<'a, 't> {
     /// Checks a use of a name, a member, an element or a result.
     fn reference(&mut self, node: ExprRef<'t>) {
         let values = self.scope.eval(node, 0);
-        let name = match node {
-            ExprRef::Name(name) if self.names.insert(&name.id) => Some(name.id.as_str()),
-            _ => None,
-        };
         let is_call = matches!(node, ExprRef::Call(_));
         for path in paths(&values) {
-            if let Some(name) = name {
-                self.declared(path, name);
-            }
             if !self.paths.contains(path) {
                 self.paths.insert(path.to_owned());
                 // Each name of a path has its own node; only the node of the last name reports the whole path.
@@ -377,11 +390,11 @@ impl<'a, 't> Rules<'a, 't> {
     }
 
     /// Returns the values of an argument; none if there is no such argument.
-    fn argument(&self, call: &ExprCall, at: usize) -> Values {
+    fn argument(&self, call: &ExprCall, at: usize) -> Shared {
         match call.arguments.iter_source_order().nth(at) {
             Some(ArgOrKeyword::Arg(argument)) => self.scope.eval(argument, 0),
-            Some(ArgOrKeyword::Keyword(_)) => one(Value::Unknown),
-            None => Values::new(),
+            Some(ArgOrKeyword::Keyword(_)) => Shared::new(one(Value::Unknown)),
+            None => Shared::default(),
         }
     }
 }

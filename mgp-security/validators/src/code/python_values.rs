@@ -6,11 +6,15 @@ use super::{
     python_tree::Nodes,
     value::{Names, Value, Values, concatenated, either, one, texts},
 };
+use ahash::AHashMap;
 use ruff_python_ast::{
     ArgOrKeyword, Expr, ExprCall, ExprFString, ExprRef, ExprSubscript, FStringPart,
     InterpolatedStringElement, Number, Operator, UnaryOp,
 };
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 use unicode_normalization::UnicodeNormalization;
 
 /// The maximum depth of an expression whose value is computed.
@@ -22,6 +26,9 @@ const MAX_PATH: usize = 200;
 /// The work that the values of one text may take, in about nanoseconds.
 const MAX_WORK: usize = 20_000_000;
 
+/// The values of an expression, shared by those that use them.
+pub(super) type Shared = Rc<Values>;
+
 /// The bindings of a text.
 #[derive(Debug)]
 pub(super) struct Scope<'t> {
@@ -29,8 +36,11 @@ pub(super) struct Scope<'t> {
     names: Names,
     /// Modules from which all names are imported.
     stars: Vec<String>,
+    unknown: Shared,
+    /// The values of the names that have been used since they were bound.
+    used: RefCell<AHashMap<String, Shared>>,
     /// The values of the nodes that have been evaluated, by their places.
-    known: RefCell<Vec<Option<Values>>>,
+    known: RefCell<Vec<Option<Shared>>>,
     /// Whether an expression was deeper than is computed.
     is_cut: Cell<bool>,
     work: Cell<usize>,
@@ -44,6 +54,8 @@ impl<'t> Scope<'t> {
             nodes,
             names: Names::default(),
             stars: Vec::new(),
+            unknown: Rc::new(one(Value::Unknown)),
+            used: RefCell::default(),
             known: RefCell::new(vec![None; nodes.all.len()]),
             is_cut: Cell::new(false),
             work: Cell::new(0),
@@ -53,6 +65,7 @@ impl<'t> Scope<'t> {
     /// Forgets the values of nodes, since names have been bound.
     pub(super) fn forget(&mut self) {
         self.known.get_mut().fill(None);
+        self.used.get_mut().clear();
     }
 
     /// Returns an error if the values took more work than is done for one text.
@@ -69,16 +82,29 @@ impl<'t> Scope<'t> {
         self.work.get() <= MAX_WORK
     }
 
-    pub(super) fn bind(&mut self, name: &str, values: Values) {
-        if self.work(cost(&values)) {
-            self.names.bind(name, values);
+    /// Adds values to a name.
+    pub(super) fn bind(&mut self, name: &str, values: &Values) {
+        let is_known = |known: &Values| values.iter().all(|value| known.contains(value));
+        if !self.work(20) || self.names.get(name).is_some_and(is_known) {
+            return;
         }
+        if self.work(cost(values)) {
+            self.names.bind(name, values.clone());
+            self.used.get_mut().remove(name);
+        }
+    }
+
+    /// Binds a name to something unknown.
+    pub(super) fn bind_unknown(&mut self, name: &str) {
+        let unknown = Rc::clone(&self.unknown);
+        self.bind(name, &unknown);
     }
 
     /// Adds a module whose names are all imported.
     pub(super) fn star(&mut self, module: &str) {
         if self.work(self.stars.len()) && !self.stars.iter().any(|known| known == module) {
             self.stars.push(module.to_owned());
+            self.used.get_mut().clear();
         }
     }
 
@@ -87,60 +113,51 @@ impl<'t> Scope<'t> {
         let all = |values: &mut dyn Iterator<Item = &Expr>| {
             values
                 .take(16)
-                .fold(one(Value::Unknown), |all, item| either(all, self.eval(item, depth + 1)))
+                .fold(one(Value::Unknown), |all, item| self.both(all, &self.eval(item, depth + 1)))
         };
         match list {
             Expr::List(list) => all(&mut list.elts.iter()),
             Expr::Tuple(tuple) => all(&mut tuple.elts.iter()),
             Expr::Set(set) => all(&mut set.elts.iter()),
-            Expr::Dict(dict) => all(&mut dict
-                .items
-                .iter()
-                .filter(|item| item.key.is_some())
-                .map(|item| &item.value)),
+            Expr::Dict(dict) => {
+                let items = dict.items.iter().filter(|item| item.key.is_some());
+                all(&mut items.map(|item| &item.value))
+            }
             _ => one(Value::Unknown),
         }
     }
 
     /// Returns the possible values of an expression.
-    pub(super) fn eval<'e>(&self, expression: impl Into<ExprRef<'e>>, depth: usize) -> Values {
+    pub(super) fn eval<'e>(&self, expression: impl Into<ExprRef<'e>>, depth: usize) -> Shared {
         let expression = expression.into();
+        if let ExprRef::Name(name) = expression {
+            return self.name(&name.id);
+        }
         if depth > MAX_DEPTH {
             self.is_cut.set(true);
-            return one(Value::Unknown);
+            return Rc::clone(&self.unknown);
         }
-        let is_kept = !matches!(
-            expression,
-            ExprRef::Name(_)
-                | ExprRef::StringLiteral(_)
-                | ExprRef::BytesLiteral(_)
-                | ExprRef::NumberLiteral(_)
-        );
         let place = Nodes::place(expression);
-        if is_kept && let Some(Some(known)) = self.known.borrow().get(place) {
-            self.work(cost(known));
-            return known.clone();
+        if let Some(Some(known)) = self.known.borrow().get(place) {
+            return Rc::clone(known);
         }
         if !self.work(20) {
-            return one(Value::Unknown);
+            return Rc::clone(&self.unknown);
         }
         let was_cut = self.is_cut.replace(false);
         let values = self.compute(expression, depth + 1);
-        self.work(cost(&values));
-        if is_kept
-            && !self.is_cut.get()
+        if !self.is_cut.get()
             && let Some(known) = self.known.borrow_mut().get_mut(place)
         {
-            *known = Some(values.clone());
+            *known = Some(Rc::clone(&values));
         }
         self.is_cut.set(was_cut || self.is_cut.get());
         values
     }
 
-    fn compute(&self, expression: ExprRef<'_>, depth: usize) -> Values {
+    fn compute(&self, expression: ExprRef<'_>, depth: usize) -> Shared {
         let eval = |part: &Expr| self.eval(part, depth);
-        match expression {
-            ExprRef::Name(name) => self.name(&name.id),
+        let values = match expression {
             ExprRef::Attribute(member) => attribute(&eval(&member.value), &member.attr),
             ExprRef::Subscript(subscript) => self.subscript(subscript, depth),
             ExprRef::Call(call) => self.call(call, depth),
@@ -153,35 +170,44 @@ impl<'t> Scope<'t> {
                 one(Value::Text(bytes.value.bytes().map(char::from).collect()))
             }
             ExprRef::FString(text) => one(self.formatted(text, depth)),
-            ExprRef::Await(awaited) => eval(&awaited.value),
-            ExprRef::Named(named) => eval(&named.value),
-            ExprRef::If(choice) => either(eval(&choice.body), eval(&choice.orelse)),
+            ExprRef::Await(awaited) => return eval(&awaited.value),
+            ExprRef::Named(named) => return eval(&named.value),
+            ExprRef::If(choice) => self.both((*eval(&choice.body)).clone(), &eval(&choice.orelse)),
             ExprRef::BoolOp(choice) => {
-                choice.values.iter().fold(Vec::new(), |all, part| self.both(all, eval(part)))
+                choice.values.iter().fold(Vec::new(), |all, part| self.both(all, &eval(part)))
             }
-            _ => one(Value::Unknown),
-        }
+            _ => return Rc::clone(&self.unknown),
+        };
+        self.work(cost(&values));
+        Rc::new(values)
     }
 
     /// Returns the values of both; the work grows with their number.
-    fn both(&self, left: Values, right: Values) -> Values {
-        self.work(left.len() * right.len());
-        if self.work(0) { either(left, right) } else { one(Value::Unknown) }
+    fn both(&self, left: Values, right: &Values) -> Values {
+        if self.work(left.len() * right.len() + cost(right)) {
+            either(left, right.clone())
+        } else {
+            one(Value::Unknown)
+        }
     }
 
     /// Returns the values of a name; a builtin keeps its meaning, since a binding may be of another scope.
-    pub(super) fn name(&self, name: &str) -> Values {
-        let builtin = || one(Value::Path(name.to_owned()));
-        if let Some(values) = self.names.get(name) {
-            return if BUILTINS.has(name) {
-                either(values.clone(), builtin())
-            } else {
-                values.clone()
-            };
+    fn name(&self, name: &str) -> Shared {
+        if let Some(values) = self.used.borrow().get(name) {
+            return Rc::clone(values);
         }
-        self.stars.iter().fold(builtin(), |all, module| {
-            self.both(all, one(Value::Path(canonical(format!("@{module}.{name}")))))
-        })
+        let builtin = || one(Value::Path(name.to_owned()));
+        let values = match self.names.get(name) {
+            Some(values) if BUILTINS.has(name) => self.both(values.clone(), &builtin()),
+            Some(values) => values.clone(),
+            None => self.stars.iter().fold(builtin(), |all, module| {
+                self.both(all, &one(Value::Path(canonical(format!("@{module}.{name}")))))
+            }),
+        };
+        self.work(20 + cost(&values));
+        let values = Rc::new(values);
+        self.used.borrow_mut().insert(name.to_owned(), Rc::clone(&values));
+        values
     }
 
     /// Returns whether a path is a member of a name that neither this code nor Python binds.
@@ -200,7 +226,7 @@ impl<'t> Scope<'t> {
                 && slice.upper.is_none()
                 && slice.step.as_deref().is_some_and(is_minus_one);
             return values
-                .into_iter()
+                .iter()
                 .map(|value| match value {
                     Value::Text(text) if is_reversed => Value::Text(text.chars().rev().collect()),
                     Value::Text(_) | Value::AnyText => Value::AnyText,
@@ -210,11 +236,11 @@ impl<'t> Scope<'t> {
         }
         let keys = self.eval(&*subscript.slice, depth);
         let mut all = self.elements(&subscript.value, depth);
-        for value in &values {
+        for value in &*values {
             let Value::Path(path) = value else { continue };
             for key in texts(&keys) {
                 let target = match path.as_str() {
-                    "globals()" | "locals()" | "vars()" => self.name(key),
+                    "globals()" | "locals()" | "vars()" => (*self.name(key)).clone(),
                     "__builtins__" | "@builtins" => one(Value::Path(key.to_owned())),
                     "@sys.modules" => one(Value::Path(format!("@{key}"))),
                     path => match path.strip_suffix(".__dict__") {
@@ -222,7 +248,7 @@ impl<'t> Scope<'t> {
                         None => one(Value::Unknown),
                     },
                 };
-                all = self.both(all, target);
+                all = self.both(all, &target);
             }
         }
         all
@@ -230,23 +256,22 @@ impl<'t> Scope<'t> {
 
     fn call(&self, call: &ExprCall, depth: usize) -> Values {
         let unknown = || one(Value::Unknown);
-        let arguments: Vec<_> = call.arguments.iter_source_order().collect();
-        let argument = |at: usize| match arguments.get(at) {
-            Some(ArgOrKeyword::Arg(argument)) => self.eval(*argument, depth),
-            _ => unknown(),
+        let argument = |at: usize| match call.arguments.iter_source_order().nth(at) {
+            Some(ArgOrKeyword::Arg(argument)) => self.eval(argument, depth),
+            _ => Rc::clone(&self.unknown),
         };
         let mut method = None;
         let mut all = Vec::new();
-        for value in self.eval(&*call.func, depth) {
+        for value in &*self.eval(&*call.func, depth) {
             let Value::Path(path) = value else {
-                all = self.both(all, unknown());
+                all = self.both(all, &self.unknown);
                 continue;
             };
             let result = match path.as_str() {
                 "getattr" | "@inspect.getattr_static" => {
                     let (object, names) = (argument(0), argument(1));
                     texts(&names)
-                        .fold(unknown(), |all, name| self.both(all, attribute(&object, name)))
+                        .fold(unknown(), |all, name| self.both(all, &attribute(&object, name)))
                 }
                 "__import__" | "@importlib.import_module" | "@importlib.__import__" => {
                     texts(&argument(0))
@@ -254,14 +279,12 @@ impl<'t> Scope<'t> {
                         .chain([Value::Unknown])
                         .collect()
                 }
-                "vars" if !arguments.is_empty() => attribute(&argument(0), "__dict__"),
-                "chr" => match arguments.first() {
-                    Some(ArgOrKeyword::Arg(number)) => {
-                        character(number).map_or_else(unknown, |c| one(Value::Text(c.to_string())))
-                    }
-                    _ => unknown(),
+                "vars" if !call.arguments.is_empty() => attribute(&argument(0), "__dict__"),
+                "chr" => match call.arguments.args.first().and_then(character) {
+                    Some(c) => one(Value::Text(c.to_string())),
+                    None => unknown(),
                 },
-                "str" | "repr" => argument(0),
+                "str" | "repr" => (*argument(0)).clone(),
                 "bytes" | "bytearray" => one(Value::AnyText),
                 _ => match method.get_or_insert_with(|| self.method(call, depth)) {
                     Some(value) => one(value.clone()),
@@ -269,7 +292,7 @@ impl<'t> Scope<'t> {
                     None => one(Value::Path("?()".to_owned())),
                 },
             };
-            all = self.both(all, result);
+            all = self.both(all, &result);
         }
         all
     }

@@ -1,8 +1,7 @@
 //! The rules of the level `readonly` for Python: assignments and calls that can write.
 
 use super::{
-    python::is_use,
-    python_values::Scope,
+    python_values::{Scope, Shared},
     value::{Findings, Value, Values, is_under, last, paths},
 };
 use crate::readonly::sql_reads;
@@ -57,9 +56,7 @@ const OPENS: &[&str] = &[
 /// Finds what can write in a node.
 pub(super) fn writes(scope: &Scope<'_>, node: AnyNodeRef<'_>, found: &mut Findings) {
     match node {
-        AnyNodeRef::ExprName(name) if is_use(scope.nodes, name) => {
-            member(scope, name.into(), found);
-        }
+        AnyNodeRef::ExprName(name) => member(scope, name.into(), found),
         AnyNodeRef::ExprAttribute(attribute) => {
             member(scope, attribute.into(), found);
             if attribute.ctx != ExprContext::Load {
@@ -124,7 +121,7 @@ fn are_texts(values: &Values, condition: impl Fn(&str) -> bool) -> bool {
 }
 
 /// Returns whether the mode of a file only reads; the default one does.
-fn reads(mode: Option<Values>) -> bool {
+fn reads(mode: Option<Shared>) -> bool {
     mode.is_none_or(|mode| {
         are_texts(&mode, |mode| !mode.is_empty() && mode.chars().all(|c| READ_MODES.contains(c)))
     })
@@ -153,14 +150,14 @@ impl<'a, 't> WritingCall<'a, 't> {
         all.filter(|argument| matches!(argument, ArgOrKeyword::Arg(_)) || argument.is_variadic())
     }
 
-    fn at(&self, at: usize) -> Option<Values> {
+    fn at(&self, at: usize) -> Option<Shared> {
         self.unnamed().nth(at).map(|argument| match argument {
             ArgOrKeyword::Arg(argument) => self.scope.eval(argument, 0),
-            ArgOrKeyword::Keyword(_) => vec![Value::Unknown],
+            ArgOrKeyword::Keyword(_) => Shared::new(vec![Value::Unknown]),
         })
     }
 
-    fn named(&self, name: &str) -> Option<Values> {
+    fn named(&self, name: &str) -> Option<Shared> {
         let argument = self.call.arguments.find_keyword(name)?;
         Some(self.scope.eval(&argument.value, 0))
     }
