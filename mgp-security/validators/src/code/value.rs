@@ -86,7 +86,10 @@ impl Names {
 
     /// Adds values to a name.
     pub(super) fn bind(&mut self, name: &str, values: Values) {
-        let known = self.0.entry(name.to_owned()).or_default();
+        let known = match self.0.get_mut(name) {
+            Some(known) => known,
+            None => self.0.entry(name.to_owned()).or_default(),
+        };
         for value in values {
             if known.len() <= MAX_VALUES && !known.contains(&value) {
                 known.push(value);
