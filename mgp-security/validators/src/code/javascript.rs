@@ -1,14 +1,22 @@
 //! JavaScript and TypeScript: bindings and the values of expressions.
 
-#![expect(clippy::match_same_arms, reason = "a row for each kind of node")]
-
 use super::{
     CodePolicy, javascript_rules as rules,
-    tree::{Nodes, children, field, parse},
+    javascript_tree::{
+        Call, Nodes, assigned, assigned_or_default, expression, number, pattern, with_tree,
+    },
     value::{Findings, Names, Value, Values, concatenated, either, one, texts},
 };
-use std::{cell::RefCell, collections::HashMap};
-use tree_sitter::Node;
+use oxc_ast::{
+    AstKind,
+    ast::{
+        AssignmentExpression, AssignmentOperator, AssignmentTargetProperty, BinaryOperator,
+        Expression, ForStatementLeft, ImportDeclaration, ImportDeclarationSpecifier,
+        MemberExpression, PropertyKey, Span, TSModuleReference, TemplateLiteral,
+    },
+};
+use oxc_span::GetSpan;
+use std::cell::RefCell;
 
 /// The maximum depth of an expression whose value is computed.
 const MAX_DEPTH: usize = 48;
@@ -23,6 +31,26 @@ pub(super) enum Dialect {
     Tsx,
 }
 
+// === impl Dialect ===
+
+impl Dialect {
+    /// Returns whether the grammar has types.
+    pub(super) fn has_types(self) -> bool {
+        self != Self::JavaScript
+    }
+
+    /// Returns whether the grammar has elements.
+    pub(super) fn has_markup(self) -> bool {
+        match self {
+            Self::JavaScript => true,
+            #[cfg(feature = "typescript")]
+            Self::TypeScript => false,
+            #[cfg(feature = "typescript")]
+            Self::Tsx => true,
+        }
+    }
+}
+
 /// Checks code.
 ///
 /// # Errors
@@ -33,251 +61,266 @@ pub(super) fn check(
     dialect: Dialect,
     found: &mut Findings,
 ) -> Result<(), String> {
-    let grammar = match dialect {
-        Dialect::JavaScript => tree_sitter_javascript::LANGUAGE,
-        #[cfg(feature = "typescript")]
-        Dialect::TypeScript => tree_sitter_typescript::LANGUAGE_TYPESCRIPT,
-        #[cfg(feature = "typescript")]
-        Dialect::Tsx => tree_sitter_typescript::LANGUAGE_TSX,
-    };
-    let tree = parse(&grammar.into(), source)?;
-    let nodes = Nodes::of(&tree)?;
-    let mut scope =
-        Scope { source, nodes: &nodes, names: Names::default(), known: RefCell::default() };
-    for _ in 0..2 {
-        nodes.all.iter().for_each(|node| scope.bind(*node));
-        scope.known.get_mut().clear();
-    }
-    nodes.all.iter().for_each(|node| rules::check(policy, &scope, *node, found));
-    Ok(())
+    with_tree(source, dialect, |nodes| {
+        let known = RefCell::new(vec![None; nodes.all.len()]);
+        let mut scope = Scope { source, nodes, names: Names::default(), known };
+        for _ in 0..2 {
+            nodes.all.iter().for_each(|node| scope.bind(*node));
+            scope.known.get_mut().fill(None);
+        }
+        nodes.all.iter().for_each(|node| rules::check(policy, &scope, *node, found));
+    })
 }
 
 /// The bindings of a text.
 #[derive(Debug)]
-pub(super) struct Scope<'s> {
-    source: &'s str,
-    pub(super) nodes: &'s Nodes<'s>,
+pub(super) struct Scope<'t> {
+    source: &'t str,
+    pub(super) nodes: &'t Nodes<'t>,
     names: Names,
-    known: RefCell<HashMap<usize, Values>>,
+    /// The values of nodes that were computed, by the node's number.
+    known: RefCell<Vec<Option<Values>>>,
 }
 
-impl Scope<'_> {
-    /// Returns the text of a node; escapes in identifiers are resolved.
-    pub(super) fn text(&self, node: Node<'_>) -> String {
-        let text = self.source.get(node.byte_range()).unwrap_or_default();
-        if text.contains('\\') { unescape(text) } else { text.to_owned() }
+impl<'t> Scope<'t> {
+    /// Returns the text of a part of the code.
+    pub(super) fn text(&self, span: Span) -> &'t str {
+        self.source.get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
-    fn bind(&mut self, node: Node<'_>) {
-        match node.kind() {
-            "variable_declarator" => {
-                if let (Some(name), Some(value)) = (field(node, "name"), field(node, "value")) {
-                    let values = self.eval(value, 0);
-                    self.target(name, &values);
-                } else if let Some(name) = field(node, "name") {
-                    self.target(name, &one(Value::Unknown));
+    fn bind(&mut self, node: AstKind<'t>) {
+        let unknown = || one(Value::Unknown);
+        match node {
+            AstKind::VariableDeclarator(declared) => {
+                let values =
+                    declared.init.as_ref().map_or_else(unknown, |value| self.value(value, 0));
+                self.target(pattern(&declared.id), &values);
+            }
+            AstKind::AssignmentExpression(assignment) => self.assign(assignment),
+            AstKind::AssignmentPattern(default) => {
+                let values = self.value(&default.right, 0);
+                self.target(pattern(&default.left), &values);
+            }
+            AstKind::AssignmentTargetWithDefault(default) => {
+                let values = self.value(&default.init, 0);
+                self.target(assigned(&default.binding), &values);
+            }
+            AstKind::AssignmentTargetPropertyIdentifier(default) => {
+                if let Some(value) = &default.init {
+                    let values = self.value(value, 0);
+                    self.names.bind(&default.binding.name, values);
                 }
             }
-            "assignment_expression" | "assignment_pattern" | "object_assignment_pattern" => {
-                if let (Some(left), Some(right)) = (field(node, "left"), field(node, "right")) {
-                    let values = self.eval(right, 0);
-                    self.target(left, &values);
+            AstKind::FormalParameter(parameter) => {
+                self.target(pattern(&parameter.pattern), &unknown());
+                if let Some(value) = &parameter.initializer {
+                    let values = self.value(value, 0);
+                    self.target(pattern(&parameter.pattern), &values);
                 }
             }
-            "augmented_assignment_expression" => {
-                if let (Some(left), Some(right)) = (field(node, "left"), field(node, "right")) {
-                    let values =
-                        match concatenated(&self.eval(left, 0), &self.eval(right, 0)).first() {
-                            Some(Value::Text(_) | Value::AnyText) => {
-                                either(self.eval(right, 0), one(Value::AnyText))
-                            }
-                            _ => either(self.eval(right, 0), one(Value::Unknown)),
-                        };
-                    self.target(left, &values);
+            AstKind::BindingRestElement(rest) => self.target(pattern(&rest.argument), &unknown()),
+            AstKind::AssignmentTargetRest(rest) => self.target(assigned(&rest.target), &unknown()),
+            AstKind::CatchParameter(caught) => self.target(pattern(&caught.pattern), &unknown()),
+            AstKind::ForInStatement(statement) => self.each(&statement.left),
+            AstKind::ForOfStatement(statement) => self.each(&statement.left),
+            AstKind::Function(function) if function.is_declaration() => {
+                if let Some(name) = &function.id {
+                    self.names.bind(&name.name, unknown());
                 }
             }
-            "import_statement" => {
-                if let Some(module) = field(node, "source")
-                    .and_then(|source| texts(&self.eval(source, 0)).next().map(module_of))
+            AstKind::Class(class) if class.is_declaration() => {
+                if let Some(name) = &class.id {
+                    self.names.bind(&name.name, unknown());
+                }
+            }
+            AstKind::ImportDeclaration(import) => self.import(import),
+            AstKind::TSImportEqualsDeclaration(import) => {
+                if let TSModuleReference::ExternalModuleReference(module) = &import.module_reference
                 {
-                    let clause: Vec<Node<'_>> = children(node)
-                        .into_iter()
-                        .filter(|child| child.kind() == "import_clause")
-                        .collect();
-                    for part in clause.into_iter().flat_map(children) {
-                        self.import(part, &module);
+                    let module = Value::Path(format!("@{}", module_of(&module.expression.value)));
+                    self.names.bind(&import.id.name, one(module));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn each(&mut self, left: &'t ForStatementLeft<'t>) {
+        if let Some(target) = left.as_assignment_target() {
+            self.target(assigned(target), &one(Value::Unknown));
+        }
+    }
+
+    fn assign(&mut self, assignment: &'t AssignmentExpression<'t>) {
+        let left = assigned(&assignment.left);
+        let values = self.value(&assignment.right, 0);
+        if assignment.operator == AssignmentOperator::Assign {
+            return self.target(left, &values);
+        }
+        let added = match concatenated(&self.eval(left, 0), &values).first() {
+            Some(Value::Text(_) | Value::AnyText) => Value::AnyText,
+            _ => Value::Unknown,
+        };
+        self.target(left, &either(values, one(added)));
+    }
+
+    fn import(&mut self, import: &ImportDeclaration<'_>) {
+        let module = module_of(&import.source.value);
+        for specifier in import.specifiers.iter().flatten() {
+            let (local, path) = match specifier {
+                ImportDeclarationSpecifier::ImportSpecifier(name) => {
+                    (&name.local, format!("@{module}.{}", name.imported.name()))
+                }
+                ImportDeclarationSpecifier::ImportDefaultSpecifier(name) => {
+                    (&name.local, format!("@{module}"))
+                }
+                ImportDeclarationSpecifier::ImportNamespaceSpecifier(name) => {
+                    (&name.local, format!("@{module}"))
+                }
+            };
+            self.names.bind(&local.name, one(Value::Path(path)));
+        }
+    }
+
+    /// Binds the names of a pattern.
+    fn target(&mut self, target: AstKind<'t>, values: &Values) {
+        let unknown = one(Value::Unknown);
+        match target {
+            AstKind::BindingIdentifier(name) => self.names.bind(&name.name, values.clone()),
+            AstKind::IdentifierReference(name) => self.names.bind(&name.name, values.clone()),
+            AstKind::AssignmentPattern(default) => self.target(pattern(&default.left), values),
+            AstKind::AssignmentTargetWithDefault(default) => {
+                self.target(assigned(&default.binding), values);
+            }
+            AstKind::ArrayPattern(list) => {
+                for part in list.elements.iter().flatten() {
+                    self.target(pattern(part), &unknown);
+                }
+            }
+            AstKind::ArrayAssignmentTarget(list) => {
+                for part in list.elements.iter().flatten() {
+                    self.target(assigned_or_default(part), &unknown);
+                }
+            }
+            _ => {
+                for (name, part) in self.members_of(target) {
+                    self.target(part, &member(values, &name));
+                }
+            }
+        }
+    }
+
+    /// Returns the names of the members that an object pattern takes, and where it puts them.
+    pub(super) fn members_of(&self, target: AstKind<'t>) -> Vec<(String, AstKind<'t>)> {
+        match target {
+            AstKind::ObjectPattern(object) => object
+                .properties
+                .iter()
+                .map(|part| (self.key(&part.key), pattern(&part.value)))
+                .collect(),
+            AstKind::ObjectAssignmentTarget(object) => object
+                .properties
+                .iter()
+                .map(|part| match part {
+                    AssignmentTargetProperty::AssignmentTargetPropertyIdentifier(part) => {
+                        let name = &part.binding;
+                        (name.name.to_string(), AstKind::IdentifierReference(name))
                     }
-                }
-            }
-            _ => self.bind_unknown(node),
-        }
-    }
-
-    /// Binds parameters and declarations, whose values are unknown.
-    fn bind_unknown(&mut self, node: Node<'_>) {
-        match node.kind() {
-            "formal_parameters" => {
-                for parameter in children(node) {
-                    self.target(parameter, &one(Value::Unknown));
-                }
-            }
-            "arrow_function" => {
-                if let Some(parameter) = field(node, "parameter") {
-                    self.target(parameter, &one(Value::Unknown));
-                }
-            }
-            "function_declaration" | "class_declaration" | "generator_function_declaration" => {
-                if let Some(name) = field(node, "name") {
-                    self.target(name, &one(Value::Unknown));
-                }
-            }
-            "catch_clause" => {
-                if let Some(parameter) = field(node, "parameter") {
-                    self.target(parameter, &one(Value::Unknown));
-                }
-            }
-            "for_in_statement" => {
-                if let Some(left) = field(node, "left") {
-                    self.target(left, &one(Value::Unknown));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn import(&mut self, part: Node<'_>, module: &str) {
-        match part.kind() {
-            "identifier" => {
-                self.names.bind(&self.text(part), one(Value::Path(format!("@{module}"))));
-            }
-            "namespace_import" => {
-                if let Some(name) = part.named_child(0) {
-                    self.names.bind(&self.text(name), one(Value::Path(format!("@{module}"))));
-                }
-            }
-            "named_imports" => {
-                for specifier in children(part) {
-                    let Some(name) = field(specifier, "name") else { continue };
-                    let alias = field(specifier, "alias").unwrap_or(name);
-                    let path = format!("@{module}.{}", self.text(name));
-                    self.names.bind(&self.text(alias), one(Value::Path(path)));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn target(&mut self, target: Node<'_>, values: &Values) {
-        match target.kind() {
-            "identifier" | "shorthand_property_identifier_pattern" => {
-                self.names.bind(&self.text(target), values.clone());
-            }
-            "object_pattern" => {
-                for part in children(target) {
-                    let key = field(part, "key").or_else(|| field(part, "left")).unwrap_or(part);
-                    let name = texts(&self.eval(key, 0))
-                        .next()
-                        .map_or_else(|| self.text(key), str::to_owned);
-                    let member = member(values, &name);
-                    match field(part, "value") {
-                        Some(value) => self.target(value, &member),
-                        None => self.target(key, &member),
+                    AssignmentTargetProperty::AssignmentTargetPropertyProperty(part) => {
+                        (self.key(&part.name), assigned_or_default(&part.binding))
                     }
-                }
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the name of a property, or its text if that is computed.
+    pub(super) fn key(&self, key: &'t PropertyKey<'t>) -> String {
+        match key {
+            PropertyKey::StaticIdentifier(name) => name.name.to_string(),
+            PropertyKey::PrivateIdentifier(name) => format!("#{}", name.name),
+            computed => {
+                let key = computed.to_expression();
+                let values = self.value(key, 0);
+                texts(&values).next().unwrap_or_else(|| self.text(key.span())).to_owned()
             }
-            "array_pattern"
-            | "rest_pattern"
-            | "required_parameter"
-            | "optional_parameter"
-            | "parenthesized_expression" => {
-                for part in
-                    children(target).into_iter().filter(|part| part.kind() != "type_annotation")
-                {
-                    self.target(part, &one(Value::Unknown));
-                }
-            }
-            "assignment_pattern" => {
-                if let Some(left) = field(target, "left") {
-                    self.target(left, values);
-                }
-            }
-            _ => {}
         }
     }
 
     /// Returns the possible values of an expression.
-    pub(super) fn eval(&self, node: Node<'_>, depth: usize) -> Values {
+    pub(super) fn value(&self, of: &'t Expression<'t>, depth: usize) -> Values {
+        self.eval(expression(of), depth)
+    }
+
+    /// Returns the possible values of a node.
+    pub(super) fn eval(&self, node: AstKind<'t>, depth: usize) -> Values {
         if depth > MAX_DEPTH {
             return one(Value::Unknown);
         }
-        if let Some(known) = self.known.borrow().get(&node.id()) {
+        let number = number(node);
+        if let Some(Some(known)) = self.known.borrow().get(number) {
             return known.clone();
         }
         let values = self.compute(node, depth + 1);
-        if depth < MAX_DEPTH / 2 {
-            self.known.borrow_mut().insert(node.id(), values.clone());
+        if depth < MAX_DEPTH / 2 && let Some(known) = self.known.borrow_mut().get_mut(number) {
+            *known = Some(values.clone());
         }
         values
     }
 
-    fn compute(&self, node: Node<'_>, depth: usize) -> Values {
-        let unknown = || one(Value::Unknown);
-        let eval =
-            |name: &str| field(node, name).map_or_else(unknown, |child| self.eval(child, depth));
-        match node.kind() {
-            "identifier" | "shorthand_property_identifier" | "undefined" => {
-                self.name(&self.text(node))
+    fn compute(&self, node: AstKind<'t>, depth: usize) -> Values {
+        let value = |of: &'t Expression<'t>| self.value(of, depth);
+        let path = |path: &str| one(Value::Path(path.to_owned()));
+        match node {
+            AstKind::IdentifierReference(name) => self.name(&name.name),
+            AstKind::BindingIdentifier(name) => self.name(&name.name),
+            AstKind::ThisExpression(_) => path("this"),
+            AstKind::ImportMeta(_) | AstKind::NewTarget(_) => path("import.meta"),
+            AstKind::StaticMemberExpression(of) => member(&value(&of.object), &of.property.name),
+            AstKind::PrivateFieldExpression(of) => {
+                member(&value(&of.object), &format!("#{}", of.field.name))
             }
-            "this" => one(Value::Path("this".to_owned())),
-            "meta_property" => one(Value::Path("import.meta".to_owned())),
-            "import" => one(Value::Path("import".to_owned())),
-            "member_expression" => {
-                let name = field(node, "property").map(|name| self.text(name)).unwrap_or_default();
-                member(&eval("object"), &name)
+            AstKind::ComputedMemberExpression(of) => {
+                let (object, keys) = (value(&of.object), value(&of.expression));
+                let mut all: Values = texts(&keys).flat_map(|key| member(&object, key)).collect();
+                if let Expression::ArrayExpression(list) = &of.object {
+                    for item in list.elements.iter().filter_map(|item| item.as_expression()).take(12)
+                    {
+                        all = either(all, value(item));
+                    }
+                }
+                if all.is_empty() { one(Value::Unknown) } else { all }
             }
-            "subscript_expression" => {
-                let (object, keys) = (eval("object"), eval("index"));
-                let named: Values = texts(&keys).flat_map(|key| member(&object, key)).collect();
-                let listed = field(node, "object")
-                    .filter(|object| object.kind() == "array")
-                    .map(children)
-                    .unwrap_or_default();
-                let all = listed
-                    .into_iter()
-                    .take(12)
-                    .fold(named, |all, item| either(all, self.eval(item, depth)));
-                if all.is_empty() { unknown() } else { all }
+            AstKind::StringLiteral(text) => one(Value::Text(text.value.to_string())),
+            AstKind::TemplateLiteral(template) => one(self.template(template, depth)),
+            AstKind::BinaryExpression(of) if of.operator == BinaryOperator::Addition => {
+                concatenated(&value(&of.left), &value(&of.right))
             }
-            "call_expression" | "new_expression" => self.call(node, depth),
-            "string" | "template_string" => one(self.string(node, depth)),
-            "binary_expression" => match field(node, "operator").map(|operator| operator.kind()) {
-                Some("+") => concatenated(&eval("left"), &eval("right")),
-                Some("||" | "&&" | "??") => either(eval("left"), eval("right")),
-                _ => unknown(),
-            },
-            "ternary_expression" => either(eval("consequence"), eval("alternative")),
-            "assignment_expression" => eval("right"),
-            "parenthesized_expression"
-            | "await_expression"
-            | "as_expression"
-            | "non_null_expression"
-            | "satisfies_expression"
-            | "template_substitution"
-            | "computed_property_name" => {
-                children(node).first().map_or_else(unknown, |inner| self.eval(*inner, depth))
+            AstKind::LogicalExpression(of) => either(value(&of.left), value(&of.right)),
+            AstKind::ConditionalExpression(of) => {
+                either(value(&of.consequent), value(&of.alternate))
             }
-            "type_assertion" | "sequence_expression" => {
-                children(node).last().map_or_else(unknown, |inner| self.eval(*inner, depth))
+            AstKind::AssignmentExpression(of) if of.operator == AssignmentOperator::Assign => {
+                value(&of.right)
             }
-            "property_identifier" | "private_property_identifier" => {
-                one(Value::Text(self.text(node)))
+            AstKind::ParenthesizedExpression(of) => value(&of.expression),
+            AstKind::AwaitExpression(of) => value(&of.argument),
+            AstKind::TSAsExpression(of) => value(&of.expression),
+            AstKind::TSSatisfiesExpression(of) => value(&of.expression),
+            AstKind::TSNonNullExpression(of) => value(&of.expression),
+            AstKind::TSTypeAssertion(of) => value(&of.expression),
+            AstKind::TSInstantiationExpression(of) => value(&of.expression),
+            AstKind::SequenceExpression(of) => {
+                of.expressions.last().map_or_else(|| one(Value::Unknown), value)
             }
-            "arrow_function"
-            | "function_expression"
-            | "generator_function"
-            | "function_declaration" => one(Value::Path("?function".to_owned())),
-            "array" | "object" | "number" | "regex" => one(Value::Path("?literal".to_owned())),
-            _ => unknown(),
+            AstKind::ArrowFunctionExpression(_) | AstKind::Function(_) => path("?function"),
+            AstKind::ArrayExpression(_)
+            | AstKind::ObjectExpression(_)
+            | AstKind::NumericLiteral(_)
+            | AstKind::BigIntLiteral(_)
+            | AstKind::RegExpLiteral(_) => path("?literal"),
+            _ => Call::of(node).map_or_else(|| one(Value::Unknown), |call| self.call(&call, depth)),
         }
     }
 
@@ -307,17 +350,21 @@ impl Scope<'_> {
             && name != "this"
     }
 
-    fn call(&self, node: Node<'_>, depth: usize) -> Values {
+    /// Returns the possible values of the function that is called.
+    pub(super) fn function(&self, call: &Call<'t>, depth: usize) -> Values {
+        match call.function {
+            Some(function) => self.value(function, depth),
+            None => one(Value::Path("import".to_owned())),
+        }
+    }
+
+    fn call(&self, call: &Call<'t>, depth: usize) -> Values {
         let unknown = || one(Value::Unknown);
-        let Some(function) = field(node, "function").or_else(|| field(node, "constructor")) else {
-            return unknown();
-        };
-        let arguments = field(node, "arguments").map(children).unwrap_or_default();
         let argument = |at: usize| {
-            arguments.get(at).map_or_else(unknown, |argument| self.eval(*argument, depth))
+            call.arguments.get(at).map_or_else(unknown, |argument| self.eval(*argument, depth))
         };
         let mut all = Vec::new();
-        for value in self.eval(function, depth) {
+        for value in self.function(call, depth) {
             let Value::Path(path) = value else {
                 all = either(all, unknown());
                 continue;
@@ -352,7 +399,7 @@ impl Scope<'_> {
                     "Object.getPrototypeOf" | "Reflect.getPrototypeOf" => {
                         one(Value::Path("?prototype".to_owned()))
                     }
-                    _ => match self.method(function, &arguments, depth) {
+                    _ => match self.method(call, depth) {
                         Some(values) => values,
                         None => one(Value::Path(if path.len() < 200 {
                             format!("{path}()")
@@ -368,19 +415,29 @@ impl Scope<'_> {
     }
 
     /// Returns the result of a method of a constant text or of a list of texts.
-    fn method(&self, function: Node<'_>, arguments: &[Node<'_>], depth: usize) -> Option<Values> {
-        let object = field(function, "object")?;
-        let name = self.text(field(function, "property")?);
-        let text_of = |node: &Node<'_>| texts(&self.eval(*node, depth)).next().map(str::to_owned);
-        if name == "join" && object.kind() == "array" {
-            let parts: Option<Vec<String>> = children(object).iter().map(text_of).collect();
+    fn method(&self, call: &Call<'t>, depth: usize) -> Option<Values> {
+        let member = call.function?.get_member_expr()?;
+        let object = member.object();
+        let name = match member {
+            MemberExpression::ComputedMemberExpression(_) => return None,
+            named => named.static_property_name().unwrap_or_default(),
+        };
+        let arguments = &call.arguments;
+        let text_of = |node: &AstKind<'t>| texts(&self.eval(*node, depth)).next().map(str::to_owned);
+        if let ("join", Expression::ArrayExpression(list)) = (name, object) {
+            let parts: Option<Vec<String>> = list
+                .elements
+                .iter()
+                .filter(|part| !part.is_elision())
+                .map(|part| text_of(&expression(part.as_expression()?)))
+                .collect();
             let between = arguments.first().and_then(text_of).unwrap_or_else(|| ",".to_owned());
             return Some(one(
                 parts.map_or(Value::AnyText, |parts| Value::Text(parts.join(&between)))
             ));
         }
-        let text = text_of(&object)?;
-        Some(one(match name.as_str() {
+        let text = text_of(&expression(object))?;
+        Some(one(match name {
             "toLowerCase" => Value::Text(text.to_lowercase()),
             "toUpperCase" => Value::Text(text.to_uppercase()),
             "trim" | "toString" | "valueOf" => Value::Text(text),
@@ -400,57 +457,44 @@ impl Scope<'_> {
         }))
     }
 
-    fn string(&self, node: Node<'_>, depth: usize) -> Value {
+    fn template(&self, template: &'t TemplateLiteral<'t>, depth: usize) -> Value {
         let mut text = String::new();
-        for part in children(node) {
-            match part.kind() {
-                "string_fragment" => {
-                    text.push_str(self.source.get(part.byte_range()).unwrap_or_default());
-                }
-                "escape_sequence" => {
-                    text.push_str(&unescape(
-                        self.source.get(part.byte_range()).unwrap_or_default(),
-                    ));
-                }
-                _ => match self.eval(part, depth).as_slice() {
-                    [Value::Text(part)] => text.push_str(part),
-                    _ => return Value::AnyText,
-                },
+        let mut parts = template.expressions.iter();
+        for quasi in &template.quasis {
+            text.push_str(quasi.value.cooked.as_deref().unwrap_or_default());
+            match parts.next().map(|part| self.value(part, depth)).as_deref() {
+                Some([Value::Text(part)]) => text.push_str(part),
+                Some(_) => return Value::AnyText,
+                None => {}
             }
         }
         Value::Text(text)
     }
 
-    /// Returns whether an identifier is used, and not bound.
-    pub(super) fn is_use(&self, node: Node<'_>) -> bool {
-        let Some(parent) = self.nodes.parent(node) else { return true };
-        match parent.kind() {
-            "variable_declarator"
-            | "function_declaration"
-            | "class_declaration"
-            | "class"
-            | "generator_function_declaration"
-            | "function_expression"
-            | "generator_function" => !self.nodes.is_field(node, "name"),
-            "formal_parameters"
-            | "required_parameter"
-            | "optional_parameter"
-            | "import_clause"
-            | "import_specifier"
-            | "namespace_import"
-            | "rest_pattern"
-            | "array_pattern"
-            | "labeled_statement"
-            | "predefined_type"
-            | "type_annotation"
-            | "type_identifier"
-            | "nested_type_identifier" => false,
-            "arrow_function" => !self.nodes.is_field(node, "parameter"),
-            "assignment_pattern" | "object_assignment_pattern" => {
-                !self.nodes.is_field(node, "left")
-            }
-            "catch_clause" => !self.nodes.is_field(node, "parameter"),
-            _ => true,
+    /// Returns whether a name is used, and not bound; names of types are no values.
+    pub(super) fn is_use(&self, node: AstKind<'t>) -> bool {
+        let parent = self.nodes.parent(node);
+        match node {
+            AstKind::BindingIdentifier(_) => matches!(
+                parent,
+                Some(AstKind::BindingProperty(property)) if !property.shorthand
+            ),
+            _ => !matches!(
+                parent,
+                Some(
+                    AstKind::ArrayAssignmentTarget(_)
+                        | AstKind::AssignmentTargetRest(_)
+                        | AstKind::AssignmentTargetPropertyIdentifier(_)
+                        | AstKind::TSTypeReference(_)
+                        | AstKind::TSQualifiedName(_)
+                        | AstKind::TSClassImplements(_)
+                        | AstKind::TSInterfaceHeritage(_)
+                )
+            ) && !matches!(
+                parent,
+                Some(AstKind::AssignmentTargetWithDefault(default))
+                    if number(assigned(&default.binding)) == number(node)
+            ),
         }
     }
 }
@@ -480,9 +524,4 @@ pub(super) fn member(values: &Values, name: &str) -> Values {
 /// Returns the module of a specifier, without `node:`.
 pub(super) fn module_of(specifier: &str) -> String {
     specifier.trim().strip_prefix("node:").unwrap_or(specifier.trim()).to_owned()
-}
-
-/// Returns a text with its escapes resolved.
-fn unescape(text: &str) -> String {
-    super::value::unescape(text)
 }

@@ -3,11 +3,15 @@
 use super::{
     CodePolicy,
     javascript::{Scope, member, module_of},
-    tree::{children, field},
-    value::{Findings, Value, is_path, is_under, last, matches_pattern, paths, texts},
+    javascript_tree::{Call, assigned, expression, number},
+    value::{Findings, Value, Values, is_path, is_under, last, matches_pattern, one, paths, texts},
 };
 use crate::words::Words;
-use tree_sitter::Node;
+use oxc_ast::{
+    AstKind,
+    ast::{AssignmentOperator, BinaryOperator, ObjectPropertyKind, PropertyKind, UnaryOperator},
+};
+use oxc_span::GetSpan;
 
 /// Names of the global object.
 pub(super) static GLOBALS: Words =
@@ -45,39 +49,57 @@ static DANGEROUS: Words = Words::new(
 );
 
 /// Checks a node.
-pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    match node.kind() {
-        "import_statement" | "export_statement" | "import_require_clause" => {
-            if let Some(source) = field(node, "source") {
-                modules(policy, scope, Some(source), found);
-            }
-        }
-        "identifier" | "shorthand_property_identifier" if scope.is_use(node) => {
+pub(super) fn check<'t>(
+    policy: &CodePolicy,
+    scope: &Scope<'t>,
+    node: AstKind<'t>,
+    found: &mut Findings,
+) {
+    let call = Call::of(node);
+    match node {
+        AstKind::ImportDeclaration(import) => module(policy, &import.source.value, found),
+        AstKind::ExportFromDeclaration(export) => module(policy, &export.source.value, found),
+        AstKind::ExportAllDeclaration(export) => module(policy, &export.source.value, found),
+        AstKind::TSExternalModuleReference(of) => module(policy, &of.expression.value, found),
+        AstKind::TSImportType(import) => module(policy, &import.source.value, found),
+        AstKind::IdentifierReference(_) | AstKind::BindingIdentifier(_) if scope.is_use(node) => {
             reference(policy, scope, node, found);
         }
-        "member_expression" | "subscript_expression" => {
+        AstKind::StaticMemberExpression(_) | AstKind::PrivateFieldExpression(_) => {
+            reference(policy, scope, node, found);
+        }
+        AstKind::ComputedMemberExpression(_) => {
             reference(policy, scope, node, found);
             computed(scope, node, found);
         }
-        "call_expression" | "new_expression" => {
-            reference(policy, scope, node, found);
-            call(policy, scope, node, found);
+        AstKind::ObjectPattern(_) | AstKind::ObjectAssignmentTarget(_) => {
+            destructured(policy, scope, node, found);
         }
-        "object_pattern" => destructured(policy, scope, node, found),
-        _ => {}
+        _ => {
+            if let Some(call) = &call {
+                reference(policy, scope, node, found);
+                called(policy, scope, node, call, found);
+            }
+        }
     }
     if policy.is_readonly() {
         writes(scope, node, found);
+        if let Some(call) = &call {
+            written_call(scope, call, found);
+        }
     }
 }
 
+fn module(policy: &CodePolicy, name: &str, found: &mut Findings) {
+    modules(policy, &one(Value::Text(name.to_owned())), found);
+}
+
 /// Checks a module that is imported; what is not constant is blocked.
-fn modules(policy: &CodePolicy, scope: &Scope<'_>, source: Option<Node<'_>>, found: &mut Findings) {
-    let values = source.map(|source| scope.eval(source, 0)).unwrap_or_default();
+fn modules(policy: &CodePolicy, values: &Values, found: &mut Findings) {
     if values.is_empty() || values.iter().any(|value| !matches!(value, Value::Text(_))) {
         found.pattern("import(");
     }
-    for text in texts(&values) {
+    for text in texts(values) {
         let module = module_of(text);
         let remote =
             module.contains("://") || module.starts_with("data:") || module.starts_with("blob:");
@@ -114,40 +136,72 @@ fn of_path(policy: &CodePolicy, path: &str, written: &str, found: &mut Findings)
     }
 }
 
-fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
+/// Returns whether a parent only compares a value or takes its type, as `x instanceof Function` and
+/// `Function.prototype`.
+fn only_tests(parent: AstKind<'_>) -> bool {
+    match parent {
+        AstKind::BinaryExpression(of) => matches!(
+            of.operator,
+            BinaryOperator::Instanceof
+                | BinaryOperator::StrictEquality
+                | BinaryOperator::StrictInequality
+                | BinaryOperator::Equality
+                | BinaryOperator::Inequality
+        ),
+        AstKind::UnaryExpression(of) => of.operator == UnaryOperator::Typeof,
+        AstKind::StaticMemberExpression(of) => {
+            matches!(of.property.name.as_str(), "prototype" | "name" | "length")
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether a parent calls a value, takes a member of it, or gives it a name.
+fn only_uses(parent: AstKind<'_>, node: AstKind<'_>) -> bool {
+    let used = match parent {
+        AstKind::CallExpression(call) => &call.callee,
+        AstKind::TaggedTemplateExpression(call) => &call.tag,
+        AstKind::StaticMemberExpression(of) => &of.object,
+        AstKind::PrivateFieldExpression(of) => &of.object,
+        AstKind::ComputedMemberExpression(of) => &of.object,
+        AstKind::AssignmentExpression(of) => return of.operator == AssignmentOperator::Assign,
+        AstKind::VariableDeclarator(_)
+        | AstKind::UnaryExpression(_)
+        | AstKind::BinaryExpression(_)
+        | AstKind::LogicalExpression(_)
+        | AstKind::PrivateInExpression(_) => return true,
+        _ => return false,
+    };
+    number(expression(used)) == number(node)
+}
+
+fn reference<'t>(
+    policy: &CodePolicy,
+    scope: &Scope<'t>,
+    node: AstKind<'t>,
+    found: &mut Findings,
+) {
     let values = scope.eval(node, 0);
     let parent = scope.nodes.parent(node);
-    let kind = parent.map_or("", |parent| parent.kind());
-    let written = if node.kind() == "identifier" { scope.text(node) } else { String::new() };
-    // `x instanceof Function`, `typeof eval`, `Function.prototype`.
-    let tested = kind == "binary_expression"
-        && parent.and_then(|parent| field(parent, "operator")).is_some_and(|operator| {
-            matches!(operator.kind(), "instanceof" | "===" | "!==" | "==" | "!=")
-        })
-        || kind == "unary_expression"
-            && parent
-                .and_then(|parent| field(parent, "operator"))
-                .is_some_and(|operator| operator.kind() == "typeof")
-        || kind == "member_expression"
-            && parent.and_then(|parent| field(parent, "property")).is_some_and(|name| {
-                matches!(scope.text(name).as_str(), "prototype" | "name" | "length")
-            });
+    let written = match node {
+        AstKind::IdentifierReference(name) => name.name.as_str(),
+        AstKind::BindingIdentifier(name) => name.name.as_str(),
+        _ => "",
+    };
+    let tested = parent.is_some_and(only_tests);
+    let used = parent.is_some_and(|parent| only_uses(parent, node));
+    let call = matches!(node, AstKind::CallExpression(_) | AstKind::TaggedTemplateExpression(_));
     for path in paths(&values) {
         if !(tested && matches!(path, "Function" | "eval")) {
-            of_path(policy, path, &written, found);
+            of_path(policy, path, written, found);
         }
-        let used = scope.nodes.is_field(node, "function")
-            || scope.nodes.is_field(node, "object")
-            || matches!(kind, "variable_declarator" | "unary_expression" | "binary_expression")
-            || kind == "assignment_expression";
         if matches!(path, "require" | "module.require" | "import")
-            && node.kind() != "call_expression"
+            && !call
             && !used
         {
             found.pattern("require(");
         }
-        let subscript = node.kind() == "subscript_expression";
-        if subscript
+        if matches!(node, AstKind::ComputedMemberExpression(_))
             && matches!(path, "this.eval" | "this.Function" | "this.require" | "this.process")
         {
             found.pattern(last(path));
@@ -163,33 +217,39 @@ fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut
 }
 
 /// Checks members of the global object and of modules that are named by no constant.
-fn computed(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    if node.kind() != "subscript_expression" {
-        return;
-    }
-    let (Some(object), Some(index)) = (field(node, "object"), field(node, "index")) else { return };
-    let dynamic = scope.eval(index, 0).iter().any(|key| !matches!(key, Value::Text(_)));
-    let sensitive = paths(&scope.eval(object, 0)).any(|path| {
+fn computed<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
+    let AstKind::ComputedMemberExpression(of) = node else { return };
+    let dynamic =
+        scope.value(&of.expression, 0).iter().any(|key| !matches!(key, Value::Text(_)));
+    let sensitive = paths(&scope.value(&of.object, 0)).any(|path| {
         matches!(path, "globalThis" | "process" | "module" | "require" | "Deno" | "Bun")
             || path.starts_with('@') && !path.contains('(')
     });
-    if dynamic && sensitive && index.kind() != "number" {
-        found.pattern(&format!("{}[", scope.text(object)));
+    if dynamic && sensitive && !of.expression.is_number_literal() {
+        found.pattern(&format!("{}[", scope.text(of.object.span())));
     }
 }
 
-fn destructured(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    let Some(value) = scope
-        .nodes
-        .parent(node)
-        .and_then(|parent| field(parent, "value").or_else(|| field(parent, "right")))
-    else {
-        return;
+fn destructured<'t>(
+    policy: &CodePolicy,
+    scope: &Scope<'t>,
+    node: AstKind<'t>,
+    found: &mut Findings,
+) {
+    let value = match scope.nodes.parent(node) {
+        Some(AstKind::VariableDeclarator(declared)) => declared.init.as_ref(),
+        Some(AstKind::AssignmentExpression(assignment)) => Some(&assignment.right),
+        Some(AstKind::AssignmentPattern(default)) => Some(&default.right),
+        Some(AstKind::AssignmentTargetWithDefault(default)) => Some(&default.init),
+        Some(AstKind::FormalParameter(parameter)) => match &parameter.initializer {
+            Some(value) => Some(&**value),
+            None => return,
+        },
+        Some(AstKind::BindingProperty(_) | AstKind::AssignmentTargetPropertyProperty(_)) => None,
+        _ => return,
     };
-    let values = scope.eval(value, 0);
-    for part in children(node) {
-        let key = field(part, "key").or_else(|| field(part, "left")).unwrap_or(part);
-        let name = texts(&scope.eval(key, 0)).next().map_or_else(|| scope.text(key), str::to_owned);
+    let values = value.map_or_else(|| one(Value::Unknown), |value| scope.value(value, 0));
+    for (name, _) in scope.members_of(node) {
         for path in paths(&member(&values, &name)) {
             of_path(policy, path, "", found);
             if path.starts_with("?function.") && name == "constructor" || path == "require" {
@@ -199,13 +259,16 @@ fn destructured(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &
     }
 }
 
-fn call(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    let Some(function) = field(node, "function").or_else(|| field(node, "constructor")) else {
-        return;
-    };
-    let arguments = field(node, "arguments").map(children).unwrap_or_default();
-    let new = node.kind() == "new_expression";
-    for path in paths(&scope.eval(function, 0)) {
+fn called<'t>(
+    policy: &CodePolicy,
+    scope: &Scope<'t>,
+    node: AstKind<'t>,
+    call: &Call<'t>,
+    found: &mut Findings,
+) {
+    let arguments = &call.arguments;
+    let new = matches!(node, AstKind::NewExpression(_));
+    for path in paths(&scope.function(call, 0)) {
         match path {
             "require"
             | "import"
@@ -214,7 +277,8 @@ fn call(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Find
             | "require.main.require"
             | "process.getBuiltinModule"
             | "require.resolve" => {
-                modules(policy, scope, arguments.first().copied(), found);
+                let values = arguments.first().map(|source| scope.eval(*source, 0));
+                modules(policy, &values.unwrap_or_default(), found);
             }
             "setTimeout"
             | "setInterval"
@@ -278,9 +342,11 @@ static METHODS: Words = Words::new(
     submit execCommand deleteDatabase createObjectStore setRequestHeader",
 );
 
-fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    match node.kind() {
-        "member_expression" | "subscript_expression" => {
+fn writes<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
+    match node {
+        AstKind::StaticMemberExpression(_)
+        | AstKind::PrivateFieldExpression(_)
+        | AstKind::ComputedMemberExpression(_) => {
             for path in paths(&scope.eval(node, 0)) {
                 let name = last(path);
                 let module = ["@fs/promises.", "@fs.promises.", "@fs.", "Deno.", "Bun."]
@@ -292,14 +358,10 @@ fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
                 }
             }
         }
-        "call_expression" | "new_expression" => written_call(scope, node, found),
-        "assignment_expression" | "augmented_assignment_expression" => {
-            let Some(left) = field(node, "left")
-                .filter(|left| matches!(left.kind(), "member_expression" | "subscript_expression"))
-            else {
-                return;
-            };
-            for path in paths(&scope.eval(left, 0)) {
+        AstKind::AssignmentExpression(assignment)
+            if assignment.left.is_member_expression() =>
+        {
+            for path in paths(&scope.eval(assigned(&assignment.left), 0)) {
                 let root = path.split(['.', '(']).next().unwrap_or(path);
                 let global = matches!(
                     root,
@@ -334,12 +396,9 @@ fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
     }
 }
 
-fn written_call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    let Some(function) = field(node, "function").or_else(|| field(node, "constructor")) else {
-        return;
-    };
-    let arguments = field(node, "arguments").map(children).unwrap_or_default();
-    for path in paths(&scope.eval(function, 0)) {
+fn written_call<'t>(scope: &Scope<'t>, call: &Call<'t>, found: &mut Findings) {
+    let arguments = &call.arguments;
+    for path in paths(&scope.function(call, 0)) {
         let name = last(path);
         let root = path.split(['.', '(']).next().unwrap_or(path).trim_start_matches('@');
         let client = matches!(
@@ -381,7 +440,7 @@ fn written_call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
             }
             "axios" => !arguments
                 .first()
-                .is_none_or(|options| options.kind() != "object" || reads_only(scope, *options)),
+                .is_none_or(|options| !matches!(options, AstKind::ObjectExpression(_)) || reads_only(scope, *options)),
             "WebSocket" | "RTCPeerConnection" | "BroadcastChannel" | "Notification" | "alert"
             | "confirm" | "prompt" => !path.contains('.'),
             "add" | "put2" | "addAll" => root == "caches",
@@ -396,14 +455,21 @@ fn written_call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
 }
 
 /// Returns whether the options of a request are an object whose method reads.
-fn reads_only(scope: &Scope<'_>, options: Node<'_>) -> bool {
-    options.kind() == "object"
-        && children(options).into_iter().all(|pair| {
-            let key = field(pair, "key").map(|key| texts(&scope.eval(key, 0)).next().map(str::to_owned).unwrap_or_default());
-            match key.as_deref() {
-                None => false,
-                Some("method") => field(pair, "value").is_some_and(|value| scope.eval(value, 0).iter().all(|value| matches!(value, Value::Text(method) if matches!(method.to_ascii_uppercase().as_str(), "GET" | "HEAD" | "OPTIONS")))),
-                Some(key) => key != "body" && key != "data",
+fn reads_only<'t>(scope: &Scope<'t>, options: AstKind<'t>) -> bool {
+    let AstKind::ObjectExpression(options) = options else { return false };
+    let reads = |value: &Value| {
+        matches!(value, Value::Text(method)
+            if matches!(method.to_ascii_uppercase().as_str(), "GET" | "HEAD" | "OPTIONS"))
+    };
+    options.properties.iter().all(|property| match property {
+        ObjectPropertyKind::ObjectProperty(pair)
+            if pair.kind == PropertyKind::Init && !pair.method && !pair.shorthand =>
+        {
+            match scope.key(&pair.key).as_str() {
+                "method" => scope.value(&pair.value, 0).iter().all(reads),
+                key => key != "body" && key != "data",
             }
-        })
+        }
+        _ => false,
+    })
 }

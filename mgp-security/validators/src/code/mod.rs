@@ -3,7 +3,11 @@
 #[cfg(feature = "javascript")]
 mod javascript;
 #[cfg(feature = "javascript")]
+mod javascript_bounds;
+#[cfg(feature = "javascript")]
 mod javascript_rules;
+#[cfg(feature = "javascript")]
+mod javascript_tree;
 mod policy;
 #[cfg(feature = "python")]
 mod python;
@@ -17,8 +21,6 @@ mod python_tree;
 mod python_values;
 #[cfg(feature = "python")]
 mod python_writes;
-#[cfg(feature = "javascript")]
-mod tree;
 #[cfg_attr(
     not(any(feature = "python", feature = "javascript")),
     expect(dead_code, reason = "no grammar is built in")

@@ -1,0 +1,478 @@
+//! Bounds of nesting and of repeated reading, checked before JavaScript and TypeScript are parsed.
+//!
+//! The parser recurses, and reads some text again: arrow functions and type arguments are tried first. Without bounds, a
+//! small text could overflow the stack or take minutes. The scan splits a text into tokens as the parser does; where it
+//! cannot be sure of that, it refuses the text.
+
+use super::javascript::Dialect;
+
+/// The maximum number of brackets, templates and elements that are open at once.
+const MAX_FRAMES: usize = 100;
+/// The maximum number of tokens that can be nested in one another.
+const MAX_DEPTH: usize = 1_000;
+/// The tokens that a part of a list may have before they count for the parts after it.
+const LIST_SLACK: usize = 64;
+/// The maximum number of tokens that the parser reads, with every repetition.
+const MAX_READINGS: usize = 250_000;
+
+/// Checks the nesting of a text, and returns the number of levels that the parser may need.
+///
+/// # Errors
+/// The reason why the text must not be parsed.
+pub(super) fn check(source: &str, dialect: Dialect) -> Result<usize, String> {
+    let mut scan = Scan::new(source, dialect);
+    let mut levels = 0;
+    while let Some(byte) = scan.peek(0) {
+        match scan.frame.kind {
+            b'`' => scan.template(byte),
+            b'<' => scan.tag(byte),
+            b'>' => scan.children(byte),
+            _ => scan.code(byte),
+        }
+        .ok_or("the code cannot be parsed")?;
+        let frames = scan.frames.len();
+        if frames > MAX_FRAMES || scan.depth > MAX_DEPTH || scan.readings > MAX_READINGS {
+            return Err(format!(
+                "the code is nested deeper than {MAX_DEPTH} levels, or {MAX_FRAMES} brackets"
+            ));
+        }
+        levels = levels.max(scan.depth + LIST_SLACK * (frames + 1));
+    }
+    if scan.frames.is_empty() { Ok(levels) } else { Err("the code cannot be parsed".to_owned()) }
+}
+
+/// The position of the last token in an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operand {
+    /// An operand ended: a slash divides.
+    Ended,
+    /// An operand is expected: a slash begins a regular expression.
+    Expected,
+    Unknown,
+}
+
+/// An open bracket, template or element.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    /// The opening bracket, a grave accent, `<` in a tag, or `>` between tags.
+    kind: u8,
+    /// The depth outside.
+    base: usize,
+    /// The depth that the statement has before the parts of a list.
+    level: usize,
+    /// What the closing mark means for the position in an expression.
+    after: Operand,
+    /// The number of times that the parser reads what is inside.
+    factor: usize,
+    /// The number of open groups that may be the parameters of an arrow function.
+    groups: usize,
+    /// The number of open type arguments, which may turn out to be comparisons.
+    angles: usize,
+    /// The number of conditions, whose groups may turn out to be parameters of functions with a type.
+    conditions: usize,
+}
+
+/// A reading of a text, token by token.
+#[derive(Debug)]
+struct Scan<'s> {
+    source: &'s str,
+    at: usize,
+    typed: bool,
+    markup: bool,
+    frame: Frame,
+    /// The frames around `frame`.
+    frames: Vec<Frame>,
+    /// The number of tokens in which the next one can be nested.
+    depth: usize,
+    readings: usize,
+    operand: Operand,
+    /// A line has ended since the last token.
+    line: bool,
+    /// The last token, if it is a mark.
+    mark: u8,
+    /// The last token, if it is a word and not a property.
+    word: &'s str,
+}
+
+// === impl Scan ===
+
+impl<'s> Scan<'s> {
+    fn new(source: &'s str, dialect: Dialect) -> Self {
+        let hashbang = if source.starts_with("#!") { source.find('\n') } else { Some(0) };
+        let frame = Frame {
+            kind: 0,
+            base: 0,
+            level: 0,
+            after: Operand::Unknown,
+            factor: 1,
+            groups: 1,
+            angles: 0,
+            conditions: 0,
+        };
+        Self {
+            source,
+            at: hashbang.unwrap_or(source.len()),
+            typed: dialect.has_types(),
+            markup: dialect.has_markup(),
+            frame,
+            frames: Vec::new(),
+            depth: 0,
+            readings: 0,
+            operand: Operand::Expected,
+            line: true,
+            mark: b';',
+            word: "",
+        }
+    }
+
+    fn peek(&self, ahead: usize) -> Option<u8> {
+        self.source.as_bytes().get(self.at + ahead).copied()
+    }
+
+    fn rest(&self) -> &'s str {
+        self.source.get(self.at..).unwrap_or_default()
+    }
+
+    /// Goes behind the next occurrence of a text.
+    fn skip_past(&mut self, end: &str) -> Option<&'s str> {
+        let skipped = self.rest().get(..self.rest().find(end)?)?;
+        self.line |= skipped.contains('\n');
+        self.at += skipped.len() + end.len();
+        Some(skipped)
+    }
+
+    /// Goes behind a blank or a comment, and returns whether there was one.
+    fn skip_blank(&mut self) -> Option<bool> {
+        let Some(c) = self.rest().chars().next() else { return Some(false) };
+        if is_blank(c) {
+            self.line |= c == '\n';
+            self.at += c.len_utf8();
+        } else if self.rest().starts_with("//") {
+            self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+        } else if self.rest().starts_with("/*") {
+            self.at += 2;
+            self.skip_past("*/")?;
+        } else {
+            return Some(false);
+        }
+        Some(true)
+    }
+
+    /// Returns the number of times that the parser reads the next token in a group.
+    fn factor(&self) -> usize {
+        self.frame.factor.saturating_mul(1 + self.frame.angles + self.frame.conditions)
+    }
+
+    /// Counts a token.
+    fn count(&mut self) {
+        self.depth += 1;
+        self.readings = self.readings.saturating_add(self.factor().saturating_mul(self.frame.groups));
+    }
+
+    fn open(&mut self, kind: u8, after: Operand) {
+        // A call has no parameters, unless it turns out to be an asynchronous arrow function.
+        let group = kind == b'(' && (self.operand != Operand::Ended || self.word == "async");
+        self.frames.push(self.frame);
+        self.frame = Frame {
+            kind,
+            base: self.depth,
+            level: self.depth,
+            after,
+            factor: self.factor(),
+            groups: self.frame.groups + usize::from(group),
+            angles: 0,
+            conditions: 0,
+        };
+        self.operand = Operand::Expected;
+    }
+
+    fn close(&mut self) -> Option<()> {
+        self.operand = self.frame.after;
+        self.depth = self.frame.base;
+        self.frame = self.frames.pop()?;
+        if matches!(self.frame.kind, b'`' | b'<' | b'>') {
+            // The parts of a template, attributes and children are lists.
+            self.depth = self.frame.base;
+        }
+        Some(())
+    }
+
+    fn template(&mut self, byte: u8) -> Option<()> {
+        self.at += if byte == b'\\' { 2 } else { 1 };
+        match byte {
+            b'`' => self.close()?,
+            b'$' if self.peek(0) == Some(b'{') => {
+                self.at += 1;
+                self.count();
+                self.open(b'{', Operand::Ended);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// Reads a part of a tag, after its `<`.
+    fn tag(&mut self, byte: u8) -> Option<()> {
+        if self.skip_blank()? {
+            return Some(());
+        }
+        self.at += 1;
+        match byte {
+            b'"' | b'\'' => {
+                let text = self.skip_past(if byte == b'"' { "\"" } else { "'" })?;
+                // An attribute has no escapes, but the default of a type parameter has.
+                return (!self.typed || !text.contains('\\')).then_some(());
+            }
+            b'{' => {
+                self.count();
+                self.open(b'{', Operand::Ended);
+            }
+            b'/' if self.peek(0) == Some(b'>') => {
+                self.at += 1;
+                self.close()?;
+            }
+            b'>' => {
+                while self.typed && self.skip_blank()? {}
+                // These may be the type parameters of a function, and what follows its parameters.
+                if self.typed && self.peek(0) == Some(b'(') {
+                    return None;
+                }
+                self.frame.kind = b'>';
+            }
+            // These are the type parameters of an arrow function.
+            b',' if self.typed => {
+                self.close()?;
+                self.operand = Operand::Expected;
+            }
+            b'=' | b'.' | b':' | b'-' | b'_' | b'$' | 128.. => {}
+            _ if byte.is_ascii_alphanumeric() => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Reads a part of the text between two tags.
+    fn children(&mut self, byte: u8) -> Option<()> {
+        self.at += 1;
+        if byte == b'{' {
+            self.count();
+            self.open(b'{', Operand::Ended);
+        } else if byte == b'<' {
+            while self.skip_blank()? {}
+            if self.peek(0) == Some(b'/') {
+                self.at += 1;
+                let name = self.skip_past(">")?;
+                return if name.contains(['/', '*']) { None } else { self.close() };
+            }
+            self.count();
+            self.open(b'<', Operand::Ended);
+        }
+        Some(())
+    }
+
+    fn code(&mut self, byte: u8) -> Option<()> {
+        if self.skip_blank()? {
+            return Some(());
+        }
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'#' | b'\\' | 128..) {
+            return self.word();
+        }
+        self.begin("");
+        self.count();
+        self.at += 1;
+        match byte {
+            b'"' | b'\'' => {
+                self.quoted(byte)?;
+                self.operand = Operand::Ended;
+            }
+            b'`' => self.open(byte, Operand::Ended),
+            b'(' => {
+                self.frame.conditions += usize::from(self.typed && self.mark == b'?');
+                self.open(byte, match self.word {
+                    "if" | "while" | "for" | "with" => Operand::Expected,
+                    "await" => Operand::Unknown,
+                    _ => Operand::Ended,
+                });
+            }
+            b'[' => self.open(byte, Operand::Ended),
+            b'{' => self.open(byte, Operand::Unknown),
+            b')' | b']' | b'}' => {
+                // In ASCII, these marks come one or two places after those that open.
+                if !matches!(byte.wrapping_sub(self.frame.kind), 1 | 2) {
+                    return None;
+                }
+                self.close()?;
+                if self.operand == Operand::Expected {
+                    self.frame.level = self.depth;
+                }
+            }
+            b'<' => self.less()?,
+            b'/' => self.slash()?,
+            b'-' if self.line && self.rest().starts_with("->") => return None,
+            b'+' | b'-' if self.peek(0) == Some(byte) => {
+                self.at += 1;
+                if self.line {
+                    self.operand = Operand::Expected;
+                }
+            }
+            // This may be a mark behind an operand of TypeScript.
+            b'!' if !self.line && self.peek(0) != Some(b'=') => {}
+            b',' if self.frame.angles == 0 => {
+                self.frame.conditions = 0;
+                self.frame.level = self.frame.level.max(self.depth.saturating_sub(LIST_SLACK));
+                self.depth = self.frame.level;
+                self.operand = Operand::Expected;
+            }
+            b'>' if self.typed && self.mark != b'=' => {
+                self.frame.angles = self.frame.angles.saturating_sub(1);
+                self.operand = Operand::Unknown;
+            }
+            _ => self.operand = Operand::Expected,
+        }
+        // What follows three dots is no property.
+        let spread = byte == b'.' && self.rest().starts_with("..");
+        self.at += if spread { 2 } else { 0 };
+        (self.mark, self.word, self.line) = (if spread { 0 } else { byte }, "", false);
+        Some(())
+    }
+
+    fn word(&mut self) -> Option<()> {
+        let start = self.at;
+        let number = self.peek(0)?.is_ascii_digit();
+        while let Some(c) = self.rest().chars().next() {
+            if self.rest().starts_with("\\u{") {
+                self.skip_past("}")?;
+            } else if c.is_ascii_alphanumeric()
+                || matches!(c, '_' | '$' | '#' | '\\')
+                || !c.is_ascii() && !is_blank(c)
+                || number && c == '.'
+            {
+                self.at += c.len_utf8();
+            } else {
+                break;
+            }
+        }
+        let word = self.source.get(start..self.at)?;
+        let property = self.mark == b'.';
+        self.begin(if property { "." } else { word });
+        self.count();
+        self.operand = match word {
+            _ if property => Operand::Ended,
+            "return" | "typeof" | "instanceof" | "in" | "new" | "delete" | "void" | "throw"
+            | "case" | "do" | "else" | "extends" | "default" => Operand::Expected,
+            "of" | "yield" | "await" => Operand::Unknown,
+            _ => Operand::Ended,
+        };
+        (self.mark, self.word, self.line) = (0, if property { "" } else { word }, false);
+        Some(())
+    }
+
+    /// Begins a statement before the next token, if the last one ended; `next` is a word or empty.
+    fn begin(&mut self, next: &str) {
+        let continues = matches!(
+            next,
+            "" | "."
+                | "else"
+                | "while"
+                | "catch"
+                | "finally"
+                | "in"
+                | "instanceof"
+                | "of"
+                | "as"
+                | "is"
+                | "satisfies"
+                | "extends"
+                | "implements"
+                | "from"
+        );
+        let prefix = matches!(self.word, "keyof" | "unique" | "readonly" | "infer" | "asserts" | "is");
+        let begins = match self.mark {
+            b';' => !matches!(next, "else" | "while"),
+            b'}' => !continues,
+            _ if next == "case" => true,
+            _ => self.line && self.operand == Operand::Ended && !continues && !prefix,
+        };
+        if begins {
+            self.depth = self.frame.base;
+            (self.frame.level, self.frame.angles, self.frame.conditions) = (self.depth, 0, 0);
+        } else if next == "else" {
+            self.frame.level = self.depth + 1;
+        }
+    }
+
+    /// Returns whether the end of a line may have ended a statement before the next token.
+    fn may_end(&self) -> bool {
+        self.line && !matches!(self.frame.kind, b'(' | b'[')
+    }
+
+    /// Reads a text up to an unescaped mark on the same line; in brackets, the mark of a regular expression is a part.
+    fn quoted(&mut self, end: u8) -> Option<()> {
+        let mut class = false;
+        loop {
+            let byte = self.peek(0)?;
+            self.at += if byte == b'\\' { 2 } else { 1 };
+            match byte {
+                b'\n' => return None,
+                b'[' => class = end == b'/',
+                b']' => class = false,
+                _ if byte == end && !class => return Some(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads what begins with a slash, and is no comment.
+    fn slash(&mut self) -> Option<()> {
+        let line = self.rest().split('\n').next().unwrap_or_default();
+        match self.operand {
+            Operand::Expected => {
+                self.quoted(b'/')?;
+                let flags = self.rest().find(|c: char| !c.is_alphanumeric());
+                self.at += flags.unwrap_or(self.rest().len());
+                self.operand = Operand::Ended;
+                return Some(());
+            }
+            Operand::Ended if !self.may_end() => {}
+            // Without a second slash, this is not a regular expression.
+            _ if line.contains('/') => return None,
+            _ => {}
+        }
+        self.operand = Operand::Expected;
+        Some(())
+    }
+
+    /// Reads what begins with `<`: a tag, type arguments, or a comparison.
+    fn less(&mut self) -> Option<()> {
+        if self.rest().starts_with("!--") {
+            return None;
+        }
+        if self.peek(0) == Some(b'<') {
+            // A shift, or the parameters of a type in type arguments.
+            self.at += 1;
+            let types = self.typed && !self.peek(0).is_some_and(|next| next == b' ' || next.is_ascii_digit());
+            self.frame.angles += usize::from(types);
+            self.operand = Operand::Expected;
+            return Some(());
+        }
+        if self.markup && (self.operand != Operand::Ended || self.may_end()) {
+            if self.operand != Operand::Expected {
+                return None;
+            }
+            let name = self.rest().trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+            let bound = name.trim_start().strip_prefix("extends ").map(str::trim_start);
+            if !self.typed || bound.is_none_or(|bound| bound.starts_with(['=', '>', '/'])) {
+                self.open(b'<', Operand::Ended);
+                return Some(());
+            }
+        }
+        self.frame.angles += usize::from(self.typed);
+        self.operand = Operand::Expected;
+        Some(())
+    }
+}
+
+/// Returns whether the parser skips a character between tokens.
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\u{200b}' | '\u{feff}')
+}

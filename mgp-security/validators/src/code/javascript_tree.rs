@@ -1,0 +1,202 @@
+//! Syntax trees of JavaScript and TypeScript, within bounds.
+
+use super::{javascript::Dialect, javascript_bounds};
+use oxc_allocator::Allocator;
+use oxc_ast::{
+    AstKind,
+    ast::{
+        Argument, AssignmentTarget, AssignmentTargetMaybeDefault, BindingPattern, ChainElement,
+        Expression, MemberExpression, Program,
+    },
+};
+use oxc_ast_visit::Visit;
+use oxc_parser::{ParseOptions, Parser};
+use oxc_span::SourceType;
+use oxc_syntax::node::NodeId;
+use std::thread;
+
+/// The bytes of stack for each level of nesting.
+const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 16 << 10 } else { 4 << 10 };
+/// The stack that parsing a text takes besides.
+const BASE_STACK: usize = 1 << 20;
+
+/// Parses a text, and calls a function with its tree; a text with errors has no tree.
+///
+/// # Errors
+/// The reason why there is no tree.
+pub(super) fn with_tree(
+    source: &str,
+    dialect: Dialect,
+    judge: impl FnOnce(&Nodes<'_>) + Send,
+) -> Result<(), String> {
+    let levels = javascript_bounds::check(source, dialect)?;
+    // The stack of a worker thread is too small for the deepest text, and its overflow ends the process.
+    thread::scope(|scope| {
+        let parser = thread::Builder::new()
+            .name("code-parser".to_owned())
+            .stack_size(BASE_STACK + levels * STACK_PER_LEVEL)
+            .spawn_scoped(scope, || parse(source, dialect, judge))
+            .map_err(|error| format!("no thread could be started to parse the code: {error}"))?;
+        parser.join().unwrap_or_else(|_| Err("the code cannot be parsed".to_owned()))
+    })
+}
+
+fn parse(source: &str, dialect: Dialect, judge: impl FnOnce(&Nodes<'_>)) -> Result<(), String> {
+    let language = match dialect {
+        Dialect::JavaScript => SourceType::jsx(),
+        #[cfg(feature = "typescript")]
+        Dialect::TypeScript => SourceType::ts(),
+        #[cfg(feature = "typescript")]
+        Dialect::Tsx => SourceType::tsx(),
+    };
+    let options = ParseOptions {
+        allow_return_outside_function: true,
+        enable_ident_hashes: false,
+        ..ParseOptions::default()
+    };
+    // Some code is only valid as a module, and some only as a script.
+    for language in [language.with_module(true), language.with_script(true)] {
+        let allocator = Allocator::default();
+        let parsed = Parser::new(&allocator, source, language).with_options(options).parse();
+        if !parsed.panicked && parsed.diagnostics.is_empty() {
+            judge(&Nodes::of(&parsed.program));
+            return Ok(());
+        }
+    }
+    Err("the code cannot be parsed".to_owned())
+}
+
+/// The nodes of a tree, numbered so that parents come first.
+#[derive(Debug, Default)]
+pub(super) struct Nodes<'t> {
+    pub(super) all: Vec<AstKind<'t>>,
+    /// The number of the parent of each node.
+    parents: Vec<usize>,
+    /// The nodes that contain the next one.
+    path: Vec<usize>,
+}
+
+// === impl Nodes ===
+
+impl<'t> Nodes<'t> {
+    fn of(program: &Program<'t>) -> Self {
+        let mut nodes = Self::default();
+        nodes.visit_program(program);
+        nodes
+    }
+
+    /// Returns the parent of a node; the first node is its own.
+    pub(super) fn parent(&self, node: AstKind<'_>) -> Option<AstKind<'t>> {
+        self.all.get(*self.parents.get(number(node))?).copied()
+    }
+}
+
+impl<'t> Visit<'t> for Nodes<'t> {
+    fn enter_node(&mut self, node: AstKind<'t>) {
+        node.set_node_id(NodeId::from_usize(self.all.len()));
+        self.parents.push(self.path.last().copied().unwrap_or_default());
+        // An optional chain is what it contains.
+        if !matches!(node, AstKind::ChainExpression(_)) {
+            self.path.push(self.all.len());
+        }
+        self.all.push(node);
+    }
+
+    fn leave_node(&mut self, node: AstKind<'t>) {
+        if !matches!(node, AstKind::ChainExpression(_)) {
+            self.path.pop();
+        }
+    }
+}
+
+/// Returns the number of a node.
+pub(super) fn number(node: AstKind<'_>) -> usize {
+    node.node_id().index()
+}
+
+/// A call, a construction, or an import in an expression.
+#[derive(Debug)]
+pub(super) struct Call<'t> {
+    /// Nothing if it is an import.
+    pub(super) function: Option<&'t Expression<'t>>,
+    pub(super) arguments: Vec<AstKind<'t>>,
+}
+
+// === impl Call ===
+
+impl<'t> Call<'t> {
+    /// Returns the call that a node is.
+    pub(super) fn of(node: AstKind<'t>) -> Option<Self> {
+        let (function, arguments) = match node {
+            AstKind::CallExpression(call) => (&call.callee, &call.arguments[..]),
+            AstKind::NewExpression(new) => (&new.callee, &new.arguments[..]),
+            AstKind::TaggedTemplateExpression(call) => (&call.tag, &[][..]),
+            AstKind::ImportExpression(import) => {
+                return Some(Self { function: None, arguments: vec![expression(&import.source)] });
+            }
+            _ => return None,
+        };
+        let arguments = arguments
+            .iter()
+            .map(|argument| match argument {
+                Argument::SpreadElement(spread) => AstKind::SpreadElement(spread),
+                other => expression(other.to_expression()),
+            })
+            .collect();
+        Some(Self { function: Some(function), arguments })
+    }
+}
+
+/// Returns the node of an expression; an optional chain is what it contains.
+pub(super) fn expression<'t>(expression: &'t Expression<'t>) -> AstKind<'t> {
+    match expression {
+        Expression::ChainExpression(chain) => match &chain.expression {
+            ChainElement::CallExpression(call) => AstKind::CallExpression(call),
+            ChainElement::TSNonNullExpression(inner) => AstKind::TSNonNullExpression(inner),
+            member => member_node(member.to_member_expression()),
+        },
+        other => AstKind::from_expression(other),
+    }
+}
+
+fn member_node<'t>(member: &'t MemberExpression<'t>) -> AstKind<'t> {
+    match member {
+        MemberExpression::ComputedMemberExpression(of) => AstKind::ComputedMemberExpression(of),
+        MemberExpression::StaticMemberExpression(of) => AstKind::StaticMemberExpression(of),
+        MemberExpression::PrivateFieldExpression(of) => AstKind::PrivateFieldExpression(of),
+    }
+}
+
+/// Returns the node of a pattern that declares names.
+pub(super) fn pattern<'t>(pattern: &'t BindingPattern<'t>) -> AstKind<'t> {
+    match pattern {
+        BindingPattern::BindingIdentifier(name) => AstKind::BindingIdentifier(name),
+        BindingPattern::ObjectPattern(object) => AstKind::ObjectPattern(object),
+        BindingPattern::ArrayPattern(list) => AstKind::ArrayPattern(list),
+        BindingPattern::AssignmentPattern(default) => AstKind::AssignmentPattern(default),
+    }
+}
+
+/// Returns the node of what is assigned.
+pub(super) fn assigned<'t>(target: &'t AssignmentTarget<'t>) -> AstKind<'t> {
+    match target {
+        AssignmentTarget::AssignmentTargetIdentifier(name) => AstKind::IdentifierReference(name),
+        AssignmentTarget::ArrayAssignmentTarget(list) => AstKind::ArrayAssignmentTarget(list),
+        AssignmentTarget::ObjectAssignmentTarget(object) => AstKind::ObjectAssignmentTarget(object),
+        AssignmentTarget::TSAsExpression(of) => AstKind::TSAsExpression(of),
+        AssignmentTarget::TSSatisfiesExpression(of) => AstKind::TSSatisfiesExpression(of),
+        AssignmentTarget::TSNonNullExpression(of) => AstKind::TSNonNullExpression(of),
+        AssignmentTarget::TSTypeAssertion(of) => AstKind::TSTypeAssertion(of),
+        member => member_node(member.to_member_expression()),
+    }
+}
+
+/// Returns the node of what is assigned, and may have a default.
+pub(super) fn assigned_or_default<'t>(target: &'t AssignmentTargetMaybeDefault<'t>) -> AstKind<'t> {
+    match target {
+        AssignmentTargetMaybeDefault::AssignmentTargetWithDefault(default) => {
+            AstKind::AssignmentTargetWithDefault(default)
+        }
+        target => assigned(target.to_assignment_target()),
+    }
+}
