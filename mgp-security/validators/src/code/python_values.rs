@@ -23,6 +23,8 @@ const MAX_DEPTH: usize = 48;
 const MAX_TEXT: usize = 4096;
 /// The maximum length of a path.
 const MAX_PATH: usize = 200;
+/// The number of values of one name above which code is not judged: a name has that many only to hide one of them.
+const MAX_KEPT: usize = 40;
 /// The work that the values of one text may take, in about nanoseconds.
 const MAX_WORK: usize = 20_000_000;
 
@@ -84,14 +86,20 @@ impl<'t> Scope<'t> {
 
     /// Adds values to a name.
     pub(super) fn bind(&mut self, name: &str, values: &Values) {
+        let known = self.names.get(name).map_or(0, Vec::len);
         let is_known = |known: &Values| values.iter().all(|value| known.contains(value));
-        if !self.work(20) || self.names.get(name).is_some_and(is_known) {
+        if !self.work(20 + known) || self.names.get(name).is_some_and(is_known) {
             return;
         }
-        if self.work(cost(values)) {
-            self.names.bind(name, values.clone());
-            self.used.get_mut().remove(name);
+        // Values beyond the usual number are dropped, but not modules and what builtins execute.
+        let kept =
+            values.iter().filter(|value| matches!(value, Value::Path(path) if is_kept(path)));
+        if !self.work(if known > MAX_KEPT { MAX_WORK } else { cost(values) }) {
+            return;
         }
+        self.names.bind(name, values.clone());
+        kept.for_each(|value| self.names.insert(name, value.clone()));
+        self.used.get_mut().remove(name);
     }
 
     /// Binds a name to something unknown.
@@ -371,6 +379,11 @@ impl<'t> Scope<'t> {
         }
         Value::Text(whole)
     }
+}
+
+/// Returns whether a path is that of a module, a member of one or a builtin.
+fn is_kept(path: &str) -> bool {
+    BUILTINS.has(path) || path.starts_with('@') && !path.contains('(')
 }
 
 /// Returns the work that copying values takes.

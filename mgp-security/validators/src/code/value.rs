@@ -55,7 +55,10 @@ pub(super) fn concatenated(left: &Values, right: &Values) -> Values {
             });
         }
     }
-    values.truncate(MAX_VALUES);
+    if values.len() > MAX_VALUES {
+        values.truncate(MAX_VALUES);
+        values.push(Value::Unknown);
+    }
     values
 }
 
@@ -82,6 +85,15 @@ pub(super) struct Names(HashMap<String, Values>);
 impl Names {
     pub(super) fn get(&self, name: &str) -> Option<&Values> {
         self.0.get(name)
+    }
+
+    /// Adds a value to a name that has many others.
+    #[cfg(feature = "python")]
+    pub(super) fn insert(&mut self, name: &str, value: Value) {
+        let known = self.0.entry(name.to_owned()).or_default();
+        if !known.contains(&value) {
+            known.push(value);
+        }
     }
 
     /// Adds values to a name.
