@@ -41,22 +41,20 @@ pub(super) fn either(mut left: Values, right: Values) -> Values {
 
 /// Returns the concatenation of texts.
 pub(super) fn concatenated(left: &Values, right: &Values) -> Values {
-    let mut values = Vec::new();
-    for left in left {
-        for right in right {
-            values.push(match (left, right) {
-                (Value::Text(left), Value::Text(right)) if left.len() + right.len() < 4096 => {
-                    Value::Text(format!("{left}{right}"))
-                }
-                (Value::Text(_) | Value::AnyText, _) | (_, Value::Text(_) | Value::AnyText) => {
-                    Value::AnyText
-                }
-                _ => Value::Unknown,
-            });
-        }
-    }
-    if values.len() > MAX_VALUES {
-        values.truncate(MAX_VALUES);
+    let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
+    let mut values: Values = pairs
+        .take(MAX_VALUES)
+        .map(|pair| match pair {
+            (Value::Text(left), Value::Text(right)) if left.len() + right.len() < 4096 => {
+                Value::Text(format!("{left}{right}"))
+            }
+            (Value::Text(_) | Value::AnyText, _) | (_, Value::Text(_) | Value::AnyText) => {
+                Value::AnyText
+            }
+            _ => Value::Unknown,
+        })
+        .collect();
+    if left.len() * right.len() > MAX_VALUES {
         values.push(Value::Unknown);
     }
     values
