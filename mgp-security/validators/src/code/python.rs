@@ -30,12 +30,18 @@ pub(super) fn check(policy: &CodePolicy, source: &str, found: &mut Findings) -> 
         let mut scope = Scope::new(nodes);
         // A name can be bound below its use; a second round sees the names of the first.
         for _ in 0..2 {
-            nodes.all.iter().for_each(|node| scope.bind_node(*node));
+            for node in &nodes.all {
+                scope.bind_node(*node);
+                scope.finished()?;
+            }
             scope.forget();
         }
         let mut rules = Rules::new(policy, &scope, found);
-        nodes.all.iter().for_each(|node| rules.check(*node));
-        scope.finished()
+        for node in &nodes.all {
+            rules.check(*node);
+            scope.finished()?;
+        }
+        Ok(())
     })
 }
 

@@ -253,6 +253,9 @@ impl<'a, 't> Rules<'a, 't> {
     /// Checks a use of a name, a member, an element or a result.
     fn reference(&mut self, node: ExprRef<'t>) {
         let values = self.scope.eval(node, 0);
+        if values.len() > 1 && !self.scope.may_read(&values) {
+            return;
+        }
         let is_call = matches!(node, ExprRef::Call(_));
         for path in paths(&values) {
             if !self.paths.contains(path) {
@@ -366,7 +369,9 @@ impl<'a, 't> Rules<'a, 't> {
                 _ if last(path) == "format" => {
                     let Expr::Attribute(function) = &*call.func else { continue };
                     let object = self.scope.eval(&*function.value, 0);
-                    if texts(&object).any(|text| text.contains(".__") || text.contains("[__")) {
+                    if self.scope.may_read(&object)
+                        && texts(&object).any(|text| text.contains(".__") || text.contains("[__"))
+                    {
                         self.found.pattern("format(");
                     }
                 }
@@ -378,6 +383,9 @@ impl<'a, 't> Rules<'a, 't> {
     /// Checks a call that gets or sets the member that a text names.
     fn access(&mut self, path: &str, call: &ExprCall) {
         let names = self.argument(call, 1);
+        if !self.scope.may_read(&names) {
+            return;
+        }
         let module = paths(&self.argument(call, 0))
             .any(|path| path.starts_with('@') && !path.contains('(') || FLOOR.has(path));
         let unknown = names.iter().any(|name| !matches!(name, Value::Text(_)));

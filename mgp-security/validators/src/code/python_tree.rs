@@ -14,7 +14,7 @@ use std::{
 /// The maximum number of levels that are parsed on the caller's stack, which can be that of a worker thread.
 const MAX_SHALLOW: usize = if cfg!(debug_assertions) { 8 } else { 40 };
 /// The stack for code with more levels.
-const DEEP_STACK: usize = if cfg!(debug_assertions) { 256 << 20 } else { 32 << 20 };
+const DEEP_STACK: usize = if cfg!(debug_assertions) { 128 << 20 } else { 16 << 20 };
 
 /// Parses code and passes its nodes on; code with errors has none.
 ///
@@ -102,4 +102,150 @@ impl<'t> SourceOrderVisitor<'t> for Nodes<'t> {
     fn visit_string_literal(&mut self, _: &'t StringLiteral) {}
 
     fn visit_bytes_literal(&mut self, _: &'t BytesLiteral) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parses code on a stack that is smaller than that of a worker thread.
+    fn parse_on_small_stack(code: String) -> Result<usize, String> {
+        let parse = move || {
+            let mut nodes = 0;
+            with_nodes(&code, |found| {
+                nodes = found.all.len();
+                Ok(())
+            })?;
+            Ok(nodes)
+        };
+        thread::Builder::new().stack_size(1 << 20).spawn(parse).unwrap().join().unwrap()
+    }
+
+    /// Each kind of nesting: what opens a level, what is inside, what closes it, and whether Python has a limit for it.
+    const KINDS: [(&str, &str, &str); 34] = [
+        ("(", "1", ")"),
+        ("[", "1", "]"),
+        ("{", "1", "}"),
+        ("{1: ", "1", "}"),
+        ("{**", "a", "}"),
+        ("f(", "1", ")"),
+        ("f(a=", "1", ")"),
+        ("f(*", "a", ")"),
+        ("x[", "1", "]"),
+        ("x[:", "1", "]"),
+        ("[x for x in ", "y", "]"),
+        ("(yield ", "1", ")"),
+        ("(a := ", "1", ")"),
+        ("(", "x", ").y(a=1)"),
+        ("(", "x", " + 1 + 1)"),
+        ("f'{", "1", "}'"),
+        ("f'{1:{", "1", "}}'"),
+        ("f(lambda: ", "1", ")"),
+        ("lambda: ", "1", ""),
+        ("lambda a=", "1", ": 1"),
+        ("lambda a, *b, c=", "1", ": 1"),
+        ("-", "1", ""),
+        ("not ", "1", ""),
+        ("await (", "a", ")"),
+        ("1 ** ", "1", ""),
+        ("a if b else ", "c", ""),
+        ("1 + ", "1", ""),
+        ("a.", "a", ""),
+        ("", "a", "()"),
+        ("", "a", "[0]"),
+        ("", "a", " @ b"),
+        ("a and not ", "b", ""),
+        ("a < -", "b", ""),
+        ("", "1", " if a else 1"),
+    ];
+
+    fn nested(kind: (&str, &str, &str), depth: usize) -> String {
+        format!("{}{}{}", kind.0.repeat(depth), kind.1, kind.2.repeat(depth))
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_on_a_small_stack() {
+        for kind in KINDS {
+            for depth in [150, 199, 250, 399, 10_000] {
+                let parsed = parse_on_small_stack(nested(kind, depth));
+                assert!(depth < 10_000 || parsed.is_err(), "{kind:?}: {parsed:?}");
+            }
+            assert!(parse_on_small_stack(nested(kind, 30)).is_ok(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn deep_statements_and_patterns_are_refused_on_a_small_stack() {
+        for header in [
+            "if x:",
+            "def f():",
+            "class A:",
+            "while x:",
+            "with a:",
+            "for a in b:",
+            "match x:\n case 1:",
+        ] {
+            for depth in [30, 99, 300, 2_000] {
+                let block = |level: usize| {
+                    let (one, two) = (" ".repeat(level * 2), " ".repeat(level * 2 + 1));
+                    format!("{one}{}\n", header.replace("\n ", &format!("\n{two}")))
+                };
+                let code: String = (0..depth).map(block).collect();
+                let parsed = parse_on_small_stack(code + &" ".repeat(depth * 2) + "x\n");
+                assert_eq!(
+                    parsed.is_ok(),
+                    depth == 30 || depth == 99 && !header.contains("case"),
+                    "{header}: {depth}"
+                );
+            }
+        }
+        for (open, close) in [("[", "]"), ("(", ",)"), ("A(", ")"), ("A(b=", ")"), ("{1: ", "}")] {
+            let pattern = |depth| nested((open, "1", close), depth);
+            for depth in [30, 150, 10_000] {
+                let code = format!("match x:\n case {}: pass\n", pattern(depth));
+                assert!(parse_on_small_stack(code).is_ok() || depth > 30, "{open}: {depth}");
+            }
+        }
+        for start in [
+            "async ",
+            "await ",
+            "@",
+            "else: ",
+            "if x: ",
+            "try: ",
+            "a = ",
+            "a: ",
+            "del ",
+            "*",
+            "match ",
+            "type a = ",
+        ] {
+            let _ = parse_on_small_stack(start.repeat(10_000));
+        }
+    }
+
+    #[test]
+    fn the_heights_of_nested_chains_add_up() {
+        let chain = |levels: usize, links: usize| {
+            nested(("(", "x", &format!("{})", " + 1".repeat(links))), levels)
+        };
+        assert!(parse_on_small_stack(chain(3, 100)).is_ok());
+        assert!(parse_on_small_stack(chain(100, 100)).is_err());
+        let flat = format!("x = [{}]", "a.b + c(d), ".repeat(2_000));
+        assert!(parse_on_small_stack(flat).is_ok());
+    }
+
+    #[test]
+    fn nodes_know_their_parents() {
+        let mut parents = Vec::new();
+        with_nodes("f(a.b)\n", |nodes| {
+            for node in &nodes.all {
+                let parent = nodes.parent(*node).map(|parent| format!("{:?}", parent.kind()));
+                parents.push(parent.unwrap_or_default());
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(parents, ["", "StmtExpr", "ExprCall", "ExprCall", "Arguments", "ExprAttribute"]);
+    }
 }

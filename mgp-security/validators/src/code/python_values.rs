@@ -23,8 +23,12 @@ const MAX_DEPTH: usize = 48;
 const MAX_TEXT: usize = 4096;
 /// The maximum length of a path.
 const MAX_PATH: usize = 200;
+/// The number of values of one name above which code is not judged: a name has that many only to hide one of them.
+const MAX_KEPT: usize = 40;
+/// The maximum number of modules from which all names are imported.
+const MAX_STARS: usize = 64;
 /// The work that the values of one text may take, in about nanoseconds.
-const MAX_WORK: usize = 20_000_000;
+const MAX_WORK: usize = 8_000_000;
 
 /// The values of an expression, shared by those that use them.
 pub(super) type Shared = Rc<Values>;
@@ -76,6 +80,11 @@ impl<'t> Scope<'t> {
         Ok(())
     }
 
+    /// Returns whether texts may be looked at, which is work too.
+    pub(super) fn may_read(&self, values: &Values) -> bool {
+        self.work(cost(values))
+    }
+
     /// Counts work, and returns whether more may be done.
     fn work(&self, amount: usize) -> bool {
         self.work.set(self.work.get() + amount);
@@ -84,14 +93,20 @@ impl<'t> Scope<'t> {
 
     /// Adds values to a name.
     pub(super) fn bind(&mut self, name: &str, values: &Values) {
+        let known = self.names.get(name).map_or(0, Vec::len);
         let is_known = |known: &Values| values.iter().all(|value| known.contains(value));
-        if !self.work(20) || self.names.get(name).is_some_and(is_known) {
+        if !self.work(20 + known) || self.names.get(name).is_some_and(is_known) {
             return;
         }
-        if self.work(cost(values)) {
-            self.names.bind(name, values.clone());
-            self.used.get_mut().remove(name);
+        // Values beyond the usual number are dropped, but not modules and what builtins execute.
+        let kept =
+            values.iter().filter(|value| matches!(value, Value::Path(path) if is_kept(path)));
+        if !self.work(if known > MAX_KEPT { MAX_WORK } else { cost(values) }) {
+            return;
         }
+        self.names.bind(name, values.clone());
+        kept.for_each(|value| self.names.insert(name, value.clone()));
+        self.used.get_mut().remove(name);
     }
 
     /// Binds a name to something unknown.
@@ -102,7 +117,8 @@ impl<'t> Scope<'t> {
 
     /// Adds a module whose names are all imported.
     pub(super) fn star(&mut self, module: &str) {
-        if self.work(self.stars.len()) && !self.stars.iter().any(|known| known == module) {
+        let max = if self.stars.len() < MAX_STARS { 20 } else { MAX_WORK };
+        if self.work(max) && !self.stars.iter().any(|known| known == module) {
             self.stars.push(module.to_owned());
             self.used.get_mut().clear();
         }
@@ -307,7 +323,7 @@ impl<'t> Scope<'t> {
             let values = self.eval(arguments.args.get(at)?, depth);
             texts(&values).next().map(str::to_owned)
         };
-        self.work(text.len());
+        self.work(2 * text.len());
         let is_plain = arguments.is_empty();
         let result = match function.attr.as_str() {
             "encode" | "decode" | "format" if is_plain => text.to_owned(),
@@ -373,11 +389,17 @@ impl<'t> Scope<'t> {
     }
 }
 
+/// Returns whether a path is that of a module, a member of one or a builtin.
+fn is_kept(path: &str) -> bool {
+    BUILTINS.has(path) || path.starts_with('@') && !path.contains('(')
+}
+
 /// Returns the work that copying values takes.
 fn cost(values: &Values) -> usize {
     values.iter().fold(0, |sum, value| {
         sum + match value {
-            Value::Text(text) | Value::Path(text) => 20 + text.len() / 8,
+            Value::Text(text) => 20 + text.len(),
+            Value::Path(path) => 40 + path.len(),
             Value::AnyText | Value::Unknown => 2,
         }
     })

@@ -41,21 +41,22 @@ pub(super) fn either(mut left: Values, right: Values) -> Values {
 
 /// Returns the concatenation of texts.
 pub(super) fn concatenated(left: &Values, right: &Values) -> Values {
-    let mut values = Vec::new();
-    for left in left {
-        for right in right {
-            values.push(match (left, right) {
-                (Value::Text(left), Value::Text(right)) if left.len() + right.len() < 4096 => {
-                    Value::Text(format!("{left}{right}"))
-                }
-                (Value::Text(_) | Value::AnyText, _) | (_, Value::Text(_) | Value::AnyText) => {
-                    Value::AnyText
-                }
-                _ => Value::Unknown,
-            });
-        }
+    let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
+    let mut values: Values = pairs
+        .take(MAX_VALUES)
+        .map(|pair| match pair {
+            (Value::Text(left), Value::Text(right)) if left.len() + right.len() < 4096 => {
+                Value::Text(format!("{left}{right}"))
+            }
+            (Value::Text(_) | Value::AnyText, _) | (_, Value::Text(_) | Value::AnyText) => {
+                Value::AnyText
+            }
+            _ => Value::Unknown,
+        })
+        .collect();
+    if left.len() * right.len() > MAX_VALUES {
+        values.push(Value::Unknown);
     }
-    values.truncate(MAX_VALUES);
     values
 }
 
@@ -82,6 +83,15 @@ pub(super) struct Names(HashMap<String, Values>);
 impl Names {
     pub(super) fn get(&self, name: &str) -> Option<&Values> {
         self.0.get(name)
+    }
+
+    /// Adds a value to a name that has many others.
+    #[cfg(feature = "python")]
+    pub(super) fn insert(&mut self, name: &str, value: Value) {
+        let known = self.0.entry(name.to_owned()).or_default();
+        if !known.contains(&value) {
+            known.push(value);
+        }
     }
 
     /// Adds values to a name.
