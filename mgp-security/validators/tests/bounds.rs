@@ -105,6 +105,60 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
 }
 
 #[test]
+fn what_a_parser_may_read_again_stays_quick() {
+    for language in ["javascript", "typescript", "tsx"] {
+        for (open, inner, close) in [
+            ("(a=", "1", ")"),
+            ("([a=", "1", "])"),
+            ("({[", "1", "]:1})"),
+            ("a=(", "1", ")=>1"),
+            ("async(a=", "1", ")"),
+            ("<T>(a=", "1", ")"),
+            ("<T,>(a=", "1", ")=>1"),
+            ("f<", "1", ">(x)"),
+            ("f<{[", "1", "]:a}>x"),
+            ("a<(b=", "1", ")"),
+            ("(a=b<(", "1", "))"),
+            ("a<b<", "c", ""),
+            ("a<<b<", "c", ""),
+            ("a?(b):c=>", "1", ""),
+            ("a?(b=", "1", "):c"),
+            ("(a?(b):c=>", "1", ")"),
+            ("let a:A<(b:", "c", ")=>d>;"),
+            ("A extends infer B extends (", "c", ")?d:e"),
+            ("<a>", "", "</a>"),
+            ("<a b={", "1", "}/>"),
+            ("`${", "1", "}`"),
+            ("if(a)x,y;else ", "z", ""),
+            ("if(a){}else ", "z", ""),
+            ("a:", "x", ""),
+            ("do ", "x", " while(y)"),
+            ("(function(){a:b:c:x,", "1", "})"),
+            ("!-~+ ", "1", ""),
+            ("typeof\n", "1", ""),
+            ("let x: keyof\n", "y", ""),
+            ("x=\n", "y", ""),
+            ("x.y", "", ""),
+            ("x**", "1", ""),
+            ("class A extends ", "B", "{}"),
+            ("`a${x}` /b/ '", "1", "'"),
+            ("}/'/+(", "1", ")/'/"),
+            ("let a\n/'/+(", "1", ")/'/"),
+            ("<T>('", "1", "')"),
+            ("f(x=>{", "1", "})"),
+        ] {
+            for depth in [5, 10, 20, 50, 95, 400, 2_000] {
+                let nested = format!("{}{inner}{};\n", open.repeat(depth), close.repeat(depth));
+                code(language, &nested.repeat(1 + 64 * 1024 / nested.len()));
+                let long = "a(b + c, 'd');".repeat(4_000);
+                let body = format!("(function() {{ {long} }})");
+                code(language, &format!("{}{body}{}", open.repeat(depth), close.repeat(depth)));
+            }
+        }
+    }
+}
+
+#[test]
 fn garbage_of_64_kib_is_rejected_soon() {
     let mut random = 7u32;
     let garbage: String = std::iter::repeat_with(|| {

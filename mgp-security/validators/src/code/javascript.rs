@@ -263,7 +263,9 @@ impl<'t> Scope<'t> {
             return known.clone();
         }
         let values = self.compute(node, depth + 1);
-        if depth < MAX_DEPTH / 2 && let Some(known) = self.known.borrow_mut().get_mut(number) {
+        if depth < MAX_DEPTH / 2
+            && let Some(known) = self.known.borrow_mut().get_mut(number)
+        {
             *known = Some(values.clone());
         }
         values
@@ -285,7 +287,8 @@ impl<'t> Scope<'t> {
                 let (object, keys) = (value(&of.object), value(&of.expression));
                 let mut all: Values = texts(&keys).flat_map(|key| member(&object, key)).collect();
                 if let Expression::ArrayExpression(list) = &of.object {
-                    for item in list.elements.iter().filter_map(|item| item.as_expression()).take(12)
+                    for item in
+                        list.elements.iter().filter_map(|item| item.as_expression()).take(12)
                     {
                         all = either(all, value(item));
                     }
@@ -423,7 +426,8 @@ impl<'t> Scope<'t> {
             named => named.static_property_name().unwrap_or_default(),
         };
         let arguments = &call.arguments;
-        let text_of = |node: &AstKind<'t>| texts(&self.eval(*node, depth)).next().map(str::to_owned);
+        let text_of =
+            |node: &AstKind<'t>| texts(&self.eval(*node, depth)).next().map(str::to_owned);
         if let ("join", Expression::ArrayExpression(list)) = (name, object) {
             let parts: Option<Vec<String>> = list
                 .elements
@@ -479,22 +483,24 @@ impl<'t> Scope<'t> {
                 parent,
                 Some(AstKind::BindingProperty(property)) if !property.shorthand
             ),
-            _ => !matches!(
-                parent,
-                Some(
-                    AstKind::ArrayAssignmentTarget(_)
-                        | AstKind::AssignmentTargetRest(_)
-                        | AstKind::AssignmentTargetPropertyIdentifier(_)
-                        | AstKind::TSTypeReference(_)
-                        | AstKind::TSQualifiedName(_)
-                        | AstKind::TSClassImplements(_)
-                        | AstKind::TSInterfaceHeritage(_)
+            _ => {
+                !matches!(
+                    parent,
+                    Some(
+                        AstKind::ArrayAssignmentTarget(_)
+                            | AstKind::AssignmentTargetRest(_)
+                            | AstKind::AssignmentTargetPropertyIdentifier(_)
+                            | AstKind::TSTypeReference(_)
+                            | AstKind::TSQualifiedName(_)
+                            | AstKind::TSClassImplements(_)
+                            | AstKind::TSInterfaceHeritage(_)
+                    )
+                ) && !matches!(
+                    parent,
+                    Some(AstKind::AssignmentTargetWithDefault(default))
+                        if number(assigned(&default.binding)) == number(node)
                 )
-            ) && !matches!(
-                parent,
-                Some(AstKind::AssignmentTargetWithDefault(default))
-                    if number(assigned(&default.binding)) == number(node)
-            ),
+            }
         }
     }
 }

@@ -15,6 +15,27 @@ const LIST_SLACK: usize = 64;
 /// The maximum number of tokens that the parser reads, with every repetition.
 const MAX_READINGS: usize = 250_000;
 
+/// Words that continue a statement, even on a new line; nothing and a property do as well.
+const CONTINUING: [&str; 15] = [
+    "",
+    ".",
+    "else",
+    "while",
+    "catch",
+    "finally",
+    "in",
+    "instanceof",
+    "of",
+    "as",
+    "is",
+    "satisfies",
+    "extends",
+    "implements",
+    "from",
+];
+/// Words in front of a type.
+const TYPE_OPERATORS: [&str; 6] = ["keyof", "unique", "readonly", "infer", "asserts", "is"];
+
 /// Checks the nesting of a text, and returns the number of levels that the parser may need.
 ///
 /// # Errors
@@ -166,7 +187,8 @@ impl<'s> Scan<'s> {
     /// Counts a token.
     fn count(&mut self) {
         self.depth += 1;
-        self.readings = self.readings.saturating_add(self.factor().saturating_mul(self.frame.groups));
+        self.readings =
+            self.readings.saturating_add(self.factor().saturating_mul(self.frame.groups));
     }
 
     fn open(&mut self, kind: u8, after: Operand) {
@@ -288,11 +310,14 @@ impl<'s> Scan<'s> {
             b'`' => self.open(byte, Operand::Ended),
             b'(' => {
                 self.frame.conditions += usize::from(self.typed && self.mark == b'?');
-                self.open(byte, match self.word {
-                    "if" | "while" | "for" | "with" => Operand::Expected,
-                    "await" => Operand::Unknown,
-                    _ => Operand::Ended,
-                });
+                self.open(
+                    byte,
+                    match self.word {
+                        "if" | "while" | "for" | "with" => Operand::Expected,
+                        "await" => Operand::Unknown,
+                        _ => Operand::Ended,
+                    },
+                );
             }
             b'[' => self.open(byte, Operand::Ended),
             b'{' => self.open(byte, Operand::Unknown),
@@ -369,24 +394,8 @@ impl<'s> Scan<'s> {
 
     /// Begins a statement before the next token, if the last one ended; `next` is a word or empty.
     fn begin(&mut self, next: &str) {
-        let continues = matches!(
-            next,
-            "" | "."
-                | "else"
-                | "while"
-                | "catch"
-                | "finally"
-                | "in"
-                | "instanceof"
-                | "of"
-                | "as"
-                | "is"
-                | "satisfies"
-                | "extends"
-                | "implements"
-                | "from"
-        );
-        let prefix = matches!(self.word, "keyof" | "unique" | "readonly" | "infer" | "asserts" | "is");
+        let continues = CONTINUING.contains(&next);
+        let prefix = TYPE_OPERATORS.contains(&self.word);
         let begins = match self.mark {
             b';' => !matches!(next, "else" | "while"),
             b'}' => !continues,
@@ -422,23 +431,28 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// Reads what begins with a slash, and is no comment.
+    /// Reads what begins with a slash, and is not a comment.
     fn slash(&mut self) -> Option<()> {
-        let line = self.rest().split('\n').next().unwrap_or_default();
-        match self.operand {
-            Operand::Expected => {
-                self.quoted(b'/')?;
-                let flags = self.rest().find(|c: char| !c.is_alphanumeric());
-                self.at += flags.unwrap_or(self.rest().len());
-                self.operand = Operand::Ended;
-                return Some(());
-            }
-            Operand::Ended if !self.may_end() => {}
-            // Without a second slash, this is not a regular expression.
-            _ if line.contains('/') => return None,
-            _ => {}
+        if self.operand == Operand::Expected {
+            self.quoted(b'/')?;
+            let flags = self.rest().find(|c: char| !c.is_alphanumeric());
+            self.at += flags.unwrap_or(self.rest().len());
+            self.operand = Operand::Ended;
+            return Some(());
         }
+        let unknown = self.operand == Operand::Unknown || self.may_end();
         self.operand = Operand::Expected;
+        let line = self.rest().split('\n').next().unwrap_or_default();
+        // Without a second slash, this is not a regular expression.
+        if unknown && let Some((body, _)) = line.split_once('/') {
+            let same = |c: char| c.is_alphanumeric() || " ._+-*|^$?!:".contains(c);
+            if !body.chars().all(same) || body.is_empty() {
+                return None;
+            }
+            self.at += body.len() + 1;
+            self.depth += body.len();
+            self.operand = Operand::Unknown;
+        }
         Some(())
     }
 
@@ -450,7 +464,8 @@ impl<'s> Scan<'s> {
         if self.peek(0) == Some(b'<') {
             // A shift, or the parameters of a type in type arguments.
             self.at += 1;
-            let types = self.typed && !self.peek(0).is_some_and(|next| next == b' ' || next.is_ascii_digit());
+            let types = self.typed
+                && !self.peek(0).is_some_and(|next| next == b' ' || next.is_ascii_digit());
             self.frame.angles += usize::from(types);
             self.operand = Operand::Expected;
             return Some(());

@@ -4,7 +4,7 @@ use super::{
     CodePolicy,
     javascript::{Scope, member, module_of},
     javascript_tree::{Call, assigned, expression, number},
-    value::{Findings, Value, Values, is_path, is_under, last, matches_pattern, one, paths, texts},
+    value::{Findings, Value, Values, is_path, last, matches_pattern, one, paths, texts},
 };
 use crate::words::Words;
 use oxc_ast::{
@@ -22,17 +22,19 @@ pub(super) static BUILTINS: Words = Words::new(
     eval Function require process setTimeout setInterval setImmediate execScript Reflect \
     WebAssembly module Deno Bun",
 );
-/// Paths that execute text, load code or start processes.
+/// Paths that execute text, load code or start processes, with everything below them.
 static FLOOR: Words = Words::new(
     "\
     eval execScript AsyncFunction GeneratorFunction process.binding process._linkedBinding \
-    process.dlopen process.kill process.mainModule process.getBuiltinModule process._* \
-    module.constructor module._* module.children require.main require.cache require.extensions \
+    process.dlopen process.kill process.mainModule process.getBuiltinModule \
+    module.constructor module.children require.main require.cache require.extensions \
     Deno.Command Deno.run Deno.dlopen Deno.kill Deno.core Deno.internal Bun.spawn Bun.spawnSync \
     Bun.$ Bun.dlopen WebAssembly Worker SharedWorker importScripts @module.createRequire \
-    @module._* @module.register @vm @child_process @worker_threads @inspector @repl \
+    @module.register @vm @child_process @worker_threads @inspector @repl \
     @v8.setFlagsFromString ShadowRealm",
 );
+/// Beginnings of such paths.
+const FLOOR_STARTS: [&str; 3] = ["process._", "module._", "@module._"];
 /// Modules that only serve to execute something.
 static IMPORTS: Words = Words::new(
     "\
@@ -128,8 +130,11 @@ fn of_path(policy: &CodePolicy, path: &str, written: &str, found: &mut Findings)
             found.pattern(pattern);
         }
     }
-    if let Some(listed) = FLOOR.iter().find(|listed| is_under(path, listed)) {
+    let names = path.match_indices(['.', '(']).filter_map(|(end, _)| path.get(..end));
+    if let Some(listed) = names.chain([path]).find(|name| FLOOR.has(name)) {
         found.pattern(listed.trim_start_matches('@'));
+    } else if let Some(start) = FLOOR_STARTS.iter().find(|start| path.starts_with(**start)) {
+        found.pattern(&format!("{}*", start.trim_start_matches('@')));
     }
     if path == "Function" {
         found.pattern("Function(");
@@ -175,12 +180,7 @@ fn only_uses(parent: AstKind<'_>, node: AstKind<'_>) -> bool {
     number(expression(used)) == number(node)
 }
 
-fn reference<'t>(
-    policy: &CodePolicy,
-    scope: &Scope<'t>,
-    node: AstKind<'t>,
-    found: &mut Findings,
-) {
+fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
     let values = scope.eval(node, 0);
     let parent = scope.nodes.parent(node);
     let written = match node {
@@ -195,10 +195,7 @@ fn reference<'t>(
         if !(tested && matches!(path, "Function" | "eval")) {
             of_path(policy, path, written, found);
         }
-        if matches!(path, "require" | "module.require" | "import")
-            && !call
-            && !used
-        {
+        if matches!(path, "require" | "module.require" | "import") && !call && !used {
             found.pattern("require(");
         }
         if matches!(node, AstKind::ComputedMemberExpression(_))
@@ -219,8 +216,7 @@ fn reference<'t>(
 /// Checks members of the global object and of modules that are named by no constant.
 fn computed<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
     let AstKind::ComputedMemberExpression(of) = node else { return };
-    let dynamic =
-        scope.value(&of.expression, 0).iter().any(|key| !matches!(key, Value::Text(_)));
+    let dynamic = scope.value(&of.expression, 0).iter().any(|key| !matches!(key, Value::Text(_)));
     let sensitive = paths(&scope.value(&of.object, 0)).any(|path| {
         matches!(path, "globalThis" | "process" | "module" | "require" | "Deno" | "Bun")
             || path.starts_with('@') && !path.contains('(')
@@ -358,9 +354,7 @@ fn writes<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
                 }
             }
         }
-        AstKind::AssignmentExpression(assignment)
-            if assignment.left.is_member_expression() =>
-        {
+        AstKind::AssignmentExpression(assignment) if assignment.left.is_member_expression() => {
             for path in paths(&scope.eval(assigned(&assignment.left), 0)) {
                 let root = path.split(['.', '(']).next().unwrap_or(path);
                 let global = matches!(
@@ -438,9 +432,9 @@ fn written_call<'t>(scope: &Scope<'t>, call: &Call<'t>, found: &mut Findings) {
                         )
                     })
             }
-            "axios" => !arguments
-                .first()
-                .is_none_or(|options| !matches!(options, AstKind::ObjectExpression(_)) || reads_only(scope, *options)),
+            "axios" => !arguments.first().is_none_or(|options| {
+                !matches!(options, AstKind::ObjectExpression(_)) || reads_only(scope, *options)
+            }),
             "WebSocket" | "RTCPeerConnection" | "BroadcastChannel" | "Notification" | "alert"
             | "confirm" | "prompt" => !path.contains('.'),
             "add" | "put2" | "addAll" => root == "caches",
