@@ -26,7 +26,7 @@
 //!   [`ConfiguredApprover`], [`ApproverChain`].
 //!
 //! Features: `auth` (API keys and access tokens for HTTP servers), `sqlite` (governance in a folder; compiles
-//! SQLite from source, which requires a C compiler), `validators` (the module `guard`; compiles grammars in C).
+//! SQLite from source, which requires a C compiler), `validators` (the module `guard`).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -10,18 +10,17 @@ use std::sync::Arc;
 
 use mgp_types::mcp::{ProgressParams, key};
 use mgp_types::method::{Progress, StreamChunk, StreamGap, StreamGapUnrecoverable, StreamProgress};
-use mgp_types::mgp::{ChunkParams, GapParams, GapUnrecoverableParams, StreamProgressParams};
-use mgp_types::proposal::{OperationChunk, OperationProgress};
+use mgp_types::mgp::{GapParams, GapUnrecoverableParams, StreamProgressParams};
+use mgp_types::proposal::OperationProgress;
 use mgp_types::service::{
     BoxFuture, Call, Chunk, Context, Either, InFlight, MgpService, OutletItem, Params, Peer,
     Progress as Step, QueueRoom, Reply,
 };
-use mgp_types::{Id, Payload, RpcError};
-use serde::Deserialize;
+use mgp_types::{Id, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::chunk::{ChunkReceiver, ReceivedChunk};
+use crate::chunk::{ChunkNotification, ChunkReceiver, ReceivedChunk};
 use crate::collect::ProgressForms;
 use crate::emit::EstimateMeta;
 
@@ -119,29 +118,7 @@ fn push(call: &InFlight, item: OutletItem) -> bool {
 
 /// Delivers a chunk; returns the request for missing chunks before it, if there are any.
 fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcError> {
-    /// A chunk whose content stays raw JSON until a caller decodes it.
-    #[derive(Deserialize)]
-    struct ChunkNotification {
-        request_id: Id,
-        index: Option<u64>,
-        content: Payload,
-        #[serde(default)]
-        done: bool,
-        #[serde(default)]
-        gap_unrecoverable: bool,
-    }
-    // Another implementation may use the words of the proposal for streams.
-    let read: ChunkNotification = call.params().get().or_else(|error| {
-        let read: OperationChunk = call.params().get().map_err(|_| error)?;
-        let mapped = ChunkParams::from(read);
-        Ok::<_, RpcError>(ChunkNotification {
-            request_id: mapped.request_id,
-            index: Some(mapped.index),
-            content: Payload::of(&mapped.content)?,
-            done: mapped.done,
-            gap_unrecoverable: mapped.gap_unrecoverable.unwrap_or_default(),
-        })
-    })?;
+    let read = ChunkNotification::read(call.params())?;
     let Some(waiting) = find(&call.cx().peer, &read.request_id) else { return Ok(None) };
     let mut chunk = Chunk::new(read.content);
     chunk.done = read.done;

@@ -326,13 +326,11 @@ impl AccessView<'_> {
     }
 }
 
-/// Shows a tool if the caller may call it, with its credentials taken into account.
-///
-/// [`AccessLayer`](crate::AccessLayer) shows more: it also lists tools that the credentials permit to see but not
-/// to call.
+/// Shows a tool if the caller may see it in lists, with its credentials taken into account; they may permit to see a
+/// tool and not to call it.
 impl Visibility for Access {
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
-        self.check_now(cx, server, Some(tool), Need::Call(tool))
+        self.check_now(cx, server, Some(tool), Need::See(tool))
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn see(
     let clock = || access.now();
     let (view, at) = (access.view(&cx.principal), Moment::of(&clock));
     let default = || access.default_policy(server.map(ServerId::from).as_ref());
-    let need = Need::Call(tool);
+    let need = Need::See(tool);
     hidden(view.judge(Credentials::of(cx), server, Some(tool), need, &at, default))?;
     match definitions.tools_of(server) {
         Some(tools) if !tools.state(tool).is_callable() => {

@@ -196,6 +196,66 @@ fn long_names_and_chains_of_aliases_stay_quick() {
     code("javascript", &format!("let x = ''\n{}", choices.replace('\'', "`")));
 }
 
+#[test]
+fn python_that_computes_long_or_many_values_is_judged_soon() {
+    let lines = |count: usize, line: &dyn Fn(usize) -> String| -> String {
+        (0..count).map(|at| line(at) + "\n").collect()
+    };
+    let text = format!("t = '{}'\n", "x".repeat(4_000));
+    let texts = lines(13, &|at| format!("t = '{at}{}'", "x".repeat(4_000)));
+    for code_text in [
+        "s0 = 'x'\n".to_owned() + &lines(60, &|at| format!("s{} = f'{{s{at}}}{{s{at}}}'", at + 1)),
+        text.clone() + &lines(60, &|at| format!("t = t.replace('x', t) # {at}")),
+        text.clone() + &lines(60, &|at| format!("t = t.join([t, t, t, t]) # {at}")),
+        texts.clone() + &lines(10_000, &|_| "a(t)".to_owned()),
+        texts + &lines(10_000, &|at| format!("t{at} = t")),
+        lines(9_000, &|at| format!("from a{at} import *")) + "x\ny\nz\n",
+        "import a\n".to_owned()
+            + &lines(9_000, &|at| format!("x = a.b{at}"))
+            + &"x\n".repeat(9_000),
+        format!("x = {}", (0..20_000).map(|at| format!("x{at} or ")).collect::<String>()) + "y",
+        format!("x = 'a'{}", ".strip()".repeat(300)),
+        lines(600, &|_| format!("x{}", ".a".repeat(390))),
+        lines(300, &|_| format!("x{}", ".a(b)[c]".repeat(100))),
+        lines(300, &|_| format!("x = {}1{}", "[".repeat(150), "][0]".repeat(150))),
+    ] {
+        code("python", &code_text);
+    }
+}
+
+#[test]
+fn the_longest_python_is_judged_soon() {
+    for part in [
+        "a;",
+        "a,",
+        "a\n",
+        "a()\n",
+        "a=a=a=a\n",
+        "a.a.a.a,",
+        "a[a]\n",
+        "1=1\n",
+        "a if b\n",
+        "a b ",
+        "a) ",
+        "; ",
+        "import a\na.b\n",
+        "match(a)\n",
+        "getattr(a,'b')\n",
+        "f'{a}',",
+        "del 1\n",
+        "def ",
+        "(a,",
+        "[1, 2],\n",
+        "def f(a, b):\n    return json.dumps({'x': [i * 2 for i in range(a) if i % b]})\n",
+    ] {
+        // The densest code has too many tokens to be judged at its greatest length.
+        for bytes in [64 * 1024, 128 * 1024, 256 * 1024] {
+            code("python", &part.repeat(bytes / part.len()));
+            code("python", &format!("if 1:\n x = [\n{}", part.repeat(bytes / part.len() - 10)));
+        }
+    }
+}
+
 /// Texts from which inputs of a parser are made.
 const SEEDS: [(&str, &[&str]); 7] = [
     (

@@ -2,11 +2,13 @@
 //! §12.9).
 
 mod budget;
+mod notification;
 mod pace;
 mod receiver;
 mod sender;
 mod too_long;
 
 pub(crate) use budget::KeptBytes;
+pub(crate) use notification::ChunkNotification;
 pub(crate) use receiver::{ChunkReceiver, ReceivedChunk};
 pub(crate) use sender::{ChunkSender, Recipient};

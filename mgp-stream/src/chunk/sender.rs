@@ -260,11 +260,21 @@ impl ChunkSender {
 
     /// Sends a chunk of text, by far the most frequent one, without encoding and checking it again.
     async fn transmit_text(&self, index: u64, chunk: &Chunk) -> Result<(), ConsumerGone> {
-        let Ok(id) = serde_json::to_string(&self.to.id) else { return Err(ConsumerGone) };
-        let (content, done) = (chunk.content.as_str(), chunk.done);
-        let members =
-            format!(r#""request_id":{id},"index":{index},"content":{content},"done":{done}"#);
-        let params = Params::from_members(&members, self.to.trace.as_deref());
+        let write = |out: &mut Vec<u8>| {
+            out.extend_from_slice(br#""request_id":"#);
+            // Writing to memory cannot fail.
+            let _ = serde_json::to_writer(&mut *out, &self.to.id);
+            out.extend_from_slice(br#","index":"#);
+            let _ = serde_json::to_writer(&mut *out, &index);
+            out.extend_from_slice(br#","content":"#);
+            out.extend_from_slice(chunk.content.as_str().as_bytes());
+            out.extend_from_slice(if chunk.done {
+                br#","done":true"#
+            } else {
+                br#","done":false"#
+            });
+        };
+        let params = Params::from_members(write, self.to.trace.as_deref());
         self.to.send(StreamChunk::METHOD, params).await
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::mem;
 use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -27,12 +28,17 @@ struct Relay {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 struct State {
     session: Session,
     /// The connection to the kernel, while there is one.
     kernel: Option<Arc<UnixStream>>,
     /// `true` while a line of the host waits for a kernel.
     is_wanted: bool,
+    /// `true` while the host's thread waits for a kernel with lines that it has not recorded.
+    has_unrecorded: bool,
+    /// Set if no kernel can be started, so that the host's thread records its lines, which are refused.
+    is_refusing: bool,
     has_host_left: bool,
     /// `true` while lines of the host are being sent to the kernel.
     is_sending: bool,
@@ -66,10 +72,20 @@ pub(super) fn run(
         }
         loop {
             let Some(is_wanted) = relay.wait() else { return Ok(()) };
-            let next = connect(is_wanted)?;
-            if let Some(stream) = next {
-                lines = relay.open(stream)?;
-                break;
+            let next = connect(is_wanted);
+            match next.and_then(|next| next.map(|stream| relay.open(stream)).transpose()) {
+                Ok(Some(next)) => {
+                    lines = next;
+                    break;
+                }
+                Ok(None) => {}
+                // The next request of the host tries again.
+                Err(failure) => {
+                    tracing::error!(%failure, "no kernel could be started");
+                    if output.write_all(&relay.refuse(&failure)).is_err() {
+                        return Ok(());
+                    }
+                }
             }
         }
         let changes = relay.state().session.changes();
@@ -94,7 +110,7 @@ impl Relay {
     fn read_host(&self, input: File) {
         let mut lines = LineReader::new(input);
         while let Ok(Some(received)) = lines.next() {
-            let (kernel, out) = self.take_from_host(received);
+            let Some((kernel, out)) = self.take_from_host(received) else { continue };
             // If the write fails, the kernel is gone; the thread that reads from the kernel notices this too.
             let _ = (&*kernel).write_all(out.as_deref().unwrap_or(received));
             self.state().is_sending = false;
@@ -112,15 +128,22 @@ impl Relay {
 
     /// Waits until a kernel is connected, and records the host's lines for it.
     ///
-    /// Returns the kernel, and the lines to send in place of the received ones if some must be rewritten.
-    fn take_from_host(&self, received: &[u8]) -> (Arc<UnixStream>, Option<Vec<u8>>) {
+    /// Returns the kernel, and the lines to send in place of the received ones if some must be rewritten; `None` if no
+    /// kernel can be started.
+    fn take_from_host(&self, received: &[u8]) -> Option<(Arc<UnixStream>, Option<Vec<u8>>)> {
         let mut state = self.state();
         loop {
             if let Some(kernel) = state.kernel.clone() {
-                state.is_sending = true;
-                return (kernel, rewrite(received, |line| state.session.note_host(line)));
+                (state.is_sending, state.has_unrecorded) = (true, false);
+                return Some((kernel, rewrite(received, |line| state.session.note_host(line))));
             }
-            state.is_wanted = true;
+            if mem::take(&mut state.is_refusing) {
+                let _ = rewrite(received, |line| state.session.note_host(line));
+                state.has_unrecorded = false;
+                self.changed.notify_all();
+                return None;
+            }
+            (state.is_wanted, state.has_unrecorded) = (true, true);
             self.changed.notify_all();
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -173,6 +196,21 @@ impl Relay {
         let waited = self.changed.wait_timeout_while(state, RECONNECT_INTERVAL, is_idle);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         (!state.has_host_left).then_some(state.is_wanted)
+    }
+
+    /// Returns the answers to all requests that wait for a kernel, because none can be started.
+    fn refuse(&self, failure: &Failure) -> Vec<u8> {
+        let mut state = self.state();
+        if state.has_unrecorded {
+            state.is_refusing = true;
+            self.changed.notify_all();
+            let waited = self.changed.wait_while(state, |state| state.has_unrecorded);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        state.is_wanted = false;
+        state.session.refuse(&format!(
+            "mgp does not start: {failure}; correct that and call again; `mgp doctor` checks it"
+        ))
     }
 
     /// Repeats the host's handshake and settings with the next kernel.

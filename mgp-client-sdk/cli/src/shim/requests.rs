@@ -86,7 +86,16 @@ impl OpenRequests {
     /// Removes the requests that ended with their kernel, and returns their ids.
     pub(super) fn end_kernel(&mut self) -> Vec<Id> {
         self.is_holding = false;
-        let ended = self.requests.iter().filter(|(_, request)| request.repeat == Repeat::Never);
+        self.end_all(|repeat| repeat == Repeat::Never)
+    }
+
+    /// Removes the requests that wait for the next kernel, and returns their ids; streams of notifications still wait.
+    pub(super) fn end_held(&mut self) -> Vec<Id> {
+        self.end_all(|repeat| repeat != Repeat::Always)
+    }
+
+    fn end_all(&mut self, is_ended: impl Fn(Repeat) -> bool) -> Vec<Id> {
+        let ended = self.requests.iter().filter(|(_, request)| is_ended(request.repeat));
         let ended: Vec<Id> = ended.map(|(id, _)| id.clone()).collect();
         for id in &ended {
             self.end(id);

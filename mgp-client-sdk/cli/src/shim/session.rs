@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::mem;
 
-use mgp_types::Id;
 use mgp_types::mcp::key::SUBSCRIPTION_ID;
 use mgp_types::mcp::{CancelledParams, ListenParams, SubscriptionFilter};
 use mgp_types::method::{
@@ -15,6 +14,7 @@ use mgp_types::method::{
     ResourcesUnsubscribe, SubscriptionsListen, ToolsListChanged,
 };
 use mgp_types::service::CutMessage;
+use mgp_types::{ErrorCode, Id};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -199,10 +199,8 @@ impl Session {
         if self.requests.repeat_later(id) {
             return Forward::Nothing;
         }
-        let message = "the kernel is being replaced and did not start the call; call again";
-        Forward::Rewritten(to_line(&json!({
-            "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": message },
-        })))
+        let reason = "the kernel is being replaced and did not start the call; call again";
+        Forward::Rewritten(refuse(vec![id.clone()], reason))
     }
 
     /// Returns how to pass on the host's answer to a question of a kernel: only to the kernel that asked, and under the
@@ -293,19 +291,19 @@ impl Session {
         for id in mem::take(&mut self.questions) {
             lines.extend(cancelled(&id));
         }
-        for id in self.requests.end_kernel() {
-            lines.extend(to_line(&json!({
-                "jsonrpc": "2.0",
-                "id": id,
-                "error": {
-                    "code": -32603,
-                    "message": "the kernel ended before it answered; the call may have run: call again only if that does no harm",
-                },
-            })));
-        }
+        lines.extend(refuse(
+            self.requests.end_kernel(),
+            "the kernel ended before it answered; the call may have run: call again only if that does no harm",
+        ));
         self.repeated.clear();
         self.generation += 1;
         lines
+    }
+
+    /// Ends all open requests of the host because there is no kernel; returns the messages that report this to the host.
+    pub(super) fn refuse(&mut self, reason: &str) -> Vec<u8> {
+        self.repeated.clear();
+        refuse(self.requests.end_held(), reason)
     }
 
     /// Returns the requests that come first with the next kernel; the host does not receive their responses again.
@@ -402,6 +400,13 @@ fn uri(message: &Envelope<'_>) -> Option<String> {
 fn cancelled_id(message: &Envelope<'_>) -> Option<Id> {
     let params: CancelledParams = serde_json::from_str(message.params?.get()).ok()?;
     params.request_id
+}
+
+/// Returns the errors that answer requests.
+fn refuse(requests: Vec<Id>, reason: &str) -> Vec<u8> {
+    let error = json!({ "code": ErrorCode::INTERNAL_ERROR.0, "message": reason });
+    let lines = requests.into_iter();
+    lines.flat_map(|id| to_line(&json!({ "jsonrpc": "2.0", "id": id, "error": error }))).collect()
 }
 
 fn cancelled(id: &Id) -> Vec<u8> {

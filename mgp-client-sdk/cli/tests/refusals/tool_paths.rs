@@ -131,6 +131,8 @@ async fn a_key_permits_what_it_names_and_its_secret_is_in_no_file() {
     };
     let reader = with("eve", "tools.list").await;
     reader.fails("notes.list", json!({}), (403, 1001)).await;
+    let listed = reader.send("GET", "/tools", "").await.unwrap().1.to_string();
+    assert!(listed.contains("notes.keep"), "{listed}");
     let one = with("bob", "tools.call:notes.notes.list").await;
     assert_eq!(one.call("notes.list", json!({})).await.0, 200);
     one.fails("notes.keep", json!({"title": "a", "text": "b"}), (403, 1001)).await;

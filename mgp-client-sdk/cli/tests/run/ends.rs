@@ -123,6 +123,26 @@ fn a_kernel_that_an_operator_stopped_starts_again_when_its_host_needs_it() {
     assert!(world.kernel().is_some_and(|next| next != kernel));
 }
 
+#[test]
+fn a_configuration_that_broke_is_named_to_each_call_and_the_host_goes_on_once_it_is_corrected() {
+    let world = World::new("");
+    let mut host = world.host(&[]);
+    host.echoes("there");
+    let good = fs::read_to_string(world.config_file()).unwrap();
+    world.config(&format!("{good}\n[[servers]\n"));
+    let kernel = world.kernel().unwrap();
+    kill("-KILL", kernel);
+    within(|| (!lives(kernel)).then_some(()));
+    for message in ["one", "two"] {
+        let call = host.call("echo", &serde_json::json!({ "message": message }));
+        let error = call.unwrap_err().to_string();
+        assert!(error.contains("mgp.toml:") && error.contains("mgp doctor"), "{error}");
+    }
+    world.config(&good);
+    host.echoes("again");
+    assert_eq!(host.leave().code(), Some(0));
+}
+
 #[tokio::test]
 async fn a_signal_or_the_end_of_input_stops_the_kernel_in_order() {
     for how in ["-TERM", "-INT", "input"] {

@@ -14,7 +14,13 @@ mod python;
 #[cfg(feature = "python")]
 mod python_rules;
 #[cfg(feature = "python")]
-mod tree;
+mod python_tokens;
+#[cfg(feature = "python")]
+mod python_tree;
+#[cfg(feature = "python")]
+mod python_values;
+#[cfg(feature = "python")]
+mod python_writes;
 #[cfg_attr(
     not(any(feature = "python", feature = "javascript")),
     expect(dead_code, reason = "no grammar is built in")
@@ -29,6 +35,7 @@ use crate::{
 use mgp_types::mgp::{CodeSafetyLevel, Validator};
 pub use policy::CodePolicy;
 use serde_json::Value;
+use std::borrow::Cow;
 use value::Findings;
 
 /// The maximum length of code in bytes, whatever a tool declares.
@@ -125,9 +132,12 @@ impl CodePolicy {
                 code.len()
             )));
         }
-        if let Some(c) = code
-            .chars()
-            .find(|c| matches!(c, '\0' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+        // All of them begin with one of two bytes.
+        let can_hide = code.bytes().any(|byte| matches!(byte, 0 | 0xe2));
+        if can_hide
+            && let Some(c) = code
+                .chars()
+                .find(|c| matches!(c, '\0' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
         {
             return Err(reject(format!("Hidden character: U+{:04X}", u32::from(c))));
         }
@@ -171,9 +181,14 @@ impl CodePolicy {
 }
 
 /// Returns code without a byte order mark, with `\n` as the only end of a line.
-fn with_plain_lines(code: &str) -> String {
+fn with_plain_lines(code: &str) -> Cow<'_, str> {
     let code = code.strip_prefix('\u{feff}').unwrap_or(code);
-    code.replace("\r\n", "\n").replace(['\r', '\u{c}', '\u{2028}', '\u{2029}'], "\n")
+    // The first byte of the two separators, and of some other characters, is 0xE2.
+    if !code.bytes().any(|byte| matches!(byte, b'\r' | 0xc | 0xe2)) {
+        return Cow::Borrowed(code);
+    }
+    let code = code.replace("\r\n", "\n").replace(['\r', '\u{c}', '\u{2028}', '\u{2029}'], "\n");
+    Cow::Owned(code)
 }
 
 /// Returns one name for each language.

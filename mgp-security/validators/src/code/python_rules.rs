@@ -1,17 +1,17 @@
 //! The rules for Python: constructs that are blocked in addition to those that a policy lists, and calls that can
 //! write.
 
-#![expect(clippy::match_same_arms, reason = "a row for each function")]
-
 use super::{
     CodePolicy,
-    python::Scope,
-    tree::{children, field},
-    value::{Findings, Value, is_path, is_under, last, matches_pattern, paths, texts},
+    python::{is_use, module_of},
+    python_values::{Scope, Shared},
+    python_writes::writes,
+    value::{Findings, Value, is_path, is_under, last, matches_pattern, one, paths, texts},
 };
-use crate::readonly::sql_reads;
 use crate::words::Words;
-use tree_sitter::Node;
+use ahash::{AHashMap, AHashSet};
+use ruff_python_ast::{AnyNodeRef, ArgOrKeyword, Expr, ExprAttribute, ExprCall, ExprName, ExprRef};
+use std::{collections::HashMap, sync::OnceLock};
 
 /// Builtins that execute text as code, or give access to all other builtins.
 pub(super) static BUILTINS: Words = Words::new(
@@ -98,130 +98,328 @@ static DANGEROUS: Words = Words::new(
     run_path CDLL WinDLL PyDLL dlopen _getframe settrace setprofile killpg rmtree \
     run_cell_magic run_cell",
 );
+/// Functions that do not keep the modules they are called with.
+const HARMLESS: &[&str] = &[
+    "getattr",
+    "hasattr",
+    "isinstance",
+    "print",
+    "repr",
+    "dir",
+    "type",
+    "id",
+    "callable",
+    "str",
+    "bool",
+    "help",
+    "vars",
+    "setattr",
+];
 
-/// Checks a node.
-pub(super) fn check(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    match node.kind() {
-        "import_statement" | "import_from_statement" => imports(policy, scope, node, found),
-        "exec_statement" => found.pattern("exec("),
-        "identifier" if scope.is_use(node) => reference(policy, scope, node, found),
-        "attribute" => {
-            reference(policy, scope, node, found);
-            private(policy, scope, node, found);
-        }
-        "subscript" => reference(policy, scope, node, found),
-        "call" => {
-            reference(policy, scope, node, found);
-            call(scope, node, found);
-        }
-        _ => {}
-    }
-    if policy.is_readonly() {
-        writes(scope, node, found);
-    }
+/// The rules of a policy, and what has been found in the code.
+#[derive(Debug)]
+pub(super) struct Rules<'a, 't> {
+    policy: &'a CodePolicy,
+    scope: &'a Scope<'t>,
+    found: &'a mut Findings,
+    /// The patterns of the policy that are paths of names.
+    patterns: Vec<&'a str>,
+    /// The names that have been checked, and whether the place of each use of them matters.
+    names: AHashMap<&'t str, bool>,
+    /// The paths that have been checked; the next ones like them have the same findings.
+    paths: AHashSet<String>,
+    calls: AHashSet<String>,
 }
 
-fn imports(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    let from = field(node, "module_name").map(|module| scope.dotted(module));
-    for import in children(node).into_iter().skip(usize::from(from.is_some())) {
-        let name =
-            if import.kind() == "wildcard_import" { "*".to_owned() } else { scope.alias(import).0 };
-        let (module, part) = match &from {
-            Some(module) => (module.as_str(), Some(name.as_str())),
-            None => (name.as_str(), None),
-        };
+// === impl Rules ===
+
+impl<'a, 't> Rules<'a, 't> {
+    pub(super) fn new(
+        policy: &'a CodePolicy,
+        scope: &'a Scope<'t>,
+        found: &'a mut Findings,
+    ) -> Self {
+        let patterns = policy.blocked_patterns.iter().map(String::as_str);
+        Self {
+            policy,
+            scope,
+            found,
+            patterns: patterns.filter(|pattern| is_path(pattern)).collect(),
+            names: AHashMap::new(),
+            paths: AHashSet::new(),
+            calls: AHashSet::new(),
+        }
+    }
+
+    /// Checks a node.
+    pub(super) fn check(&mut self, node: AnyNodeRef<'t>) {
+        match node {
+            AnyNodeRef::StmtImport(import) => {
+                for import in &import.names {
+                    self.import(&import.name, None);
+                }
+            }
+            AnyNodeRef::StmtImportFrom(import) => {
+                let module = module_of(import);
+                if module != "__future__" {
+                    for import in &import.names {
+                        self.import(&module, Some(&import.name));
+                    }
+                }
+            }
+            AnyNodeRef::ExprName(name) => return self.name(name),
+            AnyNodeRef::ExprAttribute(member) => {
+                self.reference(member.into());
+                self.private(member);
+            }
+            AnyNodeRef::ExprSubscript(subscript) => self.reference(subscript.into()),
+            AnyNodeRef::ExprCall(call) => {
+                self.reference(call.into());
+                self.call(call);
+            }
+            _ => {}
+        }
+        if self.policy.is_readonly() {
+            writes(self.scope, node, self.found);
+        }
+    }
+
+    /// Checks a use of a name.
+    fn name(&mut self, name: &'t ExprName) {
+        if !is_use(self.scope.nodes, name) {
+            return;
+        }
+        match self.names.get(name.id.as_str()) {
+            Some(false) => return,
+            Some(true) => {}
+            None => {
+                let values = self.scope.eval(name, 0);
+                paths(&values).for_each(|path| self.declared(path, &name.id));
+                let is_placed = paths(&values).any(|path| {
+                    matches!(path, "getattr" | "vars" | "open") || path.starts_with('@')
+                });
+                self.names.insert(&name.id, is_placed);
+            }
+        }
+        self.reference(name.into());
+        if self.policy.is_readonly() {
+            writes(self.scope, name.into(), self.found);
+        }
+    }
+
+    /// Checks an import of a module, or of a part of it.
+    fn import(&mut self, module: &str, part: Option<&str>) {
         let relative = module.starts_with('.');
         let bare = module.trim_start_matches('.');
         // `from . import subprocess`, and `from asyncio import subprocess`.
         let hidden = part.is_some_and(|part| {
             (relative || MODULES.has(part))
-                && policy.blocked_imports.iter().any(|listed| listed == part)
+                && self.policy.blocked_imports.iter().any(|listed| listed == part)
         });
         let own = IMPORTS.iter().any(|listed| is_under(bare, listed))
             && !matches!(part, Some("dumps"))
             || part.is_some_and(|part| module == "asyncio" && part == "subprocess");
         if hidden {
-            found.import(part.unwrap_or_default());
-        } else if policy.blocks_import(module, part) || own {
-            found.import(if relative || bare.is_empty() { module } else { bare });
+            self.found.import(part.unwrap_or_default());
+        } else if self.policy.blocks_import(module, part) || own {
+            self.found.import(if relative || bare.is_empty() { module } else { bare });
         }
-        if let Some(part) = part {
-            if is_private(policy, part) {
-                found.pattern(&format!("{module}.{part}"));
+        let Some(part) = part else { return };
+        if is_private(self.policy, part) {
+            self.found.pattern(&format!("{module}.{part}"));
+        }
+        let path = format!("@{module}.{part}");
+        let all = part == "*"
+            && PATHS.iter().any(|listed| {
+                listed
+                    .strip_prefix('@')
+                    .and_then(|listed| listed.strip_prefix(module))
+                    .is_some_and(|rest| rest.starts_with('.'))
+            });
+        if all || listed_path(&path).is_some() {
+            self.found.pattern(path.trim_start_matches('@'));
+        }
+        self.declared(&path, part);
+    }
+
+    fn declared(&mut self, path: &str, written: &str) {
+        for pattern in &self.patterns {
+            if matches_pattern(pattern, path, written, &BUILTINS) {
+                self.found.pattern(pattern);
             }
-            let path = format!("@{module}.{part}");
-            let all = part == "*"
-                && PATHS.iter().any(|listed| listed.starts_with(&format!("@{module}.")));
-            if all || PATHS.iter().any(|listed| is_under(&path, listed)) {
-                found.pattern(path.trim_start_matches('@'));
-            }
-            declared(policy, &path, part, found);
         }
     }
-}
 
-fn declared(policy: &CodePolicy, path: &str, written: &str, found: &mut Findings) {
-    for pattern in policy.blocked_patterns.iter().filter(|pattern| is_path(pattern)) {
-        if matches_pattern(pattern, path, written, &BUILTINS) {
-            found.pattern(pattern);
+    /// Checks a use of a name, a member, an element or a result.
+    fn reference(&mut self, node: ExprRef<'t>) {
+        let values = self.scope.eval(node, 0);
+        if values.len() > 1 && !self.scope.may_read(&values) {
+            return;
+        }
+        let is_call = matches!(node, ExprRef::Call(_));
+        for path in paths(&values) {
+            if !self.paths.contains(path) {
+                self.paths.insert(path.to_owned());
+                // Each name of a path has its own node; only the node of the last name reports the whole path.
+                if !is_call || !path.ends_with("()") {
+                    self.declared(path, "");
+                }
+                self.path(path);
+            }
+            if is_call && self.policy.is_strict() && !self.calls.contains(path) {
+                self.calls.insert(path.to_owned());
+                self.call_of_module(path);
+            }
+            if ROOTS.contains(&path) && is_passed(self.scope, node)
+                || path.starts_with('@')
+                    && path.ends_with(".__dict__")
+                    && !is_indexed(self.scope, node)
+            {
+                self.found.pattern(path.trim_start_matches('@'));
+            }
+            if matches!(path, "getattr" | "vars")
+                && matches!(node, ExprRef::Name(_))
+                && !self.scope.nodes.is_called(node)
+            {
+                self.found.pattern(&pattern_of(path));
+            }
         }
     }
-}
 
-fn reference(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    let values = scope.eval(node, 0);
-    let written =
-        if node.kind() == "identifier" { scope.text(node).into_owned() } else { String::new() };
-    for path in paths(&values) {
-        // Each name of a path has its own node; only the node of the last name reports the whole path.
-        if node.kind() != "call" || !path.ends_with("()") {
-            declared(policy, path, &written, found);
+    /// Checks a path, wherever it is used.
+    fn path(&mut self, path: &str) {
+        let first = path.split(['.', '(']).next().unwrap_or(path);
+        if FLOOR.has(first) {
+            self.found.pattern(&pattern_of(first));
         }
-        if let Some(name) = FLOOR.iter().find(|name| is_under(path, name)) {
-            found.pattern(&pattern_of(name));
-        }
-        if let Some(listed) = PATHS.iter().find(|listed| is_under(path, listed)) {
+        if let Some(listed) = listed_path(path) {
             let name = if listed.ends_with('*') { path } else { listed };
-            found.pattern(&pattern_of(name.trim_start_matches('@').trim_end_matches("()")));
+            self.found.pattern(&pattern_of(name.trim_start_matches('@').trim_end_matches("()")));
         }
         if let Some(rest) = path.strip_prefix('@') {
             let module = rest.split(['.', '(']).next().unwrap_or(rest);
-            if policy.blocked_imports.iter().any(|listed| is_under(rest, listed))
-                || IMPORTS.has(module)
-            {
-                found.import(
-                    policy
-                        .blocked_imports
-                        .iter()
-                        .find(|listed| is_under(rest, listed))
-                        .map_or(module, String::as_str),
-                );
-            } else if policy.is_strict()
-                && node.kind() == "call"
-                && policy.blocks_import(module, None)
-            {
-                found.import(module);
+            let listed = self.policy.blocked_imports.iter().find(|listed| is_under(rest, listed));
+            if let Some(listed) = listed {
+                self.found.import(listed);
+            } else if IMPORTS.has(module) {
+                self.found.import(module);
             }
         }
         // A name that this code does not bind may be a module that an earlier call of the session bound.
-        if DANGEROUS.has(last(path)) && (scope.is_unbound(path) || is_of_module(path)) {
-            found.pattern(&pattern_of(path.trim_end_matches("()")));
+        if DANGEROUS.has(last(path)) && (self.scope.is_unbound(path) || is_of_module(path)) {
+            self.found.pattern(&pattern_of(path.trim_end_matches("()")));
         }
         if path.contains('.') && ATTRIBUTES.has(last(path)) {
-            found.pattern(last(path));
-        }
-        if ROOTS.contains(&path) && is_passed(scope, node)
-            || path.starts_with('@') && path.ends_with(".__dict__") && !is_indexed(scope, node)
-        {
-            found.pattern(path.trim_start_matches('@'));
-        }
-        if matches!(path, "getattr" | "vars")
-            && !scope.nodes.is_field(node, "function")
-            && node.kind() == "identifier"
-        {
-            found.pattern(&pattern_of(path));
+            self.found.pattern(last(path));
         }
     }
+
+    /// Checks a call of a function of a module, of which only listed ones are allowed.
+    fn call_of_module(&mut self, path: &str) {
+        let Some(rest) = path.strip_prefix('@') else { return };
+        let module = rest.split(['.', '(']).next().unwrap_or(rest);
+        let blocked = |listed: &String| is_under(rest, listed);
+        if !self.policy.blocked_imports.iter().any(blocked)
+            && !IMPORTS.has(module)
+            && self.policy.blocks_import(module, None)
+        {
+            self.found.import(module);
+        }
+    }
+
+    /// Reports the use of a private member of a module if it may be an imported module.
+    fn private(&mut self, member: &ExprAttribute) {
+        if !is_private(self.policy, &member.attr) {
+            return;
+        }
+        let object = self.scope.eval(&*member.value, 0);
+        for path in paths(&object).filter(|path| !path.contains('(')) {
+            if let Some(module) = path.strip_prefix('@') {
+                self.found.pattern(&format!("{module}.{}", member.attr));
+            }
+        }
+    }
+
+    fn call(&mut self, call: &ExprCall) {
+        for path in paths(&self.scope.eval(&*call.func, 0)) {
+            match path {
+                "getattr" | "setattr" | "delattr" | "@inspect.getattr_static" => {
+                    self.access(path, call);
+                }
+                "@operator.attrgetter" | "@operator.methodcaller" => {
+                    let bad = |name: &str| {
+                        name.split('.').any(|part| ATTRIBUTES.has(part) || INDIRECT.contains(&part))
+                    };
+                    let names = self.argument(call, 0);
+                    if names.iter().any(|name| !matches!(name, Value::Text(text) if !bad(text))) {
+                        self.found.pattern(path.trim_start_matches('@'));
+                    }
+                }
+                "@yaml.load" | "@yaml.load_all" => {
+                    let is_safe =
+                        |path: &str| path.contains("Safe") || path.ends_with("BaseLoader");
+                    let safe = call
+                        .arguments
+                        .iter_source_order()
+                        .any(|argument| paths(&self.scope.eval(argument.value(), 0)).any(is_safe));
+                    if !safe {
+                        self.found.pattern("yaml.load(");
+                    }
+                }
+                _ if last(path) == "format" => {
+                    let Expr::Attribute(function) = &*call.func else { continue };
+                    let object = self.scope.eval(&*function.value, 0);
+                    if self.scope.may_read(&object)
+                        && texts(&object).any(|text| text.contains(".__") || text.contains("[__"))
+                    {
+                        self.found.pattern("format(");
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Checks a call that gets or sets the member that a text names.
+    fn access(&mut self, path: &str, call: &ExprCall) {
+        let names = self.argument(call, 1);
+        if !self.scope.may_read(&names) {
+            return;
+        }
+        let module = paths(&self.argument(call, 0))
+            .any(|path| path.starts_with('@') && !path.contains('(') || FLOOR.has(path));
+        let unknown = names.iter().any(|name| !matches!(name, Value::Text(_)));
+        if module && (unknown || path != "getattr") {
+            self.found.pattern(&format!("{path}("));
+        }
+        if texts(&names).any(|name| ATTRIBUTES.has(name)) {
+            self.found.pattern(texts(&names).next().unwrap_or_default());
+        }
+    }
+
+    /// Returns the values of an argument; none if there is no such argument.
+    fn argument(&self, call: &ExprCall, at: usize) -> Shared {
+        match call.arguments.iter_source_order().nth(at) {
+            Some(ArgOrKeyword::Arg(argument)) => self.scope.eval(argument, 0),
+            Some(ArgOrKeyword::Keyword(_)) => Shared::new(one(Value::Unknown)),
+            None => Shared::default(),
+        }
+    }
+}
+
+/// Returns the entry of [`PATHS`] for a path.
+fn listed_path(path: &str) -> Option<&'static str> {
+    static LISTED: OnceLock<HashMap<&str, Vec<&str>>> = OnceLock::new();
+    let module = |path: &'static str| path.split(['.', '(']).next().unwrap_or(path);
+    let listed = LISTED.get_or_init(|| {
+        let mut listed: HashMap<_, Vec<_>> = HashMap::new();
+        for path in PATHS.iter() {
+            listed.entry(module(path)).or_default().push(path);
+        }
+        listed
+    });
+    let module = path.split(['.', '(']).next().unwrap_or(path);
+    listed.get(module)?.iter().find(|listed| is_under(path, listed)).copied()
 }
 
 /// Returns whether a path ends with a member of a dangerous module that is an attribute of another object, e.g.
@@ -240,279 +438,49 @@ fn is_private(policy: &CodePolicy, name: &str) -> bool {
     name.is_some_and(|name| policy.is_strict() || MODULES.has(name))
 }
 
-/// Reports the use of a private member of a module if it may be an imported module.
-fn private(policy: &CodePolicy, scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    let (Some(object), Some(name)) = (field(node, "object"), field(node, "attribute")) else {
-        return;
-    };
-    let name = scope.text(name);
-    if !is_private(policy, &name) {
-        return;
-    }
-    for path in paths(&scope.eval(object, 0)).filter(|path| !path.contains('(')) {
-        if let Some(module) = path.strip_prefix('@') {
-            found.pattern(&format!("{module}.{name}"));
-        }
-    }
-}
-
 fn pattern_of(name: &str) -> String {
     let called = !name.starts_with("__") || name == "__import__";
     if called && !name.contains("Loader") { format!("{name}(") } else { name.to_owned() }
 }
 
 /// Returns whether the value of a node is passed on or stored, so that the checks cannot follow its further use.
-fn is_passed(scope: &Scope<'_>, node: Node<'_>) -> bool {
-    let Some(parent) = scope.nodes.parent(node) else { return false };
-    match parent.kind() {
-        "argument_list" => {
-            let function = scope
-                .nodes
-                .parent(parent)
-                .and_then(|call| field(call, "function"))
-                .map(|function| scope.text(function).into_owned());
-            !matches!(
-                function.as_deref(),
-                Some(
-                    "getattr"
-                        | "hasattr"
-                        | "isinstance"
-                        | "print"
-                        | "repr"
-                        | "dir"
-                        | "type"
-                        | "id"
-                        | "callable"
-                        | "str"
-                        | "bool"
-                        | "help"
-                        | "vars"
-                        | "setattr"
-                )
-            )
+fn is_passed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
+    match scope.nodes.parent(node) {
+        Some(AnyNodeRef::Arguments(arguments)) => {
+            let Some(AnyNodeRef::ExprCall(call)) = scope.nodes.parent(arguments) else {
+                return true;
+            };
+            !matches!(&*call.func, Expr::Name(function) if HARMLESS.contains(&function.id.as_str()))
         }
-        "list"
-        | "tuple"
-        | "set"
-        | "pair"
-        | "return_statement"
-        | "yield"
-        | "keyword_argument"
-        | "default_parameter"
-        | "lambda"
-        | "list_splat"
-        | "expression_list"
-        | "conditional_expression"
-        | "list_comprehension"
-        | "generator_expression" => true,
+        Some(
+            AnyNodeRef::ExprList(_)
+            | AnyNodeRef::ExprTuple(_)
+            | AnyNodeRef::ExprSet(_)
+            | AnyNodeRef::ExprDict(_)
+            | AnyNodeRef::StmtReturn(_)
+            | AnyNodeRef::ExprYield(_)
+            | AnyNodeRef::ExprYieldFrom(_)
+            | AnyNodeRef::Keyword(_)
+            | AnyNodeRef::ParameterWithDefault(_)
+            | AnyNodeRef::ExprLambda(_)
+            | AnyNodeRef::ExprStarred(_)
+            | AnyNodeRef::ExprIf(_)
+            | AnyNodeRef::ExprListComp(_)
+            | AnyNodeRef::ExprSetComp(_)
+            | AnyNodeRef::ExprDictComp(_)
+            | AnyNodeRef::ExprGenerator(_),
+        ) => true,
         _ => false,
     }
 }
 
 /// Returns whether a node is used with a constant key, as `m.__dict__["name"]`. Then the member that is read is known
 /// and checked by itself; any other use of a module's dictionary may reach all its members.
-fn is_indexed(scope: &Scope<'_>, node: Node<'_>) -> bool {
-    scope
-        .nodes
-        .parent(node)
-        .filter(|parent| parent.kind() == "subscript")
-        .and_then(|parent| field(parent, "subscript"))
-        .is_some_and(|index| texts(&scope.eval(index, 0)).next().is_some())
-}
-
-fn call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    let (Some(function), Some(list)) = (field(node, "function"), field(node, "arguments")) else {
-        return;
-    };
-    let arguments = children(list);
-    let values =
-        |at: usize| arguments.get(at).map(|argument| scope.eval(*argument, 0)).unwrap_or_default();
-    for path in paths(&scope.eval(function, 0)) {
-        match path {
-            "getattr" | "setattr" | "delattr" | "@inspect.getattr_static" => {
-                let names = values(1);
-                let module = paths(&values(0))
-                    .any(|path| path.starts_with('@') && !path.contains('(') || FLOOR.has(path));
-                let unknown = names.iter().any(|name| !matches!(name, Value::Text(_)));
-                if module && (unknown || path != "getattr") {
-                    found.pattern(&format!("{path}("));
-                }
-                if texts(&names).any(|name| ATTRIBUTES.has(name)) {
-                    found.pattern(texts(&names).next().unwrap_or_default());
-                }
-            }
-            "@operator.attrgetter" | "@operator.methodcaller" => {
-                let names = values(0);
-                let bad = |name: &str| {
-                    name.split('.').any(|part| ATTRIBUTES.has(part) || INDIRECT.contains(&part))
-                };
-                if names.iter().any(|name| !matches!(name, Value::Text(text) if !bad(text))) {
-                    found.pattern(path.trim_start_matches('@'));
-                }
-            }
-            "@yaml.load" | "@yaml.load_all" => {
-                let loader = paths(
-                    &arguments
-                        .iter()
-                        .flat_map(|argument| {
-                            scope.eval(field(*argument, "value").unwrap_or(*argument), 0)
-                        })
-                        .collect(),
-                )
-                .any(|path| path.contains("Safe") || path.ends_with("BaseLoader"));
-                if !loader {
-                    found.pattern("yaml.load(");
-                }
-            }
-            _ if last(path) == "format" => {
-                let object = field(function, "object")
-                    .map(|object| scope.eval(object, 0))
-                    .unwrap_or_default();
-                if texts(&object).any(|text| text.contains(".__") || text.contains("[__")) {
-                    found.pattern("format(");
-                }
-            }
-            _ => {}
+fn is_indexed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
+    match scope.nodes.parent(node) {
+        Some(AnyNodeRef::ExprSubscript(subscript)) => {
+            texts(&scope.eval(&*subscript.slice, 0)).next().is_some()
         }
-    }
-}
-
-/// Functions of `os` that only read.
-static OS_READS: Words = Words::new(
-    "\
-    path getenv getenvb environ environb getcwd getcwdb listdir scandir walk fwalk stat lstat \
-    fstat statvfs access cpu_count process_cpu_count getpid getppid getuid geteuid getgid getegid \
-    getgroups getlogin getpgid getpgrp getsid uname sep linesep name curdir pardir extsep altsep \
-    pathsep defpath devnull fspath fsencode fsdecode PathLike DirEntry urandom strerror \
-    get_terminal_size times getloadavg readlink read close isatty error stat_result get_exec_path \
-    sched_getaffinity listxattr getxattr O_RDONLY F_OK R_OK W_OK X_OK open \
-    supports_follow_symlinks terminal_size get_inheritable sysconf confstr ctermid getrandom lseek \
-    pread SEEK_SET SEEK_END SEEK_CUR",
-);
-/// Names of methods that count as writing, regardless of the object that has them.
-static METHODS: Words = Words::new(
-    "\
-    write_text write_bytes writelines unlink mkdir rmdir touch symlink_to hardlink_to link_to \
-    lchmod chmod rmtree sendall sendto sendmsg sendfile send_bytes send_json send_text sendmail \
-    send_message executescript executemany commit to_csv to_excel to_parquet to_sql to_pickle \
-    to_feather to_hdf to_stata tofile savefig savetxt savez savez_compressed extractall extract \
-    post patch makedirs truncate putheader set_trace open_connection start_server \
-    create_connection create_server create_datagram_endpoint open_unix_connection \
-    start_unix_server create_unix_connection sock_sendall urlretrieve storbinary storlines memmap \
-    write_table write_csv write_parquet insert_one insert_many update_one update_many delete_one \
-    delete_many replace_one upload_file upload_fileobj put_object delete_object",
-);
-/// Modules of HTTP clients.
-const CLIENTS: &[&str] = &["@httpx", "@requests", "@aiohttp", "@urllib3", "@http.client"];
-
-fn writes(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    match node.kind() {
-        "attribute" | "identifier" if node.kind() == "attribute" || scope.is_use(node) => {
-            for path in paths(&scope.eval(node, 0)) {
-                let first = path
-                    .strip_prefix("@os.")
-                    .map(|rest| rest.split(['.', '(']).next().unwrap_or(rest));
-                if let Some(name) =
-                    first.filter(|name| !OS_READS.has(name) && !name.starts_with("O_RDONLY"))
-                {
-                    found.pattern(&format!("os.{name}"));
-                }
-                let method = last(path);
-                if path.contains('.')
-                    && METHODS.has(method)
-                    && !path.starts_with("@os.")
-                    && !path.starts_with("@json")
-                {
-                    found.pattern(&format!("{method}("));
-                }
-                if path == "open"
-                    && !scope.nodes.is_field(node, "function")
-                    && scope.nodes.parent(node).is_none_or(|parent| parent.kind() != "assignment")
-                {
-                    found.pattern("open(");
-                }
-            }
-        }
-        "call" => written_call(scope, node, found),
-        "assignment" | "augmented_assignment" | "delete_statement" => {
-            let target = field(node, "left").or_else(|| node.named_child(0));
-            let object = target
-                .filter(|target| matches!(target.kind(), "attribute" | "subscript"))
-                .and_then(|target| field(target, "object").or_else(|| field(target, "value")));
-            if let Some(path) = object.and_then(|object| {
-                paths(&scope.eval(object, 0))
-                    .find(|path| path.starts_with('@') && !path.contains('('))
-                    .map(str::to_owned)
-            }) {
-                found.pattern(&format!("{} =", path.trim_start_matches('@')));
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Returns whether a value is a standard stream or a buffer in memory, to which code without write access may write.
-fn is_stream(scope: &Scope<'_>, node: Node<'_>) -> bool {
-    let streams = ["@sys.std", "@io.StringIO", "@io.BytesIO"];
-    paths(&scope.eval(node, 0)).any(|path| streams.iter().any(|stream| path.starts_with(stream)))
-}
-
-/// Finds calls that write to files or the environment, or send data over HTTP.
-fn written_call(scope: &Scope<'_>, node: Node<'_>, found: &mut Findings) {
-    let (Some(function), Some(list)) = (field(node, "function"), field(node, "arguments")) else {
-        return;
-    };
-    let arguments = children(list);
-    let keyword = |name: &str| {
-        arguments
-            .iter()
-            .find(|argument| {
-                field(**argument, "name").is_some_and(|found| scope.text(found) == name)
-            })
-            .and_then(|argument| field(*argument, "value"))
-    };
-    let positional: Vec<Node<'_>> = arguments
-        .iter()
-        .copied()
-        .filter(|argument| argument.kind() != "keyword_argument")
-        .collect();
-    let splat = arguments
-        .iter()
-        .any(|argument| matches!(argument.kind(), "list_splat" | "dictionary_splat"));
-    let reads = |mode: Option<Node<'_>>| {
-        mode.is_none_or(|mode| scope.eval(mode, 0).iter().all(|value| matches!(value, Value::Text(mode) if !mode.is_empty() && mode.chars().all(|c| "rbtU".contains(c)))))
-    };
-    let standard = |node: Node<'_>| is_stream(scope, node);
-    for path in paths(&scope.eval(function, 0)) {
-        let name = last(path);
-        let client = CLIENTS.iter().any(|client| is_under(path, client));
-        let blocked = match name {
-            "open" if matches!(path, "open" | "@io.open" | "@codecs.open" | "@tokenize.open" | "@gzip.open" | "@bz2.open" | "@lzma.open" | "@aiofiles.open") => splat || !reads(keyword("mode").or_else(|| positional.get(1).copied())),
-            "open" if path == "@os.open" => {
-                let flags = positional.get(1).copied().or_else(|| keyword("flags"));
-                splat || flags.is_none_or(|flags| scope.text(flags).split(['|', ' ', '(', ')']).any(|flag| !flag.is_empty() && !["os.O_RDONLY", "O_RDONLY", "os.O_CLOEXEC"].contains(&flag)))
-            }
-            // The first argument of `Path.open` is the mode, not a file name.
-            "open" if path.starts_with('?') || path.contains("Path") => splat || !reads(keyword("mode").or_else(|| positional.first().copied())),
-            "replace" | "rename" => positional.len() == 1 && path.contains('.') && keyword("columns").is_none(),
-            "write" => function.kind() == "attribute" && !field(function, "object").is_some_and(standard),
-            "send" | "put" | "delete" => client || name == "send" && path.starts_with('?') && !positional.is_empty(),
-            "request" | "stream" if client || path.starts_with('?') => positional.first().copied().or_else(|| keyword("method")).is_some_and(|method| {
-                !scope.eval(method, 0).iter().all(|value| matches!(value, Value::Text(method) if matches!(method.to_ascii_uppercase().as_str(), "GET" | "HEAD" | "OPTIONS")))
-            }),
-            "urlopen" | "Request" => positional.len() > 1 || keyword("data").is_some() || keyword("method").is_some(),
-            "dump" => !positional.get(1).is_some_and(|target| standard(*target)),
-            "print" if path == "print" => keyword("file").is_some_and(|file| !standard(file)),
-            "execute" => positional.first().is_some_and(|statement| scope.eval(*statement, 0).iter().any(|value| !matches!(value, Value::Text(text) if sql_reads(text)))) && path.starts_with('?') || path.starts_with("@sqlite3") && positional.first().is_some_and(|statement| scope.eval(*statement, 0).iter().any(|value| !matches!(value, Value::Text(text) if sql_reads(text)))),
-            "update" | "pop" | "setdefault" | "clear" | "popitem" => path.starts_with("@os.environ"),
-            "save" => path.starts_with('@'),
-            "basicConfig" => keyword("filename").is_some(),
-            "FileHandler" | "RotatingFileHandler" | "NamedTemporaryFile" | "TemporaryFile" | "mkstemp" | "mkdtemp" | "TemporaryDirectory" | "ZipFile" if path.starts_with('@') => name != "ZipFile" || !reads(keyword("mode").or_else(|| positional.get(1).copied())),
-            "input" => false,
-            _ => false,
-        };
-        if blocked {
-            found.pattern(&format!("{name}("));
-        }
+        _ => false,
     }
 }

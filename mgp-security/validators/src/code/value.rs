@@ -41,21 +41,22 @@ pub(super) fn either(mut left: Values, right: Values) -> Values {
 
 /// Returns the concatenation of texts.
 pub(super) fn concatenated(left: &Values, right: &Values) -> Values {
-    let mut values = Vec::new();
-    for left in left {
-        for right in right {
-            values.push(match (left, right) {
-                (Value::Text(left), Value::Text(right)) if left.len() + right.len() < 4096 => {
-                    Value::Text(format!("{left}{right}"))
-                }
-                (Value::Text(_) | Value::AnyText, _) | (_, Value::Text(_) | Value::AnyText) => {
-                    Value::AnyText
-                }
-                _ => Value::Unknown,
-            });
-        }
+    let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
+    let mut values: Values = pairs
+        .take(MAX_VALUES)
+        .map(|pair| match pair {
+            (Value::Text(left), Value::Text(right)) if left.len() + right.len() < 4096 => {
+                Value::Text(format!("{left}{right}"))
+            }
+            (Value::Text(_) | Value::AnyText, _) | (_, Value::Text(_) | Value::AnyText) => {
+                Value::AnyText
+            }
+            _ => Value::Unknown,
+        })
+        .collect();
+    if left.len() * right.len() > MAX_VALUES {
+        values.push(Value::Unknown);
     }
-    values.truncate(MAX_VALUES);
     values
 }
 
@@ -84,9 +85,21 @@ impl Names {
         self.0.get(name)
     }
 
+    /// Adds a value to a name that has many others.
+    #[cfg(feature = "python")]
+    pub(super) fn insert(&mut self, name: &str, value: Value) {
+        let known = self.0.entry(name.to_owned()).or_default();
+        if !known.contains(&value) {
+            known.push(value);
+        }
+    }
+
     /// Adds values to a name.
     pub(super) fn bind(&mut self, name: &str, values: Values) {
-        let known = self.0.entry(name.to_owned()).or_default();
+        let known = match self.0.get_mut(name) {
+            Some(known) => known,
+            None => self.0.entry(name.to_owned()).or_default(),
+        };
         for value in values {
             if known.len() <= MAX_VALUES && !known.contains(&value) {
                 known.push(value);
@@ -160,55 +173,4 @@ pub(super) fn is_path(pattern: &str) -> bool {
         && name.split('.').all(|part| {
             !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'))
         })
-}
-
-/// Returns a text with its escapes resolved; an unknown escape stays as it is.
-pub(super) fn unescape(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            result.push(c);
-            continue;
-        }
-        let Some(kind) = chars.next() else { break };
-        let mut digits = |count: usize, radix: u32| {
-            let mut value = 0u32;
-            let braced = radix == 16 && chars.next_if_eq(&'{').is_some();
-            let mut taken = 0;
-            while let Some(digit) =
-                chars.next_if(|c| (braced || taken < count) && c.is_digit(radix))
-            {
-                value = value
-                    .wrapping_mul(radix)
-                    .wrapping_add(digit.to_digit(radix).unwrap_or_default());
-                taken += 1;
-            }
-            if braced {
-                chars.next_if_eq(&'}');
-            }
-            char::from_u32(value).unwrap_or('\u{fffd}')
-        };
-        match kind {
-            '\n' => {}
-            'n' => result.push('\n'),
-            't' => result.push('\t'),
-            'r' => result.push('\r'),
-            'x' => result.push(digits(2, 16)),
-            'u' => result.push(digits(4, 16)),
-            'U' => result.push(digits(8, 16)),
-            '0'..='7' => {
-                let rest = digits(2, 8);
-                let first = kind.to_digit(8).unwrap_or_default();
-                let width = if rest as u32 > 7 { 64 } else { 8 };
-                result.push(
-                    char::from_u32(if rest == '\0' { first } else { first * width + rest as u32 })
-                        .unwrap_or('\u{fffd}'),
-                );
-            }
-            'N' => result.push('\u{fffd}'),
-            other => result.push(other),
-        }
-    }
-    result
 }

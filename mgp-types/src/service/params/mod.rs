@@ -227,27 +227,25 @@ impl Params {
         Self::split("tools/call", text.into()).unwrap_or_default()
     }
 
-    /// Creates params from members that this process has written as JSON, without the braces around them, and from the
+    /// Creates params from members that this process writes as JSON, without the braces around them, and from the
     /// trace of their call. The members must neither name a target nor belong to one hop, as e.g. `_meta` does.
     ///
     /// Nothing is parsed, as [`split`](Self::split) does: notifications of streams are sent in large numbers.
     #[must_use]
-    pub fn from_members(members: &str, trace_id: Option<&str>) -> Self {
-        const TRACE: &[u8] = br#","trace_id":"#;
-        let traced = trace_id.map_or(0, |trace| TRACE.len() + trace.len() + 2);
-        let mut text = Vec::with_capacity(members.len() + traced + 2);
+    pub fn from_members(write: impl FnOnce(&mut Vec<u8>), trace_id: Option<&str>) -> Self {
+        let mut text = Vec::with_capacity(256);
         text.push(b'{');
-        text.extend_from_slice(members.as_bytes());
+        write(&mut text);
         let mut parts = Parts { shape: Shape::Object, ..Parts::default() };
         parts.body.first = Span::new(1..text.len());
         if let Some(trace) = trace_id {
-            text.extend_from_slice(TRACE);
+            text.extend_from_slice(br#","trace_id":"#);
             let start = text.len();
             write_text(&mut text, trace);
             parts.trace_id = Span::new(start..text.len());
         }
         text.push(b'}');
-        // Members of a `str` and JSON of a text are UTF-8.
+        // JSON is UTF-8.
         ByteString::try_from(text).map_or_else(|_| Self::default(), |text| Self { text, parts })
     }
 
@@ -323,6 +321,17 @@ impl Params {
             && target.is_none()
             && body.rest.is_none()
             && body.first.is_some_and(|first| first.range() == whole)
+    }
+
+    /// Returns the text of the members that travel end to end, without the braces around them, if they were received
+    /// behind each other, and none of them names a target.
+    #[must_use]
+    pub fn body(&self) -> Option<ByteString> {
+        let Parts { target: None, body: Body { first: Some(first), rest: None }, .. } = &self.parts
+        else {
+            return None;
+        };
+        Some(self.text.slice_ref(&self.text[first.range()]))
     }
 
     /// Returns the received `_meta` object.

@@ -1,0 +1,472 @@
+//! The values of Python expressions.
+
+use super::{
+    python::items,
+    python_rules::{BUILTINS, MODULES},
+    python_tree::Nodes,
+    value::{Names, Value, Values, concatenated, either, one, texts},
+};
+use ahash::AHashMap;
+use ruff_python_ast::{
+    ArgOrKeyword, Expr, ExprCall, ExprFString, ExprRef, ExprSubscript, FStringPart,
+    InterpolatedStringElement, Number, Operator, UnaryOp,
+};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+use unicode_normalization::UnicodeNormalization;
+
+/// The maximum depth of an expression whose value is computed.
+const MAX_DEPTH: usize = 48;
+/// The maximum length of a text that is computed.
+const MAX_TEXT: usize = 4096;
+/// The maximum length of a path.
+const MAX_PATH: usize = 200;
+/// The number of values of one name above which code is not judged: a name has that many only to hide one of them.
+const MAX_KEPT: usize = 40;
+/// The maximum number of modules from which all names are imported.
+const MAX_STARS: usize = 64;
+/// The work that the values of one text may take, in about nanoseconds.
+const MAX_WORK: usize = 8_000_000;
+
+/// The values of an expression, shared by those that use them.
+pub(super) type Shared = Rc<Values>;
+
+/// The bindings of a text.
+#[derive(Debug)]
+pub(super) struct Scope<'t> {
+    pub(super) nodes: &'t Nodes<'t>,
+    names: Names,
+    /// Modules from which all names are imported.
+    stars: Vec<String>,
+    unknown: Shared,
+    /// The values of the names that have been used since they were bound.
+    used: RefCell<AHashMap<String, Shared>>,
+    /// The values of the nodes that have been evaluated, by their places.
+    known: RefCell<Vec<Option<Shared>>>,
+    /// Whether an expression was deeper than is computed.
+    is_cut: Cell<bool>,
+    work: Cell<usize>,
+}
+
+// === impl Scope ===
+
+impl<'t> Scope<'t> {
+    pub(super) fn new(nodes: &'t Nodes<'t>) -> Self {
+        Self {
+            nodes,
+            names: Names::default(),
+            stars: Vec::new(),
+            unknown: Rc::new(one(Value::Unknown)),
+            used: RefCell::default(),
+            known: RefCell::new(vec![None; nodes.all.len()]),
+            is_cut: Cell::new(false),
+            work: Cell::new(0),
+        }
+    }
+
+    /// Forgets the values of nodes, since names have been bound.
+    pub(super) fn forget(&mut self) {
+        self.known.get_mut().fill(None);
+        self.used.get_mut().clear();
+    }
+
+    /// Returns an error if the values took more work than is done for one text.
+    pub(super) fn finished(&self) -> Result<(), String> {
+        if self.work.get() > MAX_WORK {
+            return Err("the values of the code are too many or too long".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Returns whether texts may be looked at, which is work too.
+    pub(super) fn may_read(&self, values: &Values) -> bool {
+        self.work(cost(values))
+    }
+
+    /// Counts work, and returns whether more may be done.
+    fn work(&self, amount: usize) -> bool {
+        self.work.set(self.work.get() + amount);
+        self.work.get() <= MAX_WORK
+    }
+
+    /// Adds values to a name.
+    pub(super) fn bind(&mut self, name: &str, values: &Values) {
+        let known = self.names.get(name).map_or(0, Vec::len);
+        let is_known = |known: &Values| values.iter().all(|value| known.contains(value));
+        if !self.work(20 + known) || self.names.get(name).is_some_and(is_known) {
+            return;
+        }
+        // Values beyond the usual number are dropped, but not modules and what builtins execute.
+        let kept =
+            values.iter().filter(|value| matches!(value, Value::Path(path) if is_kept(path)));
+        if !self.work(if known > MAX_KEPT { MAX_WORK } else { cost(values) }) {
+            return;
+        }
+        self.names.bind(name, values.clone());
+        kept.for_each(|value| self.names.insert(name, value.clone()));
+        self.used.get_mut().remove(name);
+    }
+
+    /// Binds a name to something unknown.
+    pub(super) fn bind_unknown(&mut self, name: &str) {
+        let unknown = Rc::clone(&self.unknown);
+        self.bind(name, &unknown);
+    }
+
+    /// Adds a module whose names are all imported.
+    pub(super) fn star(&mut self, module: &str) {
+        let max = if self.stars.len() < MAX_STARS { 20 } else { MAX_WORK };
+        if self.work(max) && !self.stars.iter().any(|known| known == module) {
+            self.stars.push(module.to_owned());
+            self.used.get_mut().clear();
+        }
+    }
+
+    /// Returns the values of the elements of a list, or unknown.
+    pub(super) fn elements(&self, list: &Expr, depth: usize) -> Values {
+        let all = |values: &mut dyn Iterator<Item = &Expr>| {
+            values
+                .take(16)
+                .fold(one(Value::Unknown), |all, item| self.both(all, &self.eval(item, depth + 1)))
+        };
+        match list {
+            Expr::List(list) => all(&mut list.elts.iter()),
+            Expr::Tuple(tuple) => all(&mut tuple.elts.iter()),
+            Expr::Set(set) => all(&mut set.elts.iter()),
+            Expr::Dict(dict) => {
+                let items = dict.items.iter().filter(|item| item.key.is_some());
+                all(&mut items.map(|item| &item.value))
+            }
+            _ => one(Value::Unknown),
+        }
+    }
+
+    /// Returns the possible values of an expression.
+    pub(super) fn eval<'e>(&self, expression: impl Into<ExprRef<'e>>, depth: usize) -> Shared {
+        let expression = expression.into();
+        if let ExprRef::Name(name) = expression {
+            return self.name(&name.id);
+        }
+        if depth > MAX_DEPTH {
+            self.is_cut.set(true);
+            return Rc::clone(&self.unknown);
+        }
+        let place = Nodes::place(expression);
+        if let Some(Some(known)) = self.known.borrow().get(place) {
+            return Rc::clone(known);
+        }
+        if !self.work(20) {
+            return Rc::clone(&self.unknown);
+        }
+        let was_cut = self.is_cut.replace(false);
+        let values = self.compute(expression, depth + 1);
+        if !self.is_cut.get()
+            && let Some(known) = self.known.borrow_mut().get_mut(place)
+        {
+            *known = Some(Rc::clone(&values));
+        }
+        self.is_cut.set(was_cut || self.is_cut.get());
+        values
+    }
+
+    fn compute(&self, expression: ExprRef<'_>, depth: usize) -> Shared {
+        let eval = |part: &Expr| self.eval(part, depth);
+        let values = match expression {
+            ExprRef::Attribute(member) => attribute(&eval(&member.value), &member.attr),
+            ExprRef::Subscript(subscript) => self.subscript(subscript, depth),
+            ExprRef::Call(call) => self.call(call, depth),
+            ExprRef::BinOp(sum) if sum.op == Operator::Add => {
+                concatenated(&eval(&sum.left), &eval(&sum.right))
+            }
+            ExprRef::StringLiteral(text) => one(Value::Text(text.value.to_str().to_owned())),
+            // Bytes are compared like texts, since `decode` makes one of them.
+            ExprRef::BytesLiteral(bytes) => {
+                one(Value::Text(bytes.value.bytes().map(char::from).collect()))
+            }
+            ExprRef::FString(text) => one(self.formatted(text, depth)),
+            ExprRef::Await(awaited) => return eval(&awaited.value),
+            ExprRef::Named(named) => return eval(&named.value),
+            ExprRef::If(choice) => self.both((*eval(&choice.body)).clone(), &eval(&choice.orelse)),
+            ExprRef::BoolOp(choice) => {
+                choice.values.iter().fold(Vec::new(), |all, part| self.both(all, &eval(part)))
+            }
+            _ => return Rc::clone(&self.unknown),
+        };
+        self.work(cost(&values));
+        Rc::new(values)
+    }
+
+    /// Returns the values of both; the work grows with their number.
+    fn both(&self, left: Values, right: &Values) -> Values {
+        if self.work(left.len() * right.len() + cost(right)) {
+            either(left, right.clone())
+        } else {
+            one(Value::Unknown)
+        }
+    }
+
+    /// Returns the values of a name; a builtin keeps its meaning, since a binding may be of another scope.
+    fn name(&self, name: &str) -> Shared {
+        if let Some(values) = self.used.borrow().get(name) {
+            return Rc::clone(values);
+        }
+        let builtin = || one(Value::Path(name.to_owned()));
+        let values = match self.names.get(name) {
+            Some(values) if BUILTINS.has(name) => self.both(values.clone(), &builtin()),
+            Some(values) => values.clone(),
+            None => self.stars.iter().fold(builtin(), |all, module| {
+                self.both(all, &one(Value::Path(canonical(format!("@{module}.{name}")))))
+            }),
+        };
+        self.work(20 + cost(&values));
+        let values = Rc::new(values);
+        self.used.borrow_mut().insert(name.to_owned(), Rc::clone(&values));
+        values
+    }
+
+    /// Returns whether a path is a member of a name that neither this code nor Python binds.
+    pub(super) fn is_unbound(&self, path: &str) -> bool {
+        let name = path.split(['.', '(', '@', '?']).next().unwrap_or_default();
+        !name.is_empty()
+            && path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+            && self.names.get(name).is_none()
+            && !matches!(name, "self" | "cls" | "super")
+    }
+
+    fn subscript(&self, subscript: &ExprSubscript, depth: usize) -> Values {
+        let values = self.eval(&*subscript.value, depth);
+        if let Expr::Slice(slice) = &*subscript.slice {
+            let is_reversed = slice.lower.is_none()
+                && slice.upper.is_none()
+                && slice.step.as_deref().is_some_and(is_minus_one);
+            return values
+                .iter()
+                .map(|value| match value {
+                    Value::Text(text) if is_reversed => Value::Text(text.chars().rev().collect()),
+                    Value::Text(_) | Value::AnyText => Value::AnyText,
+                    _ => Value::Unknown,
+                })
+                .collect();
+        }
+        let keys = self.eval(&*subscript.slice, depth);
+        let mut all = self.elements(&subscript.value, depth);
+        for value in &*values {
+            let Value::Path(path) = value else { continue };
+            for key in texts(&keys) {
+                let target = match path.as_str() {
+                    "globals()" | "locals()" | "vars()" => (*self.name(key)).clone(),
+                    "__builtins__" | "@builtins" => one(Value::Path(key.to_owned())),
+                    "@sys.modules" => one(Value::Path(format!("@{key}"))),
+                    path => match path.strip_suffix(".__dict__") {
+                        Some(object) => attribute(&one(Value::Path(object.to_owned())), key),
+                        None => one(Value::Unknown),
+                    },
+                };
+                all = self.both(all, &target);
+            }
+        }
+        all
+    }
+
+    fn call(&self, call: &ExprCall, depth: usize) -> Values {
+        let unknown = || one(Value::Unknown);
+        let argument = |at: usize| match call.arguments.iter_source_order().nth(at) {
+            Some(ArgOrKeyword::Arg(argument)) => self.eval(argument, depth),
+            _ => Rc::clone(&self.unknown),
+        };
+        let mut method = None;
+        let mut all = Vec::new();
+        for value in &*self.eval(&*call.func, depth) {
+            let Value::Path(path) = value else {
+                all = self.both(all, &self.unknown);
+                continue;
+            };
+            let result = match path.as_str() {
+                "getattr" | "@inspect.getattr_static" => {
+                    let (object, names) = (argument(0), argument(1));
+                    texts(&names)
+                        .fold(unknown(), |all, name| self.both(all, &attribute(&object, name)))
+                }
+                "__import__" | "@importlib.import_module" | "@importlib.__import__" => {
+                    texts(&argument(0))
+                        .map(|name| Value::Path(format!("@{name}")))
+                        .chain([Value::Unknown])
+                        .collect()
+                }
+                "vars" if !call.arguments.is_empty() => attribute(&argument(0), "__dict__"),
+                "chr" => match call.arguments.args.first().and_then(character) {
+                    Some(c) => one(Value::Text(c.to_string())),
+                    None => unknown(),
+                },
+                "str" | "repr" => (*argument(0)).clone(),
+                "bytes" | "bytearray" => one(Value::AnyText),
+                _ => match method.get_or_insert_with(|| self.method(call, depth)) {
+                    Some(value) => one(value.clone()),
+                    None if path.len() < MAX_PATH => one(Value::Path(format!("{path}()"))),
+                    None => one(Value::Path("?()".to_owned())),
+                },
+            };
+            all = self.both(all, &result);
+        }
+        all
+    }
+
+    /// Returns the result of a method of a constant text.
+    fn method(&self, call: &ExprCall, depth: usize) -> Option<Value> {
+        let Expr::Attribute(function) = &*call.func else { return None };
+        let values = self.eval(&*function.value, depth);
+        let text = texts(&values).next()?;
+        let arguments = &call.arguments;
+        let argument = |at: usize| {
+            let values = self.eval(arguments.args.get(at)?, depth);
+            texts(&values).next().map(str::to_owned)
+        };
+        self.work(2 * text.len());
+        let is_plain = arguments.is_empty();
+        let result = match function.attr.as_str() {
+            "encode" | "decode" | "format" if is_plain => text.to_owned(),
+            "strip" | "lstrip" | "rstrip" if is_plain => text.trim().to_owned(),
+            _ if text.len() > MAX_TEXT => return Some(Value::AnyText),
+            "lower" | "casefold" => text.to_lowercase(),
+            "upper" => text.to_uppercase(),
+            "replace" => match (argument(0), argument(1)) {
+                (Some(from), Some(to))
+                    if text.len() + text.matches(&from).count() * to.len() <= MAX_TEXT =>
+                {
+                    text.replace(&from, &to)
+                }
+                _ => return Some(Value::AnyText),
+            },
+            "join" => {
+                let parts: Option<Vec<String>> =
+                    arguments.args.first().and_then(items).and_then(|parts| {
+                        parts
+                            .iter()
+                            .map(|part| texts(&self.eval(part, depth)).next().map(str::to_owned))
+                            .collect()
+                    });
+                match parts {
+                    Some(parts) if parts.concat().len() + parts.len() * text.len() <= MAX_TEXT => {
+                        parts.join(text)
+                    }
+                    _ => return Some(Value::AnyText),
+                }
+            }
+            _ => return Some(Value::AnyText),
+        };
+        Some(Value::Text(result))
+    }
+
+    /// Returns the value of a formatted text.
+    fn formatted(&self, text: &ExprFString, depth: usize) -> Value {
+        let mut whole = String::new();
+        for part in text.value.as_slice() {
+            let elements = match part {
+                FStringPart::Literal(literal) => {
+                    whole.push_str(&literal.value);
+                    continue;
+                }
+                FStringPart::FString(part) => &part.elements,
+            };
+            for element in elements {
+                match element {
+                    InterpolatedStringElement::Literal(literal) => whole.push_str(&literal.value),
+                    InterpolatedStringElement::Interpolation(field) => {
+                        let values = self.eval(&*field.expression, depth);
+                        match values.as_slice() {
+                            [Value::Text(part)] if whole.len() + part.len() <= MAX_TEXT => {
+                                whole.push_str(part);
+                            }
+                            _ => return Value::AnyText,
+                        }
+                    }
+                }
+            }
+        }
+        Value::Text(whole)
+    }
+}
+
+/// Returns whether a path is that of a module, a member of one or a builtin.
+fn is_kept(path: &str) -> bool {
+    BUILTINS.has(path) || path.starts_with('@') && !path.contains('(')
+}
+
+/// Returns the work that copying values takes.
+fn cost(values: &Values) -> usize {
+    values.iter().fold(0, |sum, value| {
+        sum + match value {
+            Value::Text(text) => 20 + text.len(),
+            Value::Path(path) => 40 + path.len(),
+            Value::AnyText | Value::Unknown => 2,
+        }
+    })
+}
+
+fn is_minus_one(number: &Expr) -> bool {
+    let Expr::UnaryOp(negative) = number else { return false };
+    negative.op == UnaryOp::USub && integer(&negative.operand) == Some(1)
+}
+
+fn integer(number: &Expr) -> Option<u32> {
+    let Expr::NumberLiteral(number) = number else { return None };
+    let Number::Int(number) = &number.value else { return None };
+    number.as_u64().and_then(|number| u32::try_from(number).ok())
+}
+
+/// Returns the character with a constant number.
+fn character(number: &Expr) -> Option<char> {
+    integer(number).and_then(char::from_u32)
+}
+
+/// Returns the attribute of values.
+pub(super) fn attribute(values: &Values, name: &str) -> Values {
+    let normal: String;
+    let name = if name.is_ascii() {
+        name
+    } else {
+        normal = name.nfkc().collect();
+        &normal
+    };
+    values
+        .iter()
+        .map(|value| match value {
+            Value::Path(path)
+                if matches!(path.as_str(), "@builtins" | "__builtins__" | "@__builtin__") =>
+            {
+                Value::Path(name.to_owned())
+            }
+            Value::Path(path) if path.len() < MAX_PATH => {
+                Value::Path(canonical(format!("{path}.{name}")))
+            }
+            _ => Value::Path(format!("?.{name}")),
+        })
+        .collect()
+}
+
+/// Returns the path from the last module in it: `@asyncio.subprocess.run` is `@subprocess.run`.
+pub(super) fn canonical(path: String) -> String {
+    let Some(rest) = path.strip_prefix('@') else { return path };
+    // Names after a call are members of objects, not modules.
+    let whole = rest.split('(').next().unwrap_or(rest);
+    let mut at = 0;
+    let mut start = 0;
+    for part in whole.split('.') {
+        let name = part.trim_start_matches('_');
+        if at > 0
+            && (MODULES.has(part) || MODULES.has(name))
+            && !(part == "path" || whole[..at].ends_with("importlib."))
+        {
+            start = if MODULES.has(part) { at } else { at + part.len() - name.len() };
+        }
+        at += part.len() + 1;
+    }
+    let rest = rest.get(start..).unwrap_or_default();
+    match rest.strip_prefix("builtins.").or(rest.strip_prefix("__builtin__.")) {
+        Some(name) => name.to_owned(),
+        None if start > 0 => format!("@{rest}"),
+        None => path,
+    }
+}

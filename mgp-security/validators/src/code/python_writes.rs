@@ -1,0 +1,262 @@
+//! The rules of the level `readonly` for Python: assignments and calls that can write.
+
+use super::{
+    python_values::{Scope, Shared},
+    value::{Findings, Value, Values, is_under, last, paths},
+};
+use crate::readonly::sql_reads;
+use crate::words::Words;
+use ruff_python_ast::{AnyNodeRef, ArgOrKeyword, Expr, ExprCall, ExprContext, ExprRef, Operator};
+
+/// Functions of `os` that only read.
+static OS_READS: Words = Words::new(
+    "\
+    path getenv getenvb environ environb getcwd getcwdb listdir scandir walk fwalk stat lstat \
+    fstat statvfs access cpu_count process_cpu_count getpid getppid getuid geteuid getgid getegid \
+    getgroups getlogin getpgid getpgrp getsid uname sep linesep name curdir pardir extsep altsep \
+    pathsep defpath devnull fspath fsencode fsdecode PathLike DirEntry urandom strerror \
+    get_terminal_size times getloadavg readlink read close isatty error stat_result get_exec_path \
+    sched_getaffinity listxattr getxattr O_RDONLY F_OK R_OK W_OK X_OK open \
+    supports_follow_symlinks terminal_size get_inheritable sysconf confstr ctermid getrandom lseek \
+    pread SEEK_SET SEEK_END SEEK_CUR",
+);
+/// Names of methods that count as writing, regardless of the object that has them.
+static METHODS: Words = Words::new(
+    "\
+    write_text write_bytes writelines unlink mkdir rmdir touch symlink_to hardlink_to link_to \
+    lchmod chmod rmtree sendall sendto sendmsg sendfile send_bytes send_json send_text sendmail \
+    send_message executescript executemany commit to_csv to_excel to_parquet to_sql to_pickle \
+    to_feather to_hdf to_stata tofile savefig savetxt savez savez_compressed extractall extract \
+    post patch makedirs truncate putheader set_trace open_connection start_server \
+    create_connection create_server create_datagram_endpoint open_unix_connection \
+    start_unix_server create_unix_connection sock_sendall urlretrieve storbinary storlines memmap \
+    write_table write_csv write_parquet insert_one insert_many update_one update_many delete_one \
+    delete_many replace_one upload_file upload_fileobj put_object delete_object",
+);
+/// Modules of HTTP clients.
+const CLIENTS: &[&str] = &["@httpx", "@requests", "@aiohttp", "@urllib3", "@http.client"];
+
+/// The modes of `open` that only read.
+const READ_MODES: &str = "rbtU";
+/// Flags of `os.open` that only read.
+const READ_FLAGS: &[&str] =
+    &["@os.O_RDONLY", "@os.O_CLOEXEC", "os.O_RDONLY", "os.O_CLOEXEC", "O_RDONLY"];
+/// Functions whose second argument is the mode of a file.
+const OPENS: &[&str] = &[
+    "open",
+    "@io.open",
+    "@codecs.open",
+    "@tokenize.open",
+    "@gzip.open",
+    "@bz2.open",
+    "@lzma.open",
+    "@aiofiles.open",
+];
+
+/// Finds what can write in a node.
+pub(super) fn writes(scope: &Scope<'_>, node: AnyNodeRef<'_>, found: &mut Findings) {
+    match node {
+        AnyNodeRef::ExprName(name) => member(scope, name.into(), found),
+        AnyNodeRef::ExprAttribute(attribute) => {
+            member(scope, attribute.into(), found);
+            if attribute.ctx != ExprContext::Load {
+                stored(scope, &attribute.value, found);
+            }
+        }
+        AnyNodeRef::ExprSubscript(subscript) if subscript.ctx != ExprContext::Load => {
+            stored(scope, &subscript.value, found);
+        }
+        AnyNodeRef::ExprCall(call) => WritingCall::new(scope, call).check(found),
+        _ => {}
+    }
+}
+
+fn member(scope: &Scope<'_>, node: ExprRef<'_>, found: &mut Findings) {
+    for path in paths(&scope.eval(node, 0)) {
+        let first = path
+            .strip_prefix("@os.")
+            .map(|rest| rest.split(['.', '(']).next().unwrap_or(rest))
+            .filter(|name| !OS_READS.has(name) && !name.starts_with("O_RDONLY"));
+        if let Some(name) = first {
+            found.pattern(&format!("os.{name}"));
+        }
+        let method = last(path);
+        if path.contains('.')
+            && METHODS.has(method)
+            && !path.starts_with("@os.")
+            && !path.starts_with("@json")
+        {
+            found.pattern(&format!("{method}("));
+        }
+        if path == "open"
+            && !scope.nodes.is_called(node)
+            && !matches!(
+                scope.nodes.parent(node),
+                None | Some(AnyNodeRef::StmtAssign(_) | AnyNodeRef::StmtAnnAssign(_))
+            )
+        {
+            found.pattern("open(");
+        }
+    }
+}
+
+/// Reports that a member or an element of an object is set or deleted, if the object is one of a module.
+fn stored(scope: &Scope<'_>, object: &Expr, found: &mut Findings) {
+    let values = scope.eval(object, 0);
+    let path = paths(&values).find(|path| path.starts_with('@') && !path.contains('('));
+    if let Some(path) = path {
+        found.pattern(&format!("{} =", path.trim_start_matches('@')));
+    }
+}
+
+/// Returns whether a value is a standard stream or a buffer in memory, to which code without write access may write.
+fn is_stream(values: &Values) -> bool {
+    let streams = ["@sys.std", "@io.StringIO", "@io.BytesIO"];
+    paths(values).any(|path| streams.iter().any(|stream| path.starts_with(stream)))
+}
+
+/// Returns whether all values are texts that a condition holds for.
+fn are_texts(values: &Values, condition: impl Fn(&str) -> bool) -> bool {
+    values.iter().all(|value| matches!(value, Value::Text(text) if condition(text)))
+}
+
+/// Returns whether the mode of a file only reads; the default one does.
+fn reads(mode: Option<Shared>) -> bool {
+    mode.is_none_or(|mode| {
+        are_texts(&mode, |mode| !mode.is_empty() && mode.chars().all(|c| READ_MODES.contains(c)))
+    })
+}
+
+fn reads_method(method: &str) -> bool {
+    matches!(method.to_ascii_uppercase().as_str(), "GET" | "HEAD" | "OPTIONS")
+}
+
+/// A call that may write to files or the environment, or send data over HTTP.
+struct WritingCall<'a, 't> {
+    scope: &'a Scope<'t>,
+    call: &'a ExprCall,
+}
+
+// === impl WritingCall ===
+
+impl<'a, 't> WritingCall<'a, 't> {
+    const fn new(scope: &'a Scope<'t>, call: &'a ExprCall) -> Self {
+        Self { scope, call }
+    }
+
+    /// Returns the arguments without a name; `**` can have any.
+    fn unnamed(&self) -> impl Iterator<Item = ArgOrKeyword<'a>> {
+        let all = self.call.arguments.iter_source_order();
+        all.filter(|argument| matches!(argument, ArgOrKeyword::Arg(_)) || argument.is_variadic())
+    }
+
+    fn at(&self, at: usize) -> Option<Shared> {
+        self.unnamed().nth(at).map(|argument| match argument {
+            ArgOrKeyword::Arg(argument) => self.scope.eval(argument, 0),
+            ArgOrKeyword::Keyword(_) => Shared::new(vec![Value::Unknown]),
+        })
+    }
+
+    fn named(&self, name: &str) -> Option<Shared> {
+        let argument = self.call.arguments.find_keyword(name)?;
+        Some(self.scope.eval(&argument.value, 0))
+    }
+
+    fn has_named(&self, name: &str) -> bool {
+        self.call.arguments.find_keyword(name).is_some()
+    }
+
+    fn is_variadic(&self) -> bool {
+        self.call.arguments.iter_source_order().any(ArgOrKeyword::is_variadic)
+    }
+
+    fn check(&self, found: &mut Findings) {
+        for path in paths(&self.scope.eval(&*self.call.func, 0)) {
+            let name = last(path);
+            if self.opens(path, name) || self.sends(path, name) || self.stores(path, name) {
+                found.pattern(&format!("{name}("));
+            }
+        }
+    }
+
+    /// Returns whether the call opens a file for writing.
+    fn opens(&self, path: &str, name: &str) -> bool {
+        let mode = |at: usize| self.named("mode").or_else(|| self.at(at));
+        match name {
+            "open" if OPENS.contains(&path) => self.is_variadic() || !reads(mode(1)),
+            "open" if path == "@os.open" => {
+                let flags = self.unnamed().nth(1).map(ArgOrKeyword::value);
+                let named = || Some(&self.call.arguments.find_keyword("flags")?.value);
+                let flags = flags.or_else(named);
+                self.is_variadic() || !flags.is_some_and(|flags| self.are_reading(flags, 0))
+            }
+            // The first argument of `Path.open` is the mode, not a file name.
+            "open" if path.starts_with('?') || path.contains("Path") => {
+                self.is_variadic() || !reads(mode(0))
+            }
+            "ZipFile" if path.starts_with('@') => !reads(mode(1)),
+            "FileHandler"
+            | "RotatingFileHandler"
+            | "NamedTemporaryFile"
+            | "TemporaryFile"
+            | "mkstemp"
+            | "mkdtemp"
+            | "TemporaryDirectory" => path.starts_with('@'),
+            "basicConfig" => self.has_named("filename"),
+            _ => false,
+        }
+    }
+
+    /// Returns whether flags of `os.open` only read.
+    fn are_reading(&self, flags: &Expr, depth: usize) -> bool {
+        match flags {
+            Expr::BinOp(both) if both.op == Operator::BitOr && depth < 8 => {
+                self.are_reading(&both.left, depth + 1) && self.are_reading(&both.right, depth + 1)
+            }
+            _ => self.scope.eval(flags, 0).iter().all(
+                |value| matches!(value, Value::Path(path) if READ_FLAGS.contains(&path.as_str())),
+            ),
+        }
+    }
+
+    /// Returns whether the call sends data.
+    fn sends(&self, path: &str, name: &str) -> bool {
+        let client = CLIENTS.iter().any(|client| is_under(path, client));
+        let count = || self.unnamed().count();
+        match name {
+            "send" => client || path.starts_with('?') && count() > 0,
+            "put" | "delete" => client,
+            "request" | "stream" if client || path.starts_with('?') => self
+                .at(0)
+                .or_else(|| self.named("method"))
+                .is_some_and(|method| !are_texts(&method, reads_method)),
+            "urlopen" | "Request" => {
+                count() > 1 || self.has_named("data") || self.has_named("method")
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether the call changes files, tables or the environment.
+    fn stores(&self, path: &str, name: &str) -> bool {
+        match name {
+            "replace" | "rename" => {
+                path.contains('.') && self.unnamed().count() == 1 && !self.has_named("columns")
+            }
+            "write" => match &*self.call.func {
+                Expr::Attribute(function) => !is_stream(&self.scope.eval(&*function.value, 0)),
+                _ => false,
+            },
+            "dump" => !self.at(1).is_some_and(|target| is_stream(&target)),
+            "print" if path == "print" => self.named("file").is_some_and(|file| !is_stream(&file)),
+            "execute" if path.starts_with('?') || path.starts_with("@sqlite3") => {
+                self.at(0).is_some_and(|statement| !are_texts(&statement, sql_reads))
+            }
+            "update" | "pop" | "setdefault" | "clear" | "popitem" => {
+                path.starts_with("@os.environ")
+            }
+            "save" => path.starts_with('@'),
+            _ => false,
+        }
+    }
+}
