@@ -2,6 +2,7 @@
 
 use super::{
     javascript::{Scope, cost, member, module_of},
+    javascript_rules as rules,
     javascript_tree::{assigned, assigned_or_default, pattern},
     value::{Value, Values, concatenated, either, one},
 };
@@ -122,6 +123,10 @@ impl<'t> Scope<'t> {
             return;
         }
         self.names.bind(name, values.clone());
+        // Values beyond the usual number are dropped, but not modules, the global object and what executes.
+        let is_kept =
+            |value: &&Value| matches!(value, Value::Path(path) if rules::is_sensitive(path));
+        values.iter().filter(is_kept).for_each(|value| self.names.insert(name, value.clone()));
         self.used.get_mut().remove(name);
     }
 

@@ -50,6 +50,12 @@ static DANGEROUS: Words = Words::new(
     setUncaughtExceptionCaptureCallback",
 );
 
+/// Returns whether a path is the global object, a module or what executes, or a member of these.
+pub(super) fn is_sensitive(path: &str) -> bool {
+    let name = path.split(['.', '(']).next().unwrap_or(path);
+    name.starts_with('@') || GLOBALS.has(name) || BUILTINS.has(name)
+}
+
 /// Checks a node.
 pub(super) fn check<'t>(
     policy: &CodePolicy,
