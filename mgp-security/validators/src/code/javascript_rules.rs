@@ -50,10 +50,9 @@ static DANGEROUS: Words = Words::new(
     setUncaughtExceptionCaptureCallback",
 );
 
-/// Returns whether a path is the global object, a module or what executes, or a member of these.
+/// Returns whether a path is the global object, a builtin, or a module or its member.
 pub(super) fn is_sensitive(path: &str) -> bool {
-    let name = path.split(['.', '(']).next().unwrap_or(path);
-    name.starts_with('@') || GLOBALS.has(name) || BUILTINS.has(name)
+    GLOBALS.has(path) || BUILTINS.has(path) || path.starts_with('@') && !path.contains('(')
 }
 
 /// Checks a node.
