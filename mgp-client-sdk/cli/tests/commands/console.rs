@@ -246,7 +246,7 @@ fn a_call_is_answered_with_all_its_arguments_on_the_page() {
     assert!(whole.contains("confirmation"), "the rules are shown");
     let page =
         browser.done("/decide", &[("id", &id), ("answer", "once"), ("because", "it is mine")]);
-    assert!(page.contains(&format!("{id}: approved")), "{page}");
+    assert!(page.contains("default → desk.echo: allowed once"), "{page}");
     let (is_done, text) = ended(call);
     assert!(is_done && text.starts_with("begin xxx"), "{}", &text[..200]);
 

@@ -307,7 +307,7 @@ impl<'s> Scan<'s> {
                 self.quoted(byte)?;
                 self.operand = Operand::Ended;
             }
-            b'`' => self.open(byte, Operand::Ended),
+            b'`' | b'[' => self.open(byte, Operand::Ended),
             b'(' => {
                 self.frame.conditions += usize::from(self.typed && self.mark == b'?');
                 self.open(
@@ -319,7 +319,6 @@ impl<'s> Scan<'s> {
                     },
                 );
             }
-            b'[' => self.open(byte, Operand::Ended),
             b'{' => self.open(byte, Operand::Unknown),
             b')' | b']' | b'}' => {
                 // In ASCII, these marks come one or two places after those that open.
