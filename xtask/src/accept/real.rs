@@ -7,6 +7,7 @@ use super::{
 };
 use crate::packages::{self, Node};
 use crate::run::{Context, Failure, Outcome, Program};
+use crate::serving::Served;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -21,7 +22,7 @@ const COMMANDS: &str = "ls,cat,echo,git,grep,find,bash,sh,rm,python3";
 
 /// Makes all calls through one kernel; a blocked one must not have reached its server.
 pub(super) fn valid_real(options: &Options) -> Outcome<Verdict> {
-    let mut kernel = Kernel::new("real")?;
+    let kernel = Kernel::new("real")?;
     let (python, node) = (kernel.place.join("python"), kernel.place.join("node"));
     let mut program = None;
     let install = || {
@@ -34,61 +35,78 @@ pub(super) fn valid_real(options: &Options) -> Outcome<Verdict> {
     if let Some(skipped) = installed(options, "valid.real", install)? {
         return Ok(skipped);
     }
-    kernel.env = vec![("ALLOW_COMMANDS", COMMANDS.into())];
     let folder = path_text(&work_folder(&kernel)?);
     let script = |name: &str| path_text(&python.join("bin").join(name));
     let files = path_text(&node.join(format!("node_modules/{FILES}/dist/index.js")));
-    kernel.configure(
-        &[
-            server(&kernel, "shell", &[script("mcp-shell-server")]),
-            server(&kernel, "fetch", &[script("mcp-server-fetch")]),
-            server(
-                &kernel,
-                "git",
-                &[script("mcp-server-git"), "--repository".to_owned(), folder.clone()],
-            ),
-            server(&kernel, "files", &[program.context("Node")?, files, folder.clone()]),
-        ]
-        .concat(),
-    )?;
+    let git = vec![script("mcp-server-git"), "--repository".to_owned(), folder.clone()];
+    let servers = [
+        ("shell", vec![script("mcp-shell-server")]),
+        ("fetch", vec![script("mcp-server-fetch")]),
+        ("git", git),
+        ("files", vec![program.context("Node")?, files, folder.clone()]),
+    ];
+    let entries = servers.iter().map(|(id, command)| server(&kernel, id, command));
+    kernel.configure(&entries.collect::<String>())?;
     let served = kernel.serve(&["--no-auth"])?;
     kernel.tools(|tools| {
         ["shell_execute", "fetch", "git_status", "read_text_file"]
             .iter()
             .all(|tool| tools.iter().any(|known| known["name"] == *tool))
     })?;
-    for server in ["shell", "fetch", "git", "files"] {
+    for (server, _) in servers {
         kernel.run(&["access", "grant", "*", server, "--no-confirm", "--because", "the check"])?;
     }
-    let (mut passed, mut blocked, mut ordinary, mut attacks) = (0, 0, 0, 0);
-    for (number, line) in CALLS.lines().skip(1).enumerate() {
-        let parts: Vec<&str> = line.replace("DIR", &folder).leak().splitn(4, ' ').collect();
-        let [kind, server, tool, arguments] = parts[..] else {
-            return Err(Failure::new(format!("line {number}: {line}")));
-        };
-        let arguments: Value = serde_json::from_str(arguments).context(line)?;
-        let before = received(&kernel, server)?;
-        let name = format!("{server}.{tool}");
-        let params = json!({ "name": name, "arguments": arguments });
-        let result = ask(served.port(), &json!({}), "tools/call", params)?;
-        let is_refused = result["structuredContent"]["status"] == "rejected";
-        let reached = received(&kernel, server)? != before;
-        let is_right = is_refused == (kind == "-") && reached != is_refused;
-        if !is_right {
-            println!("{line}: refused {is_refused}, reached {reached}: {result}");
-        }
-        let (right, all) =
-            if kind == "+" { (&mut passed, &mut ordinary) } else { (&mut blocked, &mut attacks) };
-        *right += usize::from(is_right);
-        *all += 1;
+    let mut counts = Counts::default();
+    for line in CALLS.lines().skip(1) {
+        let is_right = judge(&kernel, &served, &line.replace("DIR", &folder))?;
+        counts.add(line.starts_with('+'), is_right);
     }
-    Ok(Verdict {
-        pass: passed == ordinary && blocked == attacks,
-        figure: format!(
-            "{passed} of {ordinary} ordinary calls reach their servers, {blocked} of {attacks} attacks are blocked"
-        ),
-        bound: "all".to_owned(),
-    })
+    Ok(counts.verdict())
+}
+
+/// The numbers of calls, and of those that went as they must.
+#[derive(Default)]
+struct Counts {
+    ordinary: [usize; 2],
+    attacks: [usize; 2],
+}
+
+impl Counts {
+    fn add(&mut self, is_ordinary: bool, is_right: bool) {
+        let counts = if is_ordinary { &mut self.ordinary } else { &mut self.attacks };
+        counts[0] += usize::from(is_right);
+        counts[1] += 1;
+    }
+
+    fn verdict(&self) -> Verdict {
+        let ([passed, ordinary], [blocked, attacks]) = (self.ordinary, self.attacks);
+        Verdict {
+            pass: (passed, blocked) == (ordinary, attacks),
+            figure: format!(
+                "{passed} of {ordinary} ordinary calls reach their servers, {blocked} of {attacks} attacks are blocked"
+            ),
+            bound: "all".to_owned(),
+        }
+    }
+}
+
+/// Makes the call of a line; returns whether it reached its server as it must, or was refused.
+fn judge(kernel: &Kernel, served: &Served, line: &str) -> Outcome<bool> {
+    let parts: Vec<&str> = line.splitn(4, ' ').collect();
+    let [kind, server, tool, arguments] = parts[..] else {
+        return Err(Failure::new(format!("not a call: {line}")));
+    };
+    let arguments: Value = serde_json::from_str(arguments).context(line)?;
+    let before = received(kernel, server)?;
+    let params = json!({ "name": format!("{server}.{tool}"), "arguments": arguments });
+    let result = ask(served.port(), &json!({}), "tools/call", params)?;
+    let is_refused = result["structuredContent"]["status"] == "rejected";
+    let has_reached = received(kernel, server)? != before;
+    let is_right = is_refused == (kind == "-") && has_reached != is_refused;
+    if !is_right {
+        println!("{line}: refused {is_refused}, reached {has_reached}: {result}");
+    }
+    Ok(is_right)
 }
 
 /// Creates the folder that the servers work in, a repository with a few files.

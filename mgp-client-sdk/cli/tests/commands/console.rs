@@ -391,7 +391,7 @@ fn every_page_shows_the_kernel_and_its_actions_change_it() {
         "/access/grant",
         &[("agent", "default"), ("server", "bench"), ("answer", "allow"), ("expires", "1h")],
     );
-    assert!(granted.contains("default bench : allow"), "{granted}");
+    assert!(granted.contains("default → bench: allow (Until: 1h)"), "{granted}");
     let entry = home.json("access-query", &["access", "query", "default", "bench"]);
     assert!(entry["entries"][0]["expires_at"].is_string(), "{entry}");
     let wrong = [("agent", "default"), ("server", "bensh"), ("answer", "allow")];
