@@ -12,7 +12,7 @@
 //! validator, an argument of the wrong type, code that cannot be parsed, input that is too long or too deep.
 //! Validators recognise forms, not intent; `docs/validators.md` describes what each cannot see.
 //!
-//! Features: `python` and `javascript` (default), `typescript`; the last two compile a grammar in C.
+//! Features: `python` and `javascript` (default), `typescript`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

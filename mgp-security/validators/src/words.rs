@@ -6,7 +6,8 @@ use std::{collections::HashSet, sync::OnceLock};
 #[derive(Debug)]
 pub(crate) struct Words {
     text: &'static str,
-    set: OnceLock<HashSet<&'static str>>,
+    /// The words, and a bit for each of their lengths: most texts that are looked up have another one.
+    set: OnceLock<(HashSet<&'static str>, u64)>,
 }
 
 impl Words {
@@ -15,7 +16,11 @@ impl Words {
     }
 
     pub(crate) fn has(&self, word: &str) -> bool {
-        self.set.get_or_init(|| self.iter().collect()).contains(word)
+        let bit = |word: &str| 1 << word.len().min(63);
+        let (words, lengths) = self.set.get_or_init(|| {
+            (self.iter().collect(), self.iter().fold(0, |lengths, word| lengths | bit(word)))
+        });
+        lengths & bit(word) != 0 && words.contains(word)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static str> + use<> {

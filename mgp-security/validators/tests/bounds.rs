@@ -106,7 +106,7 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
 
 #[test]
 fn what_a_parser_may_read_again_stays_quick() {
-    const MAX_LENGTH: usize = if cfg!(debug_assertions) { 4 * 1024 } else { 64 * 1024 };
+    const MAX_LENGTH: usize = if cfg!(debug_assertions) { 1024 } else { 64 * 1024 };
     let long = "a(b + c, 'd');".repeat(MAX_LENGTH / 16);
     for language in ["javascript", "typescript", "tsx"] {
         for (open, inner, close) in [
@@ -252,6 +252,62 @@ fn the_longest_python_is_judged_soon() {
         for bytes in [64 * 1024, 128 * 1024, 256 * 1024] {
             code("python", &part.repeat(bytes / part.len()));
             code("python", &format!("if 1:\n x = [\n{}", part.repeat(bytes / part.len() - 10)));
+        }
+    }
+}
+
+#[test]
+fn javascript_that_computes_long_or_many_values_is_judged_soon() {
+    let lines = |count: usize, line: &dyn Fn(usize) -> String| -> String {
+        (0..count).map(|at| line(at) + "\n").collect()
+    };
+    let text = format!("t = '{}'\n", "x".repeat(4_000));
+    let texts = lines(13, &|at| format!("t = '{at}{}'", "x".repeat(4_000)));
+    let key = "k = c ? 'a' : c ? 'b' : c ? 'c' : 'd'\n".to_owned();
+    let get = format!("y = {}x{}\n", "Reflect.get(".repeat(60), ", k)".repeat(60));
+    for code_text in [
+        key.clone() + &get,
+        key.clone() + &get.repeat(200),
+        key + "x" + &"[k]".repeat(80),
+        text.clone() + &lines(60, &|at| format!("t = t.replace('x', t) // {at}")),
+        text + &lines(5_000, &|at| format!("t = [t, t, t].join(t) // {at}")),
+        texts.clone() + &"a(t)\n".repeat(10_000),
+        texts + &lines(10_000, &|at| format!("t{at} = t")),
+        format!("x = '{}'\n", "y".repeat(128_000)) + &"x.replace('a', 'b')\n".repeat(5_000),
+        lines(9_000, &|at| format!("x = a.b{at}")) + &"x\n".repeat(9_000),
+        lines(20, &|at| format!("x = a.b{at}")) + &format!("x{}\n", ".a".repeat(300)).repeat(300),
+        format!("x = 'a'{}\n", ".trim()".repeat(300)).repeat(100),
+        format!("x{}\n", ".a().b".repeat(150)).repeat(250),
+        format!("x = {}1{}\n", "[".repeat(90), "][0]".repeat(90)).repeat(400),
+        "let {a: {b: {c: {d: {e}}}}} = x\n".repeat(7_000),
+    ] {
+        code("javascript", &code_text);
+    }
+}
+
+#[test]
+fn the_longest_javascript_is_judged_soon() {
+    const MAX_LENGTH: usize = if cfg!(debug_assertions) { 64 * 1024 } else { 256 * 1024 };
+    for part in [
+        "a;",
+        "a,",
+        "a()\n",
+        "a=a=a=a\n",
+        "a.a.a.a,",
+        "a[a]\n",
+        "`${a}`;",
+        "x=>x;",
+        "({a,b,c});",
+        "if(a)b;else c\n",
+        "'a';",
+        "<a b={c}>d{e}</a>;",
+        "class A{b(){}static c=1}",
+        "function a(b=c,{d},[e]){}",
+        "import a from 'b'\n",
+        "function f(a, b) { return JSON.stringify({ x: [...Array(a).keys()].map(i => i * b) }) }\n",
+    ] {
+        for language in ["javascript", "typescript", "tsx"] {
+            code(language, &part.repeat(MAX_LENGTH / part.len()));
         }
     }
 }

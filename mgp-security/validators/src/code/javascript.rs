@@ -1,25 +1,39 @@
-//! JavaScript and TypeScript: bindings and the values of expressions.
+//! JavaScript and TypeScript: the values of expressions.
 
 use super::{
     CodePolicy, javascript_rules as rules,
     javascript_tree::{
         Call, Nodes, assigned, assigned_or_default, expression, number, pattern, with_tree,
     },
-    value::{Findings, Names, Value, Values, concatenated, either, one, texts},
+    value::{Findings, Names, Value, Values, concatenated, either, one, paths, texts},
 };
+use ahash::AHashMap;
 use oxc_ast::{
     AstKind,
     ast::{
-        AssignmentExpression, AssignmentOperator, AssignmentTargetProperty, BinaryOperator,
-        Expression, ForStatementLeft, ImportDeclaration, ImportDeclarationSpecifier,
-        MemberExpression, PropertyKey, Span, TSModuleReference, TemplateLiteral,
+        AssignmentOperator, AssignmentTargetProperty, BinaryOperator, Expression, MemberExpression,
+        PropertyKey, Span, TemplateLiteral,
     },
 };
 use oxc_span::GetSpan;
-use std::cell::RefCell;
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 /// The maximum depth of an expression whose value is computed.
 const MAX_DEPTH: usize = 48;
+
+/// The maximum length in bytes of a text that is computed.
+const MAX_TEXT: usize = 4096;
+/// The work that the values of one text may take, in about nanoseconds.
+const MAX_WORK: usize = 20_000_000;
+
+/// The maximum number of values of an expression.
+const MAX_VALUES: usize = 64;
+
+/// The possible values of an expression, without a copy.
+pub(super) type Shared = Rc<Values>;
 
 /// A grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,13 +76,25 @@ pub(super) fn check(
     found: &mut Findings,
 ) -> Result<(), String> {
     with_tree(source, dialect, |nodes| {
-        let known = RefCell::new(vec![None; nodes.all.len()]);
-        let mut scope = Scope { source, nodes, names: Names::default(), known };
+        let mut scope = Scope {
+            source,
+            nodes,
+            names: Names::default(),
+            unknown: Rc::new(one(Value::Unknown)),
+            used: RefCell::default(),
+            known: RefCell::new(vec![None; nodes.all.len()]),
+            work: Cell::new(0),
+        };
         for _ in 0..2 {
             nodes.all.iter().for_each(|node| scope.bind(*node));
             scope.known.get_mut().fill(None);
         }
         nodes.all.iter().for_each(|node| rules::check(policy, &scope, *node, found));
+        if scope.may_work(0) {
+            Ok(())
+        } else {
+            Err("the values of the code are too many or too long".to_owned())
+        }
     })
 }
 
@@ -77,137 +103,29 @@ pub(super) fn check(
 pub(super) struct Scope<'t> {
     source: &'t str,
     pub(super) nodes: &'t Nodes<'t>,
-    names: Names,
+    pub(super) names: Names,
+    unknown: Shared,
+    /// The values of the names that were used since they were bound.
+    pub(super) used: RefCell<AHashMap<String, Shared>>,
     /// The values of nodes that were computed, by the node's number.
-    known: RefCell<Vec<Option<Values>>>,
+    known: RefCell<Vec<Option<Shared>>>,
+    work: Cell<usize>,
 }
 
 impl<'t> Scope<'t> {
+    /// Counts work, and returns whether there may be more.
+    pub(super) fn may_work(&self, amount: usize) -> bool {
+        self.work.set(self.work.get().saturating_add(amount));
+        self.work.get() <= MAX_WORK
+    }
+
     /// Returns the text of a part of the code.
     pub(super) fn text(&self, span: Span) -> &'t str {
         self.source.get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
-    fn bind(&mut self, node: AstKind<'t>) {
-        let unknown = || one(Value::Unknown);
-        match node {
-            AstKind::VariableDeclarator(declared) => {
-                let values =
-                    declared.init.as_ref().map_or_else(unknown, |value| self.value(value, 0));
-                self.target(pattern(&declared.id), &values);
-            }
-            AstKind::AssignmentExpression(assignment) => self.assign(assignment),
-            AstKind::AssignmentPattern(default) => {
-                let values = self.value(&default.right, 0);
-                self.target(pattern(&default.left), &values);
-            }
-            AstKind::AssignmentTargetWithDefault(default) => {
-                let values = self.value(&default.init, 0);
-                self.target(assigned(&default.binding), &values);
-            }
-            AstKind::AssignmentTargetPropertyIdentifier(default) => {
-                if let Some(value) = &default.init {
-                    let values = self.value(value, 0);
-                    self.names.bind(&default.binding.name, values);
-                }
-            }
-            AstKind::FormalParameter(parameter) => {
-                self.target(pattern(&parameter.pattern), &unknown());
-                if let Some(value) = &parameter.initializer {
-                    let values = self.value(value, 0);
-                    self.target(pattern(&parameter.pattern), &values);
-                }
-            }
-            AstKind::BindingRestElement(rest) => self.target(pattern(&rest.argument), &unknown()),
-            AstKind::AssignmentTargetRest(rest) => self.target(assigned(&rest.target), &unknown()),
-            AstKind::CatchParameter(caught) => self.target(pattern(&caught.pattern), &unknown()),
-            AstKind::ForInStatement(statement) => self.each(&statement.left),
-            AstKind::ForOfStatement(statement) => self.each(&statement.left),
-            AstKind::Function(function) if function.is_declaration() => {
-                if let Some(name) = &function.id {
-                    self.names.bind(&name.name, unknown());
-                }
-            }
-            AstKind::Class(class) if class.is_declaration() => {
-                if let Some(name) = &class.id {
-                    self.names.bind(&name.name, unknown());
-                }
-            }
-            AstKind::ImportDeclaration(import) => self.import(import),
-            AstKind::TSImportEqualsDeclaration(import) => {
-                if let TSModuleReference::ExternalModuleReference(module) = &import.module_reference
-                {
-                    let module = Value::Path(format!("@{}", module_of(&module.expression.value)));
-                    self.names.bind(&import.id.name, one(module));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn each(&mut self, left: &'t ForStatementLeft<'t>) {
-        if let Some(target) = left.as_assignment_target() {
-            self.target(assigned(target), &one(Value::Unknown));
-        }
-    }
-
-    fn assign(&mut self, assignment: &'t AssignmentExpression<'t>) {
-        let left = assigned(&assignment.left);
-        let values = self.value(&assignment.right, 0);
-        if assignment.operator == AssignmentOperator::Assign {
-            return self.target(left, &values);
-        }
-        let added = match concatenated(&self.eval(left, 0), &values).first() {
-            Some(Value::Text(_) | Value::AnyText) => Value::AnyText,
-            _ => Value::Unknown,
-        };
-        self.target(left, &either(values, one(added)));
-    }
-
-    fn import(&mut self, import: &ImportDeclaration<'_>) {
-        let module = module_of(&import.source.value);
-        for specifier in import.specifiers.iter().flatten() {
-            let (local, path) = match specifier {
-                ImportDeclarationSpecifier::ImportSpecifier(name) => {
-                    (&name.local, format!("@{module}.{}", name.imported.name()))
-                }
-                ImportDeclarationSpecifier::ImportDefaultSpecifier(name) => {
-                    (&name.local, format!("@{module}"))
-                }
-                ImportDeclarationSpecifier::ImportNamespaceSpecifier(name) => {
-                    (&name.local, format!("@{module}"))
-                }
-            };
-            self.names.bind(&local.name, one(Value::Path(path)));
-        }
-    }
-
-    /// Binds the names of a pattern.
-    fn target(&mut self, target: AstKind<'t>, values: &Values) {
-        let unknown = one(Value::Unknown);
-        match target {
-            AstKind::BindingIdentifier(name) => self.names.bind(&name.name, values.clone()),
-            AstKind::IdentifierReference(name) => self.names.bind(&name.name, values.clone()),
-            AstKind::AssignmentPattern(default) => self.target(pattern(&default.left), values),
-            AstKind::AssignmentTargetWithDefault(default) => {
-                self.target(assigned(&default.binding), values);
-            }
-            AstKind::ArrayPattern(list) => {
-                for part in list.elements.iter().flatten() {
-                    self.target(pattern(part), &unknown);
-                }
-            }
-            AstKind::ArrayAssignmentTarget(list) => {
-                for part in list.elements.iter().flatten() {
-                    self.target(assigned_or_default(part), &unknown);
-                }
-            }
-            _ => {
-                for (name, part) in self.members_of(target) {
-                    self.target(part, &member(values, &name));
-                }
-            }
-        }
+    pub(super) fn unknown(&self) -> Shared {
+        Rc::clone(&self.unknown)
     }
 
     /// Returns the names of the members that an object pattern takes, and where it puts them.
@@ -248,35 +166,68 @@ impl<'t> Scope<'t> {
         }
     }
 
+    /// Returns the paths among values.
+    pub(super) fn paths<'v>(&self, values: &'v Values) -> impl Iterator<Item = &'v str> {
+        paths(values).take_while(|path| self.may_work(80 + path.len() / 4))
+    }
+
     /// Returns the possible values of an expression.
-    pub(super) fn value(&self, of: &'t Expression<'t>, depth: usize) -> Values {
+    pub(super) fn value(&self, of: &'t Expression<'t>, depth: usize) -> Shared {
         self.eval(expression(of), depth)
     }
 
     /// Returns the possible values of a node.
-    pub(super) fn eval(&self, node: AstKind<'t>, depth: usize) -> Values {
-        if depth > MAX_DEPTH {
-            return one(Value::Unknown);
+    pub(super) fn eval(&self, node: AstKind<'t>, depth: usize) -> Shared {
+        if depth > MAX_DEPTH || !self.may_work(20) {
+            return self.unknown();
         }
         let number = number(node);
         if let Some(Some(known)) = self.known.borrow().get(number) {
-            return known.clone();
+            return Rc::clone(known);
         }
-        let values = self.compute(node, depth + 1);
+        let values = self.inner(node, depth + 1);
         if depth < MAX_DEPTH / 2
             && let Some(known) = self.known.borrow_mut().get_mut(number)
         {
-            *known = Some(values.clone());
+            *known = Some(Rc::clone(&values));
         }
         values
     }
 
+    /// Returns the values of a node that has those of a name or of a part, and computes those of others.
+    fn inner(&self, node: AstKind<'t>, depth: usize) -> Shared {
+        let part = match node {
+            AstKind::IdentifierReference(name) => return self.name(&name.name),
+            AstKind::BindingIdentifier(name) => return self.name(&name.name),
+            AstKind::AssignmentExpression(of) if of.operator == AssignmentOperator::Assign => {
+                &of.right
+            }
+            AstKind::ParenthesizedExpression(of) => &of.expression,
+            AstKind::AwaitExpression(of) => &of.argument,
+            AstKind::TSAsExpression(of) => &of.expression,
+            AstKind::TSSatisfiesExpression(of) => &of.expression,
+            AstKind::TSNonNullExpression(of) => &of.expression,
+            AstKind::TSTypeAssertion(of) => &of.expression,
+            AstKind::TSInstantiationExpression(of) => &of.expression,
+            AstKind::SequenceExpression(of) => match of.expressions.last() {
+                Some(last) => last,
+                None => return self.unknown(),
+            },
+            _ => {
+                let values = self.compute(node, depth);
+                let few = values.len() <= MAX_VALUES;
+                self.may_work(if few { 50 + cost(&values) } else { MAX_WORK });
+                return if few { Rc::new(values) } else { self.unknown() };
+            }
+        };
+        self.value(part, depth)
+    }
+
     fn compute(&self, node: AstKind<'t>, depth: usize) -> Values {
         let value = |of: &'t Expression<'t>| self.value(of, depth);
+        let copied = |of: &'t Expression<'t>| Values::clone(&value(of));
         let path = |path: &str| one(Value::Path(path.to_owned()));
         match node {
-            AstKind::IdentifierReference(name) => self.name(&name.name),
-            AstKind::BindingIdentifier(name) => self.name(&name.name),
             AstKind::ThisExpression(_) => path("this"),
             AstKind::ImportMeta(_) | AstKind::NewTarget(_) => path("import.meta"),
             AstKind::StaticMemberExpression(of) => member(&value(&of.object), &of.property.name),
@@ -290,7 +241,7 @@ impl<'t> Scope<'t> {
                     for item in
                         list.elements.iter().filter_map(|item| item.as_expression()).take(12)
                     {
-                        all = either(all, value(item));
+                        all = either(all, copied(item));
                     }
                 }
                 if all.is_empty() { one(Value::Unknown) } else { all }
@@ -300,22 +251,9 @@ impl<'t> Scope<'t> {
             AstKind::BinaryExpression(of) if of.operator == BinaryOperator::Addition => {
                 concatenated(&value(&of.left), &value(&of.right))
             }
-            AstKind::LogicalExpression(of) => either(value(&of.left), value(&of.right)),
+            AstKind::LogicalExpression(of) => either(copied(&of.left), copied(&of.right)),
             AstKind::ConditionalExpression(of) => {
-                either(value(&of.consequent), value(&of.alternate))
-            }
-            AstKind::AssignmentExpression(of) if of.operator == AssignmentOperator::Assign => {
-                value(&of.right)
-            }
-            AstKind::ParenthesizedExpression(of) => value(&of.expression),
-            AstKind::AwaitExpression(of) => value(&of.argument),
-            AstKind::TSAsExpression(of) => value(&of.expression),
-            AstKind::TSSatisfiesExpression(of) => value(&of.expression),
-            AstKind::TSNonNullExpression(of) => value(&of.expression),
-            AstKind::TSTypeAssertion(of) => value(&of.expression),
-            AstKind::TSInstantiationExpression(of) => value(&of.expression),
-            AstKind::SequenceExpression(of) => {
-                of.expressions.last().map_or_else(|| one(Value::Unknown), value)
+                either(copied(&of.consequent), copied(&of.alternate))
             }
             AstKind::ArrowFunctionExpression(_) | AstKind::Function(_) => path("?function"),
             AstKind::ArrayExpression(_)
@@ -327,21 +265,23 @@ impl<'t> Scope<'t> {
         }
     }
 
-    fn name(&self, name: &str) -> Values {
-        let global = || {
-            one(Value::Path(if rules::GLOBALS.has(name) {
-                "globalThis".to_owned()
-            } else {
-                name.to_owned()
-            }))
-        };
-        match self.names.get(name) {
-            Some(values) if rules::BUILTINS.has(name) || rules::GLOBALS.has(name) => {
+    fn name(&self, name: &str) -> Shared {
+        if let Some(values) = self.used.borrow().get(name) {
+            return Rc::clone(values);
+        }
+        let is_global = rules::GLOBALS.has(name);
+        let global =
+            || one(Value::Path(if is_global { "globalThis".to_owned() } else { name.to_owned() }));
+        let values = Rc::new(match self.names.get(name) {
+            Some(values) if rules::BUILTINS.has(name) || is_global => {
                 either(values.clone(), global())
             }
             Some(values) => values.clone(),
             None => global(),
-        }
+        });
+        self.may_work(200 + cost(&values));
+        self.used.borrow_mut().insert(name.to_owned(), Rc::clone(&values));
+        values
     }
 
     /// Returns whether a path is a member of a name that this code does not bind.
@@ -354,20 +294,21 @@ impl<'t> Scope<'t> {
     }
 
     /// Returns the possible values of the function that is called.
-    pub(super) fn function(&self, call: &Call<'t>, depth: usize) -> Values {
+    pub(super) fn function(&self, call: &Call<'t>, depth: usize) -> Shared {
         match call.function {
             Some(function) => self.value(function, depth),
-            None => one(Value::Path("import".to_owned())),
+            None => Rc::new(one(Value::Path("import".to_owned()))),
         }
     }
 
     fn call(&self, call: &Call<'t>, depth: usize) -> Values {
         let unknown = || one(Value::Unknown);
         let argument = |at: usize| {
-            call.arguments.get(at).map_or_else(unknown, |argument| self.eval(*argument, depth))
+            let argument = call.arguments.get(at);
+            argument.map_or_else(|| self.unknown(), |argument| self.eval(*argument, depth))
         };
         let mut all = Vec::new();
-        for value in self.function(call, depth) {
+        for value in self.function(call, depth).iter() {
             let Value::Path(path) = value else {
                 all = either(all, unknown());
                 continue;
@@ -405,7 +346,7 @@ impl<'t> Scope<'t> {
                     _ => match self.method(call, depth) {
                         Some(values) => values,
                         None => one(Value::Path(if path.len() < 200 {
-                            format!("{path}()")
+                            path.clone() + "()"
                         } else {
                             "?()".to_owned()
                         })),
@@ -436,11 +377,10 @@ impl<'t> Scope<'t> {
                 .map(|part| text_of(&expression(part.as_expression()?)))
                 .collect();
             let between = arguments.first().and_then(text_of).unwrap_or_else(|| ",".to_owned());
-            return Some(one(
-                parts.map_or(Value::AnyText, |parts| Value::Text(parts.join(&between)))
-            ));
+            return Some(one(parts.map_or(Value::AnyText, |parts| short(parts.join(&between)))));
         }
         let text = text_of(&expression(object))?;
+        self.may_work(8 * text.len());
         Some(one(match name {
             "toLowerCase" => Value::Text(text.to_lowercase()),
             "toUpperCase" => Value::Text(text.to_uppercase()),
@@ -449,10 +389,14 @@ impl<'t> Scope<'t> {
                 .iter()
                 .map(text_of)
                 .collect::<Option<String>>()
-                .map_or(Value::AnyText, |rest| Value::Text(text + &rest)),
+                .map_or(Value::AnyText, |rest| short(text + &rest)),
             "replace" | "replaceAll" => {
                 match (arguments.first().and_then(text_of), arguments.get(1).and_then(text_of)) {
-                    (Some(from), Some(to)) => Value::Text(text.replace(&from, &to)),
+                    (Some(from), Some(to))
+                        if text.len() + text.matches(&from).count() * to.len() <= MAX_TEXT =>
+                    {
+                        Value::Text(text.replace(&from, &to))
+                    }
                     _ => Value::AnyText,
                 }
             }
@@ -466,13 +410,18 @@ impl<'t> Scope<'t> {
         let mut parts = template.expressions.iter();
         for quasi in &template.quasis {
             text.push_str(quasi.value.cooked.as_deref().unwrap_or_default());
-            match parts.next().map(|part| self.value(part, depth)).as_deref() {
+            match parts
+                .next()
+                .map(|part| self.value(part, depth))
+                .as_ref()
+                .map(|part| part.as_slice())
+            {
                 Some([Value::Text(part)]) => text.push_str(part),
                 Some(_) => return Value::AnyText,
                 None => {}
             }
         }
-        Value::Text(text)
+        if template.expressions.is_empty() { Value::Text(text) } else { short(text) }
     }
 
     /// Returns whether a name is used, and not bound; names of types are no values.
@@ -505,6 +454,20 @@ impl<'t> Scope<'t> {
     }
 }
 
+/// Returns a text that is computed, unless it is too long.
+fn short(text: String) -> Value {
+    if text.len() > MAX_TEXT { Value::AnyText } else { Value::Text(text) }
+}
+
+/// Returns the work that copying values takes.
+pub(super) fn cost(values: &Values) -> usize {
+    let cost = |value: &Value| match value {
+        Value::Text(text) | Value::Path(text) => 40 + text.len() / 4,
+        Value::AnyText | Value::Unknown => 5,
+    };
+    values.iter().map(cost).sum()
+}
+
 /// Returns the member of values.
 pub(super) fn member(values: &Values, name: &str) -> Values {
     values
@@ -521,8 +484,8 @@ pub(super) fn member(values: &Values, name: &str) -> Values {
             {
                 Value::Path(path.clone())
             }
-            Value::Path(path) if path.len() < 200 => Value::Path(format!("{path}.{name}")),
-            _ => Value::Path(format!("?.{name}")),
+            Value::Path(path) if path.len() < 200 => Value::Path([path, ".", name].concat()),
+            _ => Value::Path(["?.", name].concat()),
         })
         .collect()
 }

@@ -81,7 +81,7 @@ struct Frame {
     base: usize,
     /// The depth that the statement has before the parts of a list.
     level: usize,
-    /// What the closing mark means for the position in an expression.
+    /// The position in an expression after the closing mark.
     after: Operand,
     /// The number of times that the parser reads what is inside.
     factor: usize,
@@ -307,29 +307,8 @@ impl<'s> Scan<'s> {
                 self.quoted(byte)?;
                 self.operand = Operand::Ended;
             }
-            b'`' | b'[' => self.open(byte, Operand::Ended),
-            b'(' => {
-                self.frame.conditions += usize::from(self.typed && self.mark == b'?');
-                self.open(
-                    byte,
-                    match self.word {
-                        "if" | "while" | "for" | "with" => Operand::Expected,
-                        "await" => Operand::Unknown,
-                        _ => Operand::Ended,
-                    },
-                );
-            }
-            b'{' => self.open(byte, Operand::Unknown),
-            b')' | b']' | b'}' => {
-                // In ASCII, these marks come one or two places after those that open.
-                if !matches!(byte.wrapping_sub(self.frame.kind), 1 | 2) {
-                    return None;
-                }
-                self.close()?;
-                if self.operand == Operand::Expected {
-                    self.frame.level = self.depth;
-                }
-            }
+            b'(' | b'[' | b'{' | b'`' => self.opening(byte),
+            b')' | b']' | b'}' => self.closing(byte)?,
             b'<' => self.less()?,
             b'/' => self.slash()?,
             b'-' if self.line && self.rest().starts_with("->") => return None,
@@ -353,10 +332,32 @@ impl<'s> Scan<'s> {
             }
             _ => self.operand = Operand::Expected,
         }
-        // What follows three dots is no property.
+        // A name after three dots is not a property.
         let spread = byte == b'.' && self.rest().starts_with("..");
         self.at += if spread { 2 } else { 0 };
         (self.mark, self.word, self.line) = (if spread { 0 } else { byte }, "", false);
+        Some(())
+    }
+
+    fn opening(&mut self, byte: u8) {
+        self.frame.conditions += usize::from(self.typed && byte == b'(' && self.mark == b'?');
+        let after = match (byte, self.word) {
+            (b'(', "if" | "while" | "for" | "with") => Operand::Expected,
+            (b'(', "await") | (b'{', _) => Operand::Unknown,
+            _ => Operand::Ended,
+        };
+        self.open(byte, after);
+    }
+
+    fn closing(&mut self, byte: u8) -> Option<()> {
+        // In ASCII, these marks come one or two places after those that open.
+        if !matches!(byte.wrapping_sub(self.frame.kind), 1 | 2) {
+            return None;
+        }
+        self.close()?;
+        if self.operand == Operand::Expected {
+            self.frame.level = self.depth;
+        }
         Some(())
     }
 

@@ -4,7 +4,7 @@ use super::{
     CodePolicy,
     javascript::{Scope, member, module_of},
     javascript_tree::{Call, assigned, expression, number},
-    value::{Findings, Value, Values, is_path, last, matches_pattern, one, paths, texts},
+    value::{Findings, Value, Values, is_path, last, matches_pattern, one, texts},
 };
 use crate::words::Words;
 use oxc_ast::{
@@ -49,6 +49,12 @@ static DANGEROUS: Words = Words::new(
     compileFunction createRequire getBuiltinModule mainModule _linkedBinding _load dlopen execvp \
     setUncaughtExceptionCaptureCallback",
 );
+
+/// Returns whether a path is the global object, a module or what executes, or a member of these.
+pub(super) fn is_sensitive(path: &str) -> bool {
+    let name = path.split(['.', '(']).next().unwrap_or(path);
+    name.starts_with('@') || GLOBALS.has(name) || BUILTINS.has(name)
+}
 
 /// Checks a node.
 pub(super) fn check<'t>(
@@ -131,7 +137,8 @@ fn of_path(policy: &CodePolicy, path: &str, written: &str, found: &mut Findings)
         }
     }
     let names = path.match_indices(['.', '(']).filter_map(|(end, _)| path.get(..end));
-    if let Some(listed) = names.chain([path]).find(|name| FLOOR.has(name)) {
+    // No listed path has more than two names.
+    if let Some(listed) = names.take(2).chain([path]).find(|name| FLOOR.has(name)) {
         found.pattern(listed.trim_start_matches('@'));
     } else if let Some(start) = FLOOR_STARTS.iter().find(|start| path.starts_with(**start)) {
         found.pattern(&format!("{}*", start.trim_start_matches('@')));
@@ -191,7 +198,7 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
     let tested = parent.is_some_and(only_tests);
     let used = parent.is_some_and(|parent| only_uses(parent, node));
     let call = matches!(node, AstKind::CallExpression(_) | AstKind::TaggedTemplateExpression(_));
-    for path in paths(&values) {
+    for path in scope.paths(&values) {
         if !(tested && matches!(path, "Function" | "eval")) {
             of_path(policy, path, written, found);
         }
@@ -217,7 +224,7 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
 fn computed<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
     let AstKind::ComputedMemberExpression(of) = node else { return };
     let dynamic = scope.value(&of.expression, 0).iter().any(|key| !matches!(key, Value::Text(_)));
-    let sensitive = paths(&scope.value(&of.object, 0)).any(|path| {
+    let sensitive = scope.paths(&scope.value(&of.object, 0)).any(|path| {
         matches!(path, "globalThis" | "process" | "module" | "require" | "Deno" | "Bun")
             || path.starts_with('@') && !path.contains('(')
     });
@@ -244,9 +251,9 @@ fn destructured<'t>(
         Some(AstKind::BindingProperty(_) | AstKind::AssignmentTargetPropertyProperty(_)) => None,
         _ => return,
     };
-    let values = value.map_or_else(|| one(Value::Unknown), |value| scope.value(value, 0));
+    let values = value.map_or_else(|| scope.unknown(), |value| scope.value(value, 0));
     for (name, _) in scope.members_of(node) {
-        for path in paths(&member(&values, &name)) {
+        for path in scope.paths(&member(&values, &name)) {
             of_path(policy, path, "", found);
             if path.starts_with("?function.") && name == "constructor" || path == "require" {
                 found.pattern(&name);
@@ -264,7 +271,7 @@ fn called<'t>(
 ) {
     let arguments = &call.arguments;
     let new = matches!(node, AstKind::NewExpression(_));
-    for path in paths(&scope.function(call, 0)) {
+    for path in scope.paths(&scope.function(call, 0)) {
         match path {
             "require"
             | "import"
@@ -281,13 +288,8 @@ fn called<'t>(
             | "setImmediate"
             | "requestAnimationFrame"
             | "queueMicrotask" => {
-                let text = arguments.first().is_some_and(|code| {
-                    scope
-                        .eval(*code, 0)
-                        .iter()
-                        .any(|value| matches!(value, Value::Text(_) | Value::AnyText))
-                });
-                if text {
+                let is_text = |value: &Value| matches!(value, Value::Text(_) | Value::AnyText);
+                if arguments.first().is_some_and(|code| scope.eval(*code, 0).iter().any(is_text)) {
                     found.pattern(&format!("{path}("));
                 }
             }
@@ -343,7 +345,7 @@ fn writes<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
         AstKind::StaticMemberExpression(_)
         | AstKind::PrivateFieldExpression(_)
         | AstKind::ComputedMemberExpression(_) => {
-            for path in paths(&scope.eval(node, 0)) {
+            for path in scope.paths(&scope.eval(node, 0)) {
                 let name = last(path);
                 let module = ["@fs/promises.", "@fs.promises.", "@fs.", "Deno.", "Bun."]
                     .iter()
@@ -355,7 +357,7 @@ fn writes<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
             }
         }
         AstKind::AssignmentExpression(assignment) if assignment.left.is_member_expression() => {
-            for path in paths(&scope.eval(assigned(&assignment.left), 0)) {
+            for path in scope.paths(&scope.eval(assigned(&assignment.left), 0)) {
                 let root = path.split(['.', '(']).next().unwrap_or(path);
                 let global = matches!(
                     root,
@@ -392,7 +394,7 @@ fn writes<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
 
 fn written_call<'t>(scope: &Scope<'t>, call: &Call<'t>, found: &mut Findings) {
     let arguments = &call.arguments;
-    for path in paths(&scope.function(call, 0)) {
+    for path in scope.paths(&scope.function(call, 0)) {
         let name = last(path);
         let root = path.split(['.', '(']).next().unwrap_or(path).trim_start_matches('@');
         let client = matches!(

@@ -27,7 +27,7 @@ const BASE_STACK: usize = 1 << 20;
 pub(super) fn with_tree(
     source: &str,
     dialect: Dialect,
-    judge: impl FnOnce(&Nodes<'_>) + Send,
+    judge: impl FnOnce(&Nodes<'_>) -> Result<(), String> + Send,
 ) -> Result<(), String> {
     let levels = javascript_bounds::check(source, dialect)?;
     // The stack of a worker thread is too small for the deepest text, and its overflow ends the process.
@@ -41,7 +41,11 @@ pub(super) fn with_tree(
     })
 }
 
-fn parse(source: &str, dialect: Dialect, judge: impl FnOnce(&Nodes<'_>)) -> Result<(), String> {
+fn parse(
+    source: &str,
+    dialect: Dialect,
+    judge: impl FnOnce(&Nodes<'_>) -> Result<(), String>,
+) -> Result<(), String> {
     let language = match dialect {
         Dialect::JavaScript => SourceType::jsx(),
         #[cfg(feature = "typescript")]
@@ -59,8 +63,7 @@ fn parse(source: &str, dialect: Dialect, judge: impl FnOnce(&Nodes<'_>)) -> Resu
         let allocator = Allocator::default();
         let parsed = Parser::new(&allocator, source, language).with_options(options).parse();
         if !parsed.panicked && parsed.diagnostics.is_empty() {
-            judge(&Nodes::of(&parsed.program));
-            return Ok(());
+            return judge(&Nodes::of(&parsed.program));
         }
     }
     Err("the code cannot be parsed".to_owned())

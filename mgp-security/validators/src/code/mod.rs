@@ -5,6 +5,8 @@ mod javascript;
 #[cfg(feature = "javascript")]
 mod javascript_bounds;
 #[cfg(feature = "javascript")]
+mod javascript_names;
+#[cfg(feature = "javascript")]
 mod javascript_rules;
 #[cfg(feature = "javascript")]
 mod javascript_tree;

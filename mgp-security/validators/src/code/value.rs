@@ -86,7 +86,6 @@ impl Names {
     }
 
     /// Adds a value to a name that has many others.
-    #[cfg(feature = "python")]
     pub(super) fn insert(&mut self, name: &str, value: Value) {
         let known = self.0.entry(name.to_owned()).or_default();
         if !known.contains(&value) {

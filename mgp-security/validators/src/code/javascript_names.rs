@@ -1,0 +1,161 @@
+//! JavaScript and TypeScript: the names that code declares and assigns.
+
+use super::{
+    javascript::{Scope, cost, member, module_of},
+    javascript_rules as rules,
+    javascript_tree::{assigned, assigned_or_default, pattern},
+    value::{Value, Values, concatenated, either, one},
+};
+use oxc_ast::{
+    AstKind,
+    ast::{
+        AssignmentExpression, AssignmentOperator, ForStatementLeft, ImportDeclaration,
+        ImportDeclarationSpecifier, TSModuleReference,
+    },
+};
+
+impl<'t> Scope<'t> {
+    /// Binds the names that a node declares or assigns.
+    pub(super) fn bind(&mut self, node: AstKind<'t>) {
+        match node {
+            AstKind::VariableDeclarator(declared) => {
+                let values = declared.init.as_ref().map(|value| self.value(value, 0));
+                self.target(pattern(&declared.id), &values.unwrap_or_else(|| self.unknown()));
+            }
+            AstKind::AssignmentExpression(assignment) => self.assign(assignment),
+            AstKind::AssignmentPattern(default) => {
+                let values = self.value(&default.right, 0);
+                self.target(pattern(&default.left), &values);
+            }
+            AstKind::AssignmentTargetWithDefault(default) => {
+                let values = self.value(&default.init, 0);
+                self.target(assigned(&default.binding), &values);
+            }
+            AstKind::AssignmentTargetPropertyIdentifier(default) => {
+                if let Some(value) = &default.init {
+                    let values = self.value(value, 0);
+                    self.name_values(&default.binding.name, &values);
+                }
+            }
+            AstKind::FormalParameter(parameter) => {
+                self.target(pattern(&parameter.pattern), &self.unknown());
+                if let Some(value) = &parameter.initializer {
+                    let values = self.value(value, 0);
+                    self.target(pattern(&parameter.pattern), &values);
+                }
+            }
+            AstKind::BindingRestElement(rest) => {
+                self.target(pattern(&rest.argument), &self.unknown());
+            }
+            AstKind::AssignmentTargetRest(rest) => {
+                self.target(assigned(&rest.target), &self.unknown());
+            }
+            AstKind::CatchParameter(caught) => {
+                self.target(pattern(&caught.pattern), &self.unknown());
+            }
+            AstKind::ForInStatement(statement) => self.each(&statement.left),
+            AstKind::ForOfStatement(statement) => self.each(&statement.left),
+            AstKind::Function(function) if function.is_declaration() => {
+                if let Some(name) = &function.id {
+                    self.name_values(&name.name, &self.unknown());
+                }
+            }
+            AstKind::Class(class) if class.is_declaration() => {
+                if let Some(name) = &class.id {
+                    self.name_values(&name.name, &self.unknown());
+                }
+            }
+            AstKind::ImportDeclaration(import) => self.import(import),
+            AstKind::TSImportEqualsDeclaration(import) => {
+                if let TSModuleReference::ExternalModuleReference(module) = &import.module_reference
+                {
+                    let module = Value::Path(format!("@{}", module_of(&module.expression.value)));
+                    self.name_values(&import.id.name, &one(module));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn each(&mut self, left: &'t ForStatementLeft<'t>) {
+        if let Some(target) = left.as_assignment_target() {
+            self.target(assigned(target), &self.unknown());
+        }
+    }
+
+    fn assign(&mut self, assignment: &'t AssignmentExpression<'t>) {
+        let left = assigned(&assignment.left);
+        let values = self.value(&assignment.right, 0);
+        if assignment.operator == AssignmentOperator::Assign {
+            return self.target(left, &values);
+        }
+        let added = match concatenated(&self.eval(left, 0), &values).first() {
+            Some(Value::Text(_) | Value::AnyText) => Value::AnyText,
+            _ => Value::Unknown,
+        };
+        self.target(left, &either(Values::clone(&values), one(added)));
+    }
+
+    fn import(&mut self, import: &ImportDeclaration<'_>) {
+        let module = module_of(&import.source.value);
+        for specifier in import.specifiers.iter().flatten() {
+            let (local, path) = match specifier {
+                ImportDeclarationSpecifier::ImportSpecifier(name) => {
+                    (&name.local, format!("@{module}.{}", name.imported.name()))
+                }
+                ImportDeclarationSpecifier::ImportDefaultSpecifier(name) => {
+                    (&name.local, format!("@{module}"))
+                }
+                ImportDeclarationSpecifier::ImportNamespaceSpecifier(name) => {
+                    (&name.local, format!("@{module}"))
+                }
+            };
+            self.name_values(&local.name, &one(Value::Path(path)));
+        }
+    }
+
+    /// Adds values to a name.
+    fn name_values(&mut self, name: &str, values: &Values) {
+        let known = self.names.get(name);
+        if !self.may_work(150 + 2 * cost(values))
+            || known.is_some_and(|known| values.iter().all(|value| known.contains(value)))
+        {
+            return;
+        }
+        self.names.bind(name, values.clone());
+        // Values beyond the usual number are dropped, but not modules, the global object and what executes.
+        let is_kept =
+            |value: &&Value| matches!(value, Value::Path(path) if rules::is_sensitive(path));
+        values.iter().filter(is_kept).for_each(|value| self.names.insert(name, value.clone()));
+        self.used.get_mut().remove(name);
+    }
+
+    /// Binds the names of a pattern.
+    fn target(&mut self, target: AstKind<'t>, values: &Values) {
+        let unknown = self.unknown();
+        match target {
+            AstKind::BindingIdentifier(name) => self.name_values(&name.name, values),
+            AstKind::IdentifierReference(name) => self.name_values(&name.name, values),
+            AstKind::AssignmentPattern(default) => self.target(pattern(&default.left), values),
+            AstKind::AssignmentTargetWithDefault(default) => {
+                self.target(assigned(&default.binding), values);
+            }
+            AstKind::ArrayPattern(list) => {
+                for part in list.elements.iter().flatten() {
+                    self.target(pattern(part), &unknown);
+                }
+            }
+            AstKind::ArrayAssignmentTarget(list) => {
+                for part in list.elements.iter().flatten() {
+                    self.target(assigned_or_default(part), &unknown);
+                }
+            }
+            _ => {
+                for (name, part) in self.members_of(target) {
+                    self.may_work(150 + 2 * cost(values));
+                    self.target(part, &member(values, &name));
+                }
+            }
+        }
+    }
+}
