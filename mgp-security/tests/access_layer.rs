@@ -154,7 +154,7 @@ async fn a_pass_narrows_and_never_widens() {
             let answer = client.request("tools/call", &format!(r#"{{"name":"{tool}"}}"#)).await;
             assert_eq!(answer.is_ok(), called.contains(&tool), "{words:?} {tool}");
             let seen = access.sees(&client.cx, Some(&"files".into()), tool);
-            assert_eq!(seen.is_ok(), called.contains(&tool), "{words:?} {tool}");
+            assert_eq!(seen.is_ok(), listed.contains(&tool), "{words:?} {tool}");
         }
     };
     check(&[], &["read", "write"], &["read", "write"]).await;

@@ -1,10 +1,11 @@
 //! A kernel of a check: its folder, its configuration, and the commands of `mgp` that are run about it.
 
 use crate::{
+    exchange::{Answer, exchange},
     run::{Context, Failure, Outcome, Program, now, target},
     serving::Served,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     ffi::OsString,
     fs,
@@ -115,4 +116,34 @@ impl Kernel {
 /// Returns a path as text.
 pub(super) fn path_text(path: &Path) -> String {
     path.display().to_string()
+}
+
+/// Sends a request of a client of the modern era with these capabilities, and returns its result.
+pub(super) fn ask(
+    port: u16,
+    capabilities: &Value,
+    method: &str,
+    mut params: Value,
+) -> Outcome<Value> {
+    let revision = "2026-07-28";
+    let target = params["uri"].as_str().or(params["name"].as_str());
+    let name = target.map(|target| format!("mcp-name: {target}\r\n")).unwrap_or_default();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": revision,
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: {revision}\r\n\
+         mcp-method: {method}\r\n{name}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let pieces = std::iter::once((request.into_bytes(), Duration::ZERO));
+    let answers = exchange(port, pieces, "POST", 1, Duration::from_mins(1));
+    let mut message = answers.first().and_then(Answer::message).context(method)?;
+    if message["result"].is_null() {
+        return Err(Failure::new(format!("{method}: {message}")));
+    }
+    Ok(message["result"].take())
 }

@@ -5,6 +5,7 @@
 mod binaries;
 mod console;
 mod contract;
+mod ext;
 mod faults;
 mod fresh;
 mod gov;
@@ -12,6 +13,7 @@ mod index;
 mod install;
 mod kernel;
 mod ping;
+mod real;
 mod rows;
 mod sdk;
 mod spec;

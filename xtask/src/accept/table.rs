@@ -4,8 +4,8 @@ use super::{
     Check, Step,
     Step::{Program, Tests as TestStep},
     binaries::{LIBRARY, Tests},
-    console, contract, faults, fresh, gov, index, install, ping, rows, sdk, spec, stream, upgrade,
-    wire,
+    console, contract, ext, faults, fresh, gov, index, install, ping, real, rows, sdk, spec,
+    stream, upgrade, wire,
 };
 use crate::{bench, conformance, interop};
 
@@ -17,7 +17,6 @@ const SECURITY: &str = "mgp-security";
 const SERVER: &str = "mgp-server-sdk";
 const STREAM: &str = "mgp-stream";
 const TRANSPORT: &str = "mgp-transport";
-const TYPES: &str = "mgp-types";
 const VALIDATORS: &str = "mgp-validators";
 
 const fn check(name: &'static str, about: &'static str, steps: &'static [Step]) -> Check {
@@ -296,6 +295,11 @@ pub(super) const CHECKS: &[Check] = &[
         &[TestStep(&[Tests::of(MGP, "flow").any(&["corrects_its_script"]).needs(&["python3"])])],
     ),
     check(
+        "valid.real",
+        "real servers of files, git, pages and a shell: ordinary calls pass, attacks do not reach them",
+        &[Program(real::valid_real)],
+    ),
+    check(
         "valid.review",
         "the review of definitions: our own sets of attacks and harmless ones, and real tools",
         &[TestStep(&[Tests::of(SECURITY, "review")]), Program(|_| gov::review())],
@@ -474,17 +478,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         "ext.rows",
         "every extension beyond MGP: its own tests, and once through the program over stdio and HTTP in both eras",
-        &[TestStep(&[
-            Tests::of(MGP, "flow").each(&["extensions::"]),
-            Tests::of(KERNEL, "extension"),
-            Tests::of(CLIENT, "checkpoints"),
-            Tests::of(CLIENT, "data_references"),
-            Tests::of(SERVER, "multipart"),
-            Tests::of(TRANSPORT, "data_references"),
-            Tests::of(LIFECYCLE, LIBRARY).each(&["idempotency::", "transaction::"]),
-            Tests::of(SECURITY, LIBRARY).each(&["scope::"]),
-            Tests::of(TYPES, LIBRARY).each(&["proposal::"]),
-        ])],
+        ext::ROWS,
     ),
     check(
         "ext.matrix",
@@ -508,22 +502,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         "ext.broker",
         "1 GiB from server to server by reference; expired, changed, foreign and internal addresses are refused",
-        &[TestStep(&[
-            Tests::of(KERNEL, "reference_memory")
-                .release()
-                .env(&[("REFERENCE_MIB", "1024")])
-                .prints(&["1024 MiB by reference:"])
-                .bound("8 MiB of memory, 4 KiB to the client"),
-            Tests::of(KERNEL, "extension").each(&[
-                "a_foreign_agent_and_one_without_a_grant",
-                "an_expired_reference_is_refused",
-                "a_url_that_could_carry_data_out_of_a_sandbox",
-            ]),
-            Tests::of(TRANSPORT, "data_references").each(&[
-                "an_expired_or_changed_url_is_forbidden",
-                "other_services_of_this_machine_and_internal_addresses",
-            ]),
-        ])],
+        ext::BROKER,
     ),
     check(
         "contract.rows",

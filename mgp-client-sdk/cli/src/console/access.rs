@@ -112,6 +112,7 @@ fn grant_form(console: &Console, viewer: &Viewer, query: &Form) -> Markup {
             button.main name="answer" value="allow" { (texts.grant) }
             button.bad name="answer" value="deny" { (texts.deny) }
         }
+        p.dim { (texts.grant_hint) }
     }
 }
 
@@ -196,13 +197,18 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
 /// Grants or denies access.
 pub(super) async fn grant(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let (agent, server) = (form.text("agent"), form.text("server"));
+    // The other pages show the name of a tool behind that of its server.
+    let whole = form.get("tool");
+    let tool = whole.map(|tool| {
+        tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.')).unwrap_or(tool)
+    });
     let granted = async {
         let mut params = match form.text("answer") {
             "allow" => AccessGrantParams::allow(agent, server),
             "deny" => AccessGrantParams::deny(agent, server),
             _ => return Err(Failure::usage("choose an answer")),
         };
-        if let Some(tool) = form.get("tool") {
+        if let Some(tool) = tool {
             params = params.tool(tool);
         }
         if let Some(end) = form.get("expires") {
@@ -212,13 +218,17 @@ pub(super) async fn grant(State(console): Shared, Posted(form, viewer): Posted) 
             params = params.because(because);
         }
         let backend = Backend::Kernel(viewer.operator.client.clone());
-        let target = Target::new(agent, server, form.get("tool"));
+        let target = Target::new(agent, server, tool);
         access::check_new_entry(&console.global, &backend, &target).await?;
         viewer.operator.client.mgp().access_grant(&params).await?;
         Ok(())
     };
     let result = granted.await;
-    let done = format!("{agent} {server} {}: {}", form.text("tool"), form.text("answer"));
+    let target = tool.map_or_else(|| server.to_owned(), |tool| format!("{server}.{tool}"));
+    let mut done = format!("{agent} → {target}: {}", form.text("answer"));
+    if let Some(end) = form.get("expires") {
+        done = format!("{done} ({}: {end})", viewer.texts.until);
+    }
     console.ended("/access", done, result)
 }
 

@@ -89,6 +89,9 @@ fn heading(viewer: &Viewer, approval: &KernelApproval) -> String {
     match (approval.kind.as_str(), &approval.tool) {
         ("call", Some(tool)) => plain(&format!("{agent} → {server}.{tool}")),
         ("registration", _) => plain(&format!("{}: {server}", viewer.texts.registration)),
+        (_, Some(tool)) => {
+            plain(&format!("{}: {agent} → {server}.{tool}", viewer.texts.permissions))
+        }
         _ => plain(&format!("{}: {server}", viewer.texts.permissions)),
     }
 }
@@ -101,7 +104,7 @@ fn facts(viewer: &Viewer, approval: &KernelApproval) -> Markup {
             @if let Some(risk) = &approval.risk_level { dt { (texts.risk) } dd { (mark(risk.as_str())) } }
             @if !permissions.is_empty() { dt { (texts.permissions) } dd { (plain(&permissions.join(" "))) } }
             dt { (texts.since) } dd { (record::short_time(approval.asked_at.as_str())) " UTC" }
-            @if let Some(end) = &approval.expires_at { dt { (texts.until) } dd { (record::short_time(end.as_str())) " UTC" } }
+            @if let Some(end) = approval.expires_at.as_ref().filter(|_| approval.state == "open") { dt { (texts.until) } dd { (record::short_time(end.as_str())) " UTC" } }
         }
     }
 }
@@ -220,7 +223,7 @@ pub(super) async fn call(
                 (facts(&viewer, &approval))
                 @if approval.state == "open" { (answers(&console, &viewer, &approval, &page)) }
                 @else if let Some(by) = &approval.decided_by {
-                    p { (plain(by)) ": " (plain(approval.justification.as_deref().unwrap_or_default())) }
+                    p { (texts.decided_by) " " (plain(by)) @if let Some(reason) = &approval.justification { ": " (plain(reason)) } }
                 }
             }
             h2 { (texts.arguments) }
@@ -329,7 +332,7 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for id in &ids {
         match answer(&viewer, id, &form).await {
-            Ok(status) => done.push(format!("{id}: {status}")),
+            Ok(answered) => done.push(answered),
             Err(failure) => failed.push(format!("{id}: {failure}")),
         }
     }
@@ -350,30 +353,35 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
     console.done(page, &notice)
 }
 
-/// Answers one approval; the kernel refuses if another operator was first.
+/// Answers one approval, and returns what was decided; the kernel refuses if another operator was first.
 async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<String> {
     let mut params = KernelApprovalDecisionParams::new(id);
     params.because = form.get("because").map(str::to_owned);
-    let client = &viewer.operator.client;
-    match form.text("answer") {
-        "once" => {}
+    let (client, texts) = (&viewer.operator.client, viewer.texts);
+    let word = match form.text("answer") {
+        "once" => texts.allowed_once,
         "hour" => {
             let end = time_args::future("1h").map_err(Failure::usage)?;
             (params.term, params.until) = (Some("tool".to_owned()), Some(end.into()));
+            texts.allowed_hour
         }
-        "like" => params.term = Some("like".to_owned()),
+        "like" => {
+            params.term = Some("like".to_owned());
+            texts.allowed_like
+        }
         "deny" => {
-            client.request::<KernelApprovalsDeny>(&params).await?;
-            return Ok("denied".to_owned());
+            let denied = client.request::<KernelApprovalsDeny>(&params).await?.approval;
+            return Ok(format!("{}: {}", heading(viewer, &denied), texts.denied));
         }
         "never" => return deny_always(viewer, &params).await,
         _ => return Err(Failure::usage("choose an answer")),
-    }
+    };
     let decided = client.request::<KernelApprovalsApprove>(&params).await?;
     match (decided.status, decided.message) {
         (Some(RegistrationStatus::Error), Some(message)) => Err(Failure::failed(message)),
         (status, _) => {
-            Ok(status.map_or_else(|| "approved".to_owned(), |status| status.as_str().to_owned()))
+            let word = status.as_ref().map_or(word, RegistrationStatus::as_str);
+            Ok(format!("{}: {word}", heading(viewer, &decided.approval)))
         }
     }
 }
@@ -381,16 +389,17 @@ async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<String> {
 /// Denies a call, and the tool to its agent from now on.
 async fn deny_always(viewer: &Viewer, params: &KernelApprovalDecisionParams) -> CliResult<String> {
     let denied = viewer.operator.client.request::<KernelApprovalsDeny>(params).await?.approval;
+    let (done, texts) = (heading(viewer, &denied), viewer.texts);
     let (Some(agent), Some(server), Some(tool)) = (denied.agent_id, denied.server_id, denied.tool)
     else {
-        return Ok("denied".to_owned());
+        return Ok(format!("{done}: {}", texts.denied));
     };
     let mut entry = AccessGrantParams::deny(agent, server).tool(tool);
     if let Some(because) = &params.because {
         entry = entry.because(because);
     }
     viewer.operator.client.mgp().access_grant(&entry).await?;
-    Ok("denied, and every later call".to_owned())
+    Ok(format!("{done}: {}", texts.denied_always))
 }
 
 /// Approves or rejects a definition, as the page showed it.

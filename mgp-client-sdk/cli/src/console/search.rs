@@ -64,11 +64,11 @@ pub(super) async fn page(
                 Some(Err(failure)) => p.failed { (plain(&failure.to_string())) },
                 None => {}
             }
-            h2 { (texts.context) " " (plain(agent)) }
+            h2 { (texts.context) " “" (plain(agent)) "”" }
             (cost(&viewer, &tokens))
-            h2 { (texts.saved_by_day) " " (plain(agent)) }
+            h2 { (texts.saved_by_day) " “" (plain(agent)) "”" }
             (saved_by_day(&viewer, &tokens))
-            h2 { (texts.unmet) " " (plain(agent)) }
+            h2 { (texts.unmet) " “" (plain(agent)) "”" }
             (unmet(&viewer, &tokens))
             h2 { (texts.saved_by_agent) }
             (saved_by_agent(&viewer, &saved))

@@ -11,6 +11,7 @@ use super::layout::{self, plain};
 use super::operator::Viewer;
 use super::record::{self, Filter};
 use super::{Shared, shown};
+use crate::commands::audit::result_word;
 
 /// The bound of records of one trace.
 const MAX_RECORDS: u64 = 200;
@@ -89,7 +90,7 @@ fn picture(viewer: &Viewer, events: &[AuditEvent]) -> Markup {
                     @let name = mgp_types::clip(&format!("{} {}", event.event_type, record::target(event)), 44);
                     text x="0" y=(top + 15) { (plain(&name)) }
                     rect class={ "bar " (color(event)) } x=(format!("{begin:.1}")) y=(top) width=(format!("{:.1}", (end - begin).max(4.0))) height="18" rx="3" {}
-                    text x=(format!("{:.1}", end.max(begin + 4.0) + 6.0)) y=(top + 15) { (format!("{:.0} ms", offsets[at])) }
+                    text x=(format!("{:.1}", end.max(begin + 4.0) + 6.0)) y=(top + 15) { (format!("+{:.0} ms", offsets[at])) }
                 }
             }
         }
@@ -97,9 +98,9 @@ fn picture(viewer: &Viewer, events: &[AuditEvent]) -> Markup {
 }
 
 fn color(event: &AuditEvent) -> &'static str {
-    match event.result.as_str() {
+    match result_word(event).as_str() {
         "SUCCESS" => "good",
-        "BLOCKED" | "FAILURE" => "bad",
+        "BLOCKED" | "FAILURE" | "DENIED" => "bad",
         _ => "warn",
     }
 }

@@ -73,6 +73,12 @@ texts! {
     like_means: "“Like these” means:", "„Solche Argumente“ heißt:";
     deny: "Deny", "Ablehnen";
     deny_always: "Never for this agent", "Nie für diesen Agenten";
+    allowed_once: "allowed once", "einmal erlaubt";
+    allowed_hour: "allowed for an hour", "für eine Stunde erlaubt";
+    allowed_like: "allowed, and later calls with arguments like these", "erlaubt, auch spätere mit solchen Argumenten";
+    denied: "denied", "abgelehnt";
+    denied_always: "denied, and every later call", "abgelehnt, auch alle späteren";
+    decided_by: "Decided by", "Entschieden von";
     several: "Answer several at once", "Mehrere zugleich beantworten";
     subject: "What", "Was";
     state: "State", "Zustand";
@@ -82,7 +88,7 @@ texts! {
     no_definition: "its definition needs no decision (any more)", "die Beschreibung braucht keine Entscheidung (mehr)";
     no_approval: "no such approval waits, or it was decided more than an hour ago", "es wartet keine solche Frage, oder sie ist länger als eine Stunde entschieden";
     arguments: "All arguments", "Alle Argumente";
-    bytes: "bytes", "Bytes";
+    bytes: "bytes of JSON", "Bytes JSON";
     none: "None.", "Nichts.";
     question: "The question", "Die Frage";
     rules: "Rules that were considered", "Geprüfte Regeln";
@@ -129,7 +135,8 @@ texts! {
     ask: "Ask", "Fragen";
     grant_or_deny: "Grant or deny access", "Zugriff erlauben oder ablehnen";
     tool_or_all: "Tool; empty for all", "Werkzeug; leer für alle";
-    expires_example: "Expires, e.g. 1h", "Endet, z. B. 1h";
+    expires_example: "Expires, e.g. 1h; empty for never", "Endet, z. B. 1h; leer für nie";
+    grant_hint: "With access an agent sees and calls a tool; a call that is dangerous or needs a permission still waits for you.", "Mit Zugriff sieht und ruft ein Agent ein Werkzeug; ein gefährlicher Aufruf oder einer, der ein Recht braucht, wartet trotzdem auf Sie.";
     grant: "Grant", "Erlauben";
     matrix: "Who may use what", "Wer darf was";
     by_default: "by default", "als Vorgabe";
@@ -151,7 +158,7 @@ texts! {
     saved_by_day: "Tokens saved on each day (UTC), for", "Gesparte Tokens je Tag (UTC), für";
     lists: "lists", "Listen";
     unmet: "Searched for without success by", "Erfolglos gesucht von";
-    no_unmet: "Nothing; searches are kept while `kernel.search.learning` is on.", "Nichts; Suchen werden gemerkt, solange `kernel.search.learning` gesetzt ist.";
+    no_unmet: "Nothing is recorded. Searches are recorded while `learning` is on under `[kernel.search]`; it is off unless the configuration has it.", "Nichts ist vermerkt. Suchen werden vermerkt, solange `learning` unter `[kernel.search]` an ist; ohne Eintrag ist es aus.";
     query: "Query", "Suche";
     found_nothing: "Found nothing", "Nichts gefunden";
     not_called: "Found tools, called none", "Werkzeuge gefunden, keines genutzt";

@@ -246,7 +246,7 @@ fn a_call_is_answered_with_all_its_arguments_on_the_page() {
     assert!(whole.contains("confirmation"), "the rules are shown");
     let page =
         browser.done("/decide", &[("id", &id), ("answer", "once"), ("because", "it is mine")]);
-    assert!(page.contains(&format!("{id}: approved")), "{page}");
+    assert!(page.contains("default → desk.echo: allowed once"), "{page}");
     let (is_done, text) = ended(call);
     assert!(is_done && text.starts_with("begin xxx"), "{}", &text[..200]);
 
@@ -391,7 +391,7 @@ fn every_page_shows_the_kernel_and_its_actions_change_it() {
         "/access/grant",
         &[("agent", "default"), ("server", "bench"), ("answer", "allow"), ("expires", "1h")],
     );
-    assert!(granted.contains("default bench : allow"), "{granted}");
+    assert!(granted.contains("default → bench: allow (Until: 1h)"), "{granted}");
     let entry = home.json("access-query", &["access", "query", "default", "bench"]);
     assert!(entry["entries"][0]["expires_at"].is_string(), "{entry}");
     let wrong = [("agent", "default"), ("server", "bensh"), ("answer", "allow")];

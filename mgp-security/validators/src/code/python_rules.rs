@@ -253,12 +253,12 @@ impl<'a, 't> Rules<'a, 't> {
     /// Checks a use of a name, a member, an element or a result.
     fn reference(&mut self, node: ExprRef<'t>) {
         let values = self.scope.eval(node, 0);
-        if values.len() > 1 && !self.scope.may_read(&values) {
+        if !self.scope.may_judge(values.len().saturating_sub(1)) {
             return;
         }
         let is_call = matches!(node, ExprRef::Call(_));
         for path in paths(&values) {
-            if !self.paths.contains(path) {
+            if !self.paths.contains(path) && self.scope.may_judge(15) {
                 self.paths.insert(path.to_owned());
                 // Each name of a path has its own node; only the node of the last name reports the whole path.
                 if !is_call || !path.ends_with("()") {

@@ -57,7 +57,7 @@ struct Level {
     /// The height of the highest part before the last separator.
     height: usize,
     is_field: bool,
-    /// Whether the format of a replacement field has begun.
+    /// `true` within the format of a replacement field.
     is_format: bool,
 }
 
@@ -78,7 +78,7 @@ impl Level {
 #[derive(Debug)]
 struct Levels {
     open: Vec<Level>,
-    /// What is outside of all brackets.
+    /// The level outside of all brackets.
     outer: Level,
     blocks: usize,
     highest: usize,

@@ -26,9 +26,9 @@ const MAX_PATH: usize = 200;
 /// The number of values of one name above which code is not judged: a name has that many only to hide one of them.
 const MAX_KEPT: usize = 40;
 /// The maximum number of modules from which all names are imported.
-const MAX_STARS: usize = 64;
+const MAX_STARS: usize = 128;
 /// The work that the values of one text may take, in about nanoseconds.
-const MAX_WORK: usize = 8_000_000;
+const MAX_WORK: usize = 10_000_000;
 
 /// The values of an expression, shared by those that use them.
 pub(super) type Shared = Rc<Values>;
@@ -45,7 +45,7 @@ pub(super) struct Scope<'t> {
     used: RefCell<AHashMap<String, Shared>>,
     /// The values of the nodes that have been evaluated, by their places.
     known: RefCell<Vec<Option<Shared>>>,
-    /// Whether an expression was deeper than is computed.
+    /// `true` after an expression that was deeper than is computed.
     is_cut: Cell<bool>,
     work: Cell<usize>,
 }
@@ -85,6 +85,11 @@ impl<'t> Scope<'t> {
         self.work(cost(values))
     }
 
+    /// Returns whether values may be judged, which is work too.
+    pub(super) fn may_judge(&self, count: usize) -> bool {
+        self.work(count * 20)
+    }
+
     /// Counts work, and returns whether more may be done.
     fn work(&self, amount: usize) -> bool {
         self.work.set(self.work.get() + amount);
@@ -95,7 +100,7 @@ impl<'t> Scope<'t> {
     pub(super) fn bind(&mut self, name: &str, values: &Values) {
         let known = self.names.get(name).map_or(0, Vec::len);
         let is_known = |known: &Values| values.iter().all(|value| known.contains(value));
-        if !self.work(20 + known) || self.names.get(name).is_some_and(is_known) {
+        if !self.work(20 + known + cost(values) / 8) || self.names.get(name).is_some_and(is_known) {
             return;
         }
         // Values beyond the usual number are dropped, but not modules and what builtins execute.
@@ -398,7 +403,7 @@ fn is_kept(path: &str) -> bool {
 fn cost(values: &Values) -> usize {
     values.iter().fold(0, |sum, value| {
         sum + match value {
-            Value::Text(text) => 20 + text.len(),
+            Value::Text(text) => 20 + 2 * text.len(),
             Value::Path(path) => 40 + path.len(),
             Value::AnyText | Value::Unknown => 2,
         }

@@ -1,12 +1,11 @@
 //! The check `contract.skills-apps`: MCP Apps of npm through the kernel, two of them with the same tool and the same URI.
 
 use super::{Options, Verdict, installed};
-use crate::accept::kernel::Kernel;
-use crate::exchange::exchange;
+use crate::accept::kernel::{Kernel, ask};
 use crate::packages::Node;
-use crate::run::{Context, Failure, Outcome};
+use crate::run::{Context, Outcome};
 use serde_json::{Value, json};
-use std::{fs, time::Duration};
+use std::fs;
 
 /// The servers; the first two have the tool `get-time` with the page `ui://get-time/mcp-app.html`.
 const SERVERS: [&str; 3] = ["basic-vanillajs", "basic-react", "budget-allocator"];
@@ -42,7 +41,7 @@ pub(super) fn apps(options: &Options) -> Outcome<Verdict> {
     kernel.configure(&SERVERS.iter().map(entry).collect::<String>())?;
     let served = kernel.serve(&["--no-auth"])?;
     kernel.tools(|tools| tools.len() == SERVERS.len())?;
-    let listed = ask(served.port(), "tools/list", json!({}))?;
+    let listed = ask(served.port(), &pages(), "tools/list", json!({}))?;
     let tools = listed["tools"].as_array().context("the tools")?;
     let mut right = 0;
     for (name, tool) in
@@ -50,7 +49,7 @@ pub(super) fn apps(options: &Options) -> Outcome<Verdict> {
     {
         let tool = tools.iter().find(|listed| listed["name"] == tool).context(tool)?;
         let uri = tool["_meta"]["ui"]["resourceUri"].as_str().context("the page of the tool")?;
-        let read = ask(served.port(), "resources/read", json!({ "uri": uri }))?;
+        let read = ask(served.port(), &pages(), "resources/read", json!({ "uri": uri }))?;
         let page = &read["contents"][0];
         let expected = fs::read_to_string(files(name).join("mcp-app.html")).context(name)?;
         let is_right = page["text"] == expected.as_str()
@@ -69,27 +68,7 @@ pub(super) fn apps(options: &Options) -> Outcome<Verdict> {
     })
 }
 
-/// Sends a request of the modern era by a client with pages, and returns its result.
-fn ask(port: u16, method: &str, mut params: Value) -> Outcome<Value> {
-    let revision = "2026-07-28";
-    let name = params["uri"].as_str().map(|uri| format!("mcp-name: {uri}\r\n")).unwrap_or_default();
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": revision,
-        "io.modelcontextprotocol/clientCapabilities":
-            { "extensions": { "io.modelcontextprotocol/ui": { "mimeTypes": [PAGE_TYPE] } } },
-    });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    let request = format!(
-        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n\
-         accept: application/json, text/event-stream\r\nmcp-protocol-version: {revision}\r\n\
-         mcp-method: {method}\r\n{name}content-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let pieces = std::iter::once((request.into_bytes(), Duration::ZERO));
-    let answers = exchange(port, pieces, "POST", 1, Duration::from_secs(20));
-    let mut message = answers.first().and_then(crate::exchange::Answer::message).context(method)?;
-    if message["result"].is_null() {
-        return Err(Failure::new(format!("{method}: {message}")));
-    }
-    Ok(message["result"].take())
+/// Returns the capabilities of a client with pages.
+fn pages() -> Value {
+    json!({ "extensions": { "io.modelcontextprotocol/ui": { "mimeTypes": [PAGE_TYPE] } } })
 }

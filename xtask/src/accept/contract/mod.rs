@@ -43,7 +43,7 @@ pub(super) const SKILLS_APPS: &[Step] = &[
 ];
 
 /// Installs what a check needs; a check whose packages cannot be installed is skipped with the reason.
-fn installed(
+pub(super) fn installed(
     options: &Options,
     what: &str,
     install: impl FnOnce() -> Outcome,

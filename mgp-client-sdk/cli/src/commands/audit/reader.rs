@@ -232,15 +232,18 @@ pub(super) fn number(event: &AuditEvent) -> Option<u64> {
     event.mgp.as_ref()?.seq
 }
 
-/// Returns the result of an event as people read it: of a decision about a call, what was decided.
+/// Returns the result of an event as people read it: of a decision about a call, what was decided; of a question, that
+/// it waits.
 pub(crate) fn result_word(event: &AuditEvent) -> String {
     let decision = || {
         let details = event.details.as_ref()?;
         details.decode::<String>("decision").ok().flatten()
     };
-    let is_decision = event.event_type.as_str() == "dev.cloto.approval_decided";
-    match decision().filter(|_| is_decision) {
-        Some(decision) if decision == "denied" => "DENIED".to_owned(),
+    match event.event_type.as_str() {
+        "dev.cloto.approval_decided" if decision().is_some_and(|word| word == "denied") => {
+            "DENIED".to_owned()
+        }
+        "dev.cloto.approval_requested" => "ASKED".to_owned(),
         _ => event.result.as_str().to_owned(),
     }
 }
