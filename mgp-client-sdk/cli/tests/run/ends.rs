@@ -134,8 +134,11 @@ fn a_configuration_that_broke_is_named_to_each_call_and_the_host_goes_on_once_it
     kill("-KILL", kernel);
     within(|| (!lives(kernel)).then_some(()));
     for message in ["one", "two"] {
-        let call = host.call("echo", &serde_json::json!({ "message": message }));
-        let error = call.unwrap_err().to_string();
+        // A call that the killed kernel still received is answered as such.
+        let error = within(|| {
+            let call = host.call("echo", &serde_json::json!({ "message": message }));
+            Some(call.unwrap_err().to_string()).filter(|error| !error.contains("may have run"))
+        });
         assert!(error.contains("mgp.toml:") && error.contains("mgp doctor"), "{error}");
     }
     world.config(&good);
