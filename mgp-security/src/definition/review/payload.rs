@@ -145,7 +145,7 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
         add(Rule::Role, ENOUGH, line);
     }
-    if let Some(tag) = TAGS.iter().find(|tag| has_tag(small, tag)) {
+    if let Some(tag) = tag(small) {
         add(Rule::Role, ENOUGH, tag);
     }
     if let Some(found) = UNSEEN.iter().find(|word| small.contains(**word)) {
@@ -211,12 +211,25 @@ fn is_role(line: &str) -> bool {
     .any(|role| line.starts_with(role))
 }
 
-fn has_tag(text: &str, tag: &str) -> bool {
-    ["<", "</", "[", "{{", "[[", "<!"]
-        .iter()
-        .zip([">", ">", "]!", "}}", "]]", ">"])
-        .any(|(open, close)| text.contains(&format!("{open}{tag}{close}")))
-        || text.contains(&format!("<{tag} "))
+/// Returns the first tag of a chat, a prompt or a template in a text.
+fn tag(text: &str) -> Option<&'static str> {
+    const FORMS: [(&str, &[&str]); 6] = [
+        ("<", &[">", " "]),
+        ("</", &[">"]),
+        ("<!", &[">"]),
+        ("[", &["]!"]),
+        ("[[", &["]]"]),
+        ("{{", &["}}"]),
+    ];
+    text.match_indices(['<', '[', '{']).find_map(|(at, _)| {
+        FORMS.iter().find_map(|(open, closings)| {
+            let inside = text[at..].strip_prefix(open)?;
+            TAGS.iter().copied().find(|tag| {
+                let rest = inside.strip_prefix(tag);
+                rest.is_some_and(|rest| closings.iter().any(|close| rest.starts_with(close)))
+            })
+        })
+    })
 }
 
 /// Returns the first HTML comment that is not empty.
