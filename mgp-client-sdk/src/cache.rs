@@ -16,7 +16,8 @@ use crate::handler::ServerChange;
 /// The cached lists of one server.
 #[derive(Debug, Default)]
 pub(crate) struct ListCache {
-    /// A version that changes when a gate shows other items than before, e.g. after access was granted.
+    /// The version of what the gates show. It changes when they show other items than before, e.g. after access was
+    /// granted.
     visibility: Option<Mutex<watch::Receiver<u64>>>,
     /// The retry layer, which receives the tools of each list.
     retry: Option<RetryLayer>,
@@ -66,7 +67,8 @@ impl ListCache {
 pub(crate) struct CachedList<T>(Mutex<ListState<T>>);
 
 struct ListState<T> {
-    /// Incremented with each change, so that a list that was requested before a change is not stored after it.
+    /// A counter that is incremented with each change, so that a list that was requested before a change is not stored
+    /// after it.
     generation: u64,
     list: Option<(Arc<[T]>, Option<Instant>)>,
 }
@@ -80,7 +82,7 @@ impl<T> CachedList<T> {
         (fresh.map(|(list, _)| Arc::clone(list)), state.generation)
     }
 
-    /// Stores a list that was requested in a generation, for a limited time or until it changes.
+    /// Stores a list that was requested in the given generation, for a limited time or until the next change.
     pub(crate) fn insert(&self, generation: u64, list: &Arc<[T]>, ttl: Option<Duration>) {
         let mut state = self.0.lock();
         if state.generation == generation {
@@ -124,7 +126,7 @@ mod tests {
         assert!(cached.get().0.is_none());
         cached.insert(generation, &list, None);
         cached.invalidate();
-        // The list was requested before the change and received after it.
+        // The list was requested before the change, but is received after it.
         cached.insert(generation, &list, None);
         assert!(cached.get().0.is_none());
     }

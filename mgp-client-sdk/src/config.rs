@@ -37,7 +37,7 @@ pub struct ClientConfig {
     pub max_rounds: u32,
     /// The retry layer, outside all gates; `None` disables retries.
     pub retry: Option<RetryLayer>,
-    /// Resumes streams whose connection was lost; `None` does not.
+    /// The layer that resumes streams whose connection was lost; `None` disables resuming.
     pub resume: Option<ResumeLayer>,
     /// Limits of the connection.
     pub limits: Limits,
@@ -97,7 +97,7 @@ impl ClientConfig {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenConfig {
-    /// The first delay; each further one is twice as long. Default: 1 s.
+    /// The first delay; each further delay is twice as long. Default: 1 s.
     pub retry: Duration,
     /// The maximum delay. Default: 60 s.
     pub max_retry: Duration,

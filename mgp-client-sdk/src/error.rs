@@ -172,7 +172,7 @@ impl Error {
 
 impl ToolFailure {
     pub(crate) fn new(result: CallToolResult) -> Self {
-        /// The form in which a server that supports MGP sends a refusal to a client that does not.
+        /// The form in which a server that supports MGP sends a refusal to a client without MGP.
         #[derive(Default, Deserialize)]
         struct Refusal {
             #[serde(default)]
@@ -241,7 +241,7 @@ impl From<ChildError> for Error {
 }
 
 impl From<Error> for RpcError {
-    /// Converts an error for servers whose tools call other servers.
+    /// Converts the error to a protocol error, for servers whose tools call other servers.
     fn from(error: Error) -> Self {
         match error {
             Error::Call(error) | Error::Connect(ConnectError::Refused(error)) => error,

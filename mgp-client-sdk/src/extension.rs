@@ -27,7 +27,7 @@ impl ClientExtension for Extension {
     }
 }
 
-/// Streams whose connection is lost go on at the last checkpoint, on a connection that is opened again: that of a
+/// A stream whose connection is lost continues at its last checkpoint on a new connection: that of a
 /// [`SupervisedClient`](crate::SupervisedClient), or of a client for a server at a URL.
 impl ClientExtension for ResumeLayer {
     fn extension(&self) -> Extension {

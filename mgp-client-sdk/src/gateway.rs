@@ -10,7 +10,7 @@
 //! - [`on_connection`] prepares a connection before calls are made on it, e.g. subscribes to its events.
 //! - [`WeakClient`] distinguishes two connections to one server without keeping either alive.
 //!
-//! The kernel is built on these; clients of a single server do not need them.
+//! The kernel is built on these functions; clients of a single server do not need them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ pub use crate::supervised::{AuthorizationFailed, HttpTransport, ServerTarget};
 pub use crate::tool_router::AwaitLegacyTask;
 use crate::wire::{CallbackHandler, CallerAnswers, FindCaller, TimeLimits};
 
-/// Creates a supervised client whose target is resolved at each start.
+/// Creates a supervised client that determines its target again at each start.
 ///
 /// # Errors
 /// See [`ClientBuilder::supervise`].
@@ -61,9 +61,9 @@ pub fn ask_unattributed(
     builder.config(|config| config.unattributed = Some(FindCaller::new(find)))
 }
 
-/// Passes the callbacks of the server on to the callers of its calls; `otherwise` answers for a caller that can be asked
-/// neither by a callback nor by an elicitation (MGP §13.4). `unanswered` is called for a question that was not answered
-/// in time.
+/// Forwards each callback of the server to the caller of the call to which it belongs; `otherwise` answers for a caller
+/// that can be asked neither by a callback nor by an elicitation (MGP §13.4). `unanswered` is called for a question
+/// that was not answered in time.
 pub fn pass_callbacks<Fut>(
     builder: ClientBuilder,
     otherwise: impl Fn(Context, CallbackRequestParams) -> Fut + Send + Sync + 'static,
@@ -107,7 +107,7 @@ pub fn weak(client: &Client) -> WeakClient {
     client.weak()
 }
 
-/// Returns the number of events between the last one and this one, and notes this one.
+/// Returns the number of events between the last event and this one, and stores the number of this one.
 fn missed(last: &AtomicU64, seq: Option<u64>) -> u64 {
     let Some(seq) = seq else { return 0 };
     let before = last.fetch_max(seq, Ordering::Relaxed);
@@ -144,7 +144,7 @@ where
 /// A connection to a supervised server on which no call has been made yet.
 pub struct NewConnection {
     client: Client,
-    /// Sends on this connection, although the server does not count as ready.
+    /// The stack that sends calls on this connection even before the server counts as ready.
     stack: Stack,
 }
 

@@ -1,4 +1,4 @@
-//! A client whose calls are governed (MGP §3–§6).
+//! A client whose calls are subject to governance (MGP §3–§6).
 
 use std::sync::Arc;
 

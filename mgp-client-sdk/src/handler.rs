@@ -140,7 +140,7 @@ pub(crate) type ChangeHook = Arc<dyn Fn(&ServerChange) + Send + Sync>;
 
 pub(crate) type StateHook = Arc<dyn Fn(&LifecycleParams) + Send + Sync>;
 
-/// A lookup of what governance knows about a tool of a server.
+/// A function that looks up what governance knows about a server's tool.
 pub(crate) type FindKnownTool =
     dyn Fn(Option<&ServerId>, &str) -> Option<ToolRetryInfo> + Send + Sync;
 
@@ -152,9 +152,9 @@ pub(crate) struct Hooks {
     pub(crate) progress: Option<ProgressHook>,
     /// The audit sink that records when the server connects and disconnects.
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
-    /// Looks up what governance knows about tools, for retries.
+    /// The function that looks up what governance knows about tools, for retries.
     pub(crate) known_tools: Option<Arc<FindKnownTool>>,
-    /// A version that changes when a gate shows other items than before.
+    /// The version of what the gates show; it changes when they show other items than before.
     pub(crate) visibility: Option<tokio::sync::watch::Receiver<u64>>,
 }
 

@@ -104,7 +104,7 @@ impl HealthWatch {
         let change = last.wait_for(is_unhealthy).await.ok().and_then(|last| last.clone());
         match change {
             Some(change) => change,
-            // Unreachable: this watch owns the sender.
+            // Unreachable, because this watch owns the sender.
             None => pending().await,
         }
     }
@@ -158,7 +158,7 @@ impl Prober {
                 Either::Left(_) => Some(HealthSignal::Ended),
                 Either::Right((sign, _)) => sign.ok().flatten(),
             };
-            // A server that answers other calls is alive, even if its answer to the ping is slow.
+            // A server that answers other calls is alive, even if it answers the ping slowly.
             let sign = sign
                 .or_else(|| (self.life.answer_count() != before).then_some(HealthSignal::Answered));
             if let Some(sign) = sign {
@@ -167,8 +167,8 @@ impl Prober {
         }
     }
 
-    /// Sends the best kind of ping, or every kind as soon as answers are missing. Returns `None` if there was no
-    /// answer.
+    /// Sends the most precise kind of ping, or every kind once answers have been missing. Returns `None` if there was
+    /// no answer.
     async fn ask(&self, misses: u32) -> Option<HealthSignal> {
         if !self.facts.has(Extension::Lifecycle) {
             return self.ask_plain().await;

@@ -1,10 +1,10 @@
-//! Write clients for the Model General Protocol and MCP, and pass calls on between servers.
+//! An SDK to write clients for the Model General Protocol and MCP, and to forward calls between servers.
 //!
 //! - [`Client`] connects to one server and calls it.
 //! - [`SupervisedClient`] starts its server, and restarts it when it ends.
 //! - [`ToolRouter`] routes tool calls to several servers, and translates between the eras of caller and server.
 //!
-//! A server in a process of its own:
+//! A server in a separate process:
 //!
 //! ```no_run
 //! use mgp_client_sdk::prelude::*;

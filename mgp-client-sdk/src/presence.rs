@@ -45,7 +45,7 @@ impl Presence {
             let (record, liveness) = (Arc::clone(&record), liveness.clone());
             async move { record.lost(&liveness.end_reason().await) }
         };
-        // The end is recorded from here on, even if this future is dropped.
+        // From here on the end is recorded, even if this future is dropped.
         let presence = Self { record, liveness, _watch: TaskGuard::spawn(watching) };
         let connected = Event::server_connected(&presence.record.server, facts).build();
         if let Err(unaudited) = presence.record.sink.record(connected).await {
@@ -94,7 +94,7 @@ impl PresenceRecord {
 
     fn record_end(&self, event: fn(&ServerId, &str) -> Event, how: &str) {
         if self.is_connected.swap(false, Ordering::AcqRel) {
-            // Not awaited: the sink completes the record, and no call remains that could fail if recording does.
+            // Do not await the record: the sink completes it, and no call remains that could fail because of it.
             drop(self.sink.record(event(&self.server, how).build()));
         }
     }

@@ -19,7 +19,7 @@ use crate::result::ToolResult;
 
 /// A client of a server in the same process whose methods panic on failure, at the line of the test.
 ///
-/// It derefs to [`Client`], whose methods return errors.
+/// A test client dereferences to [`Client`], whose methods return errors.
 ///
 /// ```
 /// use mgp_client_sdk::TestClient;

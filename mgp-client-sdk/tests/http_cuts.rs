@@ -40,7 +40,7 @@ async fn cutting_proxy(to: SocketAddr, cuts: Arc<AtomicUsize>) -> SocketAddr {
     address
 }
 
-/// A server whose tool takes many steps, and the number of its calls.
+/// Returns a server whose tool takes many steps; `runs` counts the calls of the tool.
 fn walking(runs: &Arc<AtomicUsize>) -> Server {
     let runs = Arc::clone(runs);
     let walk = Tool::new("walk", "Takes many steps", move |outlet: Outlet| {

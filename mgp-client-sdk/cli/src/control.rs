@@ -68,7 +68,7 @@ pub(crate) async fn connect_as(global: &Global, agent: &str) -> CliResult<Client
 
 /// Asks a running kernel to reload its configuration now, instead of at its next check within a second.
 pub(crate) async fn reload(global: &Global) {
-    // If changes require a proof, so does a reload; the command has given it before it changed the file.
+    // If changes require a proof, so does a reload; the command gave the proof before it changed the file.
     if let Ok(client) = connect_to_change(global).await {
         reload_over(&client).await;
         client.close().await;

@@ -17,9 +17,9 @@ pub(crate) struct KnownHost(&'static HostFiles);
 struct HostFiles {
     host: Host,
     title: &'static str,
-    /// The file for all projects of a user.
+    /// The configuration file that applies to all projects of a user.
     user: UserFile,
-    /// The file in a folder of a project.
+    /// The configuration file in the folder of a project.
     project: Option<&'static str>,
 }
 
@@ -184,7 +184,8 @@ impl KnownHost {
     }
 }
 
-/// Returns the end of a host's path by which it is recognised: a name that only this host has, else also its folder.
+/// Returns the end of a path by which its host is recognised: the file name if only this host uses it, else also the
+/// folder.
 fn distinct_end(path: &'static str) -> &'static Path {
     let path = Path::new(path);
     let is_common =

@@ -16,10 +16,10 @@ use crate::operator::MAX_PASSPHRASE_BYTES;
 /// The operator's passphrase after the first prompt: a command may connect several times and should ask only once.
 static PASSPHRASE: Mutex<Option<String>> = Mutex::new(None);
 
-/// `true` if this command asks for no passphrase.
+/// `true` if this command must not ask for a passphrase.
 static NO_PASSPHRASES: AtomicBool = AtomicBool::new(false);
 
-/// Makes this command fail where it would ask for a passphrase.
+/// Makes this command return an error instead of asking for a passphrase.
 pub(crate) fn refuse_passphrases() {
     NO_PASSPHRASES.store(true, Ordering::Relaxed);
 }

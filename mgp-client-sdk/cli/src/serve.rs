@@ -50,13 +50,13 @@ const COMMAND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The clients that a kernel serves besides those of its local socket.
+/// The clients that a kernel serves in addition to those of its local socket.
 enum Mode {
     /// One agent over the standard streams.
     Stdio { agent: String },
     /// Clients over HTTP.
     Http(HttpOptions),
-    /// Nothing else; the kernel stops after it has had no client for `linger`.
+    /// No other clients; the kernel stops when it has had no client for `linger`.
     Shared { linger: Duration },
 }
 
@@ -161,7 +161,7 @@ pub(crate) async fn run_shared(
 }
 
 async fn serve(options: Options) -> CliResult {
-    // Created first, so that a signal during the start also stops the kernel in order.
+    // Created before anything else, so that a signal during the start also stops the kernel in an orderly way.
     let mut signals = Signals::new()?;
     let is_stdio = matches!(options.mode, Mode::Stdio { .. });
     let (folder, sources) = (options.folder.clone(), options.sources.clone());
@@ -332,7 +332,7 @@ async fn carriers(
             build_stack(server)?
         }
         Mode::Http(options) => {
-            // One stack for all clients, so that sessions over HTTP and over the socket share their state.
+            // All clients use one stack, so that sessions over HTTP and over the socket share their state.
             let (bound, pages) = bind(server, kernel, drain, folder, options).await?;
             let stack = bound.stack();
             (http, console) = (Some(bound), pages);
@@ -395,7 +395,7 @@ async fn bind(
     };
     let bound = http.bind().await.map_err(bind_failure)?;
     if let Some(pages) = &mut pages {
-        // The bound address is a host too, unless it is that of all interfaces.
+        // The bound address is a valid host too, unless it means all interfaces.
         let ip = bound.local_addr().ip();
         let name = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
         pages.hosts.extend((!ip.is_unspecified()).then_some(name));

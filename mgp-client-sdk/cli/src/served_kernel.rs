@@ -26,7 +26,7 @@ use crate::operator::OperatorGate;
 #[cfg(unix)]
 use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 
-/// The time a shim may take to hold its requests once the kernel is about to end.
+/// The maximum time that a shim may take to confirm that it holds its requests back, once the kernel is about to end.
 #[cfg(unix)]
 const HOLDING_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -110,7 +110,8 @@ impl ServedKernel {
                 let notice = Method::from_static(LEAVING);
                 let notice = Call::notification(notice, Params::none(), cx);
                 let held = async { peer.send(notice).await.map(|_| holding.notified()) };
-                // Until the shim holds its requests, they are read and answered, so that none is lost in between.
+                // Until the shim confirms that it holds its requests back, they are still read and answered, so that
+                // none is lost.
                 let _ = timeout(HOLDING_TIMEOUT, async {
                     if let Ok(held) = held.await {
                         held.await;
@@ -127,7 +128,7 @@ impl ServedKernel {
     }
 }
 
-/// Answers the requests of a shim that come after the drain began: they were not started, and the shim repeats them.
+/// Answers requests that a shim sends after the drain began: the kernel does not start them, and the shim repeats them.
 #[cfg(unix)]
 fn repeated_later(stack: Stack, drain: Drain, holding: Arc<Notify>) -> Stack {
     Stack::from_fn(move |call: Call| {
@@ -137,7 +138,7 @@ fn repeated_later(stack: Stack, drain: Drain, holding: Arc<Notify>) -> Stack {
             holding.notify_one();
         }
         let is_late = is_request && drain.is_draining();
-        // Sent at once: the drain counts the calls that were sent before it began.
+        // Send these calls at once, because the drain counts only calls that were sent before it began.
         let sent = (!is_holding && !is_late).then(|| stack.send(call));
         async move {
             match sent {

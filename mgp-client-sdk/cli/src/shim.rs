@@ -63,7 +63,7 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
         let connected = if is_wanted {
             Some(connector.connect_or_start(STOP_TIMEOUT)?)
         } else {
-            // A kernel that has ended is started again only once the host sends a message.
+            // If a kernel has ended, the next one is started only when the host sends a message.
             try_connect(&connector.socket, &connector.hello)?
         };
         let Some((stream, reply)) = connected else { return Ok(None) };
@@ -132,7 +132,7 @@ impl Connector<'_> {
                 }
                 match launch::start_detached(folder, *config, *linger, START_TIMEOUT)? {
                     LaunchOutcome::Serving => {
-                        // Limits the number of attempts if each kernel exits right after its start.
+                        // This limits the number of attempts if each kernel exits right after its start.
                         waited += limit / 4;
                         continue;
                     }

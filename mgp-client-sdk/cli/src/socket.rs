@@ -74,7 +74,7 @@ impl LocalSocket {
                         continue;
                     }
                 },
-                // Frees the result of each finished connection.
+                // Remove each finished connection from the set.
                 Some(_) = connections.join_next() => continue,
             };
             let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
@@ -151,7 +151,7 @@ async fn serve_connection(
         refuse(&stream, "this kernel belongs to another user");
         return Err(ErrorKind::PermissionDenied.into());
     }
-    // Identified at once, while the connecting process most likely still runs.
+    // Identify the peer at once, while the connecting process most likely still runs.
     let peer = Peer::of(&stream);
     let line = socket_hello::read_line(&mut stream, MAX_LINE_BYTES);
     let line = match timeout(HELLO_TIMEOUT, line).await {

@@ -20,24 +20,24 @@ use crate::version;
 /// The revision of these two lines.
 const REVISION: u8 = 1;
 
-/// The time either side waits for the first line of the other side.
+/// The time within which each side must receive the other side's first line.
 pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The bound of a hello, which may have the path of a file.
+/// The maximum size of a client's first line, which may contain the path of a file.
 pub(crate) const MAX_LINE_BYTES: usize = 16 * 1024;
 
 /// Maximum length of the reply, which lists all servers of the kernel.
 pub(crate) const MAX_REPLY_BYTES: usize = 1 << 20;
 
-/// The value of `proof` in a reply that asks for the passphrase.
+/// The value of `proof` in a reply that requests the operator's passphrase.
 #[cfg(unix)]
 const PASSPHRASE: &str = "passphrase";
 
-/// The notification of a kernel to a shim that it is about to end.
+/// The notification with which a kernel informs a shim that it is about to end.
 #[cfg(unix)]
 pub(crate) const LEAVING: &str = "shim/leaving";
 
-/// The notification of a shim to a kernel that is about to end: all further requests wait for the next kernel.
+/// The notification with which a shim confirms to an ending kernel that all further requests wait for the next kernel.
 #[cfg(unix)]
 pub(crate) const HOLDING: &str = "shim/holding";
 
@@ -48,7 +48,7 @@ pub(crate) const REPEAT: i32 = -32020;
 
 const MAX_NAME_BYTES: usize = 128;
 
-/// The agent name of a client that names none.
+/// The agent name of a client that sends no name.
 pub(crate) const DEFAULT_AGENT: &str = "default";
 
 /// The first line that a client sends.
@@ -65,7 +65,7 @@ pub(crate) struct Hello<'a> {
     changes: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     passphrase: Option<Secret>,
-    /// The configuration that the change is about.
+    /// The configuration file that the client wants to change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     file: Option<Cow<'a, str>>,
     /// The version of a shim.
@@ -87,7 +87,7 @@ struct Secret(String);
 
 mgp_types::opaque_debug!(Secret);
 
-/// The role that a client asks for, with its parameters.
+/// The role that a client requests, with its parameters.
 #[cfg(unix)]
 #[derive(Clone, Copy)]
 pub(crate) enum HelloRole<'a> {
@@ -139,7 +139,7 @@ impl<'a> Hello<'a> {
         Self { changes: intent == Intent::Change, ..Self::new(Role::Operator) }
     }
 
-    /// Creates the question whether this process may change a configuration.
+    /// Creates the line that asks whether this process may change a configuration file.
     #[cfg(unix)]
     pub(crate) fn change_of(file: &'a Path) -> Self {
         Self { file: Some(file.to_string_lossy()), ..Self::operator(Intent::Change) }
@@ -149,7 +149,7 @@ impl<'a> Hello<'a> {
         Self { agent: Some(Cow::Borrowed(name)), ..Self::new(Role::Agent) }
     }
 
-    /// Creates the line of a shim, whose parent process is the host.
+    /// Creates the first line of a shim, which names the host: the shim's parent process.
     #[cfg(unix)]
     pub(crate) fn shim(name: &'a str) -> Self {
         Self { shim: true, version: Some(Cow::Borrowed(version::own())), ..Self::agent(name) }
@@ -207,7 +207,7 @@ impl<'a> Hello<'a> {
         Ok(hello)
     }
 
-    /// Returns the role that the client asks for.
+    /// Returns the role that the client requests.
     #[cfg(unix)]
     pub(crate) fn role(&self) -> HelloRole<'_> {
         match self.role {
@@ -240,7 +240,7 @@ impl HelloReply {
         Self { mgp: REVISION, ok: true, version, pid: std::process::id(), ..Self::default() }
     }
 
-    /// Marks the reply to an operator who has given no proof.
+    /// Marks a reply as one to an operator who has given no proof, and so may only read.
     #[cfg(unix)]
     pub(crate) fn reading_only(self) -> Self {
         Self { reads_only: true, ..self }
@@ -250,14 +250,14 @@ impl HelloReply {
         Self { ok: false, error: Some(error.into()), ..Self::accepted() }
     }
 
-    /// Creates the reply that asks an operator for the passphrase.
+    /// Creates the reply that requests the passphrase from an operator.
     #[cfg(unix)]
     pub(crate) fn wants_passphrase() -> Self {
         let error = "the passphrase of the operator is needed; run it where it can be asked for";
         Self { proof: Some(PASSPHRASE.into()), ..Self::refused(error) }
     }
 
-    /// Reports that the kernel does not follow the file of a change.
+    /// Creates the reply that the kernel does not use the file that the client wants to change.
     #[cfg(unix)]
     pub(crate) fn unrelated() -> Self {
         Self { unrelated: true, ..Self::refused("this kernel does not follow that file") }
@@ -297,7 +297,7 @@ impl HelloReply {
     }
 }
 
-/// Creates the failure of a connection on which the kernel sends no reply.
+/// Creates the error for a connection on which the kernel sends no reply.
 pub(crate) fn no_answer(socket: &Path) -> Failure {
     let socket = socket.display();
     Failure::failed(format!("the kernel at `{socket}` does not answer; check or end its process"))

@@ -119,7 +119,7 @@ async fn read(
 fn show(text: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
-    // A reader that left needs no more output.
+    // Output to a reader that has disconnected can be dropped.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

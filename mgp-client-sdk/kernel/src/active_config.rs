@@ -1,4 +1,4 @@
-//! The configuration in force, and the files from which it was read.
+//! The active configuration, and the files from which it was read.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -12,31 +12,31 @@ use mgp_types::service::Principal;
 use mgp_types::sync::RwLock;
 use tokio::sync::watch;
 
-/// The configuration in force, with everything that is needed to replace it.
+/// The active configuration, with everything that is needed to replace it.
 pub(super) struct ActiveConfig {
     pub(super) shared: SharedConfig,
     pub(super) interactive: InteractiveAgents,
     pub(super) origin: Option<ConfigOrigin>,
-    /// The findings of the last time that the files were read.
+    /// The findings of the last time the configuration files were read.
     findings: RwLock<Vec<KernelFinding>>,
-    /// A finding of the start, which holds until the next one.
+    /// A finding of the last start of the kernel; it remains until the next start.
     start_finding: Option<KernelFinding>,
     /// The servers that are switched off, as of the last time that the files were read.
     disabled: RwLock<Vec<String>>,
-    /// Ends the task that watches the files: the sender is dropped with the kernel.
+    /// The sender whose drop ends the task that watches the files; it is dropped with the kernel.
     lifetime: watch::Sender<()>,
-    /// Held while a configuration is applied, so that only one is applied at a time.
+    /// A lock held while a configuration is applied, so that only one is applied at a time.
     pub(super) applying: tokio::sync::Mutex<()>,
 }
 
-/// The current configuration; a cheap handle.
+/// The current configuration. This handle is cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedConfig(Arc<RwLock<ConfigState>>);
 
 #[derive(Clone, Debug, Default)]
 struct ConfigState {
     config: Arc<Config>,
-    /// The ids of servers whose entries are invalid. The ids remain reserved all the same.
+    /// The ids of servers whose entries are invalid. These ids remain reserved nevertheless.
     broken: Arc<HashSet<String>>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct ConfigOrigin {
     pub(super) trust: Trust,
 }
 
-/// The agents whose user can be asked questions; a cheap handle.
+/// The agents whose user can be asked questions. This handle is cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InteractiveAgents(Arc<RwLock<HashSet<String>>>);
 
@@ -168,7 +168,7 @@ pub(super) fn audit_config(audit: &mgp_discovery::AuditLogConfig) -> AuditConfig
     })
 }
 
-/// Returns a function that changes the log's defaults to the configured values.
+/// Returns a function that replaces the default settings of the audit log by the configured ones.
 pub(super) fn log_config(
     audit: mgp_discovery::AuditLogConfig,
 ) -> impl FnOnce(LogConfig) -> LogConfig + Send {

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::error::KernelError;
 use super::url_sink::UrlSink;
 
-/// The time in which a receiver must take one event.
+/// The time within which a receiver must accept one event.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum size of a datagram; a longer event is sent without its details.
@@ -84,7 +84,7 @@ impl AuditSinks {
         Ok(Self(running))
     }
 
-    /// Returns the number of the last event that each sink got, by name.
+    /// Returns the number of the last event that was delivered to each sink, by the sink's name.
     pub(super) fn delivered(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, forwarding)| (name.as_str(), forwarding.delivered()))
     }
@@ -118,7 +118,7 @@ fn target(
     }
 }
 
-/// Writes the event that a call carries.
+/// Writes the event contained in a call to the target.
 async fn write(target: &Target, call: &Call) -> Result<Reply, RpcError> {
     let mut event = Vec::new();
     call.params().write(&mut event, call.hop());
@@ -179,7 +179,7 @@ async fn send_datagram(address: &str, event: &str) -> io::Result<()> {
     socket.send_to(datagram(event).as_bytes(), to).await.map(drop)
 }
 
-/// Sends bytes over a stream that is kept for the next event; a stream that fails is dropped.
+/// Sends bytes over a stream, which is kept open for the next event; drops the stream if sending fails.
 async fn send_stream(address: &str, kept: &mut Option<TcpStream>, bytes: &[u8]) -> io::Result<()> {
     let mut stream = match kept.take() {
         Some(stream) if !is_closed(&stream) => stream,
@@ -190,7 +190,8 @@ async fn send_stream(address: &str, kept: &mut Option<TcpStream>, bytes: &[u8]) 
     Ok(())
 }
 
-/// Returns whether the receiver closed a stream; a receiver of syslog sends nothing.
+/// Returns whether the receiver has closed the stream. A syslog receiver sends no data, so a readable stream counts as
+/// closed.
 fn is_closed(stream: &TcpStream) -> bool {
     let mut byte = [0];
     !matches!(stream.try_read(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
@@ -210,7 +211,7 @@ fn datagram(event: &str) -> String {
     syslog(&short.to_string())
 }
 
-/// Returns a message of RFC 5424; the host is left to the receiver.
+/// Returns a syslog message (RFC 5424) without a host name, which the receiver adds.
 fn syslog(event: &str) -> String {
     let (time, pid) = (Timestamp::now(), std::process::id());
     format!("<{PRIORITY}>1 {time} - mgp {pid} audit - {event}")

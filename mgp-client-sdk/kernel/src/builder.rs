@@ -199,7 +199,7 @@ impl KernelBuilder {
         self
     }
 
-    /// Builds a kernel whose state is lost when it is dropped.
+    /// Builds a kernel that keeps its state only in memory: the state is lost when the kernel is dropped.
     ///
     /// # Errors
     /// [`KernelError`].

@@ -19,7 +19,7 @@ use tower_service::Service;
 /// Returns whether the API key with an id is valid now.
 pub(crate) type LiveKeys = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
-/// The keys and transactions of a kernel; a cheap handle.
+/// The keys and transactions of a kernel. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct CallProposals {
     keys: Option<Idempotency>,
@@ -30,7 +30,7 @@ pub(crate) struct CallProposals {
 mgp_types::opaque_debug!(CallProposals { keys, transactions });
 
 impl CallProposals {
-    /// Reads what the store keeps of those that the configuration offers.
+    /// Opens the proposals that the configuration offers, with the state that the store has of them.
     pub(crate) async fn open(
         store: &Arc<dyn Store>,
         config: &Config,
@@ -48,7 +48,8 @@ impl CallProposals {
         Ok(opened)
     }
 
-    /// Adds the layers to the stack of calls to a server; call it before the gates are added, which are then outside.
+    /// Adds the layers to the stack of calls to a server; call this before the gates are added, so that the gates are
+    /// outside of these layers.
     pub(crate) fn layers(
         &self,
         builder: ClientBuilder,
@@ -60,7 +61,7 @@ impl CallProposals {
                 .may_repeat(may_repeat(governance, server))
                 .recheck(governance.layer(server.clone()).recheck())
         });
-        // Outside the keys: a step that is sent again is found by its key.
+        // This layer is outside the one for keys, so that a repeated step is recognized by its key.
         let transactions = self.transactions.clone().map(TransactionLayer::new);
         if keys.is_none() && transactions.is_none() {
             return builder;
@@ -86,7 +87,7 @@ fn may_repeat(
     let (definitions, policies) = (governance.definitions().clone(), governance.policies().clone());
     let server = server.clone();
     move |call| {
-        // The server itself runs the key once.
+        // The server itself ensures that a key runs only once.
         if call.cx().callee.mgp.unwrap_or_default().contains(Extension::Idempotency) {
             return true;
         }
@@ -95,7 +96,7 @@ fn may_repeat(
             return false;
         };
         let risk = definitions.assessment(Some(&server), tool.name).effective_risk.clone();
-        // An untrusted server's claims do not count.
+        // The claims of an untrusted server are ignored.
         policies.get(Some(&server)).trust.rank() > 0
             && ToolRetryInfo::of(&definition, risk).repeat == RepeatPolicy::Always
     }

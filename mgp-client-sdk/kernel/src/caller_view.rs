@@ -6,8 +6,8 @@ use mgp_toolindex::{Allowed, Availability, AvailabilityCheck, IndexedTool};
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
 use tokio::sync::watch;
 
-/// Decides which tools a caller sees: those it has access to, except those whose definition waits for an
-/// operator.
+/// The rules by which a caller sees tools: it sees those it may access, except tools whose definition an operator must
+/// still approve.
 #[derive(Clone, Debug)]
 pub(crate) struct CallerView {
     governance: Governance,
@@ -34,7 +34,7 @@ impl CallerView {
         self.governance.shows(cx, server, tool)
     }
 
-    /// Returns whether a caller may use a tool whose definition need not be known.
+    /// Returns whether a caller may use a tool, even if the kernel does not know the tool's definition.
     pub(crate) fn may_use(&self, cx: &Context, server: &ServerId, tool: &str) -> bool {
         self.governance.access().sees(cx, Some(server), tool).is_ok()
     }

@@ -78,7 +78,7 @@ impl Callers {
         }
     }
 
-    /// Adds a caller. Returns `false` if the caller was known already: a repeated `initialized` changes nothing.
+    /// Adds a caller. Returns `false` if the caller was known already, e.g. because a client repeats `initialized`.
     fn insert(&self, cx: &Context, is_notified: bool) -> bool {
         let id = cx.scope.id();
         let mut own = cx.clone();
@@ -95,7 +95,7 @@ impl Callers {
         }
         let mut table = self.by_scope.lock();
         if let Some(known) = table.get_mut(&id) {
-            // A known connection is new in this sense if its client used the modern era before.
+            // A known connection counts as new here if its client used the modern era before.
             let is_new = is_notified && !known.is_notified;
             if is_new {
                 (known.cx, known.is_notified) = (own, true);

@@ -107,7 +107,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Replaces the remedy of a refusal by a command for an operator, and by plain words for others.
+/// Replaces the remedy of a refusal: by a command if the caller is an operator, and by plain words otherwise.
 fn with_remedy(error: RpcError, by: &Principal) -> RpcError {
     if by.authority() == Authority::Operator {
         return with_command(error, by, |_, command| Some(command));
@@ -121,7 +121,7 @@ fn with_remedy(error: RpcError, by: &Principal) -> RpcError {
     })
 }
 
-/// Returns the words of a refusal for an operator: with the command that lets an agent's call run.
+/// Returns the text of a refusal for an operator, with the command that permits the agent's call.
 pub(super) fn explain_refusal(refusal: &Refusal, by: &Principal) -> String {
     let error = RpcError::from(refusal.clone());
     let remedy =
@@ -136,7 +136,7 @@ pub(super) fn explain_refusal(refusal: &Refusal, by: &Principal) -> String {
     }
 }
 
-/// Returns the command that spares the confirmation of an agent's calls.
+/// Returns the command after which an agent's calls need no confirmation.
 pub(super) fn spare_command(by: &Principal, server: &str, tool: &str) -> Option<String> {
     let agent = by.as_agent().map_or(by.subject().as_str(), |agent| agent.as_str());
     let (agent, server, tool) = (shell_word(agent)?, shell_word(server)?, shell_word(tool)?);

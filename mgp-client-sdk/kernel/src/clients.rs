@@ -17,7 +17,7 @@ const RECENT_TTL: Duration = Duration::from_mins(5);
 /// The maximum number of recent callers that are listed. Callers beyond it are served, but not listed.
 const MAX_RECENT: usize = 1024;
 
-/// The clients of a kernel; a cheap handle.
+/// The clients of a kernel. This handle is cheap to clone.
 ///
 /// A program that accepts connections adds them here. The kernel adds HTTP clients itself: sessions while they
 /// last, and other callers for five minutes after their last call. HTTP clients are listed, but not counted.
@@ -82,7 +82,7 @@ pub enum ClientTransport {
     Http,
 }
 
-/// An entry of [`Clients`]: the client counts as connected until this is dropped.
+/// An entry of [`Clients`]. The client counts as connected until this guard is dropped.
 #[derive(Debug)]
 #[must_use = "the client counts as disconnected when this is dropped"]
 pub struct ClientGuard {
@@ -172,7 +172,7 @@ impl Clients {
     pub async fn connected(&self) {
         let mut count = self.0.count.subscribe();
         while !self.0.table.lock().has_connected {
-            // The sender lives in `self`, so the channel is never closed.
+            // `self` owns the sender, so the channel cannot be closed here.
             let _ = count.changed().await;
         }
     }

@@ -1,4 +1,4 @@
-//! Coalescing of work that is requested more often than it has to be done.
+//! Merges repeated requests for the same work, so that it runs no more often than necessary.
 
 use std::future::Future;
 use std::marker::PhantomData;

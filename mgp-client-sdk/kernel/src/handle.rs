@@ -131,7 +131,7 @@ impl Kernel {
         self.0.fleet.stop(ShutdownReason::OperatorRequest).await;
     }
 
-    // === The program around it ===
+    // === The program that runs the kernel ===
 
     /// Returns the configured way in which operators authenticate at the local socket.
     #[must_use]
@@ -139,25 +139,25 @@ impl Kernel {
         self.0.config.config().kernel.operator_proof
     }
 
-    /// Returns the configured address of the figures of the kernel.
+    /// Returns the configured address at which the kernel serves its metrics.
     #[must_use]
     pub fn metrics_address(&self) -> Option<String> {
         self.0.config.config().kernel.metrics.clone()
     }
 
-    /// Returns the configured proxy of connections to other machines.
+    /// Returns the configured proxy for connections to other machines.
     #[must_use]
     pub fn proxy(&self) -> Proxy {
         crate::login::proxy(&self.0.config.config().kernel)
     }
 
-    /// Returns the configured TLS and access tokens of callers over HTTP.
+    /// Returns the configured TLS settings and access tokens for callers over HTTP.
     #[must_use]
     pub fn http_access(&self) -> HttpAccessConfig {
         self.0.config.config().kernel.http.clone()
     }
 
-    /// Returns the address of the console in the configuration.
+    /// Returns the address of the console, as configured.
     #[must_use]
     pub fn console_url(&self) -> Option<String> {
         self.0.config.config().kernel.console_url.clone()

@@ -36,7 +36,7 @@ pub(super) fn depth() -> u32 {
     depth.unwrap_or(0)
 }
 
-/// Refuses another kernel below too many that started each other.
+/// Refuses to start if too many kernels have started each other.
 ///
 /// # Errors
 /// [`KernelError::TooDeep`] with their number.

@@ -7,17 +7,17 @@
 //! ```
 //!
 //! - `fleet/`: the servers, each with its supervised client and the lists it last returned.
-//! - `dispatch/`: from a call of a client to the server it is for; `caller_view.rs`: what a caller sees.
+//! - `dispatch/`: the way of a client's call to the server that answers it; `caller_view.rs`: what a caller sees.
 //! - `admin/`: the methods for operators, `mgp/kernel/*`; `reload.rs`: changes of the configuration.
-//! - `metrics.rs`: figures for operators; `audit_sinks.rs`: copies of audit events for other programs.
-//! - `telemetry.rs`: spans and figures for a collector; `search.rs`: the tool index with its history and encoder.
+//! - `metrics.rs`: metrics for operators; `audit_sinks.rs`: copies of audit events for other programs.
+//! - `telemetry.rs`: spans and metrics for a collector; `search.rs`: the tool index with its history and encoder.
 //! - `registration.rs`: servers that are registered at run time; `published.rs`: registries of published servers.
 //! - `login.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
 //! - `bounds/`: limits of the calls of agents and servers: rates and quotas.
 //! - `transactions.rs`: idempotency keys and transactions of calls.
 //! - `references/`: data that moves from server to server by reference.
-//! - `results/`: long results, of which a model receives a part.
+//! - `results/`: long results, of which the kernel sends a model only a part.
 //! - `cli_hints.rs`: remedies of refusals as commands of that program.
 
 mod active_config;

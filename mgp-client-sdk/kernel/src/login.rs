@@ -26,7 +26,7 @@ const HASH_DIGITS: usize = 32;
 
 /// The logins at servers at a URL.
 ///
-/// Each has a file of its own in the state folder, so that two agents never share a token.
+/// Each login has its own file in the state folder, so that two agents never share a token.
 #[derive(Clone, Debug, Default)]
 pub struct Logins {
     folder: Option<PathBuf>,
@@ -40,11 +40,11 @@ pub struct LoginServer {
     pub id: ServerId,
     /// URL of the server.
     pub url: String,
-    /// The way `mgp` is authorized by it.
+    /// The configured kind of authorization of `mgp` at the server.
     pub auth: AuthConfig<Expanded>,
 }
 
-/// Reports that credentials are missing, or are there again.
+/// A function that reports that credentials are missing, or available again.
 pub(crate) type ReportLogin = dyn Fn(Option<&str>) + Send + Sync;
 
 impl Logins {
@@ -66,7 +66,7 @@ impl Logins {
         &self.proxy
     }
 
-    /// Returns the file of the login of an agent, or of the one that all agents share; `None` without a folder.
+    /// Returns the file of an agent's login, or of the login that all agents share; `None` if there is no folder.
     #[must_use]
     pub fn file(&self, server: &ServerId, owner: Option<&Principal>) -> Option<PathBuf> {
         let folder = self.folder.as_ref()?;
@@ -74,13 +74,13 @@ impl Logins {
         let text = format!("{:?}", (owner.tenant().as_str(), agent_name(owner)));
         let hash = Sha256Hash::digest(text.as_bytes()).to_string();
         let digits: String = hash.chars().rev().take(HASH_DIGITS).collect();
-        // No id of a server contains the sign.
+        // Server ids never contain `~`.
         Some(folder.join(format!("{server}~{digits}.json")))
     }
 
-    /// Returns the credentials of connections to a server; `None` if it must not be sent any.
+    /// Returns the credentials for connections to a server, or `None` if the server must not receive any.
     ///
-    /// Without a login they report its lack once the server asks for it.
+    /// Without a login, they report the missing login once the server requests one.
     pub fn credentials(
         &self,
         server: LoginServer,
@@ -111,10 +111,10 @@ impl Logins {
 }
 
 impl LoginServer {
-    /// Returns the OAuth client for the server; its tokens are kept in memory unless it gets a store.
+    /// Returns the OAuth client for the server. Its tokens are kept only in memory unless a store is set.
     ///
     /// # Errors
-    /// The reason why `auth` cannot be used.
+    /// Returns the reason why the setting `auth` cannot be used.
     pub fn oauth(&self, proxy: &Proxy) -> Result<OAuth, String> {
         let Self { url, auth, .. } = self;
         let text = |text: &Option<Expanded>| text.as_ref().map(|text| text.as_str().to_owned());
@@ -172,7 +172,7 @@ fn signing_key(pem: &str) -> Result<SigningKey, String> {
     })
 }
 
-/// The name by which the owner of a login is found again.
+/// The name under which the login of an owner is stored.
 fn agent_name(owner: &Principal) -> &str {
     owner.as_agent().map_or(owner.subject().as_str(), |agent| agent.as_str())
 }
@@ -216,7 +216,7 @@ impl ServerLogin {
         self.server.auth.grant == AuthGrant::ClientCredentials
     }
 
-    /// Adds the remedy to an error that a login solves.
+    /// Adds the remedy to an error that a login can resolve.
     fn explain(&self, error: RpcError, wanted: Option<&str>) -> RpcError {
         let code = error.code();
         if code != ErrorCode::AUTH_REQUIRED && code != ErrorCode::AUTH_EXPIRED {
@@ -295,7 +295,7 @@ impl Credentials for ServerLogin {
     }
 }
 
-/// Returns the scopes that a server names when it accepts a token but does not allow the call.
+/// Returns the scopes that a server requires when it accepts a token but refuses the call.
 fn wanted_scopes(refusal: &CredentialRefusal) -> Option<String> {
     let challenge = refusal.challenges.iter().find_map(|one| one.split_once("scope=\""));
     let scopes = challenge.filter(|_| refusal.status == 403)?.1.split('"').next()?;

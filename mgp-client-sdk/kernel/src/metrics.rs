@@ -1,6 +1,6 @@
-//! Figures of the kernel in the text format of Prometheus.
+//! Metrics of the kernel in the text format of Prometheus.
 //!
-//! Calls are counted only once an operator may read the figures; denials are always logged.
+//! Calls are counted only if an operator can read the metrics; denials are always logged.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ pub(super) const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 6
 /// The codes of refusals by rules: access, permissions, approvals (MGP §14.3).
 const DENIALS: std::ops::Range<i32> = 1000..1100;
 
-/// The counts of calls; a cheap handle.
+/// The counts of calls. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct CallMetrics(Arc<MetricsState>);
 
@@ -41,12 +41,12 @@ struct MetricsState {
 pub(super) struct ServerCalls {
     /// The calls by their outcome: `ok` or an error code.
     pub(super) outcomes: BTreeMap<i32, u64>,
-    /// The calls by the first bucket that they fit into.
+    /// The number of calls by the smallest bucket of durations that contains them.
     pub(super) buckets: [u64; BUCKETS.len()],
     pub(super) time: Duration,
 }
 
-/// The beginning of a call that is counted.
+/// The start of a call that is counted.
 pub(crate) struct CallBegin {
     at: Instant,
     /// The caller's span, if calls are exported.
@@ -58,7 +58,7 @@ impl CallMetrics {
     pub(crate) fn begin(&self, call: &mut Call) -> Option<CallBegin> {
         self.0.is_read.load(Ordering::Relaxed).then(|| {
             let parent = self.0.spans.get().and_then(|_| {
-                // So that the server gets the span as its parent.
+                // The server receives this span as the parent of its own.
                 let span = TraceSpan(call.cx().key.as_u64());
                 call.cx_mut().trace_or_new();
                 call.cx_mut().extensions.insert(span);
@@ -128,7 +128,8 @@ impl Kernel {
         !self.0.fleet.all().values().any(|server| server.is_new())
     }
 
-    /// Returns the figures of the kernel in the text format of Prometheus; calls are counted from the first time on.
+    /// Returns the metrics of the kernel in the text format of Prometheus. Calls are counted from the first call of
+    /// this method on.
     #[must_use]
     pub fn metrics(&self) -> String {
         let metrics = &self.0.dispatcher.parts().metrics;
@@ -171,7 +172,7 @@ impl Kernel {
     }
 }
 
-/// Writes one series of figures with their labels.
+/// Writes one series of metrics with their labels.
 fn series(
     out: &mut String,
     name: &str,

@@ -58,12 +58,12 @@ pub(super) fn permission_flow(server: &ServerConfig) -> (Duration, UngrantedPoli
     (mgp.permission_timeout, ungranted)
 }
 
-/// Returns whether a server runs elsewhere, at a URL.
+/// Returns whether a server runs elsewhere and is reached at a URL.
 pub(super) fn is_remote(server: &ServerConfig) -> bool {
     matches!(server.target, TargetConfig::Url { .. })
 }
 
-/// Returns the bounds of retries of calls of a server, if there are any.
+/// Returns the limits for retrying calls of a server, if retries are configured.
 pub(super) fn retries(server: &ServerConfig) -> Option<RetryConfig> {
     let retry = server.mgp.as_ref()?.retry.as_ref()?;
     let mut config = RetryConfig::default();
@@ -90,7 +90,7 @@ pub(super) fn supervision(server: &ServerConfig) -> SuperviseConfig {
     config.backoff_base = backoff_base;
     config.backoff_max = backoff_max;
     config.start_timeout = server.start_timeout();
-    // It runs elsewhere, and is back when the network or its operator is.
+    // The server runs elsewhere, so it can return at any time; never give up trying to connect.
     config.gives_up = !is_remote(server);
     config
 }

@@ -53,7 +53,7 @@ impl ProcessInfo {
 
     /// Waits for a request to stop, and returns its time limit.
     pub(super) async fn stop_requested(&self) -> Option<Duration> {
-        // The sender lives in `self`, so the channel is never closed.
+        // `self` owns the sender, so the channel cannot be closed here.
         let mut stop = self.stop.subscribe();
         let request = stop.wait_for(Option::is_some).await;
         request.ok().and_then(|request| *request).and_then(|request| request.timeout)

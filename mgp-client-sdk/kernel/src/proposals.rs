@@ -1,6 +1,6 @@
 //! The proposals that the kernel serves: extensions beyond MGP that callers and servers negotiate.
 //!
-//! A call of a caller that negotiated none of them passes no layer of this module.
+//! Calls of a caller that negotiated none of the proposals do not pass the layers of this module.
 
 pub(crate) mod manifest;
 pub(crate) mod media;
@@ -52,13 +52,13 @@ pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Checkpoint)
     .with(Extension::DataReferences);
 
-/// The proposals by which servers state more about their tools.
+/// The proposals with which servers declare more about their tools.
 pub(crate) const OF_TOOLS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::CostHints)
     .with(Extension::Scopes)
     .with(Extension::HumanInTheLoop);
 
-/// The state that the kernel keeps for the proposals; a cheap handle.
+/// The state that the kernel keeps for the proposals. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ProposalState {
     /// The session states that servers return to callers.
@@ -75,7 +75,7 @@ impl ProposalState {
     }
 }
 
-/// Returns the proposals whose members a kernel with this configuration exchanges with servers.
+/// Returns the proposals whose members a kernel with this configuration may exchange with servers.
 pub(crate) fn with_servers(config: &KernelConfig) -> ExtensionSet {
     served(config) & WITH_SERVERS
 }
@@ -92,13 +92,13 @@ pub(crate) fn served(config: &KernelConfig) -> ExtensionSet {
 /// Adds the layers of the proposals: one per line, outermost first, each with its reason.
 pub(crate) fn layers(inner: impl MgpService, scopes: &Scopes) -> Stack {
     let service = ServiceBuilder::new()
-        // All others use the members of the call.
+        // This layer is first, because all others use the members of the call.
         .layer(ProposalLayer::new())
-        // The decision about a call reads the scopes of its session.
+        // The decision about a call needs the scopes of its session.
         .layer(scopes.layer())
-        // Answers an unconfirmed call with a question, below which the gates decide.
+        // This layer answers an unconfirmed call with a question; the gates below it decide about the call.
         .layer(CallerConfirmLayer)
-        // Before tools are looked up by name.
+        // This layer precedes the lookup of tools by name.
         .layer(MetaToolsLayer)
         .service(inner);
     Stack::new(service)

@@ -13,7 +13,7 @@ use mgp_types::{clip, to_hex};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// Limits of one answer of a registry, and of a bundle.
+/// The maximum size of an answer of a registry, and of a bundle.
 const ANSWER_BYTES: usize = 8 << 20;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const BUNDLE_BYTES: usize = 512 << 20;
@@ -22,7 +22,7 @@ const BUNDLE_TIMEOUT: Duration = Duration::from_mins(10);
 /// The largest file of entries.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// A registry of published servers: a URL that speaks the protocol v0.1, or a file with the same entries.
+/// A registry of published servers: a URL of a server for the registry protocol v0.1, or a file with the same entries.
 #[derive(Debug)]
 pub struct PublishedServers {
     place: PublishedPlace,
@@ -32,14 +32,14 @@ pub struct PublishedServers {
 /// The place of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublishedPlace {
-    /// A file with a list of entries, or one a line.
+    /// A file with a list of entries, or with one entry per line.
     File(PathBuf),
     /// A URL, without the version of the protocol.
     Url(String),
 }
 
 impl PublishedServers {
-    /// Opens the named registry, a URL or a file, else the configured one.
+    /// Opens the registry that is named, a URL or a file, or else the configured one.
     ///
     /// # Errors
     /// Returns the reason why the place cannot be a registry.
@@ -58,7 +58,7 @@ impl PublishedServers {
                 let Some(host) = uri.and_then(|uri| uri.host().map(str::to_owned)) else {
                     return Err(format!("`{}` is not the URL of a registry", clip(&base, 60)));
                 };
-                // The person chose this host, so it may be at any address.
+                // The person chose this host, so any address of it is permitted.
                 fetch = fetch.allow_host(host).map_err(|error| error.to_string())?;
                 PublishedPlace::Url(base)
             }
@@ -146,7 +146,7 @@ impl PublishedServers {
         received
     }
 
-    /// Reads a file of entries: a list, an answer of a registry, or an entry a line.
+    /// Reads a file of entries: a list, a stored answer of a registry, or one entry per line.
     ///
     /// # Errors
     /// Returns the reason why it cannot be read.

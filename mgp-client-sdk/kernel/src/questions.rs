@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 const MAX_OF_SERVER: usize = 16;
 /// The maximum number of open questions.
 const MAX_OPEN: usize = 256;
-/// The time limit of a question that sets none, equal to that of a question to a caller.
+/// The time limit of a question that sets no limit itself; equal to the limit of questions to callers.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The maximum time limit of a question.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
@@ -36,7 +36,7 @@ struct OpenQuestion {
     answer: oneshot::Sender<CallbackAnswer>,
 }
 
-/// Removes a question when its call no longer waits.
+/// A guard that removes a question when its call no longer waits for the answer.
 struct OpenGuard(ServerQuestions, String);
 
 impl Drop for OpenGuard {
@@ -56,7 +56,7 @@ impl ServerQuestions {
         question: CallbackRequestParams,
     ) -> Result<CallbackAnswer, RpcError> {
         match question.kind {
-            // An operator is not asked to write the answer of a model, and a notification needs none.
+            // An operator cannot be asked to write a model's answer, and a notification needs no answer.
             CallbackType::Notification | CallbackType::LlmCompletion => {
                 return Ok(CallbackAnswer::Dismissed);
             }
@@ -127,7 +127,7 @@ impl ServerQuestions {
     }
 }
 
-/// Returns a function that records questions which were not answered in time.
+/// Returns a function that writes an audit event for each question that was not answered in time.
 pub(crate) fn record_unanswered(
     audit: &Arc<dyn AuditSink>,
 ) -> impl Fn(&Context, &CallbackRequestParams) + Send + Sync + 'static {

@@ -170,7 +170,7 @@ impl ServerRunner for RegisteredServers {
 
     fn start(&self, approved: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>> {
         let this = self.clone();
-        // Insert immediately, not when the future is polled, so that the id is taken from now on.
+        // Insert the server now and not when the future is polled, so that its id is taken immediately.
         let inserted = match self.get(approved.id()) {
             None => Ok(self.insert(approved)),
             Some(_) => Err(approved),

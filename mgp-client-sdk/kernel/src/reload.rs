@@ -181,7 +181,7 @@ async fn apply(
     outcome.map(|()| changes)
 }
 
-/// Returns what decides which tools are listed to agents.
+/// Returns the settings that determine which tools are listed to agents.
 fn surfaces(config: &Config) -> (Surface, u64, Vec<(&str, Surface)>) {
     let agents = config.agents.iter();
     let own = agents.filter_map(|(name, agent)| Some((name.as_str(), agent.surface?))).collect();
@@ -223,7 +223,7 @@ async fn replace_servers(
         let id = server.id.to_string();
         fleet.add(server).map(drop).map_err(|why| KernelError::Server { server: id, why })
     };
-    // If a program only changed its id, it is started under the new id after it has ended under the old one.
+    // If only the id of a program changed, the program under the old id must end before the new one starts.
     let removed = before.servers.iter().filter(|old| change.removed.contains(&old.id));
     let removed: Vec<&TargetConfig> = removed.map(|old| &old.target).collect();
     let (renamed, added): (Vec<_>, Vec<_>) =

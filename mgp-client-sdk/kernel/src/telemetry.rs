@@ -23,7 +23,7 @@ const MAX_BATCH: usize = 512;
 const SPAN_INTERVAL: Duration = Duration::from_secs(1);
 /// The time in which the collector must take one request.
 pub(super) const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time that the end of a kernel waits for the last export.
+/// The maximum time that a stopping kernel waits for the last export.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// The hexadecimal digits of a trace id of OpenTelemetry.
 const TRACE_DIGITS: usize = 32;
@@ -48,7 +48,7 @@ enum Message {
     Flush(oneshot::Sender<()>),
 }
 
-/// Sends spans to the task that exports them; a cheap handle.
+/// Sends spans to the task that exports them. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct SpanSender(mpsc::Sender<Message>);
 

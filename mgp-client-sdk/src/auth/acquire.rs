@@ -36,7 +36,7 @@ impl Session {
         }
     }
 
-    /// Renews a token that expires soon, before the server would refuse it.
+    /// Renews a token that expires soon, so that the server does not refuse it.
     async fn prepare(&self, server: &Url) -> Result<(), AuthError> {
         let Some(mut entry) = self.entry() else { return Ok(()) };
         let Some(tokens) = entry.tokens.clone().filter(is_stale) else { return Ok(()) };
@@ -74,7 +74,7 @@ impl Session {
         }
         drop(lock);
         match self.fetch(found, entry, &scopes, &demand).await {
-            // Not an error yet: the next refusal by the server starts the work again.
+            // This is not an error yet: the work is started again when the server next refuses a request.
             Err(AuthError::TokenNotBound { .. }) => Ok(()),
             done => done,
         }
@@ -101,7 +101,7 @@ impl Session {
         if enough && again < self.config.limit && self.refresh(&found, &mut entry, &demand).await? {
             return Ok(());
         }
-        // Do not hold the lock while a person logs in.
+        // Release the lock while a person logs in.
         drop(lock);
         let scopes = self.scopes(&found, demand.scope.as_ref(), &granted);
         self.fetch(&found, entry, &scopes, &demand).await
@@ -270,7 +270,8 @@ impl Session {
         }
     }
 
-    /// Lets a person log in. Repeats the login once if the server no longer knows the stored registration.
+    /// Lets a person log in. Repeats the login once if the authorization server no longer knows the stored client
+    /// registration.
     async fn login(
         &self,
         found: &Discovered,
@@ -315,7 +316,7 @@ impl Session {
             let redirect_uri = asking.await.map_err(late)??;
             let device = found.server.device_authorization_endpoint.as_deref();
             let device = device.filter(|_| browser.is_elsewhere());
-            // Checked before anything is sent: without PKCE there is no login by a redirect.
+            // Check this before sending anything, because a login by redirect requires PKCE.
             let request = match device {
                 None => Some(Request::new(&found.server, redirect_uri.clone())?),
                 Some(_) => None,
@@ -434,7 +435,7 @@ fn forget_bearers(demand: &mut Demand) {
     }
 }
 
-/// Returns `Ok` in place of an error if the current token is still valid.
+/// Returns `Ok` instead of an error if the current token is still valid.
 fn unless_valid(tokens: &Tokens, error: AuthError) -> Result<(), AuthError> {
     if tokens.expires_at.is_none_or(|at| at > now()) {
         warn!(%error, "renewing a token failed; it expires soon");

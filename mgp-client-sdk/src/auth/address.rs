@@ -91,12 +91,12 @@ pub(super) fn resource_match(resource: &Url, server: &Url) -> ResourceMatch {
     }
 }
 
-/// Returns an address in the form for messages: clipped, and without parts that may be secret.
+/// Returns an address in the form for messages: shortened, and without parts that may be secret.
 pub(super) fn display_url(url: &str) -> String {
     clip_text(&shown_url(url))
 }
 
-/// Clips a text that comes from a server.
+/// Shortens a text that was received from a server.
 pub(super) fn clip_text(text: &str) -> String {
     mgp_types::clip(text, 200)
 }

@@ -157,7 +157,7 @@ impl Browser for LoopbackBrowser {
 
 mgp_types::opaque_debug!(LoopbackBrowser { port });
 
-/// Serves connections until one of them sends the response to the login.
+/// Accepts connections until one of them delivers the authorization server's response to the login.
 async fn wait(listener: &TcpListener, port: u16, state: &str) -> String {
     let mut connections: FuturesUnordered<BoxFuture<'_, Option<String>>> = FuturesUnordered::new();
     poll_fn(|cx| {
@@ -166,8 +166,8 @@ async fn wait(listener: &TcpListener, port: u16, state: &str) -> String {
                 && let Poll::Ready(accepted) = listener.poll_accept(cx)
             {
                 let Ok((stream, _)) = accepted else {
-                    // No file descriptors are left, or the connection was closed already: later connections may
-                    // succeed.
+                    // No file descriptor is free, or the client has already closed the connection; a later connection
+                    // may succeed.
                     connections.push(Box::pin(sleep(ACCEPT_RETRY_DELAY).map(|()| None)));
                     break;
                 };
@@ -261,7 +261,7 @@ mod tests {
             async move { browser.authorize("https://a.example/authorize?state=right").await }
         });
         assert_eq!(opened.recv().await.unwrap(), "https://a.example/authorize?state=right");
-        // Browsers open connections that stay idle; such a connection must not block others.
+        // Browsers open connections that remain idle; such a connection must not block the others.
         let idle =
             TcpStream::connect(uri.trim_start_matches("http://").trim_end_matches(PATH)).await;
         for unfit in [

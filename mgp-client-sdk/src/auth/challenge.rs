@@ -54,7 +54,7 @@ impl Demand {
         };
         let prover = challenges.iter().find(|one| one.is("dpop"));
         let scope = to_rpc_error.param("scope").map(Scopes::parse);
-        // An error about a proof is in the challenge for proofs, so that one comes first.
+        // The DPoP challenge is read first, because it contains the error if a proof was wrong.
         let error = prover.and_then(|one| one.param("error")).or(to_rpc_error.param("error"));
         Self {
             metadata: to_rpc_error.param("resource_metadata").map(str::to_owned),
@@ -167,7 +167,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips text that is neither a token nor a comma.
+    /// Skips text in a header that is not a token and not a comma.
     fn pass_over(&mut self) {
         if self.rest.first() == Some(&b'"') {
             self.quoted();

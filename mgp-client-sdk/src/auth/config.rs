@@ -43,7 +43,7 @@ pub(super) struct Preregistered {
     pub(super) secret: Option<Secret>,
 }
 
-/// On whose behalf, and by which grant, tokens are requested.
+/// The grant with which tokens are requested, and the party on whose behalf.
 #[derive(Clone)]
 pub(super) enum Grant {
     /// A person who logs in.
@@ -85,7 +85,7 @@ impl ClientCredentials {
         Self { id: id.into(), proof: Proof::None }
     }
 
-    /// Returns the identity for a token endpoint whose metadata is unknown.
+    /// Returns the identity for a token endpoint, if the metadata of its authorization server is unknown.
     pub(super) fn plain(&self) -> Identity {
         Identity { id: self.id.clone(), proof: self.proof.clone() }
     }

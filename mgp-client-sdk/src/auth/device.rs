@@ -72,7 +72,7 @@ impl Session {
         if answer.status != 200 {
             return Err(token::refusal(endpoint, &answer));
         }
-        // An error of serde quotes the text, which is secret.
+        // Drop serde's error, because it quotes the text, which is secret.
         serde_json::from_slice(&answer.body).map_err(|_| AuthError::Document {
             what: "the answer of the device endpoint",
             url: address::display_url(endpoint),

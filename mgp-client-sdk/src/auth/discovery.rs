@@ -159,7 +159,7 @@ fn check_not_local(found: &AuthServer, server: &Url) -> Result<(), AuthError> {
         ("the device endpoint", &found.device_authorization_endpoint),
     ] {
         let Some(endpoint) = endpoint else { continue };
-        // An invalid address is refused later, when it is used.
+        // An invalid address is refused later, where it is used.
         if Url::parse(endpoint).is_ok_and(|url| address::is_loopback(&url)) {
             let why = "it is on this machine, and neither the server nor the issuer is";
             return Err(AuthError::Address { what, url: address::display_url(endpoint), why });

@@ -54,7 +54,7 @@ pub enum AuthError {
         /// The issuer in the metadata.
         found: String,
     },
-    /// There is no metadata at any well-known address of an authorization server.
+    /// No well-known address of an authorization server has metadata.
     #[error("`{issuer}` has no metadata at any of its well-known addresses")]
     NoMetadata {
         /// The issuer.
@@ -141,7 +141,7 @@ pub enum AuthError {
         "the response to the login has {0}; this client did not request it, and the login was abandoned"
     )]
     Response(&'static str),
-    /// The response to the login comes from another authorization server (RFC 9207).
+    /// The response to the login was issued by another authorization server than expected (RFC 9207).
     #[error("the response to the login {why}, but the login was at `{issuer}`; it was abandoned")]
     ResponseIssuer {
         /// The issuer of the login.

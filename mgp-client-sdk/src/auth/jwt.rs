@@ -57,7 +57,7 @@ impl SigningKey {
             SigningAlgorithm::EdDsa => EncodingKey::from_ed_pem(pem),
         };
         let key = Self { algorithm, key: key.map_err(AuthError::Key)?, id: None };
-        // Sign once now, so that an unusable key is refused here and not at the first login.
+        // Sign once now, so that an unusable key is refused here instead of at the first login.
         key.statement("", "").map(|_| key)
     }
 

@@ -11,7 +11,7 @@ use super::store::Tokens;
 const MAX_SCOPE_SETS: usize = 64;
 /// The time in seconds for which a step-up is counted.
 const STEP_UP_WINDOW_SECS: u64 = 3600;
-/// The time in seconds during which a token counts as new.
+/// The age in seconds up to which a token is considered new.
 const NEW_TOKEN_SECS: u64 = 60;
 
 /// Counters of step-ups for each set of scopes, and of refused new tokens.
@@ -20,7 +20,7 @@ pub(super) struct Limits {
     limit: u32,
     step_ups: HashMap<String, (u32, u64)>,
     refused: u32,
-    /// The token that was counted last. If it is refused again, it is not counted again.
+    /// The token that was counted last. It is not counted again if it is refused again.
     last: Option<Secret>,
 }
 

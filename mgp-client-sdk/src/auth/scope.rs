@@ -34,7 +34,7 @@ impl Scopes {
         self.0.iter().any(|known| known == scope)
     }
 
-    /// Returns whether the set contains all of the others.
+    /// Returns whether this set contains all scopes of the other set.
     #[must_use]
     pub fn contains_all(&self, others: &Self) -> bool {
         others.0.iter().all(|scope| self.contains(scope))

@@ -49,7 +49,7 @@ pub(super) enum TokenWork {
     Prepare,
     /// Replace credentials that the server refused.
     Renew(Demand),
-    /// Obtain more scopes, because the granted ones are insufficient.
+    /// Obtain more scopes, because the granted scopes are insufficient.
     StepUp(Demand),
 }
 
@@ -111,7 +111,7 @@ impl Session {
         self.nonces.take(PROTECTED_SERVER, nonce);
     }
 
-    /// Obtains new credentials after a request was refused with the previous ones.
+    /// Obtains new credentials after the server refused a request that had the previous credentials.
     pub(super) async fn refused(
         self: &Arc<Self>,
         refusal: CredentialRefusal,
@@ -144,7 +144,7 @@ impl Session {
         self.replace_credentials(refusal.shown.as_deref(), work).await
     }
 
-    /// Obtains credentials, unless there are valid ones.
+    /// Obtains credentials, unless valid ones exist already.
     pub(super) async fn log_in(self: &Arc<Self>) -> Result<(), Arc<AuthError>> {
         if self.authorization().await?.is_some() {
             return Ok(());
@@ -152,7 +152,7 @@ impl Session {
         self.replace_credentials(None, TokenWork::Renew(Demand::default())).await
     }
 
-    /// Repeats work until the credentials differ from the refused ones.
+    /// Repeats the work until it yields credentials other than the refused ones.
     async fn replace_credentials(
         self: &Arc<Self>,
         header_value: Option<&str>,

@@ -19,7 +19,7 @@ impl Session {
         found: &Discovered,
     ) -> Result<RenewalLock, AuthError> {
         if self.config.is_machine() {
-            // Without a person there are no refresh tokens, so no lock is needed.
+            // Without a person who logs in there are no refresh tokens, so no lock is needed.
             return Ok(RenewalLock::default());
         }
         let server = address::canonical(server);

@@ -284,7 +284,7 @@ pub(super) fn is_final(error: &AuthError) -> bool {
     }
 }
 
-/// Returns whether the authorization server does not know the client.
+/// Returns whether the error means that the authorization server does not know the client.
 pub(super) fn is_unknown_client(error: &AuthError) -> bool {
     matches!(error, AuthError::Token { error, .. } if error == "invalid_client" || error == "unauthorized_client")
 }

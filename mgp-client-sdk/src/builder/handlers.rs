@@ -267,7 +267,8 @@ impl ClientBuilder {
     /// Sets the handler that answers the questions that a server asks while it processes a call (MGP §13.4).
     ///
     /// [`CallbackAnswer::text`] is the answer with a text or an option; an error leaves the question unanswered. The
-    /// handler may take its time: nothing else waits for it. A question that the server repeats is asked only once.
+    /// handler may take as long as it needs, because no other call waits for it. A question that the server repeats is
+    /// asked only once.
     ///
     /// ```
     /// use mgp_client_sdk::{CallbackAnswer, Client};

@@ -201,7 +201,7 @@ impl ClientBuilder {
     /// # });
     /// ```
     pub fn retry(mut self, config: RetryConfig) -> Self {
-        // Without governance the server's own claims about the risk of its tools count.
+        // Without governance, the server's own claims about the risk of its tools are used.
         let risk = |tool: &Tool| Assessment::of(tool, &ServerPolicy::default()).effective_risk;
         self.config.retry = Some(RetryLayer::new(config).risk(risk));
         self
@@ -326,7 +326,7 @@ impl ClientBuilder {
         self
     }
 
-    // === Servers at a URL ===
+    // === Settings for servers at a URL ===
 
     /// Changes the HTTP settings for servers at a URL.
     #[cfg(feature = "http")]
@@ -412,7 +412,7 @@ impl ClientBuilder {
         let connected = client::establish_url(url, own, |outbound| outbound.with_gates(&gates));
         match connected.await {
             Err(error) if client::may_be_http_sse(&error) => {
-                // Without an event stream the first error is the more useful one.
+                // If there is no event stream, the error of the first attempt is the more useful one.
                 let other =
                     client::establish_http_sse(url, config, |outbound| outbound.with_gates(&gates));
                 other.await.map_err(|_| error)

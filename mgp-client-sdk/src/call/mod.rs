@@ -291,7 +291,7 @@ impl ToolCall {
         }
         let usual = self.client.time_limits();
         let timeout = self.timeout.unwrap_or(usual.timeout);
-        // If only a time-out is set, it also raises a lower maximum.
+        // If only a time-out is set, the maximum must not be lower than this time-out.
         let max = self.max_timeout.unwrap_or(usual.max.max(timeout));
         Some(TimeLimits { timeout, max })
     }

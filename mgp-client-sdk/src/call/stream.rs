@@ -30,10 +30,10 @@ pub enum StreamItem {
     Chunk(ContentBlock),
     /// The progress of the call.
     Progress(Progress),
-    /// A place from which the call can go on, if it asked for checkpoints: send it again
+    /// A place from which an interrupted call can continue, if the call requested checkpoints: send the call again
     /// [with](super::ToolCall::with) this member.
     Checkpoint(Checkpoint),
-    /// The complete result; the last item.
+    /// The complete result. It is always the last item.
     Result(CallToolResult),
 }
 
@@ -80,8 +80,8 @@ impl ToolStream {
 
     /// Asks the server to send at most this many chunks per second; 0 pauses the stream (MGP §12.8).
     ///
-    /// Does nothing if the call is not running, or if the server did not negotiate streaming. Chunks that are on their
-    /// way still arrive.
+    /// Does nothing if the call is not running, or if the server did not negotiate streaming. Chunks that the server
+    /// has already sent still arrive.
     ///
     /// # Errors
     /// 2000 if the connection is closed.
@@ -100,7 +100,7 @@ impl ToolStream {
         }
     }
 
-    /// Returns the id of the request, if it was sent and is not answered.
+    /// Returns the id of the request if it was sent and has not been answered.
     fn running(&self) -> Option<Id> {
         let logical = self.key.to_string();
         let in_flight = self.client.peer().all_in_flight();
@@ -119,7 +119,7 @@ impl ToolStream {
                         return Poll::Ready(Some(Ok(StreamItem::Checkpoint(checkpoint))));
                     }
                     Ok(block) => return Poll::Ready(Some(Ok(StreamItem::Chunk(block)))),
-                    // The result contains the content as well.
+                    // An invalid chunk can be dropped, because the result contains the content, too.
                     Err(error) => tracing::debug!(%error, "dropped an invalid chunk"),
                 },
                 Some(OutletItem::Progress(step)) => {
@@ -141,7 +141,7 @@ impl Stream for ToolStream {
                 return Poll::Ready(Some(item));
             }
             let Some(call) = &mut self.call else {
-                // The call has ended and the channel is empty, so the result comes last.
+                // The call has ended and the channel is empty, so only the result remains.
                 return Poll::Ready(self.last.take().map(|last| last.map(StreamItem::Result)));
             };
             match call.as_mut().poll(task) {

@@ -38,7 +38,7 @@ use crate::wire::{
 
 /// The time within which a killed child must exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Added to the time-out of a single step, so that the time-out of the whole handshake ends first.
+/// The margin added to the time-out of a single step, so that the time-out of the whole handshake expires first.
 const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Starts a child and connects to it.
@@ -147,7 +147,7 @@ pub(crate) async fn establish_http_sse(
     establish(end.reader, end.writer, config, gates, None).await
 }
 
-/// A connection over any transport, whose driver already runs.
+/// A connection over any transport, with its driver task already running.
 struct Transport {
     peer: Peer,
     cx: Context,
@@ -184,7 +184,7 @@ impl Transport {
         config: &ClientConfig,
     ) -> Result<Arc<PeerInfo>, Error> {
         let mut cx = self.cx.clone();
-        // The limit of the whole handshake applies, and not that of a call.
+        // The time limit of the whole handshake applies to this request, not the limit of a call.
         let limit = config.connect.handshake_timeout + GRACE_TIMEOUT;
         cx.extensions.insert(TimeLimits { timeout: limit, max: limit });
         match handshake(stack, &cx, config, &self.known_era).await {
@@ -224,7 +224,7 @@ impl Transport {
 
 /// The era of the server, if it is known from an earlier connection.
 enum KnownEra {
-    /// Nothing: the server has no address by which its era could be stored.
+    /// The era cannot be stored, because the server has no address.
     Unknown,
     /// The era of a server at a URL is stored under the URL's origin.
     #[cfg(feature = "http")]
@@ -389,7 +389,7 @@ fn inbound_stack(config: &ClientConfig, lists: &Arc<ListCache>) -> Stack {
 async fn end_child(child: &Child, error: &ConnectError) {
     if matches!(error, ConnectError::TimedOut(_)) {
         child.kill();
-        // Wait, because the caller that receives the error expects that the process group has ended.
+        // Wait for the exit, because the caller that receives the error expects that the process group has ended.
         let _ = timeout(KILL_TIMEOUT, child.wait()).await;
     } else {
         child.shutdown().await;

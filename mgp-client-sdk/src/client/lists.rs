@@ -49,7 +49,7 @@ pages! {
     ListSkillsResult { skills: Skill }
 }
 
-/// All pages, with the shortest `ttlMs` of them.
+/// The items of all pages of a list, with the shortest `ttlMs` among the pages.
 struct AllPages<T> {
     items: Vec<T>,
     ttl: Option<Duration>,
@@ -87,8 +87,8 @@ macro_rules! lists {
 
             #[doc = concat!("Returns all ", $name, ", from the cache if the server reports when they change.")]
             ///
-            /// The cached list is dropped after a change (`listChanged`) and when its time to live (`ttlMs`) ends.
-            /// From a server that announces neither, the list is requested each time.
+            /// The cached list is dropped after a change (`listChanged`) and when its time to live (`ttlMs`) ends. If
+            /// the server sends neither, each call requests the list again.
             ///
             /// # Errors
             #[doc = concat!("See [`Client::", stringify!($all), "`].")]
@@ -183,7 +183,7 @@ impl Client {
         match (all_pages.ttl, self.0.facts.era, announced) {
             (Some(ttl), ..) => cache.insert(generation, &list, Some(ttl)),
             (None, Era::Legacy, Some(true)) => cache.insert(generation, &list, None),
-            // No notification would announce a change, so the list is not cached.
+            // The server would not announce a change of this list, so the list is not cached.
             _ => {}
         }
         Ok(list)

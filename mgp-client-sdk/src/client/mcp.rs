@@ -1,4 +1,4 @@
-//! Typed methods for the rest of MCP.
+//! Typed methods for the other parts of MCP.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ impl Client {
     /// not accept this resource.
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the request of the legacy era; in the modern era the subscription may remain.
+    /// In the legacy era, dropping the future cancels the request; in the modern era, the subscription may remain.
     pub async fn subscribe(&self, uri: &str) -> Result<(), Error> {
         if let Some(change_stream) = &self.0.change_stream {
             return Ok(change_stream.subscribe(uri).await?);
@@ -107,7 +107,7 @@ impl Client {
     /// See [`Client::request`].
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the request of the legacy era; in the modern era the client unsubscribes a little
+    /// In the legacy era, dropping the future cancels the request; in the modern era, the client unsubscribes a little
     /// later.
     pub async fn unsubscribe(&self, uri: &str) -> Result<(), Error> {
         if let Some(change_stream) = &self.0.change_stream {
@@ -192,8 +192,8 @@ impl Client {
         self.request::<LoggingSetLevel>(&SetLevelParams::new(level)).await.map(drop)
     }
 
-    /// Notifies a legacy server that the roots changed; a modern server asks for the roots each time, so nothing is
-    /// sent to it.
+    /// Notifies a legacy server that the roots changed. A modern server requests the roots whenever it needs them, so
+    /// it is not notified.
     ///
     /// # Errors
     /// 2000 if the connection is closed.

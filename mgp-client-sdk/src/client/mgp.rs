@@ -61,7 +61,7 @@ impl Client {
         self.request::<ManifestGet>(&ManifestParams::new()).await
     }
 
-    /// Returns servers of the server's registry that could meet a need (extension `server_recommendations`).
+    /// Returns servers that could meet a need, according to the server's registry (extension `server_recommendations`).
     ///
     /// # Errors
     /// See [`Client::request`].
@@ -204,7 +204,7 @@ impl Mgp<'_> {
         self.lifecycle_shutdown(&params).await
     }
 
-    /// Asks the server to send chunks at a lower rate (§12.8); sends nothing if streaming is not active.
+    /// Asks the server to send chunks at a lower rate (§12.8); does nothing if streaming is not active.
     ///
     /// # Errors
     /// 2000 if the connection is closed.
@@ -215,7 +215,7 @@ impl Mgp<'_> {
         self.0.notify::<StreamPace>(params).await
     }
 
-    /// Asks the server to send missing chunks again (§12.9); sends nothing if streaming is not active.
+    /// Asks the server to send missing chunks again (§12.9); does nothing if streaming is not active.
     ///
     /// # Errors
     /// 2000 if the connection is closed.

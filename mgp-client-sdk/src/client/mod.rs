@@ -38,7 +38,7 @@ use crate::listening::ChangeStream;
 use crate::presence::Presence;
 use crate::wire::{CallbackHandler, GatewayStacks, Liveness, TaskGuard, TimeLimits};
 
-/// A connected client. Clones are cheap; dropping the last clone ends the connection.
+/// A connected client. Clones are cheap. The connection ends when the last clone is dropped.
 ///
 /// Dropping the last clone also ends the session of a legacy server at a URL, if the runtime the client was
 /// created on is still running; call [`close`](Self::close) to make sure that it ends.
@@ -101,7 +101,7 @@ impl WeakClient {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&client.0))
     }
 
-    /// Returns the client, or `None` if its last handle was dropped.
+    /// Returns the client, or `None` if all its handles have been dropped.
     #[must_use]
     pub fn upgrade(&self) -> Option<Client> {
         self.0.upgrade().map(Client)
@@ -112,9 +112,9 @@ mgp_types::opaque_debug!(WeakClient);
 
 /// The child process behind a client.
 pub(crate) enum ChildGuard {
-    /// A child that is killed when the client is dropped.
+    /// A child process that is killed when the client is dropped.
     Own(Arc<Child>),
-    /// A child that a supervisor owns and ends.
+    /// A child process that a supervisor owns and stops.
     Lent(Arc<Child>),
 }
 
@@ -318,12 +318,13 @@ impl Client {
         WeakClient(Arc::downgrade(&self.0))
     }
 
-    /// Returns the stack without those gates that outlive the connection.
+    /// Returns the stack without the gates that are kept for several connections.
     pub(crate) fn ungated(&self) -> &Stack {
         &self.0.of_gateway.ungated
     }
 
-    /// Returns the stack for calls that a gateway forwards: its own stack has their trace span.
+    /// Returns the stack for calls that a gateway forwards. It opens no trace span, because the gateway's own stack has
+    /// opened one.
     pub(crate) fn forwarding(&self) -> &Stack {
         &self.0.of_gateway.forwarding
     }

@@ -18,7 +18,7 @@ impl Client {
         if self.0.facts.era == Era::Legacy {
             return self.0.stack.send(call).await;
         }
-        // Created here, because inner layers would create a trace for each round.
+        // Create the trace here, because inner layers would create a separate trace for each round.
         call.cx_mut().trace_or_new();
         let logical = call.cx().key.to_string();
         let mut next = call.clone();
@@ -67,7 +67,7 @@ impl Client {
         Ok(try_join_all(answering).await?.into_iter().collect())
     }
 
-    /// Lets a handler answer on behalf of the principal of a forwarded call.
+    /// Lets a handler answer questions on behalf of the principal whose call is forwarded.
     pub(crate) async fn answer_for(
         &self,
         principal: &Principal,

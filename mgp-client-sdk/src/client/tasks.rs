@@ -84,7 +84,7 @@ impl Client {
                 TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => {
                     return Ok(task);
                 }
-                // A status that only a later revision defines does not end the wait.
+                // A status that only a later revision defines does not end the waiting.
                 _ => {}
             }
         }
@@ -126,8 +126,8 @@ impl Client {
             if tries == 1 {
                 return Err(error);
             }
-            // Ignore the refusal: an earlier attempt, which seemed to fail, may have reached the server. The next poll
-            // will show it.
+            // Ignore the refusal: an earlier attempt that seemed to fail may have reached the server. The next poll
+            // will show the actual state.
             tracing::debug!(task = id, %error, "repeated answer to a task refused");
         }
         answer_permissions.extend(keys);
@@ -144,7 +144,7 @@ impl Client {
         let guard = CancelOnDrop::new(self, task.task_id);
         let interval = interval(task.poll_interval_ms, DEFAULT_INTERVAL);
         let (params, mut cx) = (guard.params(), task_context(cx));
-        // No shorter limit for a single attempt: the limit applies to all attempts together.
+        // A single attempt needs no shorter limit, because the limit applies to all attempts together.
         let long = max.saturating_add(CANCEL_TIMEOUT);
         cx.extensions.insert(TimeLimits { timeout: long, max: long });
         let polling = async {
@@ -153,7 +153,7 @@ impl Client {
                 cx.key = CallKey::next();
                 let call = Call::ask::<TasksResult>(&params, cx.clone())?;
                 let outcome = self.0.stack.send(call).await;
-                // An answer of the server itself, even an error, is the result of the task.
+                // If the server itself answered, even with an error, its answer is the result of the task.
                 match outcome.as_ref().err().filter(|error| !is_from_server(error)) {
                     Some(error) => match self.retry_delay(error, &mut tries, interval) {
                         Some(retry_delay) => sleep(retry_delay).await,

@@ -77,7 +77,8 @@ impl ClientEvents<'_> {
         SubscribeEvents { client: self.0.clone(), params: SubscribeEventsParams::new(channels) }
     }
 
-    /// Continues a durable subscription, or one that the server still keeps, after the last event that was read.
+    /// Continues a subscription after the last event that was read. The subscription must be durable, or the server
+    /// must still have it.
     pub fn resume(&self, cursor: EventCursor) -> SubscribeEvents {
         let mut params = SubscribeEventsParams::new(Vec::new());
         params.subscription_id = Some(cursor.subscription_id);
@@ -97,7 +98,7 @@ impl ClientEvents<'_> {
         Ok(listed.channels)
     }
 
-    /// Returns events that the server keeps of a subscription.
+    /// Returns past events of a subscription that the server has kept.
     ///
     /// # Errors
     /// See [`Client::request`]; −32602 if there is no such subscription.
@@ -125,7 +126,7 @@ impl SubscribeEvents {
         self
     }
 
-    /// Asks the server to keep events while this client is away; see [`EventStream::cursor`].
+    /// Asks the server to keep events for this client while it is disconnected; see [`EventStream::cursor`].
     pub fn durable(mut self) -> Self {
         self.params.durable = Some(true);
         self

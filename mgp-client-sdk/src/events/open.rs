@@ -1,4 +1,4 @@
-//! Requests a subscription; in the modern era it also keeps the stream open that carries the events.
+//! Requests a subscription. In the modern era it also keeps the stream open over which the events are sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ pub(crate) struct EventSubscription {
     stack: Stack,
     cx: Context,
     is_kept: bool,
-    /// Keeps the stream of the modern era open.
+    /// The task that keeps the stream of the modern era open.
     _stream: Option<TaskGuard>,
 }
 
@@ -149,7 +149,7 @@ fn renewed(cx: &Context) -> Context {
 }
 
 impl EventSubscription {
-    /// Makes the subscription stay at the server when this value is dropped.
+    /// Makes the subscription remain active at the server when this value is dropped.
     pub(crate) fn keep(&mut self) {
         self.is_kept = true;
     }

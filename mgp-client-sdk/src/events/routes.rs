@@ -1,6 +1,6 @@
-//! Hands notifications of events to the subscriptions of a connection.
+//! Distributes event notifications to the subscriptions of a connection.
 //!
-//! Servers in use send events without a subscription id, or with a number as the id; both are accepted.
+//! Some servers in use send events without a subscription id, or with a number as the id; both are accepted.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const MAX_EARLY: usize = 1_024;
 pub struct ServerEvent {
     /// The channel.
     pub channel: String,
-    /// The severity: that of the data, else that of the event, else `info`.
+    /// The severity that the event's data states, else that of the event itself, else `info`.
     pub severity: Severity,
     /// The time.
     pub timestamp: Option<Timestamp>,
@@ -31,7 +31,8 @@ pub struct ServerEvent {
     pub seq: Option<u64>,
     /// The number of events that the server dropped just before this one.
     pub dropped: u64,
-    /// The number of events that led to this one. An event published in reaction has one more.
+    /// The number of events that led to this one. An event that is published in reaction to it has a depth greater by
+    /// one.
     pub depth: u32,
     /// The server that published the event, if a kernel forwarded it.
     pub server_id: Option<String>,
@@ -50,7 +51,7 @@ pub(crate) struct EventRoutes {
 #[derive(Default)]
 struct Routes {
     by_id: HashMap<Id, EventSink>,
-    /// Receives the events that name no subscription.
+    /// The sink for events that name no subscription.
     unnamed: Option<EventSink>,
     /// Events that arrived before the answer to their request.
     early: VecDeque<(Id, ServerEvent)>,
@@ -58,7 +59,7 @@ struct Routes {
     requested: usize,
 }
 
-/// The wait for the answer to a request; early events are kept until it is dropped.
+/// A guard of a request without an answer; early events are kept until it is dropped.
 pub(super) struct Requested(Arc<EventRoutes>);
 
 impl EventRoutes {
@@ -89,7 +90,7 @@ impl EventRoutes {
             None => table.unnamed.as_ref(),
         };
         match (sink, id) {
-            // Called under the lock, so that an early event cannot be overtaken.
+            // The sink is called under the lock, so that a later event cannot overtake an early one.
             (Some(sink), _) => sink(event),
             (None, Some(id)) if table.requested > 0 => {
                 if table.early.len() < MAX_EARLY {
@@ -106,7 +107,7 @@ impl EventRoutes {
 }
 
 impl Requested {
-    /// Routes the events of a subscription, those that have arrived already first.
+    /// Routes the events of a subscription to its sink, beginning with those that arrived before the answer.
     pub(super) fn answered(self, id: Id, sink: EventSink) {
         let mut table = self.0.table.lock();
         let early = std::mem::take(&mut table.early);

@@ -45,7 +45,7 @@ enum Taken {
     Event(ServerEvent),
     /// The event in `early`: it was taken before, when its predecessors were missing.
     Early(ServerEvent),
-    /// Events before this number arrived, but were not buffered.
+    /// Events before this number have arrived, but were not buffered.
     MissingUntil(u64),
 }
 
@@ -116,7 +116,7 @@ impl EventStream {
                 Taken::Event(event) | Taken::Early(event) => match event.seq {
                     Some(seq) if seq <= self.last => continue,
                     Some(seq) if seq > self.last + 1 => {
-                        // Of the events that the server dropped, count only those that the request below cannot return.
+                        // Count only those dropped events that the request below cannot return.
                         let missing = seq - self.last - 1;
                         self.dropped +=
                             if is_new { event.dropped.saturating_sub(missing) } else { 0 };
@@ -148,7 +148,7 @@ impl EventStream {
         }
         let received = self.subscription.received.load(Ordering::Relaxed);
         if received > self.last {
-            // The buffer was full when these events arrived.
+            // The buffer was full when these events arrived, so they must be requested again.
             return Some(Taken::MissingUntil(received + 1));
         }
         tokio::select! {
@@ -158,8 +158,8 @@ impl EventStream {
         }
     }
 
-    /// Requests the events between the last one and another one; `None` if the connection has ended. Then none of them
-    /// is lost: the cursor stays before them.
+    /// Requests the events that are missing between the last one and event number `until`. Returns `None` if the
+    /// connection has ended; no event is lost then, because the cursor is still before the missing events.
     async fn missing(&mut self, until: u64) -> Option<VecDeque<ServerEvent>> {
         let mut params = EventsReplayParams::new(self.subscription.id.to_string());
         params.after_seq = Some(self.last);

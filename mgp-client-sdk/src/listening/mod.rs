@@ -43,7 +43,7 @@ pub(crate) struct ChangeStream {
     reportable: Reportable,
     subscriptions: watch::Sender<Subscriptions>,
     agreement: watch::Receiver<Agreement>,
-    /// Held while subscriptions change, so that a refusal is returned to the caller that caused it.
+    /// A lock held while subscriptions change, so that a refusal is returned to the caller that caused it.
     changing: tokio::sync::Mutex<()>,
     task: Mutex<Task>,
 }
@@ -52,7 +52,7 @@ enum Task {
     /// No stream is needed yet.
     Idle(Box<Listener>),
     Running(JoinHandle<()>),
-    /// The server offers nothing to subscribe to.
+    /// The server has nothing that a client can subscribe to.
     None,
 }
 

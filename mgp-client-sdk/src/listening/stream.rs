@@ -30,7 +30,7 @@ pub(super) struct Listener {
     stream: Option<Stream>,
     /// `true` if changes may have been missed.
     may_have_missed: bool,
-    /// The last filter that the server refused permanently, with the refusal.
+    /// The last subscription filter that the server permanently refused, with its error.
     refusal: Option<(SubscriptionFilter, RpcError)>,
 }
 

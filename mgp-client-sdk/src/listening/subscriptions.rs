@@ -13,7 +13,7 @@ pub(super) struct Reportable {
     prompts: bool,
     resources: bool,
     subscriptions: bool,
-    /// Changes of the server's state, which are sent on any stream.
+    /// `true` if the server reports changes of its state, which are sent on any stream.
     pub(super) states: bool,
 }
 

@@ -1,10 +1,10 @@
-//! The cause of a start or call for which no credentials could be obtained.
+//! The reason why no credentials could be obtained for a start or a call.
 
 use mgp_types::{ErrorCode, RpcError};
 
-/// The cause of a start or call for which no credentials could be obtained.
+/// The reason why no credentials could be obtained for a start or a call.
 ///
-/// A gateway writes its text, which operators and callers see; unlike the words of a server it is trusted.
+/// A gateway writes the text for operators and callers. Unlike a text from a server, it is trusted.
 ///
 /// ```
 /// use mgp_client_sdk::gateway::AuthorizationFailed;

@@ -98,7 +98,7 @@ impl ClientBuilder {
 
     /// Creates a supervised client of a server at a URL. Starting it only connects to the server.
     ///
-    /// There is no permanent connection whose loss could be detected, so the server counts as failed only if it is
+    /// The client has no permanent connection whose loss it could detect, so the server counts as failed only if it is
     /// [marked unhealthy](SupervisedClient::mark_unhealthy).
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl ClientBuilder {
         config: SuperviseConfig,
     ) -> Result<SupervisedClient, Error> {
         let url = url.into();
-        // Checked here, so that an invalid URL does not fail only at a start.
+        // Check the URL here, so that an invalid one does not fail only at the first start.
         mgp_transport::http::Endpoint::parse(&url)?;
         let headers = http::HeaderMap::new();
         SupervisedClient::new(
@@ -178,7 +178,7 @@ impl SupervisedClient {
             config: client,
             stack: persistent,
             recorder: recorder.clone(),
-            // Half of the time; the other half is for the case that the program does not exit by itself.
+            // Use half of the time; the other half is needed if the program does not exit by itself.
             drain: (config.stop_timeout / 2).min(MAX_DRAIN_TIMEOUT),
             was_connected: AtomicBool::new(false),
         };

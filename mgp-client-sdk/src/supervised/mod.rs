@@ -1,6 +1,6 @@
 //! A client whose server is started, monitored and restarted (MGP §11.5).
 //!
-//! The gates of the client are built once and outlive each connection:
+//! The client's gates are built once and are kept for all connections:
 //!
 //! ```text
 //! trace ─▶ retry ─▶ wait ─▶ address ─▶ the user's gates ─▶ ready ─▶ current connection ─▶ meta ─▶ … ─▶ peer

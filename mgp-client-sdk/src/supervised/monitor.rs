@@ -26,7 +26,7 @@ pub(super) async fn monitor_runs(
                     let Some(server) = server.upgrade() else { return };
                     server.mark_unhealthy(run, format!("unhealthy: {}", change.reason)).await;
                 }
-                // Nothing to do: the supervisor itself detects the end of a connection.
+                // The supervisor itself detects the end of a connection, so the monitor has nothing to do.
                 Either::Left(_) => {}
                 Either::Right((Ok(()), _)) => continue,
                 Either::Right((Err(_), _)) => return,

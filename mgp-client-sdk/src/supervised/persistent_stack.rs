@@ -1,13 +1,13 @@
-//! The outbound stack of a supervised server, which outlives each of its connections.
+//! The outbound stack of a supervised server, which is kept across its connections.
 //!
 //! A call passes these steps:
 //! 1. Trace and retry: each attempt of a call takes the steps below.
 //! 2. Wait, at most as long as configured, until the server is connected; by default there is no such step.
 //! 3. Address: the server's id and negotiated facts are added, which the gates need.
 //! 4. The user's gates decide and record; they are built once, so their state survives a restart.
-//! 5. The call is sent on the connection it was made on if that is still open, else on the current one.
+//! 5. The call is sent on the connection on which it was made, if this is still open, else on the current connection.
 //!
-//! A call that a gateway forwards is traced by the gateway's own stack, and skips that part of step 1.
+//! A call that a gateway forwards is traced by the gateway's own stack, so it skips the trace of step 1.
 
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
@@ -40,7 +40,7 @@ pub(crate) struct ActiveConnection {
     scope: ScopeId,
     stack: Stack,
     running: AtomicUsize,
-    /// Notified when the last running call ends.
+    /// A notification that the last running call has ended.
     idle: Notify,
     is_retired: AtomicBool,
 }
@@ -48,7 +48,7 @@ pub(crate) struct ActiveConnection {
 opaque_debug!(ActiveConnection { peer });
 
 impl ActiveConnection {
-    /// Returns the stack of this connection alone, which also sends before the server counts as ready.
+    /// Returns the stack for this connection only; it sends calls even before the server counts as ready.
     pub(super) fn direct(&self) -> Stack {
         self.stack.clone()
     }
@@ -72,10 +72,10 @@ impl ActiveConnection {
         let is_request = call.kind() == Kind::Request;
         let cx = call.cx_mut();
         cx.peer = self.peer.clone();
-        // The gates saw the facts of the connection that was current then; use those of the actual one.
+        // The gates saw the facts of the connection that was then current; now use the facts of the actual connection.
         cx.callee = self.session.facts();
         if is_request && cx.callee.supports_mgp() {
-            // Created here, so that all attempts of a call, and the questions on its behalf, share one trace.
+            // Create the trace here, so that all attempts of a call, and the questions on its behalf, share it.
             cx.trace_or_new();
         }
         let counts = is_request && !call.is::<SubscriptionsListen>();
@@ -160,7 +160,7 @@ impl CurrentConnection {
 
 // === The stack ===
 
-/// The part of the outbound stack that outlives single connections.
+/// The part of the outbound stack that is kept across connections.
 #[derive(Clone)]
 pub(crate) struct PersistentStack {
     current: Arc<CurrentConnection>,
@@ -207,7 +207,7 @@ impl PersistentStack {
         self.without_gates().addressed(None)
     }
 
-    /// Returns the stacks of a gateway, whose calls are made on a connection.
+    /// Returns the stacks for a gateway, whose calls use the given connection.
     pub(crate) fn of_gateway(&self, connection: &Arc<ActiveConnection>) -> GatewayStacks {
         let connection = || Some(Arc::clone(connection));
         let waiting = self.waiting(connection());
@@ -337,7 +337,7 @@ impl Service<Call> for AddressCall {
             cx.extensions.insert_shared(Arc::clone(connection));
         }
         if call.kind() == Kind::Request && call.cx().callee.supports_mgp() {
-            // Created here, so that the gates record the trace id that the server receives.
+            // Create the trace here, so that the gates record the trace id that the server receives.
             call.cx_mut().trace_or_new();
         }
         self.persistent.gated.send(call)

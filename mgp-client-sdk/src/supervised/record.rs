@@ -20,7 +20,7 @@ impl Recorder {
     }
 
     fn record(&self, event: Event) {
-        // Not awaited: the sink completes the record, and no call remains that could fail if recording does.
+        // Do not await the record: the sink completes it, and no call remains that could fail because of it.
         drop(self.sink.record(event.build()));
     }
 

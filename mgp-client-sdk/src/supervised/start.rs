@@ -37,7 +37,7 @@ use crate::handler::ServerChange;
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time to wait for the handshake's error after the child exited during the handshake.
 const HANDSHAKE_ERROR_TIMEOUT: Duration = Duration::from_millis(500);
-/// Interval between requests to connect to a server at a URL that does not answer, and their number.
+/// The interval between attempts to connect to a server at a URL that does not answer, and the number of attempts.
 #[cfg(feature = "http")]
 const ATTEMPT_INTERVAL: Duration = Duration::from_secs(6);
 #[cfg(feature = "http")]
@@ -60,13 +60,14 @@ pub enum ServerTarget {
     Url {
         /// The URL of the endpoint.
         url: String,
-        /// Headers of every request, in addition to those of the client's configuration.
+        /// Headers that are sent with every request, in addition to those of the client's configuration.
         headers: http::HeaderMap,
-        /// Streamable HTTP, with the older HTTP+SSE where the server accepts only that; or that at once.
+        /// The transport: Streamable HTTP, which falls back to the older HTTP+SSE if the server accepts only that, or
+        /// HTTP+SSE from the start.
         transport: HttpTransport,
-        /// Proxy, in place of that of the client's configuration.
+        /// The proxy, which replaces that of the client's configuration.
         proxy: Option<mgp_transport::http::Proxy>,
-        /// Credentials, in place of those of the client's configuration.
+        /// Credentials that replace those of the client's configuration.
         credentials: Option<Arc<dyn mgp_transport::http::Credentials>>,
     },
     /// A server in this process, over an in-memory connection.
@@ -116,13 +117,13 @@ struct ServerRun {
     plan: Arc<StartConfig>,
     target: ServerTarget,
     child: Option<Arc<Child>>,
-    /// The pipes of the child, until the handshake takes them.
+    /// The pipes of the child process, until the handshake takes them over.
     io: Mutex<Option<(ChildReader, ChildWriter)>>,
     attempt: Mutex<Option<StartAttempt>>,
     client: watch::Sender<Option<ReadyServer>>,
     /// The reason why the handshake failed.
     failure: watch::Sender<Option<String>>,
-    /// The reason that the server gave for its own stop.
+    /// The reason that the server gave for stopping by itself.
     stop_reason: Arc<Mutex<Option<ShutdownReason>>>,
 }
 
@@ -278,8 +279,8 @@ impl ServerRun {
         }
     }
 
-    /// Returns the handshake's error for a child that exited before it was connected. A server whose handshake was
-    /// refused also exits, and then the refusal is the cause.
+    /// Returns the handshake's error for a child that exited before it was connected. A server may also exit because
+    /// the handshake was refused; then the refusal is the cause.
     async fn handshake_error(&self) -> Option<String> {
         if self.ready().is_some() {
             return None;
@@ -290,7 +291,7 @@ impl ServerRun {
         failure.ok()?.clone()
     }
 
-    /// Takes the record of the start, unless its result has been recorded already.
+    /// Removes and returns the record of the start; returns `None` if its result has been recorded already.
     fn attempt(&self) -> Option<StartAttempt> {
         self.attempt.lock().take()
     }
@@ -315,9 +316,10 @@ impl ServerRun {
         self.connect_once(HttpTransport::Sse).await
     }
 
-    /// Connects to a server at a URL: while it does not answer, other requests are made beside the first one.
+    /// Connects to a server at a URL. While the server does not answer the first request, sends further requests in
+    /// parallel.
     ///
-    /// A request to a server that hung is never answered, even if the server is well again.
+    /// A server that hung never answers the requests of that time, even after it has recovered.
     #[cfg(feature = "http")]
     async fn connect_url(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
         let mut attempts = FuturesUnordered::new();
@@ -338,7 +340,7 @@ impl ServerRun {
         }
     }
 
-    /// Connects; a server at a URL over this transport.
+    /// Connects to the server; uses the given transport if the server is at a URL.
     async fn connect_once(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
         #[cfg(not(feature = "http"))]
         let _ = transport;
@@ -425,7 +427,7 @@ impl ServerRun {
             Some(child) => {
                 let exited = match select(pin!(child.wait()), pin!(self.connection_lost())).await {
                     Either::Left((report, _)) => Some(report),
-                    // The output of a process ends a moment before the process exits.
+                    // The output of a process ends a moment before the process itself exits.
                     Either::Right(_) => timeout(EXIT_TIMEOUT, child.wait()).await.ok(),
                 };
                 match exited {
@@ -472,7 +474,7 @@ impl ServerRun {
                 client.mgp().lifecycle_shutdown(&params).await
             });
             if answer.await.is_ok_and(|answer| answer.is_ok_and(|answer| answer.accepted)) {
-                // Wait: the server closes the connection when it has finished its calls.
+                // Wait for the end of the connection: the server closes it when it has finished its calls.
                 let _ = timeout_at(until, client.closed()).await;
                 return;
             }
@@ -526,10 +528,10 @@ fn spawn_failure(error: &ChildError) -> (String, bool) {
     (format!("program \"{program}\" did not start: {source}{remedy}"), !remedy.is_empty())
 }
 
-/// Describes why a handshake failed, never in the words of the server.
+/// Describes why a handshake failed, without any text from the server.
 fn failure_cause(error: &Error) -> String {
     let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
-        // These texts are written by this workspace.
+        // These texts are written by this workspace, so they contain no text from the server.
         return error.to_string();
     };
     if let Some(failed) = AuthorizationFailed::from_error(refusal) {

@@ -1,4 +1,5 @@
-//! Stores the answers of a legacy caller, so that the rounds of a modern callee do not ask it twice.
+//! Storage for the answers of a legacy caller, so that the rounds of a modern callee do not ask it the same question
+//! twice.
 
 use std::collections::HashMap;
 use std::sync::Arc;

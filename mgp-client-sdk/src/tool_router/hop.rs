@@ -54,7 +54,8 @@ impl Hop {
         }
     }
 
-    /// Creates a hop to a supervised server; while it is not connected, calls are refused inside its gates.
+    /// Creates a hop to a supervised server. While the server is not connected, calls are refused inside its gates,
+    /// i.e. after they have decided.
     #[must_use]
     pub fn supervised(server: impl Into<ServerId>, client: SupervisedClient) -> Self {
         Self {
@@ -146,7 +147,7 @@ fn send(client: &Client, stack: &Stack, call: Call) -> BoxFuture<'static, Result
 /// The key under which the callee's last round is stored between rounds of the caller.
 const ROUND_KEY: &str = "hop.round";
 
-/// A round of the callee: its questions, and the state that it expects back.
+/// A round of the callee: its questions, and the state that the callee expects to receive back.
 #[derive(Serialize, Deserialize)]
 struct Round {
     number: u32,
@@ -215,11 +216,11 @@ async fn request_in_rounds(
 ) -> Result<Reply, RpcError> {
     let (stack, peer) = (client.forwarding().clone(), client.peer().clone());
     if let CallerAccess::Peer(_) = call.cx().caller_access {
-        // A legacy caller stores nothing between rounds, so this hop does.
+        // A legacy caller stores no answers between rounds, so this hop stores them.
         let answer_cache = AnswerCache::new(call.cx().clone());
         call.cx_mut().caller_access = CallerAccess::Channel(Arc::new(answer_cache));
     }
-    // Each round sends a copy; the original call stays unchanged.
+    // Each round sends a copy of the call, so that the original remains unchanged.
     let cx = call.cx();
     let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_text());
     let mut round: Option<Round> = match &cx.caller_access {
@@ -242,12 +243,12 @@ async fn request_in_rounds(
                 needed
             }
             reply @ Reply::Task(_) => {
-                // The caller expects a result; layers above decide whether the caller receives a task.
+                // The caller expects a result; outer layers decide whether the caller receives a task.
                 return Box::pin(client.await_task(cx, &reply, client.time_limits().max)).await;
             }
             reply => return Ok(reply),
         };
-        // Include the rounds in earlier requests of the caller.
+        // Count the rounds of the caller's earlier requests, too.
         if number >= client.max_rounds() {
             return Err(client.too_many_rounds());
         }
@@ -259,7 +260,7 @@ async fn request_in_rounds(
     }
 }
 
-// === A legacy callee of a modern caller ===
+// === Calls of modern callers to a legacy callee ===
 
 /// The key under which the id of the parked call is stored between rounds of the caller.
 const PARKED_KEY: &str = "hop.parked";
@@ -284,7 +285,7 @@ async fn send_parked(
         let start = |asker| {
             let mut forwarded = call.forward(peer);
             forwarded.cx_mut().caller_access = CallerAccess::Channel(asker);
-            // A parked call outlives the span of its caller's request, so it has its own.
+            // A parked call lasts longer than the span of its caller's request, so it has a span of its own.
             send(&client, client.stack(), forwarded)
         };
         (name, ParkedCall::start(cx.principal.clone(), start))
@@ -294,7 +295,7 @@ async fn send_parked(
             ParkedEvent::Done(outcome) => return outcome,
             ParkedEvent::Asks(asks) => asks,
         };
-        // Stored before the caller is asked, because this future is dropped when the round ends.
+        // Store the call before asking the caller, because this future is dropped when the round ends.
         parked_calls.put(&name, running)?;
         asker.keep(PARKED_KEY, &Payload::of(&name)?);
         let answers = join_all(asks.into_iter().map(|(key, ask)| async {

@@ -29,7 +29,7 @@ impl ToolRouter {
         Self::default()
     }
 
-    /// Adds a tool, whose calls are sent over the given hop.
+    /// Adds a tool and the hop over which its calls are sent.
     #[must_use]
     pub fn route(mut self, tool: impl Into<String>, hop: Hop) -> Self {
         Arc::make_mut(&mut self.tools).insert(tool.into(), hop);

@@ -1,4 +1,4 @@
-//! Calls of legacy callees that wait while their modern caller gets an answer.
+//! Calls to legacy callees that wait until their modern caller has sent an answer.
 //!
 //! The table is bounded. An entry belongs to its principal. It is dropped when its time limit ends, which
 //! cancels the call.
@@ -41,7 +41,7 @@ pub(crate) enum ParkedEvent {
 }
 
 impl ParkedCall {
-    /// Starts a call; `make` gets the channel for its questions.
+    /// Starts a call; `make` receives the channel for the call's questions.
     pub(crate) fn start(
         principal: Principal,
         make: impl FnOnce(Arc<dyn CallerChannel>) -> BoxFuture<'static, Result<Reply, RpcError>>,
@@ -54,7 +54,7 @@ impl ParkedCall {
     /// Waits until the call ends or asks a question.
     ///
     /// # Cancel safety
-    /// The future may be dropped without loss.
+    /// Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> ParkedEvent {
         let (questions, running) = (&self.questions, &mut self.running);
         poll_fn(|task| {
@@ -197,7 +197,7 @@ impl ParkedCalls {
     }
 }
 
-/// Drops expired entries until the table is empty: one task, however many calls are parked.
+/// Drops expired entries until the table is empty. There is only one such task, however many calls are parked.
 async fn drop_expired(table: Weak<Mutex<Table>>) {
     loop {
         let next = {

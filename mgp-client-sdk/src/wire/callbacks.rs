@@ -1,7 +1,7 @@
 //! Answers the callbacks of a server, or passes them on to the caller of their call (MGP §13.4).
 //!
-//! A server sends a notification again until it is answered: while the first one waits, repetitions are ignored; once
-//! it was answered, the same response is sent again.
+//! A server sends a notification again until it is answered: while the first one waits for an answer, repetitions are
+//! ignored; after the answer, the same response is sent again.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -24,11 +24,11 @@ use super::inbound::attribute;
 const MAX_WAITING: usize = 64;
 /// The maximum number of responses that are kept for repeated notifications; the oldest is dropped first.
 const MAX_ANSWERED: usize = 256;
-/// The time limit of an answer to a question that names none.
+/// The time limit for the answer to a question that sets no limit.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The maximum time limit of an answer.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
-/// The time for which the end of a question that is passed on may take longer.
+/// The additional time that a forwarded question may take to end.
 const GRACE: Duration = Duration::from_millis(500);
 /// The maximum length in bytes of an id; a longer one is ignored.
 const MAX_ID_BYTES: usize = 256;
@@ -45,7 +45,7 @@ type Answering = BoxFuture<'static, Result<CallbackAnswer, RpcError>>;
 pub(crate) enum CallbackHandler {
     /// A function of the SDK's user.
     Own(Arc<dyn Fn(CallbackRequestParams) -> Answering + Send + Sync>),
-    /// The caller of the call during which the server asks.
+    /// The caller whose call was running when the server asked.
     Caller(Arc<CallerAnswers>),
 }
 
@@ -54,9 +54,9 @@ type Report = dyn Fn(&Context, &CallbackRequestParams) + Send + Sync;
 
 /// The functions that accompany the questions to callers.
 pub(crate) struct CallerAnswers {
-    /// Answers for callers that cannot be asked.
+    /// The function that answers for callers that cannot be asked.
     pub(crate) otherwise: Box<Answer>,
-    /// Receives the questions that were not answered in time.
+    /// The function that receives the questions that were not answered in time.
     pub(crate) unanswered: Box<Report>,
 }
 
@@ -119,7 +119,7 @@ impl ReceivedCallbacks {
         table.answered.push_back((id.to_owned(), response.clone()));
     }
 
-    /// Sends a response. One that is lost is sent again when the server repeats its question.
+    /// Sends a response. A lost response is sent again when the server repeats its question.
     async fn respond(&self, call: &Call, id: &str, response: Payload) {
         let Some(stack) = self.stack.get() else { return };
         let cx = call.cx().peer.context(&call.cx().scope);
@@ -134,7 +134,7 @@ impl ReceivedCallbacks {
     }
 }
 
-/// Removes a question from those that wait.
+/// A guard that removes a question from the waiting questions when it is dropped.
 struct WaitingGuard {
     received: Arc<ReceivedCallbacks>,
     id: String,
@@ -146,7 +146,7 @@ impl Drop for WaitingGuard {
     }
 }
 
-/// Handles a callback notification in a task of its own, so that nothing else waits for the answer.
+/// Handles a callback notification in a separate task, so that no other message waits for the answer.
 pub(super) fn receive(handler: &CallbackHandler, call: Call) {
     let question: CallbackRequestParams = match call.params().get() {
         Ok(question) => question,
@@ -175,10 +175,10 @@ async fn handle(
     waiting: WaitingGuard,
 ) {
     let peer = call.cx().peer.clone();
-    // A question that is passed on has the same limit, and is reported when it ends.
+    // A forwarded question has the same time limit, and is reported when it expires.
     let answering = timeout(limit(&question) + GRACE, answering);
     if question.kind == CallbackType::Notification {
-        // It is shown even if its call has ended, and needs no answer.
+        // A notification is shown even if its call has ended, and needs no answer.
         drop(answering.await);
         return;
     }
@@ -186,7 +186,7 @@ async fn handle(
         answer = answering => answer,
         () = ended(&peer, question.request_id.as_ref()) => return,
     };
-    // Without an answer the server must not wait: it is dismissed, which confirms nothing.
+    // Without an answer, the question is dismissed, so that the server does not wait; a dismissal confirms nothing.
     let answer = match answer {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
@@ -208,7 +208,7 @@ async fn ended(peer: &Peer, request: Option<&Id>) {
     }
 }
 
-/// Returns the future of the answer to a question, which belongs to the call that it names.
+/// Returns the future of the answer to a question, which names the call to which it belongs.
 fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParams) -> Answering {
     if Payload::of(&question).map_or(0, |text| text.as_str().len()) > MAX_QUESTION_BYTES {
         let message = format!("a question has at most {MAX_QUESTION_BYTES} bytes");
@@ -230,7 +230,7 @@ fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParam
     Box::pin(async move { pass_on(origin?, question, &answers).await })
 }
 
-/// Asks the caller of a call, or the party that answers for it.
+/// Forwards a question to the caller of a call, or to the party that answers for this caller.
 async fn pass_on(
     origin: Context,
     mut question: CallbackRequestParams,
@@ -249,7 +249,7 @@ async fn pass_on(
     }
     let key = format!("callback-{}", question.callback_id);
     if let Some(server) = &origin.server {
-        // A person must not take the question of one server for that of another.
+        // A person must be able to see which server asks the question.
         let text = question.message.take().unwrap_or_default();
         question.message = Some(format!("The server `{server}` asks:\n{text}"));
     }

@@ -1,4 +1,4 @@
-//! Forms for callers that offer none: another party answers them, as it answers callbacks (MGP §13.4).
+//! Forms for callers that do not support forms: another party answers them, in the same way as callbacks (MGP §13.4).
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -51,7 +51,7 @@ struct Form {
     fields: Vec<(String, Field)>,
 }
 
-/// The part of a field's schema that decides how it is asked.
+/// The part of a field's schema that determines how the question is asked.
 #[derive(Default, Deserialize)]
 struct Field {
     #[serde(rename = "type", default)]
@@ -82,7 +82,7 @@ impl Form {
         }
     }
 
-    /// Returns the question: one field is asked as such, several are asked as one JSON object.
+    /// Returns the question: a single field is asked directly, several fields are asked as one JSON object.
     fn question(&self, message: String) -> CallbackRequestParams {
         let (kind, options, message) = match &self.fields[..] {
             [] => (CallbackType::Confirmation, Vec::new(), message),

@@ -32,7 +32,7 @@ pub(crate) struct HeaderMirrorLayer(Arc<HeaderPlans>);
 
 struct HeaderPlans {
     plans: Mutex<KnownPlans>,
-    /// Held while the list is fetched: one call fetches it, and the others wait.
+    /// A lock held while the list is fetched: one call fetches it, and the others wait.
     fetching: tokio::sync::Mutex<()>,
     max_pages: usize,
 }
@@ -41,7 +41,7 @@ struct HeaderPlans {
 struct KnownPlans {
     /// `true` if the complete list has been read.
     is_complete: bool,
-    /// The time of the last failed fetch of the list.
+    /// The time at which fetching the list last failed.
     failed_at: Option<Instant>,
     plans: HashMap<String, Arc<HeaderPlan>>,
 }
@@ -121,7 +121,7 @@ impl HeaderPlans {
         mut inner: S,
         call: Call,
     ) -> Result<Reply, RpcError> {
-        // After the list is known, no call waits for it.
+        // Only calls made before the list is known wait for it.
         if !self.plans.lock().is_settled() {
             Box::pin(self.fetch(&mut inner, &call)).await;
         }
@@ -135,7 +135,7 @@ impl HeaderPlans {
         self.plans.lock().is_complete = false;
         Box::pin(self.fetch(&mut inner, &call)).await;
         if !self.plans.lock().is_complete {
-            // The schema is still the same, so the server would refuse the call again.
+            // The schema has not changed, so the server would refuse the call again.
             return Err(error);
         }
         let mut again = self.with_headers(&call)?;
@@ -145,14 +145,14 @@ impl HeaderPlans {
         inner.call(again).await
     }
 
-    /// Returns the call with its own headers, in place of any it already has.
+    /// Returns the call with the headers that its arguments require; they replace any headers it already has.
     fn with_headers(&self, call: &Call) -> Result<Call, RpcError> {
         let mut call = call.clone();
         let plan =
             call.tool().and_then(|tool| self.plans.lock().plans.get(tool.name).map(Arc::clone));
         let headers = match plan {
             Some(plan) => plan.headers(call.tool_arguments().as_str())?,
-            // Remove headers that a forwarded call carries from another hop.
+            // Remove header values that a forwarded call still has from another hop.
             None => match call.cx().extensions.get::<HeaderParams>() {
                 Some(own) if !own.is_empty() => HeaderParams::new(),
                 _ => return Ok(call),
@@ -232,7 +232,7 @@ impl HeaderPlans {
     }
 }
 
-/// Returns whether a call was refused because of its headers, before anything ran.
+/// Returns whether a server refused a call because of its headers, before the tool ran.
 ///
 /// Only with status 400: with any other status the error may come from the tool itself.
 fn is_refused(error: &RpcError) -> bool {
@@ -249,7 +249,7 @@ fn is_callable(tool: &Tool, plans: &mut HashMap<String, Arc<HeaderPlan>>) -> boo
             true
         }
         Err(why) => {
-            // MCP asks clients to warn about tools they leave out.
+            // MCP requires a warning about each tool that a client removes from the list.
             tracing::warn!(tool = %tool.name, %why, "tool left out of the list: invalid header annotation");
             false
         }

@@ -30,9 +30,9 @@ pub(crate) struct InboundParts {
     pub(crate) notices: Router,
     /// The requests that the client offered to answer.
     pub(crate) asks: AcceptedRequests,
-    /// Finds the caller to ask when a server asks outside of any call; without it such requests are refused.
+    /// Finds the caller to ask if a server asks outside of any call; without this function, such requests are refused.
     pub(crate) unattributed: Option<FindCaller>,
-    /// Answers callbacks; without it they are left to the user's handlers.
+    /// Answers callbacks; without this handler, the user's own handlers answer them.
     pub(crate) callbacks: Option<CallbackHandler>,
 }
 
@@ -53,9 +53,9 @@ mgp_types::opaque_debug!(FindCaller);
 /// Builds the inbound stack over the client's own handlers.
 pub(crate) fn inbound(parts: InboundParts) -> Stack {
     let service = ServiceBuilder::new()
-        // Outermost, because any layer below may panic.
+        // This layer is outermost, because any layer below may panic.
         .layer(CatchPanicLayer::new())
-        // Routes partial results to their calls, in the order of arrival.
+        // This layer routes partial results to their calls, in the order of arrival.
         .layer(RouteLayer::new())
         .service(Answers(parts));
     Stack::new(service)

@@ -24,9 +24,9 @@ use tower_service::Service;
 
 /// The time to wait for the child's exit after its pipe broke, so that errors of calls can name the exit code.
 const EXIT_CODE_TIMEOUT: Duration = Duration::from_millis(250);
-/// Time in which bytes of an exited child may still arrive.
+/// The time in which bytes from an exited child may still arrive.
 ///
-/// Its output normally ends by itself, unless a process that left its group holds the pipe.
+/// The output normally ends with the child, unless a process that left the child's group still has the pipe open.
 const LAST_BYTES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of one connection: open, or ended with a reason.
@@ -62,7 +62,7 @@ impl Liveness {
     /// Adds the reason of the connection's end to the error of a call that found the connection closed.
     async fn explain(self, error: RpcError) -> RpcError {
         match self.end_text().await {
-            // Keep the information whether the call may have run.
+            // Keep the information whether the call may have run on the server.
             Some(end_text) if is_connection_lost(&error) => connection_lost(&end_text),
             Some(end_text) => match error.as_recovery() {
                 Some(hints) => connection_closed(&end_text).recovery(hints.clone()),
@@ -115,7 +115,7 @@ impl Drop for TaskGuard {
 
 /// Drives a connection until it ends, its reader ends, or its child exits.
 ///
-/// It does not wait for calls that the connection still runs: at its end a client has no need of them.
+/// It does not wait for calls of the server that still run: when the connection ends, their results are not needed.
 pub(crate) fn spawn_connection<R, W>(
     connection: Connection<EofReader<R>, W>,
     eof: Arc<Notify>,
@@ -132,7 +132,7 @@ where
             let exited = Box::pin(exited(child));
             select(Box::pin(eof.notified()), exited).await;
         });
-        // The end of the reader is polled second, so that the last messages are dispatched first.
+        // Poll the end of the reader second, so that the last messages are dispatched first.
         match select(connection_run, stopped).await {
             Either::Left((closed, _)) => closed,
             Either::Right(_) => CloseReason::Eof,
@@ -245,7 +245,7 @@ pin_project! {
         sending: BoxFuture<'static, Result<Reply, RpcError>>,
         peer: Peer,
         life: Liveness,
-        // Created only if the connection is closed.
+        // The future is created only if the connection is closed.
         explain: Option<BoxFuture<'static, RpcError>>,
     }
 }

@@ -7,7 +7,8 @@ use mgp_types::{Object, Payload, RpcError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Names the server in a question that a person or a model reads, so that it cannot pass for another's.
+/// Adds the server's name to a question that a person or a model reads, so that it cannot be taken for another server's
+/// question.
 pub(crate) fn name_server(server: Option<&ServerId>, method: &str, params: &Payload) -> Payload {
     let (Some(server), Ok(mut named)) = (server, params.get::<Object>()) else {
         return params.clone();
@@ -25,7 +26,7 @@ pub(crate) fn name_server(server: Option<&ServerId>, method: &str, params: &Payl
     Payload::of(&named).unwrap_or_else(|_| params.clone())
 }
 
-/// Refuses a question that the caller did not offer to answer, even if the client that forwards it did.
+/// Refuses a question that the caller did not offer to answer, even if the forwarding client offered it.
 pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcError> {
     #[derive(Deserialize)]
     struct Question {

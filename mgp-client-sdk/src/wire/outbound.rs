@@ -29,14 +29,14 @@ pub(crate) struct OutboundStack {
 /// The stacks of a connection that a gateway uses besides that of its client.
 #[derive(Clone, Debug)]
 pub(crate) struct GatewayStacks {
-    /// Without the gates that outlive the connection.
+    /// The stack without the gates that are kept across connections.
     pub(crate) ungated: Stack,
-    /// For forwarded calls: without a trace span, because the gateway's own stack opened one.
+    /// The stack for forwarded calls. It opens no trace span, because the gateway's own stack has opened one.
     pub(crate) forwarding: Stack,
 }
 
 impl GatewayStacks {
-    /// Returns those of a supervised connection; any other connection has one stack.
+    /// Returns the stacks of a supervised connection. For any other connection, both stacks are the given one.
     pub(crate) fn of(supervised: &OnceLock<Self>, stack: &Stack) -> Self {
         let one = || Self { ungated: stack.clone(), forwarding: stack.clone() };
         supervised.get().cloned().unwrap_or_else(one)
@@ -55,9 +55,10 @@ impl OutboundStack {
         let (end, session) = (peer.peer().clone(), scope.state::<HandshakeState>());
         let scope = scope.id();
         let inner = ServiceBuilder::new()
-            // Inside the gates, so that only the server's time counts, not e.g. the time in which a person is asked.
+            // The time limit is inside the gates, so that only the server's time counts, and not e.g. the time for
+            // asking a person.
             .layer(time_limit)
-            // Requests missing chunks on behalf of the caller.
+            // This layer requests missing chunks on behalf of the caller.
             .layer(CollectLayer::new())
             // The peer.
             .service(peer);
@@ -67,20 +68,21 @@ impl OutboundStack {
     /// Builds the stack with gates that belong to this connection: audit, access, permission, confirmation, validation.
     pub(crate) fn with_gates(self, gates: impl FnOnce(Stack) -> Stack) -> Stack {
         let service = ServiceBuilder::new()
-            // Gates need the facts of the server, and the server needs the request metadata of this client.
+            // Gates need the server's facts, and the server needs this client's request metadata.
             .layer(self.stamp)
             // Headers are computed inside the gates, because gates may change arguments.
             .service(gates(mirrored(self.mirror, self.inner)));
         spanned(self.repeats, service)
     }
 
-    /// Builds the part of the stack below gates that outlive the connection.
+    /// Builds the part of the stack below the gates that are kept across connections.
     pub(crate) fn behind_gates(self) -> Stack {
         let service = ServiceBuilder::new()
             .layer(self.stamp)
             // Each attempt has its own time-out.
             .service(self.inner);
-        // Outside the metadata layer: a call that is repeated with other headers gets new metadata.
+        // Headers are outside the metadata layer, because a call that is repeated with other headers needs new
+        // metadata.
         mirrored(self.mirror, Stack::new(service))
     }
 }
@@ -114,15 +116,15 @@ impl Repeats {
     }
 }
 
-/// Adds what surrounds all gates: the trace span, and inside it the repeats.
+/// Adds the layers around all gates: the trace span and, inside it, the layers that repeat calls.
 pub(crate) fn spanned(repeats: Repeats, service: impl MgpService) -> Stack {
-    // The span and its trace id must exist before anything is logged.
+    // The trace span is created first, because log messages need its trace id.
     let span = ServiceBuilder::new().layer(TraceLayer::new());
     match (repeats.resume, repeats.retry) {
         (None, None) => Stack::new(span.service(service)),
-        // Each attempt gets new metadata: permissions and the span may have changed.
+        // Each attempt receives new metadata, because permissions and the span may have changed.
         (None, Some(retry)) => Stack::new(span.layer(retry).service(service)),
-        // Outside the retries, which do not repeat a call that has delivered chunks.
+        // Resuming is outside the retries, which do not repeat a call that has delivered chunks.
         (Some(resume), retry) => {
             Stack::new(span.layer(resume).option_layer(retry).service(service))
         }

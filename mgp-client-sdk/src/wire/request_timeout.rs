@@ -29,7 +29,7 @@ pub(crate) struct TimeLimits {
     pub(crate) max: Duration,
 }
 
-/// Receives the name of the tool and each progress step of its call.
+/// A hook that receives the name of the tool and each progress step of its call.
 pub(crate) type ProgressHook = Arc<dyn Fn(&str, &Progress) + Send + Sync>;
 
 /// Fails requests that take too long with code 3003, and notifies the server to cancel them.
@@ -127,7 +127,8 @@ pin_project! {
         #[pin]
         timer: F,
         wait: Timer,
-        // Created only if the call does not complete at once, because a timer costs more than a short call.
+        // The timer is created only if the call does not complete at once, because a timer costs more than a short
+        // call.
         sleep: Option<Pin<Box<Sleep>>>,
     }
 }
@@ -164,7 +165,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
 // === Observing progress ===
 
-/// Records when partial results pass to the caller, and when the server asks the caller a question.
+/// A sink that records when partial results pass to the caller, and when the server asks the caller a question.
 pub(crate) struct ActivitySink {
     inner: Outlet,
     activity: Mutex<Activity>,
@@ -183,14 +184,14 @@ struct Activity {
 #[derive(Default)]
 struct Questions {
     open: usize,
-    /// The time when the oldest open question was asked, or the last one was answered.
+    /// The time when the oldest open question was asked, or when the last question was answered.
     since: Option<Instant>,
-    /// The total time that answered questions were open.
+    /// The total time for which the answered questions were open.
     waited: Duration,
 }
 
 impl Questions {
-    /// Returns the last sign of activity, and the time that does not count.
+    /// Returns the time of the last activity, and the waiting time that does not count towards the time-out.
     fn read(&self, now: Instant, last: Option<Instant>) -> Option<(Instant, Duration)> {
         let Some(since) = self.since else { return last.map(|last| (last, self.waited)) };
         if self.open == 0 {
@@ -204,11 +205,11 @@ impl Questions {
 /// The maximum time for which one question stops the clock of its call.
 const MAX_QUESTION_TIME: Duration = Duration::from_hours(1);
 
-/// A guard of an open question; dropping it means that the question is closed.
+/// A guard of an open question. Dropping the guard closes the question.
 pub(crate) struct OpenQuestion(Arc<ActivitySink>);
 
 impl OpenQuestion {
-    /// Stops the clock of the call that a question belongs to; `None` if that call has no clock.
+    /// Pauses the time-out of the call to which a question belongs; `None` if that call has no time-out.
     pub(crate) fn of(cx: &Context) -> Option<Self> {
         let sink = cx.extensions.get_shared::<ActivitySink>()?;
         let mut activity = sink.activity.lock();
@@ -235,7 +236,7 @@ impl Drop for OpenQuestion {
 }
 
 impl ActivitySink {
-    /// Records an item; returns `false` if it repeats the one before.
+    /// Records an item; returns `false` if it repeats the previous item.
     ///
     /// A peer that negotiated MGP sends each step twice, in MCP's form and in its own (§12.6).
     fn record(&self, item: &OutletItem) -> bool {
@@ -353,7 +354,7 @@ mod tests {
         };
         let call = r#"{"name":"t"}"#;
         let minutes = Duration::from_mins;
-        // Only the call of a caller who can be asked stops its clock.
+        // Only a caller that can be asked pauses the time-out of its call.
         let client = |stack| {
             let mut client = client(stack);
             client.cx.caller_access = CallerAccess::Channel(Arc::new(Rounds::default()));

@@ -25,7 +25,7 @@ impl UrlElicitations {
             #[serde(rename = "elicitationId")]
             id: Option<String>,
         }
-        // The modern era has no notification of completion.
+        // The modern era has no notification for the completion.
         let CallerAccess::Peer(peer) = &caller.caller_access else { return };
         if ask.method() != ElicitationCreate::METHOD || caller.caller.era == Era::Modern {
             return;

@@ -133,7 +133,7 @@ async fn a_full_file_refuses_further_events() {
     assert_eq!(stats["total"], 5);
     assert!(stats["refused"].as_u64() >= Some(3));
     client.close().await;
-    // With room again, nothing was lost.
+    // Now that the log has room again, all events must have been delivered.
     let client = world.start(EraChoice::Auto).await;
     let mut forwarding = world.forward(&client);
     forwarding.wait_for(8).await;

@@ -52,7 +52,7 @@ impl World {
         ChildCommand::new(example("mgp-server-sdk", "audit_server")).arg("--file").arg(self.file())
     }
 
-    /// A client that replays events when its server asks for them.
+    /// Returns a builder of clients that replay events when their server requests it.
     pub(crate) fn builder(&self, era: EraChoice) -> ClientBuilder {
         let replay = Replay::new(Arc::new(self.log.clone()), Arc::new(MemoryAudit::new()));
         let answers = replay.router_for("archive", &self.forwarder);

@@ -35,7 +35,8 @@ async fn offline_access_is_requested_only_if_it_is_listed() {
 #[tokio::test]
 async fn a_document_precedes_credentials_and_these_precede_registration() {
     let takes = json!({ "client_id_metadata_document_supported": true });
-    // (takes documents, document, credentials) -> id
+    // Columns: the server accepts client documents, a document is configured, credentials are given; expected client
+    // id.
     for (takes, document, given, expected) in [
         (true, true, true, DOCUMENT),
         (false, true, true, "given"),
@@ -101,7 +102,7 @@ async fn clients_authenticate_as_they_registered() {
             world.check();
         }
     }
-    // If nothing is listed, basic authentication is meant.
+    // A server that lists no methods expects basic authentication.
     let world = World::new(|s| {
         s.method = "client_secret_basic";
         s.server = json!({ "token_endpoint_auth_methods_supported": null });

@@ -126,7 +126,7 @@ async fn tokens_are_bound_if_both_sides_support_it() {
         (offers(), takes(), &["Bearer", "DPoP"], TokenKind::Dpop),
         (offers(), others(), &["Bearer", "DPoP"], TokenKind::Bearer),
         (others(), json!({}), &["Bearer", "DPoP"], TokenKind::Bearer),
-        // Many authorization servers offer DPoP to servers that do not know it.
+        // Many authorization servers offer DPoP although the protected servers do not support it.
         (offers(), json!({}), &["Bearer"], TokenKind::Bearer),
         (json!({}), json!({}), &["Bearer", "DPoP"], TokenKind::Bearer),
     ] {
@@ -256,14 +256,14 @@ async fn stored_tokens_are_used_only_as_configured() {
 
 #[tokio::test]
 async fn a_server_that_accepts_only_bearer_tokens_is_supported() {
-    // At a login before the first request nothing is known of the server.
+    // At a login before the first request, the client does not know which tokens the server accepts.
     let world = World::new(|s| (s.server, s.refreshes) = (offers(), true));
     let oauth = world.oauth();
     oauth.log_in().await.unwrap();
     assert!(oauth.authorization().await.unwrap().unwrap().starts_with("DPoP "));
     world.call(&oauth, "").await.unwrap();
     assert!(oauth.authorization().await.unwrap().unwrap().starts_with("Bearer "));
-    // From now on it is known.
+    // From now on the client knows that the server accepts only bearer tokens.
     world.revoke();
     world.call(&oauth, "").await.unwrap();
     assert_eq!(world.logins().len(), 2);

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 pub(crate) enum NonceRule {
     /// No nonce.
     Nothing,
-    /// A nonce that stays the same.
+    /// A nonce that never changes.
     Nonce,
     /// Another nonce after each successful answer.
     Rotated,
@@ -29,7 +29,7 @@ pub(crate) enum ProofResult {
     Nonce,
 }
 
-/// The proofs that one server has received.
+/// The proofs that one server has received, with the rules to check them.
 pub(crate) struct Checker {
     name: &'static str,
     nonce: u32,

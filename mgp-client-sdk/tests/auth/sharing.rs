@@ -20,7 +20,7 @@ async fn ended(world: &Arc<World>, store: impl TokenStore) -> OAuth {
     oauth
 }
 
-/// Returns the refresh tokens that were used, each of which is valid once.
+/// Checks the number of used refresh tokens, each of which is valid once.
 #[track_caller]
 fn check_refreshes(world: &World, expected: usize) {
     let forms = world.tokens();

@@ -181,7 +181,7 @@ impl World {
         OAuth::new(SERVER, self.fetcher()).client_name("tester").browser(Person(Arc::clone(self)))
     }
 
-    /// Adds a client that an issuer knows.
+    /// Registers a client at an issuer.
     pub(crate) fn add_client(&self, issuer: &str, id: &str, secret: Option<&str>) {
         let key = (issuer.to_owned(), id.to_owned());
         self.state().clients.insert(key, secret.map(str::to_owned));

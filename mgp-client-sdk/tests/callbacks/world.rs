@@ -1,4 +1,4 @@
-//! A server that asks, and clients of it in each era over each transport.
+//! A server that asks its callers questions, and clients of that server in each era over each transport.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -94,7 +94,7 @@ async fn a_shutdown_that_hangs_escalates() {
     let slow = slow.term_timeout(Duration::from_secs(10));
     let client = plain().era(EraChoice::Legacy).spawn(slow).await.unwrap();
     assert_eq!(client.close().await.unwrap().signal, Some(15));
-    // It reacts to neither.
+    // This child ignores both the closed input and the signal TERM.
     let hung = shell("trap '' TERM; while :; do sleep 0.05; done");
     let client = plain().era(EraChoice::Legacy).spawn(hung).await.unwrap();
     let pid = client.pid().unwrap().to_string();

@@ -226,7 +226,7 @@ async fn a_handshake_that_fails_leaves_no_record() {
     assert!(log.events().is_empty());
 }
 
-/// A log that records nothing.
+/// An audit log that is full, so that it cannot record an event.
 struct Full;
 
 impl AuditSink for Full {
@@ -258,7 +258,7 @@ async fn a_connection_that_cannot_be_recorded_is_closed() {
     });
     let serving = async {
         script.serve("initialize", result).await;
-        // Anything the client still had to send may arrive; then it disconnects.
+        // Read everything that the client still sends, until it disconnects.
         while script.read().await.is_some() {}
     };
     let (connected, ()) = tokio::join!(connecting, serving);

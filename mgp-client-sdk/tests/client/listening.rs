@@ -42,14 +42,14 @@ fn everything() -> Value {
     })
 }
 
-/// Takes the request that opens a stream.
+/// Receives the request that opens a stream, and returns it.
 async fn opened(script: &mut Script) -> Value {
     let request = timeout(Duration::from_mins(10), script.read()).await.unwrap().unwrap();
     assert_eq!(request["method"], "subscriptions/listen", "{request}");
     request
 }
 
-/// Agrees to everything that a request asks for.
+/// Confirms everything that a request asks for.
 async fn agree(script: &mut Script, request: &Value) {
     let announced = json!({
         "notifications": request["params"]["notifications"],

@@ -71,7 +71,7 @@ async fn a_plain_connection_carries_nothing_of_mgp() {
             }
             script.say(message).await;
             if info.kind == Kind::Request {
-                // Nothing was sent before this answer: neither the call nor the notification.
+                // Before this answer, the client must not have sent the call or the notification.
                 let answer = script.read().await.unwrap();
                 assert_eq!(answer["id"], info.name, "{answer}");
                 assert_eq!(answer["error"]["code"], -32601);
@@ -109,7 +109,7 @@ async fn all_of_mgp_goes_over_the_wire_and_back() {
         script.serve("mgp/health/status", json!({ "status": "degraded" })).await;
         let found = json!({ "tools": [], "total_available": 0, "query_time_ms": 1, "search_strategy": "keyword" });
         script.serve("mgp/tools/discover", found).await;
-        // The server asks back, and sends notifications.
+        // The server sends a request of its own, and notifications.
         script
             .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "mgp/health/ping", "params": {} }))
             .await;

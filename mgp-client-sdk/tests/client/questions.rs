@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::script::{Script, plain};
 
-/// A server whose tool asks three things, two of them at once.
+/// Returns a server whose tool asks three questions, two of them at the same time.
 fn curious() -> Server {
     Server::new("curious", "1").tool(Tool::new("ask", "Asks", |cx: Context| async move {
         let form = r#"{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}"#;
@@ -255,7 +255,7 @@ async fn the_state_of_a_round_is_returned_unchanged_to_its_call_only() {
     for state in [Some(state), None] {
         let serve = async {
             let first = script.serve("tools/call", asks(state)).await;
-            // Another call between the rounds carries nothing of them.
+            // A call made between the rounds must not contain their answers or state.
             let second = script.read().await.unwrap();
             let third = script.read().await.unwrap();
             let (retry, other) =

@@ -49,7 +49,7 @@ impl Script {
         self.say(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
     }
 
-    /// Takes the next request of a method and answers it.
+    /// Receives the next request of a method, and answers it.
     pub(crate) async fn serve(&mut self, method: &str, result: Value) -> Value {
         let request = self.read().await.unwrap();
         assert_eq!(request["method"], method, "{request}");

@@ -134,7 +134,7 @@ async fn many_calls_keep_their_order_and_their_failures() {
         let (r, p) = (Arc::clone(&r), Arc::clone(&p));
         async move {
             p.fetch_max(r.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            // The first takes longest.
+            // The first call takes longest.
             tokio::time::sleep(Duration::from_millis(100 - number * 5)).await;
             r.fetch_sub(1, Ordering::SeqCst);
             if number == 4 { Err(RpcError::internal("four")) } else { Ok(number.to_string()) }

@@ -149,7 +149,7 @@ async fn a_raw_reply_leaves_the_task_to_its_caller() {
     assert!(offers_tasks(&call), "{call}");
 }
 
-/// A server whose tool takes a while and asks a question in the middle.
+/// Returns a server whose tool takes a while, and asks a question while it runs.
 fn slow(dropped: Arc<AtomicBool>) -> Server {
     struct Guard(Arc<AtomicBool>);
     impl Drop for Guard {

@@ -83,7 +83,7 @@ fn equal_ids_and_tokens_on_a_shared_stack_stay_apart() {
                         break;
                     }
                 }
-                // What the tool returns is the last chunk.
+                // The value that the tool returns is sent as the last chunk.
                 assert_eq!(chunks, 21);
             })
         });

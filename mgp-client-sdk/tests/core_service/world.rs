@@ -93,7 +93,7 @@ pub(crate) fn person(answer: &'static str, asked: &Arc<AtomicUsize>) -> Router {
         Stack::from_fn(move |_| {
             asked.fetch_add(1, Ordering::SeqCst);
             async move {
-                // A person takes a moment.
+                // Simulate the time that a person needs to answer.
                 tokio::task::yield_now().await;
                 Ok(mgp_types::service::Reply::raw(Payload::parse(answer)?))
             }

@@ -111,7 +111,7 @@ async fn a_reader_that_comes_late_gets_what_it_missed_from_the_server() {
     for era in ERAS {
         let (client, hub) = connect(Way::Duplex, era).await;
         let mut events = client.events().subscribe(["*"]).await.unwrap();
-        // More than the client buffers; the server still has the rest.
+        // These are more events than the client can buffer; the server keeps the others.
         for number in 0..1_200 {
             emit(&hub, "a", number).await;
             // The server keeps as many as the client, so the connection must not fall far behind.

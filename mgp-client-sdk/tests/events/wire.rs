@@ -1,4 +1,4 @@
-//! Servers in use, whose events have no ids or numbers as ids.
+//! Servers whose events have no ids, or numbers as ids, as servers in use do.
 
 use mgp_client_sdk::{Client, EraChoice, TestClient};
 use mgp_types::RpcError;

@@ -63,7 +63,7 @@ async fn a_tool_call_that_may_have_run_is_not_sent_again() {
 
 #[tokio::test]
 async fn a_server_that_closes_idle_connections_loses_no_call() {
-    // Every answer is the last of its connection, without announcing it.
+    // Each response closes its connection without announcing it in a header.
     let server = Server::start(|seen| Response::Last(Box::new(usual(seen)))).await;
     let client = client().connect_url(&server.url).await.unwrap();
     for _ in 0..10 {

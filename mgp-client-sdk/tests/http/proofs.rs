@@ -87,7 +87,7 @@ async fn each_sending_has_its_own_proof_for_its_address() {
     let (before, call) = heard.targets.split_at(heard.targets.len() - 4);
     assert_eq!(call, [&here, &here, &here, &there].map(Clone::clone));
     assert!(before.iter().all(|target| *target == here));
-    // Of two nonces neither is used.
+    // An answer with two nonces is invalid, so neither of them is used.
     assert_eq!(heard.refused, [(Some("one".to_owned()), 1), (None, 2)]);
     assert_eq!(heard.nonces, ["two"]);
     for (number, seen) in (1..).zip(server.seen()) {

@@ -118,7 +118,7 @@ pub(crate) struct Server {
 #[derive(Default)]
 struct Log {
     seen: Mutex<Vec<Received>>,
-    /// Methods whose streams the client closed.
+    /// The methods of requests whose streams the client has closed.
     left: Mutex<Vec<String>>,
     news: Notify,
 }
@@ -138,7 +138,7 @@ impl Server {
         Self::start_over("http", bare, answer).await
     }
 
-    /// Starts a server whose sockets are opened by `open`.
+    /// Starts a server that uses `open` to open each of its sockets.
     pub(crate) async fn start_over(
         scheme: &str,
         open: Arc<Open>,
@@ -270,7 +270,7 @@ pub(crate) fn initialized(seen: &Received, session: &str) -> Response {
     Response::Whole(200, headers, "application/json", seen.result(&result).to_string())
 }
 
-/// A client without a known server.
+/// Returns the builder of a client that knows no server.
 pub(crate) fn client() -> ClientBuilder {
     Client::builder("tester", "1").without_mgp().http(|http| {
         http.eras = EraCache::new();

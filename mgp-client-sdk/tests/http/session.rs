@@ -166,7 +166,7 @@ async fn a_session_opened_while_the_client_closes_is_ended() {
     let own = Arc::clone(&word);
     let server = Server::legacy(move |seen| match seen.method() {
         "tools/call" => Some(status(404)),
-        // The second handshake takes until the client is closed.
+        // The second handshake is not finished before the client is closed.
         "notifications/initialized" if session(seen) == Some("s-2") => {
             Some(events([Step::Until(Arc::clone(&own))]))
         }

@@ -118,7 +118,7 @@ async fn a_cut_stream_is_resumed() {
     assert!(resumed[2] - resumed[1] < Duration::from_millis(150));
 }
 
-/// Returns the error of a call whose stream has these steps.
+/// Makes a call whose response stream has these steps, and returns the error of the call.
 async fn failing(
     answer: impl Fn(&Received) -> Option<Response> + Send + Sync + 'static,
 ) -> (Server, String) {

@@ -1,7 +1,8 @@
 //! Servers with TLS and certificates of a private authority, and errors of invalid certificates.
 //!
-//! The files in `certificates/` were made once with openssl: an authority (P-256, until 2124) whose key is gone, and
-//! three certificates of one key, for `localhost` and `127.0.0.1` (until 2124), for another host, and one that expired.
+//! The files in `certificates/` were made once with openssl: an authority (P-256, until 2124) whose private key was
+//! deleted, and three certificates of one key, for `localhost` and `127.0.0.1` (until 2124), for another host, and one
+//! that expired.
 
 use std::sync::Arc;
 

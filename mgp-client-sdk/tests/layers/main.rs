@@ -77,7 +77,7 @@ fn files() -> ServerId {
     "files".into()
 }
 
-/// Returns definitions that know a tool without a layer that watches lists.
+/// Returns definitions that contain a tool, without a layer that watches tool lists.
 fn knowing(tool: &Tool) -> Definitions {
     let definitions = Definitions::in_memory(Policies::default());
     definitions.learn(Some(&files()), std::slice::from_ref(tool.definition()));

@@ -1,4 +1,4 @@
-//! Servers that ask for more retries than they get.
+//! Servers that request more retries than the client permits.
 
 use std::time::Duration;
 

@@ -43,7 +43,7 @@ async fn questions_are_asked_once_even_if_rounds_are_retried() {
         assert_eq!(world.client.text("ask", ()).await, "sure", "{era:?}");
         assert_eq!(asked.load(Ordering::Relaxed), 1, "{era:?}");
         assert_eq!(seen.load(Ordering::Relaxed), calls, "{era:?}");
-        // The last event belongs to the round that completed.
+        // The last event must describe the round that completed the call.
         let events = world.events("ask");
         assert_eq!(events.last().unwrap().result.as_str(), "SUCCESS");
         assert!(detail(events.last().unwrap(), "retry_attempt").is_some(), "{era:?}");

@@ -85,7 +85,8 @@ async fn a_tool_that_fails_behind_chunks_is_answered_with_its_error() {
 #[tokio::test]
 async fn numbers_begin_at_zero_and_only_the_last_chunk_is_done() {
     let mut raw = Raw::client(server(&Alive::default())).await;
-    // The last word is known to be the last, unless the tool waits behind it: then an empty chunk follows.
+    // The server marks the last word as the last chunk, unless the tool still runs after it: then an empty chunk
+    // follows.
     for (id, tool, arguments, count) in [
         (r#""a""#, "words", r#"{"n":5}"#, 5),
         ("3", "words", r#"{"n":5,"yields":true}"#, 6),
@@ -146,7 +147,7 @@ async fn a_stream_above_its_limit_ends_the_call() {
     let endless = || {
         Tool::new("endless", "Sends without end", |stream: ResultStream| async move {
             loop {
-                // This tool ignores that its caller accepts no more.
+                // This tool ignores the error by which it learns that its caller accepts no more chunks.
                 let _ = stream.send_text("0123456789".repeat(10)).await;
                 tokio::task::yield_now().await;
             }
@@ -166,7 +167,7 @@ async fn a_stream_above_its_limit_ends_the_call() {
     }
 }
 
-/// A gate that hides a word, and lets at most three chunks pass.
+/// A gate that hides one word, and lets at most three chunks pass.
 struct Review {
     inner: std::sync::Arc<dyn Sink>,
     left: std::sync::atomic::AtomicUsize,

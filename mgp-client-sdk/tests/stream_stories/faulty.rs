@@ -1,4 +1,5 @@
-//! A transport that splits, delays and cuts: at every cut the reader has a prefix, and nothing is left.
+//! A transport that splits, delays and cuts messages: after each cut the reader has received a prefix, and no task or
+//! stream is left.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -11,7 +11,7 @@ async fn odd_chunks_are_dropped_and_the_result_counts() {
         r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#,
         // One implementation names its whole list there, whatever the client offered.
         r#"{"experimental":{"mgp":{"version":"0.6.0","extensions":["permissions","streaming"]}}}"#,
-        // Chunks from a server that negotiated nothing were not asked for.
+        // This server negotiated nothing, so the client must ignore its chunks.
         "{}",
     ] {
         let (client, mut raw) = Raw::server(capabilities).await;

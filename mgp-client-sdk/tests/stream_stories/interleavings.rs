@@ -42,7 +42,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Returns the one seed that the environment names, or as many as it asks for.
+/// Returns the seed set in the environment, or else as many seeds as the environment or the default demands.
 pub(crate) fn seeds(default: u64) -> std::ops::Range<u64> {
     match number("STREAM_SEED") {
         Some(seed) => seed..seed + 1,

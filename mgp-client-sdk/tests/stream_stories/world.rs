@@ -70,7 +70,7 @@ pub(crate) struct Words {
     yields: bool,
 }
 
-/// Counts what lives.
+/// A counter of values that are still alive.
 #[derive(Clone, Default)]
 pub(crate) struct Alive(Arc<AtomicUsize>);
 
@@ -273,7 +273,7 @@ impl Received {
     }
 }
 
-/// The other end of a connection as lines, with any ids.
+/// The other end of a connection, read and written as lines with any ids.
 pub(crate) struct Raw {
     writer: WriteHalf<tokio::io::DuplexStream>,
     lines: Lines<BufReader<ReadHalf<tokio::io::DuplexStream>>>,

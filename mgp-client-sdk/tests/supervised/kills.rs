@@ -1,4 +1,4 @@
-//! A real child that is killed at any moment: it is restarted, and nothing is left behind.
+//! A real child process that is killed at any moment: it is restarted, and no process or resource is left behind.
 //!
 //! `KILLS` in the environment sets the number of kills. Default: 40.
 
@@ -23,7 +23,7 @@ const ROLE: &str = "MGP_SUPERVISED_KILLS";
 /// Marks the child and everything it starts, so that they are found anywhere.
 const MARK: &str = "MGP_SUPERVISED_MARK";
 
-/// The memory that may be gained over all kills, after the first ones.
+/// The maximum growth of memory over all kills, not counting the first ones.
 const GROWTH: u64 = 8 << 20;
 
 #[test]
@@ -37,7 +37,7 @@ fn a_child_killed_at_any_moment_is_restarted_and_leaves_nothing_behind() {
     assert!(outcome.success());
 }
 
-/// Does nothing by itself: see the test above.
+/// Does nothing unless the test above runs it in a process of its own.
 #[test]
 fn the_killing() {
     if std::env::var_os(ROLE).is_none() {
@@ -115,7 +115,7 @@ async fn kill_and_look(kills: u32) {
                     loop {
                         match client.call("echo").arg("message", "hi").await {
                             Ok(result) => assert_eq!(result.to_text(), "hi"),
-                            // The end of the one server, before the next one starts.
+                            // A call fails if the server has ended and the next one has not started yet.
                             Err(error) => {
                                 assert!([2000, 2002].contains(&error.code().0), "{error}");
                                 outcomes.1 += 1;
@@ -235,7 +235,7 @@ fn memory() -> u64 {
     text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Returns numbers that differ from run to run; none of them is secret.
+/// A source of pseudo-random numbers, which need not be secret.
 struct Random(u64);
 
 impl Random {

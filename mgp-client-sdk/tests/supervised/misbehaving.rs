@@ -189,7 +189,7 @@ async fn a_server_that_answers_no_pings_is_replaced() {
     let server = builder.supervise(hello("cat >/dev/null"), quick(2)).unwrap();
     let mut reports = server.reports();
     server.start().await;
-    // None of them ever answers, and each is killed for it.
+    // None of these children ever answers, so each of them is killed.
     let rest = rest(&server).await;
     assert_eq!((rest.state, rest.restarts), (ServerState::Error, 2));
     let recorded_events = std::iter::from_fn(|| reports.try_recv().ok());

@@ -45,7 +45,7 @@ fn lines(text: &str) -> Vec<Value> {
 
 #[test]
 fn a_crash_loop_is_printed_line_by_line_and_exits_with_1() {
-    // Unknown members are ignored, missing ones have their defaults.
+    // Unknown members of the policy are ignored; missing members have their default values.
     let policy = Policy::new(
         r#"{"restart_policy":"on_failure","max_restarts":2,"backoff_base_ms":5,"backoff_max_ms":9,"x":1}"#,
     );

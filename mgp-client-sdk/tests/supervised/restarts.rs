@@ -1,4 +1,4 @@
-//! Guarantees for users whose server ends now and then.
+//! Guarantees to users of a client whose server ends from time to time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -157,7 +157,7 @@ async fn gates_are_built_once_and_a_retry_reaches_the_next_run() {
             stack
         }))
         .layer(gate(move |call| {
-            // Gates know the callee, even while the server is not running.
+            // A gate must know which server is called, even while the server is not running.
             let cx = call.cx();
             let known = cx.server.as_ref().is_some_and(|id| id.as_str() == "echo");
             let facts = cx.callee.info.is_some() && cx.trace.is_some();
@@ -181,7 +181,7 @@ async fn gates_are_built_once_and_a_retry_reaches_the_next_run() {
     server.start().await;
     let client = server.ready().await.unwrap();
     kill(&client);
-    // The client may not know yet that the server has ended.
+    // The client may not have noticed yet that the server has ended.
     assert_eq!(say(&client, "again").await.unwrap(), "again");
     assert_eq!((server.restarts(), made.load(Ordering::Relaxed)), (1, 1));
     assert!(seen.load(Ordering::Relaxed) >= 1);

@@ -166,7 +166,7 @@ impl Seen {
         }
     }
 
-    /// Notes what the server asks and declares.
+    /// Records what a message of the server requests and declares.
     pub(crate) fn server_sent(&mut self, message: &Value) {
         if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id"))
             && self.asked.len() < MAX_MESSAGES

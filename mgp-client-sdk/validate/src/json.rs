@@ -1,4 +1,4 @@
-//! Checks of JSON values whose failures name the member.
+//! Checks of JSON values. An error names the member that is wrong.
 
 use serde_json::Value;
 

@@ -32,13 +32,13 @@ const ANSWERED: RuleInfo = RuleInfo {
     text: "each request is answered or cancelled before the connection ends",
 };
 
-/// The longest time that a server has to end after its client disconnected.
+/// The maximum time within which a server must end after its client has disconnected.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most times that a rule is played on a recording: each time sees the next answers.
+/// The maximum number of times that a rule is played on a recording; each time it sees the next answers.
 const MAX_ROUNDS: usize = 256;
 
-/// The most texts in place of messages that are kept of each peer.
+/// The maximum number of texts per peer that are kept although they are not messages.
 const MAX_GARBAGE: usize = 512;
 
 /// Serves one client on standard input and output with the messages of a real server, and judges both.
@@ -101,7 +101,7 @@ impl Pair {
         }
     }
 
-    /// Records what the client sent, and returns what the server gets.
+    /// Records what the client sent, and returns what is forwarded to the server.
     fn client_sent(&mut self, received: Received) -> Option<Sent> {
         match received {
             Received::Message(message) => {
@@ -114,7 +114,7 @@ impl Pair {
         }
     }
 
-    /// Records what the server sent, and returns what the client gets.
+    /// Records what the server sent, and returns what is forwarded to the client.
     fn server_sent(&mut self, received: Received) -> Option<Sent> {
         match received {
             Received::Message(message) => {
@@ -180,7 +180,7 @@ async fn send(link: &Link, sent: Option<Sent>) {
     }
 }
 
-/// Keeps a text in place of a message, which passes as it is.
+/// Records a text that is not a message; the text is forwarded unchanged.
 fn kept(garbage: &mut Vec<String>, text: &str) -> Sent {
     if garbage.len() < MAX_GARBAGE {
         garbage.push(mgp_types::clip(text.trim(), MAX_SHOWN));
@@ -223,7 +223,7 @@ fn why_not(rule: &Rule, session: &Session) -> Option<&'static str> {
     }
 }
 
-/// Plays a rule until it has seen all that it applies to.
+/// Plays a rule repeatedly, until it has seen all recorded messages to which it applies.
 async fn play(rule: &Rule, session: &mut Session) -> RuleResult {
     let mut result = None;
     if let Some(recording) = &mut session.recording {

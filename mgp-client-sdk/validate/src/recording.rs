@@ -17,13 +17,13 @@ struct Exchange {
     essence: Value,
     answer: Option<Value>,
     is_cancelled: bool,
-    /// If set, another request with the same id waited at the same time.
+    /// `true` if another request with the same id was unanswered at the same time.
     is_ambiguous: bool,
     /// The messages that the server sent before the answer, as places in [`Recording::notices`].
     notices: (usize, usize),
 }
 
-/// A recorded answer: the request, the answer, and what the server sent in between.
+/// A recorded answer: the request, the answer, and the messages that the server sent in between.
 pub(crate) type Recalled = (Value, Value, Vec<Value>);
 
 /// The requests of a client and the messages of its server.
@@ -31,7 +31,7 @@ pub(crate) type Recalled = (Value, Value, Vec<Value>);
 pub(crate) struct Recording {
     exchanges: Vec<Exchange>,
     notices: Vec<Value>,
-    /// Answers to requests that do not wait.
+    /// Answers for which there was no open request.
     pub(crate) stray: Vec<String>,
     /// The exchanges that the current rule has seen.
     used: HashSet<usize>,
@@ -112,7 +112,7 @@ impl Recording {
         self.exchanges.iter().filter_map(|exchange| exchange.answer.as_ref())
     }
 
-    /// Returns the requests that were neither answered nor cancelled.
+    /// Returns the requests that have been neither answered nor cancelled.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &Value> {
         let waits = |exchange: &&Exchange| exchange.answer.is_none() && !exchange.is_cancelled;
         self.exchanges.iter().filter(waits).map(|exchange| &exchange.request)
@@ -130,7 +130,7 @@ impl Recording {
         self.used.len() + self.offered.len()
     }
 
-    /// Returns the recorded answer to a request, each once for a rule; notes if there is none.
+    /// Returns the recorded answer to a request, and each answer only once per rule; records if there is none.
     pub(crate) fn recall(&mut self, method: &str, params: &Value) -> Option<Recalled> {
         let wanted = essence(method, Some(params));
         let has_token = |params: Option<&Value>| {
@@ -176,19 +176,19 @@ impl Recording {
         Some((name, exchange.essence["arguments"].clone()))
     }
 
-    /// Notes that the current rule needs what the client did not do.
+    /// Records that the current rule needs a request that the client did not send.
     pub(crate) fn miss(&mut self, reason: String) {
         self.missed.get_or_insert(reason);
     }
 
-    /// Returns what the current rule needed, and forgets it.
+    /// Removes and returns the reason why the current rule could not be judged.
     pub(crate) fn take_missed(&mut self) -> Option<String> {
         self.missed.take()
     }
 }
 
-/// Returns the part of params that makes two requests alike: not their metadata and trace, and of MGP whether chunks are
-/// wanted.
+/// Returns the part of the params by which two requests are compared: without metadata and trace; of MGP only whether
+/// chunks are wanted.
 fn essence(method: &str, params: Option<&Value>) -> Value {
     let mut params = params.and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
     params.remove("_meta");

@@ -22,7 +22,7 @@ pub enum RuleLevel {
 pub enum Tier {
     /// The rules of MCP.
     Mcp,
-    /// Negotiation, and silence where nothing was negotiated.
+    /// Rules about the negotiation, and about sending no MGP messages where MGP was not negotiated.
     Tier1,
     /// Security metadata, permissions, access and audit.
     Tier2,
@@ -49,7 +49,7 @@ impl Tier {
     }
 }
 
-/// The reason why a rule was not kept, or could not be played.
+/// The reason why a rule was broken, or could not be played.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Failed(Wrong),
@@ -87,7 +87,7 @@ pub(crate) struct Rule {
     pub(crate) setup: Setup,
     /// The extension of MGP that must be active.
     pub(crate) extension: Option<&'static str>,
-    /// If set, the rule gets a connection of its own, because it ends or disturbs it.
+    /// `true` if the rule needs a separate connection, because it ends or disturbs its connection.
     pub(crate) is_alone: bool,
     pub(crate) play: for<'a> fn(&'a mut Session) -> BoxFuture<'a, Check>,
 }

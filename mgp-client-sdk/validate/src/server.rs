@@ -21,7 +21,7 @@ pub(crate) const CONNECTS: RuleInfo = RuleInfo {
     text: "the server answers `initialize` or `server/discover`",
 };
 
-/// The longest time for one rule, so that a server that keeps sending does not hold the judge.
+/// The maximum time for one rule, so that a server that keeps sending messages does not delay the judge.
 const MAX_RULE: Duration = Duration::from_mins(1);
 
 /// Plays all rules that apply to a server, and returns the outcome of each.
@@ -60,7 +60,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Returns the reason if the server serves neither era.
+    /// Returns why the connection fails, if the server supports neither era.
     async fn cannot_connect(&mut self) -> Option<Wrong> {
         let legacy = self.session(Setup::Legacy).await.err().cloned()?;
         let modern = self.session(Setup::Modern).await.err().cloned()?;
@@ -125,7 +125,7 @@ impl Judge<'_> {
         matches!(self.session(Setup::LegacyMgp).await, Ok(session) if session.mgp().is_some())
     }
 
-    /// Returns the connection of a kind; one that ended is opened again.
+    /// Returns the connection for a setup; opens it again if it has ended.
     async fn session(&mut self, setup: Setup) -> Result<&mut Session, &Wrong> {
         let has_ended =
             |known: &Result<Session, Wrong>| matches!(known, Ok(session) if session.end.is_some());

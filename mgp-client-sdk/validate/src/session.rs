@@ -1,4 +1,4 @@
-//! A connection with its handshake, on which rules ask and look at the answers.
+//! A connection after its handshake. Rules send requests on it and check the answers.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::recording::Recording;
 /// The newest revision of the era with a handshake.
 pub(crate) const LEGACY: &str = "2025-11-25";
 
-/// The revision of the era without one.
+/// The revision of the era without a handshake.
 pub(crate) const MODERN: &str = "2026-07-28";
 
-/// The name of the extension that carries MGP in the modern era.
+/// The name of the extension under which MGP is declared in the modern era.
 pub(crate) const MGP_KEY: &str = "dev.cloto/mgp";
 
 /// The revisions with a handshake.
@@ -35,10 +35,10 @@ pub(crate) const EXTENSIONS: &[&str] = &[
     "tool_discovery",
 ];
 
-/// The time for which a rule looks for messages that should not come.
+/// The time during which a rule waits for messages that must not be sent.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// The most messages kept for a rule to look at.
+/// The maximum number of messages that are kept for a rule to check.
 const MAX_KEPT: usize = 512;
 
 /// Settings for judging a server.
@@ -79,7 +79,7 @@ pub(crate) enum Setup {
     Modern,
     /// The modern era with all of MGP.
     ModernMgp,
-    /// A connection on which nothing was sent.
+    /// A connection on which the validator has sent no message yet.
     Bare,
 }
 
@@ -101,7 +101,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Returns the result, or an error that names what came in its place.
+    /// Returns the result, or an error that describes what was received instead.
     pub(crate) fn result(self, method: &str) -> Result<Value, Wrong> {
         match self {
             Self::Result(result) => Ok(result),
@@ -142,7 +142,7 @@ pub(crate) struct Session {
     /// The tools, after they were listed once.
     tools: Option<Vec<Value>>,
     pub(crate) tool: Option<(String, Value)>,
-    /// If set, the server answered an offer of MGP on another connection.
+    /// `true` if the server accepted an offer of MGP on another connection.
     pub(crate) speaks_mgp: bool,
     /// Notifications and requests of the server, in order.
     pub(crate) notices: Vec<Value>,
@@ -151,13 +151,13 @@ pub(crate) struct Session {
     /// Messages that broke a rule of JSON-RPC.
     pub(crate) malformed: Vec<String>,
     pub(crate) end: Option<String>,
-    /// The id of a request that got something else than an answer, and what it got.
+    /// The id of a request that received something other than an answer, and what it received.
     unanswered: Option<(Value, String)>,
     /// The names that the client offered.
     pub(crate) offered: Vec<String>,
     /// The last message in each direction, as evidence.
     last: (Value, Value),
-    /// If set, rules are answered from it in place of a connection.
+    /// A recording; if set, it answers the rules instead of a connection.
     pub(crate) recording: Option<Recording>,
 }
 
@@ -274,7 +274,7 @@ impl Session {
         self.answer_to(&id, method).await
     }
 
-    /// Returns a request as this kind of connection writes it.
+    /// Returns a request in the form that this kind of connection requires.
     pub(crate) fn request(&self, id: &Value, method: &str, mut params: Value) -> Value {
         if self.setup.is_modern() {
             let mut meta = params.get("_meta").cloned().unwrap_or_else(|| json!({}));
@@ -367,7 +367,7 @@ impl Session {
         Ok(answer)
     }
 
-    /// Keeps what the peer sends for a short time without being asked.
+    /// Waits for a short time, and keeps the messages that the peer sends without a request.
     pub(crate) async fn listen(&mut self) {
         if let Some(recording) = &self.recording {
             self.notices = recording.notices().to_vec();
@@ -423,7 +423,7 @@ impl Session {
         push_bounded(&mut self.notices, message);
     }
 
-    /// Notes what is wrong with a message as such.
+    /// Records errors in the form of a message, independent of its content.
     fn check_envelope(&mut self, message: &Value) {
         if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
             push_bounded(
@@ -433,14 +433,14 @@ impl Session {
         }
     }
 
-    /// Notes, on a recording, that the current rule sends what no client sends.
+    /// Records that the current rule, played on a recording, needs a request that no client sent.
     fn miss(&mut self) {
         if let Some(recording) = &mut self.recording {
             recording.miss("the rule sends messages of its own".to_owned());
         }
     }
 
-    /// Ends the input of the peer, and returns whether the peer then ends the connection in time.
+    /// Closes the input of the peer, and returns whether the peer then ends the connection in time.
     pub(crate) async fn close_input(&mut self, wait: Duration) -> bool {
         self.miss();
         self.link.output = None;
@@ -491,7 +491,7 @@ impl Session {
         }
         let mut all = Vec::new();
         let mut params = json!({});
-        // A server that never ends its list is stopped after 50 pages.
+        // Stop after 50 pages, because a faulty server may never end its list.
         for _ in 0..50 {
             let answer = self.ask("tools/list", params).await;
             // A client need not ask for each page, and a list is known once it was recorded.
@@ -538,7 +538,7 @@ impl Session {
         &self.last.0
     }
 
-    /// Returns the last message in each direction, shortened.
+    /// Returns the last message in each direction, shortened, as evidence.
     pub(crate) fn evidence(&self) -> (String, String) {
         let text = |value: &Value| match value {
             Value::Null => String::new(),
@@ -548,7 +548,7 @@ impl Session {
     }
 }
 
-/// Returns the member of capabilities that carries MGP, at any of its places.
+/// Returns the member of the capabilities that declares MGP, in any of the permitted places.
 pub(crate) fn mgp_of(capabilities: &Value) -> Option<&Value> {
     let places = ["/mgp", "/experimental/mgp", "/extensions/dev.cloto~1mgp"];
     places.iter().find_map(|place| capabilities.pointer(place)).filter(|value| !value.is_null())

@@ -352,7 +352,7 @@ fn query_params(agent: &str, server: &str, tool: Option<&str>) -> AccessQueryPar
     params
 }
 
-/// Removes the entries of a server, or those of one tool.
+/// Revokes an agent's access to a server, or to one tool of it.
 pub(crate) async fn revoke(backend: &Backend, target: &Target) -> CliResult {
     let revoke = |kind, tool: Option<String>| {
         let mut params = AccessRevokeParams::new(&*target.agent, &*target.server, kind);
@@ -372,7 +372,7 @@ pub(crate) async fn revoke(backend: &Backend, target: &Target) -> CliResult {
     )))
 }
 
-/// Returns the access of all known agents to all servers.
+/// Returns the access entries of every known agent for every server.
 pub(crate) async fn matrix_of_all(
     global: &Global,
     config: &ConfigArg,
@@ -382,7 +382,7 @@ pub(crate) async fn matrix_of_all(
     matrix(global, &every, backend).await
 }
 
-/// Refuses a new entry whose server, tool or agent seems to be mistyped.
+/// Refuses a new entry if the server, tool or agent in it seems to be mistyped.
 pub(crate) async fn check_new_entry(
     global: &Global,
     backend: &Backend,

@@ -44,7 +44,7 @@ pub(crate) async fn run(global: &Global, complete: &Complete, program: Command) 
     if let Some(at) = words.iter().position(|word| *word == "--state") {
         global.state = words.get(at + 1).map(PathBuf::from);
     }
-    // A key press must neither ask for a passphrase nor create the folder.
+    // A key press in the shell must not ask for a passphrase, and must not create the state folder.
     prompt::refuse_passphrases();
     if !state::folder(&global)?.exists() {
         return Ok(());

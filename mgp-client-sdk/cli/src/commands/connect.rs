@@ -217,7 +217,7 @@ impl HostTarget {
             None if has(&[], "servers") && !has(&[], "mcpServers") => "servers",
             None => "mcpServers",
         };
-        // Newer files of OpenCode nest the servers once more.
+        // Newer files of OpenCode nest the servers one level deeper.
         let is_nested = key == Host::OpenCode.servers_key() && has(&[key], "servers");
         let nested = is_nested.then_some("servers");
         [Some(key), nested].into_iter().flatten().map(str::to_owned).collect()
@@ -226,15 +226,15 @@ impl HostTarget {
 
 /// The planned change of a host's file.
 struct Change {
-    /// The text without the entry of mgp, and with all entries of the host.
+    /// The text without the entry of mgp, and with all entries that the host itself had.
     base: String,
     /// `true` if `base` is byte for byte the file as it was before mgp was connected.
     is_exact: bool,
     after: String,
     record: Option<Record>,
     taken: Vec<record::TakenEntry>,
-    /// The servers of the host's file that the configuration has too: path in the file, name in the file, configured
-    /// id.
+    /// The servers of the host's file that are also in the configuration: path in the file, name in the file,
+    /// configured id.
     present: Vec<(Vec<String>, String, String)>,
     beside: Vec<String>,
 }
@@ -256,8 +256,8 @@ impl Change {
         let of_table = syntax.members(now, table).map_err(unchanged)?;
         let is_connected = of_table.iter().any(|(name, _)| name == ENTRY);
         let record = Record::read(global, file)?.filter(|_| is_connected);
-        // Planned from the file as it was before mgp was connected, so that connecting twice has the same result as
-        // once.
+        // Plan the change from the file as it was before mgp was connected, so that connecting twice has the same
+        // result as once.
         let restored = record.as_ref().map(|record| record.restore(syntax, table, now)).transpose();
         let restored = restored.map_err(unchanged)?;
         let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);
@@ -358,7 +358,7 @@ impl HostChange {
     }
 }
 
-/// Returns the servers of the host's file that the configuration has too.
+/// Returns the servers of the host's file that are also in the configuration.
 fn present(
     connect: &Connect,
     file: &Path,
@@ -411,7 +411,7 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     let config = config(global, connect).await?;
     let servers = chosen(connect, &config, &change)?;
     admit_edit(global, &connect.config).await?;
-    // The question comes before anything is written.
+    // Ask the person before any file is written.
     let own = ConfigFile::open(connect.config.file_to_edit()?)?;
     let interactive = interactive(global, connect, &own, agent)?;
     if let Some(answer) = interactive {
@@ -499,7 +499,7 @@ fn read(file: &Path) -> CliResult<Option<String>> {
     match fs::metadata(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),
-        // Checked first, because opening a named pipe would block.
+        // Check this first, because opening a named pipe would block.
         Ok(metadata) if !metadata.is_file() => {
             Err(Failure::failed(format!("`{}` is not a plain file", file.display())))
         }

@@ -178,7 +178,7 @@ impl Render for ImportResult {
     }
 }
 
-/// A host's file that was read, and the agent name of that host.
+/// A host's file that was read, with the agent name of the host.
 pub(super) struct Source {
     read: Read,
     agent: String,
@@ -279,7 +279,7 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
 /// Returns the configuration that a plan will write.
 pub(super) fn planned_config(file: &Path, plan: &Plan) -> CliResult<Config> {
     let mut config = Config::parse(file, plan.text())?.config;
-    // The file is the user's own, so that its variables, files and commands are expanded.
+    // The file belongs to the user, so its variables, files and commands may be expanded.
     for server in &mut config.servers {
         server.origin = Origin::Named;
     }
@@ -298,7 +298,7 @@ fn new_access<'a>(
     each.collect()
 }
 
-/// Removes the entry that `mgp connect` has written, with which the kernel would start itself.
+/// Removes the entry that `mgp connect` has written, because with it the kernel would start itself.
 fn remove_mgp(read: &mut Read) -> Vec<ServerReport> {
     let mut removed = Vec::new();
     let source = read.source.clone();
@@ -430,7 +430,7 @@ pub(super) fn read_text(file: &Path) -> CliResult<String> {
     let failed =
         |reason: String| Failure::failed(format!("`{}` cannot be read: {reason}", file.display()));
     let metadata = fs::metadata(file).map_err(|error| failed(error.to_string()))?;
-    // Checked first, because opening a named pipe would block.
+    // Check this first, because opening a named pipe would block.
     if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
         return Err(failed("it is not a plain file, or too long".to_owned()));
     }

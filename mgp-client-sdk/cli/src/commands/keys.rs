@@ -225,7 +225,7 @@ pub(crate) async fn revoke(global: &Global, id: &str, by: Principal) -> CliResul
     revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))
 }
 
-/// Refuses permissions for tools that do not exist, because they would permit nothing.
+/// Refuses permissions that name tools that do not exist, because such a permission would have no effect.
 async fn check_tools(global: &Global, permissions: &[String]) -> CliResult {
     let tools = permissions.iter().filter_map(|permission| Some(permission.split_once(':')?.1));
     let mut tools = tools.filter(|tool| !tool.is_empty()).peekable();

@@ -34,7 +34,7 @@ const MIN_TYPO_BYTES: usize = 5;
 /// Introduces the name that was perhaps meant.
 pub(super) const DID_YOU_MEAN: &str = "; did you mean";
 
-/// The end of a refusal of a name that resembles the one of a known agent.
+/// The hint at the end of the error about an agent whose name resembles that of a known agent.
 const NEW_AGENT: &str = "add --new-agent if it is a new one";
 
 /// The names that a command accepts although nothing has them.
@@ -173,8 +173,7 @@ impl KnownNames {
         Err(unknown("tool", name, self.servers.values().flatten().map(String::as_str)))
     }
 
-    /// Refuses an agent that nothing knows and whose name is nearly a known one; returns a note about any other new
-    /// agent.
+    /// Refuses an unknown agent whose name is nearly that of a known one; for any other unknown agent, returns a note.
     pub(super) fn check_agent(&self, agent: &str) -> CliResult<Option<String>> {
         let Some(note) = self.note_on_agent(agent) else { return Ok(None) };
         // `agent-2` beside `agent-1` is not mistyped, and short names are all alike.
@@ -186,7 +185,7 @@ impl KnownNames {
         Ok(Some(note))
     }
 
-    /// Returns a note about an agent that is not known yet.
+    /// Returns a note if the agent is not known yet.
     pub(super) fn note_on_agent(&self, agent: &str) -> Option<String> {
         if self.agents.contains(agent) {
             return None;

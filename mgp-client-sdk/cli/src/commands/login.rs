@@ -28,7 +28,7 @@ use crate::exit::{CliResult, Failure};
 use crate::output::ActionReport;
 use crate::{control, state, time_args};
 
-/// The redirect URI of logins whose browser runs on another device; nothing listens at this address.
+/// The redirect URI of logins whose browser runs on another device; no program listens at this address.
 const ELSEWHERE: &str = "http://127.0.0.1:8976/callback";
 
 /// The time that the running kernel may take to reconnect to the server.

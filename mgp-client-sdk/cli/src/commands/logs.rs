@@ -119,7 +119,7 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
     }
 }
 
-/// Returns the lines after those that are known already: the last known one is searched from the end.
+/// Returns the lines that follow the already known ones: it searches `lines` from the end for the last known line.
 fn new_lines<'a>(known: &[LogLine], lines: &'a [LogLine]) -> &'a [LogLine] {
     let is_after = |end: &usize| {
         let before = &lines[..*end];

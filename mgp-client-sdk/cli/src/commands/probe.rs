@@ -62,7 +62,7 @@ pub(super) struct ProbedServer {
     pub(super) raw: Vec<Payload>,
 }
 
-/// The reason why a server cannot be used.
+/// The reason why a server is unusable.
 #[derive(Debug)]
 pub(super) struct ProbeError {
     pub(super) reason: String,
@@ -231,7 +231,7 @@ impl Prober {
                 let headers = self::headers(&headers)?;
                 let url = url.as_str().to_owned();
                 let login = (!headers.contains_key(AUTHORIZATION)).then(|| {
-                    // Even if each agent has a login of its own, the list of tools is read with the shared login.
+                    // Even if each agent has its own login, the list of tools is read with the shared login.
                     self.logins.credentials(LoginServer { id, url: url.clone(), auth: *auth }, None)
                 });
                 let builder = builder.http(|config| {
@@ -336,7 +336,7 @@ pub(super) fn error_chain(error: &mgp_client_sdk::Error, id: &ServerId) -> Strin
         if let Some(failed) = error.downcast_ref::<AuthorizationFailed>() {
             return failed.to_string();
         }
-        // The text of the SDK names its own calls, which the configuration does not have.
+        // The SDK's text names its own calls, which users of the configuration do not know.
         let status = error.downcast_ref::<HttpFailure>();
         if let Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) = status {
             return format!(

@@ -64,7 +64,7 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
             let of_servers = servers.iter().take(MAX_SERVERS);
             commands.extend(of_servers.map(|id| vec!["logs", id, "-n", "20"]));
         }
-        // Without the configuration, the secrets in the logs are not known.
+        // The secrets to remove are read from the configuration, so without it the logs are not added.
         Err(failure) => add(&mut text, "Logs", &format!("left out: {failure}")),
     }
     for words in commands {
@@ -83,7 +83,7 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
     ActionReport::new(report.out.display().to_string(), "written").with_notes(notes).print(global)
 }
 
-/// Adds a section; no line of it can end the section.
+/// Adds a section. The body is quoted so that none of its lines can end the section early.
 fn add(text: &mut String, title: &str, body: &str) {
     text.extend(["\n## ", title, "\n\n"]);
     text.extend(body.lines().flat_map(|line| ["    ", line, "\n"]));

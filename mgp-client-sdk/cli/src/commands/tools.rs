@@ -458,7 +458,7 @@ fn find_tool<'a>(all: &'a [KernelTool], wanted: &str) -> CliResult<&'a KernelToo
     }
 }
 
-/// Returns the tools whose definitions the operator decides about.
+/// Returns the tools whose definitions the operator approves or rejects with this command.
 fn select<'a>(all: &'a [KernelTool], approve: &Approve) -> CliResult<Vec<&'a KernelTool>> {
     let mut chosen: BTreeMap<&str, &KernelTool> = BTreeMap::new();
     let mut add = |what: &str, matches: &dyn Fn(&KernelTool) -> bool| {

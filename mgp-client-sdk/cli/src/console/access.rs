@@ -197,7 +197,7 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
 /// Grants or denies access.
 pub(super) async fn grant(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let (agent, server) = (form.text("agent"), form.text("server"));
-    // The other pages show the name of a tool behind that of its server.
+    // The other pages show a tool's name after the name of its server.
     let whole = form.get("tool");
     let tool = whole.map(|tool| {
         tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.')).unwrap_or(tool)

@@ -1,4 +1,4 @@
-//! The configuration files as the kernel follows them, with their findings; secrets are never shown.
+//! The configuration files, as the kernel uses them, with their findings; secrets are never shown.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ fn findings(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
     }
 }
 
-/// Applies the files as they are now.
+/// Makes the kernel apply the configuration files in their current state.
 pub(super) async fn reload(State(console): Shared, Posted(_, viewer): Posted) -> Response {
     let result = viewer.operator.client.request::<KernelReload>(&KernelReloadParams::new()).await;
     let changes = result.as_ref().map(|result| {

@@ -1,4 +1,4 @@
-//! Forms and queries of the pages: names with values, in order.
+//! The form data and queries of the pages: names with values, in order.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use super::operator::Viewer;
 use super::{Console, MAX_FORM_BYTES};
 
-/// Names with values, as a query or a posted form has them.
+/// Names with values, as they are in a query or a posted form.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form(Vec<(String, String)>);
 
@@ -38,7 +38,8 @@ impl Form {
         self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the path of a page with its query, without the result of an action: a link of others could feign one.
+    /// Returns the path of a page with its query, but without the result of an action, because a foreign link could
+    /// forge such a result.
     pub(super) fn page(path: &str, query: Option<&str>) -> String {
         let all = Self::parse(query.unwrap_or_default().as_bytes()).0;
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -54,7 +55,7 @@ impl Form {
     }
 }
 
-/// Returns whether a value is the result of the last action; links to the page leave it out.
+/// Returns whether a query parameter reports the result of the last action; links to the page omit it.
 fn is_notice(name: &str) -> bool {
     ["done", "failed"].contains(&name)
 }

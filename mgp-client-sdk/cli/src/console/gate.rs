@@ -17,7 +17,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
 /// The address of the pages, and the sessions.
 pub(super) struct Gate {
     names: Names,
-    /// The first segment of every path: a cookie of this path goes to no other path of this host.
+    /// The first segment of every path. A cookie for this path is not sent to other paths of the host.
     base: String,
     pub(super) sessions: Sessions,
 }
@@ -26,7 +26,7 @@ pub(super) struct Gate {
 enum Names {
     /// A port of 127.0.0.1.
     Local(SocketAddr),
-    /// Those of `mgp serve --http`, and the address in the configuration.
+    /// The host names given to `mgp serve --http`, and the public URL in the configuration.
     Served { hosts: Vec<String>, url: Option<String>, is_tls: bool },
 }
 
@@ -79,7 +79,7 @@ impl Gate {
             Names::Local(_) => scheme == "http" && self.is_own_host(own),
             Names::Served { url, .. } => {
                 let is_web = ["http", "https"].contains(&scheme);
-                // A TLS proxy may have replaced the host.
+                // A TLS proxy in front of the console may have replaced the host name.
                 let is_public = |url: &str| {
                     url.split_once("://").is_some_and(|(of_url, _)| of_url == scheme)
                         && authority(url).eq_ignore_ascii_case(own)
@@ -115,14 +115,14 @@ pub(super) async fn check_origin(State(console): Shared, request: Request, next:
     let headers = request.headers();
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     let site = header(headers, "sec-fetch-site");
-    // A person may follow a link to the page from anywhere; nothing else of another site may load it.
+    // A person may follow a link to a page from anywhere; any other request by another site is refused.
     let is_navigation = header(headers, "sec-fetch-mode") == Some("navigate")
         && header(headers, "sec-fetch-dest") == Some("document");
     let is_own_site = match site {
         None | Some("same-origin" | "none") => true,
         Some(_) => is_read && is_navigation,
     };
-    // HTTP/2 has the host in its address.
+    // HTTP/2 requests contain the host in their address.
     let in_address = request.uri().authority().map(axum::http::uri::Authority::as_str);
     let host = header(headers, "host").or(in_address).unwrap_or_default();
     let is_own_origin = match header(headers, "origin") {

@@ -25,7 +25,7 @@ use crate::commands::tools::needs_decision;
 use crate::exit::{CliResult, Failure};
 use crate::time_args;
 
-/// The number of earlier records of the tool that the page of a call shows.
+/// The number of earlier records about the tool that the page of a call shows.
 const EARLIER: u64 = 8;
 
 /// The number of decided approvals that the inbox shows.
@@ -109,7 +109,7 @@ fn facts(viewer: &Viewer, approval: &KernelApproval) -> Markup {
     }
 }
 
-/// Returns the form that answers an approval.
+/// Returns the form with which an operator answers an approval.
 fn answers(console: &Console, viewer: &Viewer, approval: &KernelApproval, page: &str) -> Markup {
     let texts = viewer.texts;
     let is_call = approval.kind == "call";
@@ -135,7 +135,7 @@ fn answers(console: &Console, viewer: &Viewer, approval: &KernelApproval, page: 
     }
 }
 
-/// Returns the form that answers several approvals at once.
+/// Returns the form with which an operator answers several approvals at once.
 fn several(console: &Console, viewer: &Viewer, open: &[&KernelApproval]) -> Markup {
     let texts = viewer.texts;
     html! {
@@ -178,7 +178,7 @@ fn decided_table(console: &Console, viewer: &Viewer, decided: &[&KernelApproval]
     table(texts.decided, &[texts.subject, texts.state, texts.by, texts.reason], &rows)
 }
 
-/// Returns a definition that waits: its findings and differences, and its buttons.
+/// Returns a definition that waits for a decision, with its findings, its differences and the buttons.
 fn definition(console: &Console, viewer: &Viewer, tool: &KernelTool) -> Markup {
     let texts = viewer.texts;
     let name = tool.tool_id.strip_prefix(&format!("{}.", tool.server_id)).unwrap_or(&tool.name);
@@ -200,7 +200,7 @@ fn definition(console: &Console, viewer: &Viewer, tool: &KernelTool) -> Markup {
     }
 }
 
-/// Shows one call to the last byte of its arguments, and what a decision needs.
+/// Shows one call with its complete arguments, and everything else that a decision needs.
 pub(super) async fn call(
     State(console): Shared,
     Extension(viewer): Extension<Viewer>,
@@ -267,7 +267,7 @@ pub(super) async fn one_definition(
     .await
 }
 
-/// Returns all arguments, a member each; nothing is left out.
+/// Returns all arguments of a call, one row per member, without shortening the list.
 fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
     let Some(text) = arguments else { return html! { p.dim { (viewer.texts.none) } } };
     let members = serde_json::from_str::<Extras>(text).ok();
@@ -285,7 +285,7 @@ fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
     }
 }
 
-/// Returns a value as JSON; a text of several lines, e.g. a script, with its lines.
+/// Returns a value as JSON; a text of several lines, e.g. a script, is returned with its line breaks.
 fn shown_value(value: &str) -> String {
     let text = serde_json::from_str::<String>(value).ok().filter(|text| text.contains('\n'));
     text.unwrap_or_else(|| value.to_owned())
@@ -353,7 +353,8 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
     console.done(page, &notice)
 }
 
-/// Answers one approval, and returns what was decided; the kernel refuses if another operator was first.
+/// Answers one approval, and returns the decision; the kernel refuses the answer if another operator has already
+/// decided.
 async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<String> {
     let mut params = KernelApprovalDecisionParams::new(id);
     params.because = form.get("because").map(str::to_owned);
@@ -386,7 +387,7 @@ async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<String> {
     }
 }
 
-/// Denies a call, and the tool to its agent from now on.
+/// Denies a call, and also denies its agent the tool from now on.
 async fn deny_always(viewer: &Viewer, params: &KernelApprovalDecisionParams) -> CliResult<String> {
     let denied = viewer.operator.client.request::<KernelApprovalsDeny>(params).await?.approval;
     let (done, texts) = (heading(viewer, &denied), viewer.texts);
@@ -408,7 +409,7 @@ pub(super) async fn decide_definitions(
     Posted(form, viewer): Posted,
 ) -> Response {
     let mut params = KernelToolDecisionParams::new(form.text("server"), form.text("tool"));
-    // A definition that has changed since the page was made is not approved.
+    // The fingerprint prevents the approval of a definition that has changed since the page was made.
     params.fingerprint = form.get("fingerprint").map(str::to_owned);
     params.because = form.get("because").map(str::to_owned);
     let decided = async {

@@ -1,4 +1,4 @@
-//! Keys and quotas on the page of access: who can get in over HTTP, and what is spent of what is allowed.
+//! Keys and quotas on the page about access: which callers can connect over HTTP, and how much of each quota is used.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::commands::keys::{self, KeyInfo};
 use crate::exit::Failure;
 use crate::state;
 
-/// The bound of rows of each table.
+/// The maximum number of rows in each table.
 const MAX_ROWS: usize = 200;
 
 /// Returns the keys and the quotas as tables.

@@ -1,4 +1,4 @@
-//! The frame of every page: head, navigation, notices, and the parts that several pages use.
+//! The frame of every page: head, navigation and notices, and other parts that several pages use.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -142,7 +142,7 @@ pub(super) fn failure(viewer: &Viewer, reason: &str) -> Markup {
     html! { p.failed role="alert" { (viewer.texts.failed) " " (plain(reason)) } }
 }
 
-/// Returns a table with a head; on a narrow screen it scrolls by itself.
+/// Returns a table with a head. On a narrow screen, the table can be scrolled separately.
 pub(super) fn table(name: &str, heads: &[&str], rows: &Markup) -> Markup {
     html! {
         div.scroll role="region" aria-label=(name) tabindex="0" {

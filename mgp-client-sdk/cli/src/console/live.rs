@@ -1,4 +1,5 @@
-//! The feed of changes: one poll of the kernel for all open pages of an operator, and none while no page is open.
+//! The feed of changes: one poll of the kernel for all open pages of an operator. While no page is open, there is no
+//! poll.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,12 +20,12 @@ use crate::exit::CliResult;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The number of polls between two looks at definitions, whose list is long.
+/// The number of polls between two checks of the tool definitions, whose list is long.
 const DEFINITIONS_EVERY: u64 = 20;
 
 const MAX_EVENTS: u64 = 200;
 
-/// A change that open pages learn of: how much waits, and a number that grows with each change.
+/// A change that is sent to open pages: the number of waiting items, and a number that increases with each change.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Change {
     waiting: u64,
@@ -101,12 +102,12 @@ pub(super) async fn waiting_definitions(client: &Client) -> CliResult<Vec<Kernel
     Ok(tools)
 }
 
-/// Asks the kernel for news while pages are open.
+/// Polls the kernel for changes while browsers have pages open.
 async fn poll(live: Arc<Live>) {
     loop {
         poll_until_closed(&live).await;
         if !live.is_valid() {
-            // The credentials were revoked: open pages end.
+            // The credentials were revoked, so the open pages are closed.
             live.client.close().await;
         }
         live.is_polling.store(false, Ordering::SeqCst);
@@ -118,7 +119,7 @@ async fn poll(live: Arc<Live>) {
     }
 }
 
-/// Asks the kernel for news until the last page is closed.
+/// Polls the kernel for changes until the last page is closed.
 async fn poll_until_closed(live: &Live) {
     let mut after = None;
     let mut open = Vec::new();
@@ -155,7 +156,7 @@ async fn open_approvals(client: &Client) -> Option<Vec<String>> {
     Some(all.into_iter().filter(|one| one.state == "open").map(|one| one.id).collect())
 }
 
-/// Returns whether the kernel has published events since the last look.
+/// Returns whether the kernel has published events since the last poll.
 async fn has_events(client: &Client, after: &mut Option<u64>) -> bool {
     let mut params = KernelEventsParams::new();
     params.after = *after;

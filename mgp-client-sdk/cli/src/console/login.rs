@@ -26,10 +26,10 @@ use super::{Console, Shared};
 /// The name of the session's cookie.
 const COOKIE: &str = "mgp_console";
 
-/// The time for which a link works that was not used.
+/// The time for which an unused link remains valid.
 const LINK_TTL: Duration = Duration::from_mins(10);
 
-/// The wrong logins that are possible at once, and the time after which one more is.
+/// The number of wrong logins that are possible at once, and the time after which one more is possible.
 const MAX_WRONG_LOGINS: u32 = 10;
 const WRONG_LOGIN_INTERVAL: Duration = Duration::from_secs(6);
 
@@ -97,7 +97,7 @@ impl Login {
         Self::Credential { auth: Box::new(auth), wrong }
     }
 
-    /// Returns the secret of the link, while it is unused.
+    /// Returns the secret of the link, as long as the link is unused.
     pub(super) fn secret(&self) -> Option<String> {
         match self {
             Self::Link { secret, .. } => secret.lock().as_ref().map(|(secret, _)| secret.clone()),
@@ -137,7 +137,7 @@ async fn check(console: &Console, auth: &AuthLayer, key: &str) -> Result<Arc<Ope
         Refused::Invalid
     })?;
     let principal = caller.principal();
-    // The pages show the kernel as a whole, and with it other tenants.
+    // The pages show the whole kernel, including the data of other tenants.
     let is_operator = principal.authority() == Authority::Operator
         && principal.tenant() == Principal::local().tenant();
     let Kernel::Own(served) = &console.kernel else { return Err(Refused::Failed) };
@@ -171,14 +171,14 @@ pub(super) async fn require_session(
         request.extensions_mut().insert(Viewer::new(token, texts, operator));
         return next.run(request).await;
     }
-    // Only a page can be shown after the login; an action must be started again.
+    // After the login the browser can only request a page; an action must be started again by the person.
     let uri = request.uri();
     let is_page = request.method() == Method::GET;
     let page = if is_page { Form::page(uri.path(), uri.query()) } else { String::new() };
     refused(&console, request.headers(), &page)
 }
 
-/// Returns the page for a browser without a session, which leads on to `next` after the login.
+/// Returns the page for a browser without a session; after the login, it redirects to `next`.
 fn refused(console: &Console, headers: &HeaderMap, next: &str) -> Response {
     // A cookie of this site is not sent when another site, e.g. a mailbox, leads here; the page leads here itself.
     let is_followed = header(headers, "sec-fetch-site").is_some_and(|site| site.ends_with("-site"));
@@ -231,7 +231,7 @@ fn form_page(
     answer
 }
 
-/// Shows the button that uses the link: a program that only follows links does not use it up.
+/// Shows the button that uses the link. A program that only requests the link does not use it up.
 pub(super) async fn page(State(console): Shared, headers: HeaderMap, query: Form) -> Response {
     let texts = texts::of(&headers);
     let mut answer = form_page(&console, texts, query.text("key"), query.text("next"), None);
@@ -260,7 +260,7 @@ pub(super) async fn log_in(State(console): Shared, request: Request) -> Response
         || header(&headers, "origin").is_some_and(|origin| origin.starts_with("https://"));
     let secure = if is_secure { "; Secure" } else { "" };
     let cookie = format!("{COOKIE}={secret}; Path={base}; HttpOnly; SameSite=Strict{secure}");
-    // The path begins with that of the console, so it leads to no other site.
+    // The path begins with the console's own path, so it cannot lead to another site.
     let next = Some(form.text("next")).filter(|next| is_path(next));
     let mut response = Redirect::to(&layout::url(&console, next.unwrap_or("/"))).into_response();
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {

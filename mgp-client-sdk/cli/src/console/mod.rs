@@ -61,7 +61,7 @@ use operator::{Kernel, Viewer};
 /// The path below which `mgp serve --http … --console` serves the pages.
 pub(crate) const SERVED_PATH: &str = "/console";
 
-/// The bound of a posted form: many approvals at once, each with an id of a few bytes.
+/// The maximum size of a posted form, which may contain many approvals with an id of a few bytes each.
 const MAX_FORM_BYTES: usize = 64 << 10;
 
 const MAX_LINK_BYTES: u64 = 4096;
@@ -102,7 +102,7 @@ impl Render for ConsoleLink {
     }
 }
 
-/// The parts that all pages share: the kernel, the way to a session, and the sessions.
+/// The parts that all pages share: the kernel, the creation of sessions, and the sessions.
 struct Console {
     global: Global,
     config: ConfigArg,
@@ -125,7 +125,7 @@ pub(crate) struct ServedConsole {
 /// The result of a page or an action.
 type PageResult = Result<Response, PageError>;
 
-/// A failed page: the reason for the person who reads it.
+/// A failed page, with the reason for the person who requested it.
 struct PageError(StatusCode, String);
 
 impl From<Failure> for PageError {
@@ -141,7 +141,7 @@ impl From<mgp_client_sdk::Error> for PageError {
 }
 
 pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
-    // The page can change everything that an operator can, so it needs the proof of a change from the start.
+    // The page can change everything that an operator can change, so the proof for changes is required at the start.
     let client = match control::connect_to_change(global).await {
         Err(failure) if failure.is_no_kernel() => {
             start_kernel(global).await?;
@@ -156,8 +156,8 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
     let at = listener.local_addr()?;
     let (gate, login) = (Gate::local(at)?, Login::link(client.clone())?);
     let link = ConsoleLink { url: link(at, &gate, &login, args.id.as_deref()) };
-    // Where operators prove themselves, the link is not written to a file: a program of this user could use it without
-    // the proof.
+    // If operators must give a proof, the link is not written to a file, because a program of this user could use it
+    // without the proof.
     let needs_proof = configured_proof(&ConfigArg::default().sources()).await?
         != OperatorProof::None
         || prompt::has_passphrase();
@@ -180,7 +180,7 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
     }
 }
 
-/// Starts a kernel, which ends some time after the console does unless a host uses it.
+/// Starts a kernel. Unless a host uses it, it ends some time after the console has ended.
 #[cfg(unix)]
 async fn start_kernel(global: &Global) -> CliResult {
     let global = global.clone();
@@ -260,7 +260,7 @@ fn router(console: &Arc<Console>) -> Router {
 }
 
 impl Console {
-    /// Returns the configuration of the kernel: the only file that it follows, else those of this process.
+    /// Returns the configuration of the kernel: the only file that the kernel uses, or else the files of this process.
     async fn config(&self, viewer: &Viewer) -> Result<ConfigArg, PageError> {
         let info = KernelInfoParams::new();
         let files = viewer.operator.client.request::<KernelInfo>(&info).await?.config;
@@ -268,14 +268,14 @@ impl Console {
         Ok(ConfigArg { config: only.or_else(|| self.config.config.clone()) })
     }
 
-    /// Returns the answer to an action: back to the page, with what happened.
+    /// Returns the answer to an action: a redirect to the page, with the result.
     fn done(&self, page: &str, notice: &Notice) -> Response {
         let separator = if page.contains('?') { '&' } else { '?' };
         Redirect::to(&format!("{}{separator}{}", layout::url(self, page), notice.to_query()))
             .into_response()
     }
 
-    /// Returns the answer to an action that may have failed: back to the page, with the reason.
+    /// Returns the answer to an action that may have failed: a redirect to the page, with the result or the reason.
     fn ended(&self, page: &str, done: String, result: CliResult) -> Response {
         let notice = match result {
             Ok(()) => Notice::Done(done),
@@ -285,7 +285,7 @@ impl Console {
     }
 }
 
-/// Returns a failed page as a page.
+/// Returns the page that shows why a page failed.
 fn failed(console: &Console, viewer: &Viewer, error: &PageError) -> Response {
     let PageError(status, reason) = error;
     let body = layout::failure(viewer, reason);

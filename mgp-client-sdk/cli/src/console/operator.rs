@@ -14,7 +14,7 @@ use crate::control;
 use crate::exit::CliResult;
 use crate::served_kernel::{ServedClient, ServedKernel};
 
-/// The buffer of a connection within this process.
+/// The size of the buffer of a connection within this process.
 const BUFFER: usize = 64 << 10;
 
 /// An operator: every request of their pages is a request of this client, and passes the kernel's checks with their
@@ -43,7 +43,7 @@ impl Operator {
     }
 }
 
-/// The person behind a request: the token of their forms, the language of their texts, and their rights.
+/// The person who made a request: the token for their forms, the language of their texts, and their rights.
 #[derive(Clone)]
 pub(super) struct Viewer {
     token: Arc<str>,
@@ -56,7 +56,7 @@ impl Viewer {
         Self { token, texts, operator }
     }
 
-    /// Returns whether a form carries the token of this session.
+    /// Returns whether a form contains this session's token, which protects against forged requests.
     pub(super) fn has_token(&self, token: &str) -> bool {
         !self.token.is_empty() && self.token.as_bytes().ct_eq(token.as_bytes()).into()
     }
@@ -95,7 +95,8 @@ impl Kernel {
     ) -> CliResult<Client> {
         let Self::Own(served) = self else { return control::connect_as(global, agent).await };
         let valid = operator.grant.clone();
-        // As for the agent itself: a grant for lists alone would hide what it may call.
+        // Use the rights of the agent itself: a grant that only permits lists would hide the tools that the agent may
+        // call.
         let grant = CredentialGrant::new([""; 0], move || {
             valid.as_ref().is_none_or(CredentialGrant::is_valid)
         });

@@ -1,4 +1,4 @@
-//! The audit log: by filters, whole, and the state of its chain.
+//! The audit log: filtered or complete, and the state of its hash chain.
 
 use axum::Extension;
 use axum::body::Body;
@@ -23,7 +23,7 @@ const PAGE: u64 = 100;
 
 const EXPORT_PAGE: u64 = 1000;
 
-/// The filters of the page; empty ones match everything.
+/// The filters of the page; a filter that is `None` matches everything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filter {
     pub(super) agent: Option<String>,
@@ -63,7 +63,7 @@ impl Filter {
     }
 }
 
-/// Returns the newest matching records, newest first, before a sequence number.
+/// Returns the newest matching records before a sequence number, the newest first.
 pub(super) async fn read(
     viewer: &Viewer,
     filter: &Filter,
@@ -177,7 +177,7 @@ pub(super) fn target(event: &AuditEvent) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join(".")
 }
 
-/// Returns all matching records as lines of JSON, oldest first, a page at a time.
+/// Returns all matching records as lines of JSON, the oldest first, one page at a time.
 pub(super) async fn export(
     State(console): Shared,
     Extension(viewer): Extension<Viewer>,

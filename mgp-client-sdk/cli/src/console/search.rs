@@ -28,7 +28,7 @@ const MAX_AGENTS: usize = 12;
 /// The maximum number of days in the chart.
 const MAX_SAVED_DAYS: usize = 30;
 
-/// The width of the longest bar of a chart.
+/// The width of the longest bar in a chart.
 const BAR: f64 = 400.0;
 
 pub(super) async fn page(

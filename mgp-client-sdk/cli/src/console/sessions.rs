@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::operator::Operator;
 
-/// The time after which a session ends that no request has used.
+/// The time after which an unused session ends.
 const SESSION_TTL: Duration = Duration::from_hours(12);
 
-/// The bound of sessions; the oldest one ends for a new one.
+/// The maximum number of sessions; a further one ends the oldest.
 const MAX_SESSIONS: usize = 64;
 
 /// All sessions of a console.
@@ -28,7 +28,8 @@ struct Session {
 }
 
 impl Sessions {
-    /// Opens a session, and returns its secret; a new one for each login, so that none can be fixed in advance.
+    /// Opens a session, and returns its secret. Each login receives a new secret, so that an attacker cannot choose it
+    /// in advance.
     pub(super) fn open(&self, operator: Arc<Operator>) -> Result<String, getrandom::Error> {
         let (secret, token) = (random()?, random()?.into());
         let session =
@@ -41,7 +42,8 @@ impl Sessions {
         Ok(secret)
     }
 
-    /// Returns the token and the operator of a session that has not ended; one whose credentials were revoked ends now.
+    /// Returns the token and the operator of a session that has not ended. If the operator's credentials were revoked,
+    /// ends the session.
     pub(super) fn find(&self, secret: &str) -> Option<(Arc<str>, Arc<Operator>)> {
         let mut all = self.0.lock();
         let now = Instant::now();

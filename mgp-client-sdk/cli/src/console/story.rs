@@ -1,4 +1,4 @@
-//! The story of one call: its records on a line of time, as a picture and as a table.
+//! The history of one call: its records on a time line, as a picture and as a table.
 
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -13,10 +13,10 @@ use super::record::{self, Filter};
 use super::{Shared, shown};
 use crate::commands::audit::result_word;
 
-/// The bound of records of one trace.
+/// The maximum number of records of one trace that are read.
 const MAX_RECORDS: u64 = 200;
 
-/// The bound of records that the picture shows.
+/// The maximum number of records that the picture shows.
 const MAX_DRAWN: usize = 24;
 
 const WIDTH: f64 = 900.0;
@@ -59,7 +59,7 @@ fn details(event: &AuditEvent) -> String {
     )
 }
 
-/// Returns the milliseconds of each record since the first one.
+/// Returns the time of each record in milliseconds since the first record.
 fn offsets(events: &[AuditEvent]) -> Vec<f64> {
     let times: Vec<_> = events.iter().map(|event| event.timestamp.to_system_time()).collect();
     let first = times.iter().flatten().min().copied();
@@ -70,7 +70,7 @@ fn offsets(events: &[AuditEvent]) -> Vec<f64> {
     times.iter().map(|time| since(time).unwrap_or_default()).collect()
 }
 
-/// Draws each record as a bar that begins at its time and ends at the next record's.
+/// Draws each record as a bar from its own time to the time of the next record.
 fn picture(viewer: &Viewer, events: &[AuditEvent]) -> Markup {
     let events = &events[..events.len().min(MAX_DRAWN)];
     let offsets = offsets(events);

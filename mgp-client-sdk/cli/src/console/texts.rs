@@ -16,7 +16,7 @@ macro_rules! texts {
     };
 }
 
-/// Returns the texts in the first known language that the browser asks for.
+/// Returns the texts in the browser's preferred language, as far as a translation exists.
 pub(super) fn of(headers: &HeaderMap) -> &'static Texts {
     let wanted = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
     let languages = wanted

@@ -1,6 +1,6 @@
-//! The consent of running kernels to a change of a configuration or of a host's file.
+//! The consent of running kernels to a change of a configuration file or a host's file.
 //!
-//! Any state folder can be named on the command line, so the kernels of other folders that follow the file are asked too.
+//! A command line can name any state folder, so kernels of other state folders that use the file are asked, too.
 
 use std::path::Path;
 
@@ -13,12 +13,13 @@ use crate::exit::CliResult;
 
 /// Admits a command that edits a configuration, or a host's file beside it, before it writes the first byte.
 ///
-/// The kernel of the state folder decides, else the configured proof; then each other kernel that follows the file.
+/// The kernel of the state folder decides or, if none runs, the configured proof. Then each other kernel that uses the
+/// file must consent.
 pub(crate) async fn admit_edit(global: &Global, config: &ConfigArg) -> CliResult {
     admit_edit_of(global, &config.file_to_edit()?).await
 }
 
-/// Admits a command that edits a file, which may be one that a kernel follows.
+/// Admits a command that edits a file, if the kernels that use the file permit it.
 pub(crate) async fn admit_edit_of(global: &Global, file: &Path) -> CliResult {
     match control::connect_to_change(global).await {
         Ok(client) => {
@@ -47,16 +48,16 @@ mod others {
     use crate::socket_hello::{Hello, HelloReply};
     use crate::{control, socket, state};
 
-    /// The bound of the table of sockets that is read.
+    /// The maximum size of the socket table that is read.
     const MAX_TABLE_BYTES: u64 = 64 << 20;
 
-    /// The bound of kernels that are asked.
+    /// The maximum number of kernels that are asked.
     const MAX_KERNELS: usize = 256;
 
-    /// The flag of a socket that listens.
+    /// The flag of a listening socket.
     const LISTENS: u64 = 0x10000;
 
-    /// Asks the other kernels of this user; those that do not follow the file have no say.
+    /// Asks the user's other kernels to permit the change; a kernel that does not use this file is not asked.
     pub(super) async fn admit(global: &Global, file: &Path) -> CliResult {
         let own = real_path(&socket::path_in(&state::folder(global)?));
         let file = real_path(file);
@@ -66,7 +67,7 @@ mod others {
                 Ok(greeting) => {
                     HelloReply::read(&greeting.line, &path)?;
                 }
-                // It has ended, or belongs to another user.
+                // This kernel has ended, or belongs to another user.
                 Err(failure) if failure.is_no_kernel() => {}
                 Err(failure) => return Err(failure),
             }
@@ -74,7 +75,7 @@ mod others {
         Ok(())
     }
 
-    /// Returns the sockets of the kernels of this machine, and that of the user's own state folder.
+    /// Returns the sockets of all kernels on this machine, and the socket of the user's own state folder.
     fn sockets() -> BTreeSet<PathBuf> {
         use std::io::Read as _;
 
@@ -88,7 +89,7 @@ mod others {
         listening.chain(home.map(|folder| socket::path_in(&folder))).collect()
     }
 
-    /// Returns the path in a line of the table, if a kernel listens there.
+    /// Returns the path in a line of the socket table, if a kernel listens at this path.
     fn listening_kernel(line: &str) -> Option<PathBuf> {
         let flags = u64::from_str_radix(line.split_whitespace().nth(3)?, 16).ok()?;
         let path = Path::new(&line[line.find(" /")? + 1..]);

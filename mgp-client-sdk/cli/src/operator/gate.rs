@@ -18,7 +18,7 @@ use crate::socket_hello::{Hello, HelloReply, HelloRole};
 /// The name under which the audit log records a refused connection of an operator or an agent.
 const ATTEMPT: &str = "operator.connect";
 
-/// The number of wrong passphrases in a row after which further attempts still need not wait.
+/// The number of wrong passphrases in a row after which a further attempt is still accepted without a delay.
 const FREE_ATTEMPTS: u32 = 2;
 
 /// The waiting times after further wrong passphrases.
@@ -39,7 +39,7 @@ pub(crate) struct OperatorGate {
     passphrase: PassphraseFile,
     /// The configuration files that the kernel follows, whether or not they exist.
     sources: Sources,
-    /// Held while a passphrase is checked, so that attempts do not run beside each other.
+    /// A lock held while a passphrase is checked, so that attempts are not checked concurrently.
     attempts: Mutex<Attempts>,
 }
 

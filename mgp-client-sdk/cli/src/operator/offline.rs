@@ -11,7 +11,7 @@ use crate::exit::{CliResult, Failure};
 use crate::peer::{Place, own_place};
 use crate::{prompt, state};
 
-/// Refuses a change by a command below a server, or without the proof that one of these configurations asks for.
+/// Refuses a change if this command was started by a server, or if a required operator proof is missing.
 pub(crate) async fn admit_offline(
     global: &Global,
     configs: impl IntoIterator<Item = Sources>,
@@ -34,13 +34,13 @@ pub(crate) async fn admit_offline(
     }
 }
 
-/// Returns the proof that the user's own configuration, or a named file, asks for.
+/// Returns the proof that the user's own configuration, or a named file, requires.
 pub(crate) async fn configured_proof(sources: &Sources) -> CliResult<OperatorProof> {
-    // Without approvals the file of a project does not count.
+    // Without an approval, a project's file has no effect.
     let no_approvals = Trust::new(std::sync::Arc::new(MemoryStore::new()));
     match sources.load(&no_approvals).await {
         Ok(loaded) => Ok(loaded.config.kernel.operator_proof),
-        // It is about to be created.
+        // The command is about to create this file.
         Err(DiscoveryError::Missing { .. }) => Ok(Config::default().kernel.operator_proof),
         Err(error) => Err(error.into()),
     }

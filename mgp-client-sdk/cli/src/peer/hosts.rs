@@ -16,14 +16,14 @@ const MAX_HOSTS: usize = 1024;
 /// The thread name by which keeper processes are recognized.
 const KEEPER_NAME: &str = "mgp-keeper";
 
-/// Shells: they start programs for a person or a host, and are not hosts themselves.
+/// Shells. They start programs for a person or a host, and do not count as hosts themselves.
 const SHELLS: &[&str] =
     &["bash", "busybox", "csh", "dash", "fish", "ksh", "nu", "sh", "tcsh", "xonsh", "zsh"];
 
 /// The programs that adopt orphaned processes.
 const INITS: &[&str] = &["init", "launchd", "systemd"];
 
-/// A known host, with the facts recorded when its shim connected.
+/// A known host, with the facts recorded when its shim (`mgp serve --stdio`) connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Host {
     /// The process that started the shim.

@@ -29,8 +29,9 @@ pub(crate) fn own_place() -> Place {
 pub(crate) enum Place {
     /// No server and no host started the process; it may be in the foreground of a terminal.
     Outside { is_at_terminal: bool },
-    /// A host started the process, or its ancestors are unknown; a passphrase can still admit it. Holds the reason.
+    /// A host started the process, or its ancestors are unknown; a passphrase can still admit it. The value is the
+    /// reason.
     Inside(String),
-    /// A server started the process, or its ancestors cannot be checked; it is always refused. Holds the reason.
+    /// A server started the process, or its ancestors cannot be checked; it is always refused. The value is the reason.
     Barred(String),
 }

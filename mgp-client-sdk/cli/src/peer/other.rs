@@ -9,7 +9,7 @@ use super::Place;
 #[derive(Debug)]
 pub(crate) struct Peer(Option<PeerProcess>);
 
-/// The known hosts; this system does not distinguish them.
+/// The known hosts; on this system the kernel cannot tell them apart.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts(());
 
@@ -37,6 +37,6 @@ impl Hosts {
         Ok(())
     }
 
-    /// Does nothing, because this system does not distinguish hosts.
+    /// Does nothing, because on this system the kernel cannot tell hosts apart.
     pub(crate) fn admit_own_host(&self, _: &str) {}
 }

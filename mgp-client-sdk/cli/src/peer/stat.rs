@@ -1,4 +1,4 @@
-//! One process as a line of `/proc/PID/stat` describes it.
+//! One process, as a line of `/proc/PID/stat` describes it.
 
 /// A process id with the start time of the process, in clock ticks since boot. The system reuses ids, but never the
 /// pair.

@@ -1,4 +1,4 @@
-//! The subscriptions to events that a host has, so that the shim can subscribe again at the next kernel.
+//! The event subscriptions of a host, which the shim opens again at the next kernel.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -73,7 +73,7 @@ impl EventSubscriptions {
         }
     }
 
-    /// Returns the requests that start the subscriptions again, under their ids and after their last events.
+    /// Returns the requests that open the subscriptions again, with their ids and the numbers of their last events.
     pub(super) fn requests(&self) -> impl Iterator<Item = Value> {
         self.accepted.iter().map(|(id, subscription)| {
             let mut params = subscription.params.clone();

@@ -37,7 +37,7 @@ struct State {
     is_wanted: bool,
     /// `true` while the host's thread waits for a kernel with lines that it has not recorded.
     has_unrecorded: bool,
-    /// Set if no kernel can be started, so that the host's thread records its lines, which are refused.
+    /// `true` if no kernel can be started; the host's thread then records its lines, and the shim refuses them.
     is_refusing: bool,
     has_host_left: bool,
     /// `true` while lines of the host are being sent to the kernel.
@@ -79,7 +79,7 @@ pub(super) fn run(
                     break;
                 }
                 Ok(None) => {}
-                // The next request of the host tries again.
+                // The next request of the host causes another attempt.
                 Err(failure) => {
                     tracing::error!(%failure, "no kernel could be started");
                     if output.write_all(&relay.refuse(&failure)).is_err() {
@@ -120,8 +120,8 @@ impl Relay {
         state.has_host_left = true;
         self.changed.notify_all();
         if let Some(kernel) = &state.kernel {
-            // Only the sending direction is closed: the kernel still answers open requests after the host has closed
-            // its side.
+            // Close only the sending direction: after the host has closed its side, the kernel still answers open
+            // requests.
             let _ = kernel.shutdown(Shutdown::Write);
         }
     }
@@ -160,7 +160,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Records a line of the kernel; confirms to a kernel that is about to end that no request follows.
+    /// Records a line of the kernel. If the kernel announces its end, confirms to it that no request follows.
     fn note_kernel(&self, line: &[u8]) -> Forward {
         let mut state = self.state();
         let forward = state.session.note_kernel(line);
@@ -224,7 +224,7 @@ impl Relay {
                 let Some(received) = lines.next()? else {
                     return Err(Failure::failed("the next kernel ended during the handshake"));
                 };
-                // The kernel sends only the response to the handshake here, which the host must not receive a second
+                // During the handshake the kernel sends only its response, which the host must not receive a second
                 // time.
                 let _ = rewrite(received, |line| self.state().session.note_kernel(line));
             }

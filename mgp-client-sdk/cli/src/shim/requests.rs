@@ -20,7 +20,7 @@ pub(super) struct OpenRequests {
 }
 
 struct OpenRequest {
-    /// The line; `None` if there was no room to keep it.
+    /// The line of the request; `None` if there was no room to keep it.
     line: Option<Vec<u8>>,
     repeat: Repeat,
 }
@@ -28,9 +28,9 @@ struct OpenRequest {
 /// The occasions on which a request is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// Never: the kernel may have carried it out.
+    /// Never: the kernel may have executed the request.
     Never,
-    /// With the next kernel, because this one did not start it.
+    /// With the next kernel only, because the current one did not start the request.
     Once,
     /// With each kernel: a `subscriptions/listen` request.
     Always,
@@ -57,7 +57,7 @@ impl OpenRequests {
         self.kept_bytes -= line.map_or(0, |line| line.len());
     }
 
-    /// Lets further requests wait for the next kernel.
+    /// Holds further requests back until the next kernel is connected.
     pub(super) fn hold(&mut self) {
         self.is_holding = true;
     }
@@ -71,7 +71,8 @@ impl OpenRequests {
         self.requests.values().any(|request| request.repeat == Repeat::Once)
     }
 
-    /// Lets a request wait for the next kernel; ends it and returns `false` if its line was not kept.
+    /// Marks a request for repetition with the next kernel. If its line was not kept, ends the request and returns
+    /// `false`.
     pub(super) fn repeat_later(&mut self, id: &Id) -> bool {
         if let Some(OpenRequest { line: Some(_), repeat }) = self.requests.get_mut(id) {
             if *repeat == Repeat::Never {
@@ -89,7 +90,8 @@ impl OpenRequests {
         self.end_all(|repeat| repeat == Repeat::Never)
     }
 
-    /// Removes the requests that wait for the next kernel, and returns their ids; streams of notifications still wait.
+    /// Removes the requests that wait for the next kernel, and returns their ids; requests for notification streams
+    /// still wait.
     pub(super) fn end_held(&mut self) -> Vec<Id> {
         self.end_all(|repeat| repeat != Repeat::Always)
     }
@@ -103,13 +105,13 @@ impl OpenRequests {
         ended
     }
 
-    /// Returns the lines that the next kernel gets again.
+    /// Returns the lines that are sent again to the next kernel.
     pub(super) fn repeated(&mut self) -> Vec<u8> {
         let mut lines = Vec::new();
         for request in self.requests.values_mut() {
             match request.repeat {
                 Repeat::Never => continue,
-                // From now on the next kernel may carry it out.
+                // From now on, the next kernel may execute the request.
                 Repeat::Once => request.repeat = Repeat::Never,
                 Repeat::Always => {}
             }

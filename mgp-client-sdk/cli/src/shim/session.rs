@@ -33,7 +33,7 @@ pub(super) const MAX_REMEMBERED: usize = 4096;
 /// Prefix of ids that the shim creates: for repeated requests, and for questions of later kernels.
 const PREFIX: &str = "mgp-shim";
 
-/// The way in which a line is passed on to the other side.
+/// The way in which a line is forwarded to the other side.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Forward {
     AsReceived,
@@ -48,7 +48,7 @@ pub(super) struct Session {
     generation: u32,
     initialize: Option<Vec<u8>>,
     initialized: Option<Vec<u8>>,
-    /// The last log level and the open resource subscriptions, by method and URI.
+    /// The latest log level request and the open resource subscriptions of the host, by method and URI.
     settings: BTreeMap<String, Vec<u8>>,
     /// The host's unanswered requests by id.
     requests: OpenRequests,
@@ -178,7 +178,7 @@ impl Session {
         }
     }
 
-    /// Returns how to pass on a request: not to a kernel that is about to end.
+    /// Returns how to pass on a request; a request is not sent to a kernel that is about to end.
     fn held(&self) -> Forward {
         if self.requests.is_holding() { Forward::Nothing } else { Forward::AsReceived }
     }
@@ -188,13 +188,14 @@ impl Session {
         self.requests.has_held()
     }
 
-    /// Notes that the kernel is about to end; returns the line that confirms this to the kernel.
+    /// Records that the kernel is about to end; returns the line that confirms this to the kernel.
     pub(super) fn hold(&mut self) -> Vec<u8> {
         self.requests.hold();
         to_line(&json!({ "jsonrpc": "2.0", "method": HOLDING }))
     }
 
-    /// Keeps a request for the next kernel; returns how to pass on the answer of this one, which did not start it.
+    /// Keeps a request for the next kernel. Returns how to pass on the answer of the current kernel, which did not
+    /// start it.
     fn repeat_later(&mut self, id: &Id) -> Forward {
         if self.requests.repeat_later(id) {
             return Forward::Nothing;
@@ -306,9 +307,10 @@ impl Session {
         refuse(self.requests.end_held(), reason)
     }
 
-    /// Returns the requests that come first with the next kernel; the host does not receive their responses again.
+    /// Returns the requests to send first to the next kernel; the host does not receive their responses again.
     ///
-    /// That is `initialize`, or in the modern era, which has no handshake, the subscriptions to events that streams need.
+    /// These are `initialize`, or in the modern era, which has no handshake, the subscriptions to events that streams
+    /// need.
     pub(super) fn opening(&mut self) -> Option<Vec<u8>> {
         let Some(line) = self.initialize.clone() else {
             let lines = self.repeat_events();
@@ -327,8 +329,8 @@ impl Session {
             .collect()
     }
 
-    /// Returns the messages that follow: log level, subscriptions to resources and, in the legacy era, to events, and
-    /// requests for notifications.
+    /// Returns the messages to send after the opening requests: log level, subscriptions to resources and, in the
+    /// legacy era, to events, and requests for notifications.
     pub(super) fn settings(&mut self) -> Vec<u8> {
         let mut lines = self.initialized.clone().unwrap_or_default();
         let settings: Vec<_> = self.settings.values().cloned().collect();
@@ -487,7 +489,7 @@ mod tests {
     const SUBSCRIBE: &str =
         r#"{"jsonrpc":"2.0","id":5,"method":"mgp/events/subscribe","params":{"channels":["a.*"]}}"#;
 
-    /// Lets the kernel accept a subscription, and send its third event.
+    /// Simulates a subscription that the kernel accepts, and the kernel's event number 3 on it.
     fn subscribe(session: &mut Session) {
         let _ = session.note_host(&line(SUBSCRIBE));
         for text in [

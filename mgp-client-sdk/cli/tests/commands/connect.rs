@@ -24,7 +24,7 @@ fn the_entry_is_added_and_the_rest_of_the_file_is_kept() {
         fs::read_to_string(home.own()).unwrap().contains("[agents.cursor]\ninteractive = true")
     );
 
-    // Connecting a second time changes nothing and asks nothing.
+    // Connecting a second time must not change a file or ask a question.
     let again = home.json("connect", &["connect", "cursor"]);
     assert!(again.get("backup").is_none() && again["interactive"] == true, "{again}");
     assert_eq!(fs::read_to_string(&file).unwrap(), text);

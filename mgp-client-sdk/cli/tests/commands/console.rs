@@ -192,7 +192,7 @@ impl Drop for Browser {
     }
 }
 
-/// Starts a kernel whose tool `echo` needs an approval for each call.
+/// Starts a kernel whose tool `echo` needs an operator's approval for each call.
 fn guarded() -> Kernel {
     let echo = program("echo");
     let kernel = Kernel::new(&format!(
@@ -464,7 +464,7 @@ fn the_search_page_shows_what_an_agent_did_not_find_and_what_its_lists_saved() {
     let mut host = pipes.spawn().unwrap();
     let (mut input, output) = (host.stdin.take().unwrap(), host.stdout.take().unwrap());
     let mut output = BufReader::new(output).lines();
-    // One after the other: the call must follow its search.
+    // Send the lines one after the other, because the call must follow its search.
     for line in lines {
         input.write_all(line.as_bytes()).unwrap();
         let id = serde_json::from_str::<Value>(&line).unwrap()["id"].clone();

@@ -136,7 +136,7 @@ fn delays(
     for change in 0..changes {
         thread::sleep(Duration::from_millis(600));
         while seen.try_recv().is_ok() {}
-        // An answer holds for a while for the same call.
+        // Each call has other arguments, because a decision is reused for a while for an identical call.
         let arguments = serde_json::json!({ "message": change.to_string() });
         let mut waiting = crate::console::calling(home, &arguments);
         let id = crate::console::waiting(home);

@@ -135,7 +135,7 @@ fn a_client_and_a_server_that_talk_through_the_judge_are_both_judged() {
         assert!(kept.iter().any(|kept| kept == rule), "{rule}: {report}");
     }
     assert!(kept.len() > 15, "{kept:?}");
-    // What the client did not ask is not judged.
+    // Rules about requests that the client did not send are skipped.
     assert!(results_of(&report, "skipped").contains(&"mcp.tools.call.unknown".to_owned()));
 }
 

@@ -1,5 +1,5 @@
 //! Every extension beyond MGP once through `mgp serve`, over stdio and HTTP in both eras; where that is possible, in
-//! front of a server that knows nothing of it.
+//! front of a server that knows nothing of the extension.
 
 use futures_util::StreamExt as _;
 use mgp_client_sdk::{

@@ -61,7 +61,7 @@ fn others() -> Vec<Value> {
     ]
 }
 
-/// Asks for a server; returns the answer, or the text of the refusal.
+/// Calls the tool that requests a server; returns its answer, or the text of its refusal.
 async fn ask(host: &Client, arguments: Value) -> Value {
     match host.call("mgp_discovery_register").args(arguments).await {
         Ok(answer) => match answer.structured_content {

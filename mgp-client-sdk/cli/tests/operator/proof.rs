@@ -37,7 +37,7 @@ fn with_a_terminal_as_proof_changes_need_one_and_reads_do_not() {
     setting.succeed(&["status"]);
     let refused = setting.refused(&GRANT);
     assert!(refused.contains("not in the foreground of a terminal"), "{refused}");
-    // A connection that announced only reads may not change anything either.
+    // A connection that announced only reads is not allowed to change anything either.
     let grant = json!({"entry_type": "server_grant", "agent_id": "eve", "server_id": "files", "permission": "allow"});
     let refused = setting.world.wire(OPERATOR).ask("mgp/access/grant", &grant).unwrap_err();
     assert_eq!(refused["code"], 1000, "{refused}");

@@ -145,8 +145,8 @@ async fn a_form_does_what_its_words_say_and_nothing_counts_as_run_that_did_not()
                 (desk.events(&world, "TOOL_EXECUTED").len(), desk.forms.load(Ordering::SeqCst));
             let about = format!("{era:?} {path}");
             if path.ends_with("never") && era == Era::Modern {
-                // The host holds the question, and the kernel does not know how long the person will take, so the call
-                // stays open.
+                // The question is open at the host, and the kernel cannot know how long the person will take, so the
+                // call stays open.
                 let waits = tokio::time::timeout(Duration::from_secs(2), desk.write(path)).await;
                 assert!(waits.is_err(), "{about}");
             } else {
@@ -236,7 +236,7 @@ async fn a_call_that_its_host_gives_up_while_a_person_reads_did_not_run() {
 #[tokio::test]
 async fn a_kernel_that_stops_waits_for_no_person() {
     for (has_form, text) in [(true, "closed without an answer; approval"), (false, "approval")] {
-        // Nothing here ends by itself.
+        // Without these time limits, no call in this test ends by itself.
         let slow = CONFIG.replace(r#"form_timeout = "4s""#, "").replace(r#""5s""#, r#""2m""#);
         let world = world_of(&slow);
         let desk = Desk::new(&world, Era::Legacy, has_form).await;
@@ -255,7 +255,7 @@ async fn a_kernel_that_stops_waits_for_no_person() {
         assert_eq!(refused.code, 1000, "{refused:?}");
         assert!(refused.reason.contains("`write_file` did not run"), "{refused:?}");
         assert!(refused.reason.contains(text), "{refused:?}");
-        // The question stays open for the next kernel.
+        // The question stays open, so that the next kernel can still have it answered.
         assert_eq!(desk.approval(&world, "/srv/a/never")["state"], "open");
     }
 }

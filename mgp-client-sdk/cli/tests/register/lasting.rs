@@ -50,7 +50,7 @@ async fn a_changed_program_needs_a_new_approval_before_it_runs() {
     assert!(waits[0].expires_at.is_none(), "it does not expire");
     assert_eq!(world.runs("made"), 1, "it does not run");
 
-    // The next kernel neither starts the changed program nor lists its tools.
+    // The next kernel must not start the changed program or list its tools.
     drop((ada, operator));
     world.restart().await;
     let (ada, operator) = (world.agent("ada").await, world.operator().await);

@@ -255,7 +255,7 @@ fn a_kernel_killed_between_approval_and_start_loses_nothing() {
         let mut operator = served.operator();
         until_blocking("the expected state", || operator.server(id)["status"] == "connected");
         assert_eq!(served.runs(id), 1);
-        // A deregistered server must not come back after a kill.
+        // A deregistered server must not be registered again after the kernel was killed.
         if id == "two" {
             operator.ask("mgp/discovery/deregister", &json!({"id": id})).unwrap();
             served.kill();

@@ -248,7 +248,7 @@ impl Life {
         (keeper, *both.iter().find(|pid| **pid != keeper).unwrap())
     }
 
-    /// Returns the processes of configured servers, without those of registered ones.
+    /// Returns the processes of configured servers, without the processes of registered servers.
     fn pair(world: &World) -> Vec<u32> {
         let mut all = world.marked();
         all.retain(|pid| {
@@ -402,7 +402,7 @@ struct Log {
 }
 
 impl Log {
-    /// Reads the records that were added since the last call.
+    /// Reads the records that were added since the last read.
     fn read(&mut self, world: &World) {
         let mut files: Vec<_> =
             fs::read_dir(world.state().join("audit")).unwrap().flatten().collect();

@@ -113,7 +113,7 @@ async fn no_acknowledged_event_is_lost_or_sent_twice_when_the_kernel_is_killed()
     );
     assert!(lost.is_empty(), "lost {lost:?}");
     assert!(acknowledged.len() > 20);
-    // The last kernel was killed with this; its successor still knows the subscription.
+    // The previous kernel was killed while it had a subscription; the next kernel must still have it.
     let serving = Serving::start(&world, &["--no-auth"]);
     let client = connect(&serving).await;
     let events = client.events().resume(cursor.unwrap()).await.unwrap();
@@ -314,7 +314,7 @@ async fn a_webhook_gets_signed_events_in_order_also_after_failures_and_kills() {
         assert_eq!((&listed[0]["delivered"], &listed[0]["waiting"]), (&json!(2), &json!(0)));
         assert_eq!(listed[0]["failures"][0]["error"], "the receiver answered 400");
     }
-    // The kernel was killed; nothing is sent again, and the failure is still known.
+    // The kernel was killed; the next one must not send the event again, and must still report the failure.
     let serving = Serving::start(&world, &["--no-auth"]);
     let client = connect(&serving).await;
     assert!(publish(&client, "bench.n", json!({"call": 3}), 1).await);

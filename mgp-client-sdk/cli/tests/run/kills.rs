@@ -234,7 +234,7 @@ impl Caller {
                 self.known.saga(&id, |saga| saga.asked_to_commit = true);
                 client.request::<TransactionCommit>(&end).await?.status
             }
-            // It is left alone, and rolled back later.
+            // This transaction is left open on purpose; it is rolled back later.
             3 if is_made => return Ok(()),
             _ => client.request::<TransactionRollback>(&end).await?.status,
         };
@@ -243,7 +243,7 @@ impl Caller {
     }
 }
 
-/// Sends the calls again whose keys have this beginning, until each is answered or its end is known to be unknown.
+/// Repeats the calls whose keys begin with `keys` until each one is answered, or reported as a call of unknown outcome.
 async fn repeat(url: &str, known: &Known, keys: &str) {
     let client = connect(url).await.unwrap();
     let mut keys: Vec<_> = {

@@ -17,7 +17,7 @@ use crate::world::{Host, World, kill, within};
 /// The time in which no message may come where none is expected.
 const QUIET: Duration = Duration::from_millis(1500);
 
-/// A world whose tool `echo` waits for a person, for a second.
+/// Creates a world whose tool `echo` waits up to one second for a person's approval.
 fn world(places: &str) -> World {
     let world = World::empty();
     let server = world.server("echo", &format!("exec {}", program("echo")));
@@ -77,7 +77,7 @@ fn a_person_learns_once_that_decisions_wait_unless_they_were_made_meanwhile() {
     ask(&mut host);
     assert!(matches!(posted.recv_timeout(QUIET * 2), Err(RecvTimeoutError::Timeout)));
 
-    // One that is answered in time sends nothing.
+    // An approval that is decided in time causes no message.
     let mut operator = world.operator();
     let id =
         operator.ask("mgp/kernel/approvals", &json!({})).unwrap()["approvals"][0]["id"].clone();
@@ -125,7 +125,7 @@ fn a_message_that_was_not_sent_survives_a_kill_of_the_kernel() {
 #[test]
 fn quiet_hours_hold_messages_back() {
     let (url, posted) = receiver(|_, _| 204);
-    // All of the day but its last minute.
+    // The quiet hours cover the whole day except its last minute.
     let world = world(&format!(
         "[kernel.notify.chat]\nwebhook = \"{url}\"\nafter = \"1s\"\nquiet = \"00:00-23:59\"\nallow_loopback = true"
     ));

@@ -200,7 +200,7 @@ fn a_document_at_a_url_does_not_choose_who_gets_the_key() {
         assert!(!refused.status.success() && error.contains("--base-url"), "{error}");
     }
     assert!(thief.0.lock().unwrap().is_empty());
-    // The address of the document itself, and one that the operator gave.
+    // The document's own address, and an address that the operator sets.
     for (address, more, receiver) in
         [("/v1", vec![], &api), (&*other, vec!["--base-url", &*other], &thief)]
     {

@@ -61,7 +61,7 @@ fn failed_calls_are_repeated_as_the_table_says_before_and_after_a_reload() {
     configure(&world, "");
     let mut host = world.host(&[]);
     within(|| host.call("look", &json!({})).ok().filter(|text| text == "done"));
-    // Nothing is repeated without the table.
+    // Without the table in the configuration, no call is repeated.
     assert_eq!(attempts(&world, &mut host, "look", BUSY, 2), (false, 1));
 
     configure(&world, "[servers.mgp.retry]\nattempts = 3\ncircuit_failures = 0\n");

@@ -54,13 +54,12 @@ impl Releases {
         Self { path: world.folder.join("mgp"), content, at }
     }
 
-    /// Returns a version with a number; the text has the same length as the program's own version, whose place it
-    /// takes.
+    /// Returns a program version with this number, as long as the real version text, which it replaces in the binary.
     fn version(number: usize) -> String {
         format!("{}.{}.{}", number / 100, number / 10 % 10, number % 10)
     }
 
-    /// Installs a version as package managers do: a new file takes the place of the one that is in use.
+    /// Installs a version as package managers do: a new file replaces the one that is in use.
     fn install(&mut self, number: usize) -> String {
         let version = Self::version(number);
         assert_eq!(version.len(), env!("CARGO_PKG_VERSION").len());

@@ -123,7 +123,7 @@ async fn approve_registration(
         kernel.governance().permissions().approve(by, change).await?;
     }
     let mut result = Decision::new(decided(cx, waiting, "approved", params.because));
-    // A message explains why the server is not connected, or what was found in its tools.
+    // The message explains why the server is not connected, or what the review found in its tools.
     result.message = match registered.status {
         RegistrationStatus::Connected if waiting.published.is_none() => None,
         RegistrationStatus::Connected => super::tools::review(kernel, cx, server).await,
@@ -149,7 +149,7 @@ async fn record_reason(
     recorded.map_err(|error| Refusal::Unaudited(error).into())
 }
 
-/// Describes a waiting registration; `is_whole` adds the script that came with it.
+/// Describes a waiting registration. If `is_whole` is set, the description includes the registered script.
 fn approval_of_registration(waiting: &PendingRegistration, is_whole: bool) -> KernelApproval {
     let mut approval = KernelApproval::new(
         waiting.fingerprint.to_string(),

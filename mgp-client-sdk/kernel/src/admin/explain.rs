@@ -1,4 +1,4 @@
-//! Explains what would be decided about a call now, without making the call (`mgp why`).
+//! Explains the decision that a call would get now, without making the call (`mgp why`).
 
 use mgp_security::{CallOutcome, CallVerdict, MissingPermission, Requirement, StepResult};
 use mgp_toolindex::{AllTools, IndexedTool, name_for};
@@ -29,7 +29,7 @@ pub(super) async fn explain(
     }
     let bounds = &kernel.0.fleet.context().bounds;
     for limit in bounds.describe_rates(&agent, &server, &tool) {
-        // How many calls run or were made just now changes by the second, so it is not part of the answer.
+        // The number of recent and running calls changes every second, so the answer does not contain it.
         result.steps.push(ExplainedStep::new("limits", ExplainedResult::Passed, limit));
     }
     if let Some((error, key)) = bounds.used_up(&agent, &server, &tool) {
@@ -40,8 +40,7 @@ pub(super) async fn explain(
     Ok(result)
 }
 
-/// Finds a tool by its callable name, its id, or its server's own name for it; also finds tools that agents do
-/// not see.
+/// Finds a tool by its callable name, its id, or its server's own name for it. Also finds tools that no agent sees.
 fn find_tool(kernel: &Kernel, name: &str) -> Result<(ServerId, String), RpcError> {
     let (mut exact, mut own) = (Vec::new(), Vec::new());
     for id in kernel.0.fleet.all().keys() {
@@ -118,7 +117,7 @@ fn result_of(
     result
 }
 
-/// Describes a step that a call needs before it may run.
+/// Describes a requirement that must be met before a call may run.
 pub(crate) fn requirement_words(requirement: &Requirement) -> String {
     match requirement {
         Requirement::Confirmation => "a person must confirm the call".to_owned(),

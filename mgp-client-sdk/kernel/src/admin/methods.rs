@@ -86,7 +86,7 @@ impl OperatorMethods {
     }
 }
 
-/// Returns the server whose id an operator gave.
+/// Returns the server with the id that an operator gave.
 pub(super) fn find_server(kernel: &Kernel, id: &str) -> Result<Arc<ManagedServer>, RpcError> {
     kernel.0.fleet.get(id).ok_or_else(|| {
         let message = format!("there is no server `{id}`; `mgp servers ls` lists them");

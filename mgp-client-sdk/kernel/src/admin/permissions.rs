@@ -49,7 +49,7 @@ pub(super) async fn deny(
     Ok(change_result(&denied))
 }
 
-/// Closes pending questions about permissions that have been decided in the meantime.
+/// Closes pending questions about permissions about which an operator has decided in the meantime.
 async fn settle(kernel: &Kernel, cx: &Context, server: &str) -> Result<(), RpcError> {
     let (governance, server) = (kernel.governance(), ServerId::from(server));
     let Some(inbox) = governance.inbox() else { return Ok(()) };

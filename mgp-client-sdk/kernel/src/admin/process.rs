@@ -89,8 +89,8 @@ pub(super) async fn sessions(
         if !is_wanted(&recent.principal) {
             continue;
         }
-        // Every call of such a caller begins with a session like this one, because the caller keeps its tools under a
-        // session handle.
+        // Such a caller keeps its tools under a session handle, so each of its calls begins with an empty session like
+        // this one.
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, recent.principal);
         let mut session = session(&kernel, &cx)?;

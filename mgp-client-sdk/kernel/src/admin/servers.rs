@@ -42,7 +42,7 @@ pub(super) async fn list(
     Ok(result)
 }
 
-/// Describes a server that the configuration has and that is switched off.
+/// Describes a server that is in the configuration but is switched off.
 fn disabled_server(id: String) -> KernelServer {
     let fix = format!("`mgp servers enable {id}` uses it again");
     let status = ServerState::from("disabled");

@@ -88,7 +88,7 @@ pub(super) async fn review(kernel: &Kernel, cx: &Context, server: &ServerId) -> 
     Some(format!("{server} has {} tools; {found}", tools.len()))
 }
 
-/// Counts the tokens of tool lists. Runs on a thread of its own, because tools may have to be tokenized first.
+/// Counts the tokens of tool lists. Runs on a separate thread, because tools may have to be tokenized first.
 pub(super) async fn tokens(
     kernel: Kernel,
     _: Context,
@@ -130,7 +130,8 @@ fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &IndexedTool) -> Kerne
     described
 }
 
-/// Returns the whole definition of a tool: the one that waits, or else the one that its server listed last.
+/// Returns the complete definition of a tool: the one that waits for an operator's decision, or else the one that the
+/// server listed last.
 fn definition(kernel: &Kernel, tool: &KernelTool) -> Option<String> {
     let (server, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
     let definitions = kernel.governance().definitions();
@@ -142,7 +143,8 @@ fn definition(kernel: &Kernel, tool: &KernelTool) -> Option<String> {
     }
 }
 
-/// Describes a tool whose first definition waits for an operator. Of the server's text only the name is shown.
+/// Describes a tool whose first definition waits for an operator's decision. Only the tool's name is taken from the
+/// server's text.
 fn unlisted_tool(kernel: &Kernel, server: &ServerId, tool: &str) -> KernelTool {
     let definition = kernel.governance().definitions().definition(Some(server), tool);
     let text = definition.and_then(|tool| serde_json::to_string(&*tool).ok());
@@ -153,7 +155,7 @@ fn described_tool(kernel: &Kernel, server: &ServerId, tool: &str, tokens: u32) -
     let definitions = kernel.governance().definitions();
     let risk = definitions.assessment(Some(server), tool).effective_risk.clone();
     let standing = match definitions.state(Some(server), tool) {
-        // Known from an earlier start of its server.
+        // The definition was pinned when an earlier start of the server listed the tool.
         DefinitionState::Unseen if definitions.is_pinned(server, tool) => DefinitionState::Pinned,
         standing => standing,
     };
@@ -173,7 +175,7 @@ fn described_tool(kernel: &Kernel, server: &ServerId, tool: &str, tokens: u32) -
         DefinitionState::Refused(findings) => {
             described.reasons = reasons(None, &findings, &described.tool_id).into();
         }
-        // The tool can be used, but an operator should know what was found about it.
+        // The tool can be used, but the operator should see the findings about it.
         _ => {
             let findings = definitions.findings(Some(server), tool);
             let shown = findings.iter().filter(|one| one.severity >= Severity::Flagged);

@@ -28,7 +28,7 @@ use self::refusals::RefusalLog;
 use self::usage::{Counted, Usage};
 pub use self::usage::{QuotaCount, quota_counts};
 
-/// The limits of all calls; a cheap handle.
+/// The limits of all calls. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct CallBounds(Arc<BoundsState>);
 
@@ -45,7 +45,7 @@ struct BoundsState {
 /// The limits by agent and server.
 #[derive(Default)]
 struct BoundTable {
-    /// The limits of agents without their own.
+    /// The limits of agents that have no limits of their own.
     agents: Option<Arc<Bound>>,
     agent: HashMap<String, Arc<Bound>>,
     server: HashMap<String, Arc<ServerBound>>,
@@ -78,7 +78,7 @@ impl CallBounds {
         Ok(this)
     }
 
-    /// Applies another configuration from the next call on; unchanged limits keep their counts.
+    /// Applies another configuration, beginning with the next call. Unchanged limits keep their counts.
     pub(crate) fn set(&self, config: &Config) {
         let before = Arc::clone(&self.0.table.read());
         let agents = keep(before.agents.as_ref(), "limits".to_owned(), &config.limits);
@@ -94,7 +94,7 @@ impl CallBounds {
             let bound = known.cloned().or_else(|| ServerBound::new(&id, &server.limits));
             table.server.extend(bound.map(|bound| (id, bound)));
         }
-        // Units alone limit nothing, but are charged to agents that have quotas.
+        // Units without a limit restrict no call, but they are counted towards the quotas of agents.
         let is_set = table.agents.is_some() || !table.agent.is_empty() || !table.server.is_empty();
         *self.0.table.write() = Arc::new(table);
         self.0.is_set.store(is_set, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl CallBounds {
             return inner;
         }
         let configured = server.as_ref().and_then(|server| server.limits.units_of(tool.name));
-        // A call that reaches its server is recorded there.
+        // The innermost layer sets this flag when a call reaches its server.
         let reached = Arc::new(AtomicBool::new(false));
         let inner = {
             let reached = Arc::clone(&reached);
@@ -135,7 +135,7 @@ impl CallBounds {
         };
         let cost = CallCost { configured, stated: self.stated_units(id, tool.name) };
         let tool_rate = server.as_ref().and_then(|server| server.tools.get(tool.name).cloned());
-        // Innermost, so that a call that another limit refuses is not charged.
+        // This is the innermost layer, so that a call that another limit refuses is not charged.
         let mut stack = self.charge(agent.clone(), server.clone(), who(principal), cost, inner);
         if let Some((rate, server)) = tool_rate.zip(server.as_ref()) {
             let key = format!("{}.tool_calls_per_minute", server.all.key);
@@ -147,7 +147,7 @@ impl CallBounds {
         self.record_refusals(id.clone(), reached, stack)
     }
 
-    /// Returns a stack that records a call which failed without having reached its server.
+    /// Returns a stack that records each failed call that has not reached its server.
     fn record_refusals(&self, server: ServerId, reached: Arc<AtomicBool>, stack: Stack) -> Stack {
         let state = Arc::clone(&self.0);
         Stack::from_fn(move |call: Call| {
@@ -243,14 +243,15 @@ impl CallBounds {
 /// The cost of a call, in units.
 #[derive(Clone, Copy)]
 struct CallCost {
-    /// The operator's figure, which alone counts if there is one.
+    /// The cost that the operator has configured; if set, the other costs are ignored.
     configured: Option<u64>,
-    /// The server's estimate. A server can only make its calls dearer, because the quotas limit it too.
+    /// The server's estimate. It can raise the cost of a call but not lower it below 1, because quotas limit the
+    /// server, too.
     stated: Option<u64>,
 }
 
 impl CallCost {
-    /// Returns the units to charge before the call runs; 1 if nothing is known.
+    /// Returns the units to charge before the call runs; 1 if its cost is not known.
     fn units(self) -> u64 {
         self.configured.unwrap_or_else(|| self.stated.unwrap_or(1).max(1))
     }
@@ -327,7 +328,7 @@ impl ServerBound {
             return None;
         }
         let mut all = Bound::new(usage::server_key(id), &limits.calls);
-        // All agents together, with turns between them.
+        // One rate for all agents together, which take turns.
         all.rate = limits.calls.calls_per_minute.map(|max| rate(max, None));
         all.running = limits.calls.running.map(|max| {
             let mut config = LimitConfig::default();
@@ -340,7 +341,7 @@ impl ServerBound {
     }
 }
 
-/// Returns the bound of before if its limits are the same, so that its counts are kept.
+/// Returns the previous bound if its limits are the same, so that its counts are kept.
 fn keep(before: Option<&Arc<Bound>>, key: String, limits: &CallLimits) -> Option<Arc<Bound>> {
     if limits.is_empty() {
         return None;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// The time after a record in which refusals of the same kind are only counted.
 const RECORD_INTERVAL: Duration = Duration::from_mins(1);
-/// The maximum number of kinds that are remembered.
+/// The maximum number of different kinds of refusals that are remembered.
 const MAX_KINDS: usize = 1024;
 
 /// The refusals of one agent, tool and code since the last record.
@@ -36,7 +36,7 @@ impl RefusalLog {
         Self { audit, recent: Mutex::default() }
     }
 
-    /// Records a refusal, unless one like it was recorded a moment ago.
+    /// Records a refusal, unless a refusal of the same kind was recorded a moment ago.
     pub(super) async fn refused(
         &self,
         cx: &Context,
@@ -57,7 +57,7 @@ impl RefusalLog {
         }
     }
 
-    /// Returns the number of refusals without a record if one is due now, and counts this one otherwise.
+    /// Returns the number of refusals without a record if a new record is due now; otherwise counts this refusal.
     fn due(&self, kind: Kind) -> Option<u64> {
         let now = Instant::now();
         let mut recent = self.recent.lock();

@@ -1,6 +1,6 @@
 //! The calls and units of hours and days, which a restart does not reset (MGP §14.3: 3002).
 //!
-//! A count is stored before its call runs, so that a killed kernel has counted every call that ran.
+//! A count is stored before its call runs, so that after a kill no call that ran is missing from the counts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 const SPACE: &str = "kernel.usage";
 
-/// The most counts; while there are as many of this period, further callers share one.
+/// The maximum number of counts. While that many belong to the current period, all further callers share one count.
 const MAX_COUNTS: usize = 20_000;
 
-/// The counts of all agents and servers that have quotas; a cheap handle.
+/// The counts of all agents and servers that have quotas. This handle is cheap to clone.
 #[derive(Clone)]
 pub(super) struct Usage(Arc<UsageState>);
 
@@ -30,7 +30,7 @@ struct UsageState {
 /// The use of one agent or server in an hour or a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Count {
-    /// The number of the period, from 1970.
+    /// The number of the period, counted from 1970.
     period: u64,
     calls: u64,
     units: u64,
@@ -57,9 +57,9 @@ pub struct QuotaCount {
     pub calls: u64,
     /// The units of this period.
     pub units: u64,
-    /// The calls that are allowed, if they are limited.
+    /// The maximum number of calls, if calls are limited.
     pub max_calls: Option<u64>,
-    /// The units that are allowed, if they are limited.
+    /// The maximum number of units, if units are limited.
     pub max_units: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ pub struct QuotaCount {
 /// [`StoreError`] if the store cannot be read.
 ///
 /// # Cancel safety
-/// Dropping the future changes nothing.
+/// Dropping the future is safe: this call only reads.
 pub async fn quota_counts(
     store: &dyn Store,
     config: &Config,
@@ -136,7 +136,8 @@ impl Usage {
         Ok(Self(Arc::new(UsageState { store, counts: Mutex::new(counts) })))
     }
 
-    /// Counts a call that costs some units, for all of these or for none, and waits until that is stored.
+    /// Counts a call of some units for all of the given counters or, if a quota refuses it, for none, and waits until
+    /// the counts are stored.
     pub(super) async fn charge(&self, all: &[Counted<'_>], units: u64) -> Result<(), RpcError> {
         let stored = {
             let now = now();
@@ -152,7 +153,7 @@ impl Usage {
             if change.is_empty() {
                 return Ok(());
             }
-            // Handed over while locked, so that a later count is stored later.
+            // The change is handed over while the lock is held, so that changes are stored in the order of the counts.
             self.0.store.commit(change)
         };
         stored.await?;
@@ -304,7 +305,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let (ann, tools) = (limits(3, 10), limits(100, 12));
         for round in 0..2 {
-            // Each round begins with what the store has, as after a kill.
+            // Each round begins with the stored counts, as after a kill of the kernel.
             let usage = Usage::load(Arc::clone(&store)).await.unwrap();
             let all = [one("ann", &ann), one("tools", &tools)];
             let charged = usage.charge(&all, 6).await;

@@ -1,6 +1,7 @@
 //! `mgp_tools_call_many`: several calls of tools in one request (C17 of the tool contracts).
 //!
-//! Each call passes all gates, limits and records by itself, and fails by itself.
+//! Each call of the batch passes all gates, limits and records separately, and a failed call does not affect the
+//! others.
 
 use std::future::Future;
 

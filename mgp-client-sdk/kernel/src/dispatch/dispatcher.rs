@@ -20,7 +20,7 @@ use crate::hops;
 use crate::metrics::CallMetrics;
 use crate::results::Results;
 
-/// Dispatches calls of clients to servers; a cheap handle.
+/// Dispatches calls of clients to servers. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Dispatcher(Arc<DispatcherParts>);
 
@@ -74,7 +74,7 @@ impl Dispatcher {
         &self.0
     }
 
-    /// Returns the parts for work that outlives a call.
+    /// Returns the shared parts, for work that continues after the call.
     pub(super) fn shared_parts(&self) -> &Arc<DispatcherParts> {
         &self.0
     }
@@ -84,14 +84,14 @@ impl Dispatcher {
         Arc::new(VisibleFleet { fleet: self.0.fleet.clone(), view: self.0.view.clone() })
     }
 
-    /// Returns the servers of which a caller sees more than single tools.
+    /// Returns the servers that the caller may access as a whole, not only single tools of them.
     pub(super) fn visible_servers(&self, cx: &Context) -> Vec<Arc<ManagedServer>> {
         let all = self.0.fleet.all();
         let visible = all.values().filter(|server| self.0.view.sees_server(cx, server.id()));
         visible.cloned().collect()
     }
 
-    /// Returns whether a search waits for the first lists of a server.
+    /// Returns whether a search would have to wait for the first lists of a server.
     pub(super) fn has_new_servers(&self) -> bool {
         self.0.fleet.all().values().any(|server| server.is_new())
     }
@@ -108,12 +108,12 @@ impl Dispatcher {
         }
     }
 
-    /// Returns whether a server that a caller sees has never listed its tools, and may do so soon.
+    /// Returns whether the caller sees a server that has not listed its tools yet and may do so soon.
     pub(super) fn has_unread_servers(&self, cx: &Context) -> bool {
         self.visible_servers(cx).iter().any(|server| server.is_unread())
     }
 
-    /// Returns why a caller has no tools, in case it has none.
+    /// Returns the reason why a caller has no tools.
     pub(super) fn lack_of_tools(&self, cx: &Context) -> &'static str {
         let is_loading = |server: &Arc<ManagedServer>| server.is_new() || server.is_starting();
         let visible = self.visible_servers(cx);

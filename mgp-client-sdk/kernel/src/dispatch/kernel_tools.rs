@@ -8,7 +8,7 @@ use mgp_types::service::{BoxFuture, Call, Reply, Stack};
 
 use super::{Dispatcher, batch};
 
-/// An answer that is on its way.
+/// The future of an answer.
 pub(super) type Answer = BoxFuture<'static, Result<Reply, RpcError>>;
 
 /// The tools of the kernel that are not methods.
@@ -32,7 +32,7 @@ impl KernelTools {
     /// Answers a call of one of these tools.
     ///
     /// # Errors
-    /// The call, if it is of another tool.
+    /// The call itself, if it calls another tool.
     pub(super) fn answer(&self, call: Call) -> Result<Answer, Call> {
         let Some(name) = call.tool().map(|tool| tool.name) else { return Err(call) };
         if let Some(transactions) = self.transactions_of(&call)

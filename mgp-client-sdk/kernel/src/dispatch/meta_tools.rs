@@ -8,7 +8,7 @@ use mgp_toolindex::{MetaTool, MetaTools};
 use mgp_types::mgp::Extension;
 use mgp_types::service::Context;
 
-/// The configuration of the meta tools (tools about tools); a cheap handle.
+/// The configuration of the meta tools (tools about tools). This handle is cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MetaToolConfig(Arc<MetaToolSwitches>);
 

@@ -122,11 +122,11 @@ fn search_router(dispatcher: &Dispatcher) -> Router {
             context.proposals.recommender.attach(&cx, reply).await
         }
     });
-    // They replace the routes of the search itself, which knows nothing of servers that are still being read.
+    // These routes replace the search's own ones, which do not wait for servers whose lists are still being read.
     router.route(ToolsDiscover::METHOD, discover).route(ToolsRequest::METHOD, request)
 }
 
-/// Waits until the tools of new servers are known.
+/// Waits until the tool lists of new servers have been read.
 async fn wait_for_new_tools(dispatcher: &Dispatcher, cx: &Context) {
     dispatcher.wait_for_new(cx, dispatcher.parts().fleet.all().values()).await;
 }

@@ -6,7 +6,7 @@
 //!   characters of an id are written as `+` and two hexadecimal digits.
 //! - Hosts expect pages and skills under schemes of their own, so `ui://a` becomes `ui://mgp+server/a`.
 //!
-//! Lists and calls use the same table, so every listed name leads back to its entry.
+//! Lists and calls use the same table, so the entry of every listed name can be found.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl NameTable {
 /// The prefix of the part of a URI that is a server's id.
 const SERVER_PREFIX: &str = "mgp+";
 
-/// The schemes that stay in front of a server's id.
+/// The URI schemes that must stay in front when the server's id is added to a URI.
 const KEPT_SCHEMES: [&str; 2] = ["ui://", "skill://"];
 
 /// Splits a URI that includes a server's id into the id and the server's own URI.
@@ -158,7 +158,7 @@ pub(super) fn matches_template(template: &str, uri: &str) -> bool {
     let mut is_open = false;
     for piece in pieces {
         let Some((expression, text)) = piece.split_once('}') else { return false };
-        // `{name}` matches one segment; other expressions match anything, or nothing.
+        // `{name}` matches one path segment; any other expression matches any text, including an empty one.
         let is_plain = expression.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         is_open = text.is_empty();
         if is_open {

@@ -68,7 +68,7 @@ fn fit_result(
     }
     let foreign = of_server.difference(cx.caller.mgp.unwrap_or_default());
     change_meta(reply, |meta| {
-        // The state is for this kernel; a caller gets a token in its place.
+        // The state is meant for this kernel; the caller receives a token instead.
         meta.remove(SessionState::NAME);
         for name in ResultMembers::names_of(foreign) {
             meta.remove(name);

@@ -1,6 +1,7 @@
-//! The tokens that search saved each agent on each day: those of all its tools, without those of the list that it got.
+//! The tokens that tool search saved each agent on each day: the size of all its tools minus that of the list it
+//! received.
 //!
-//! The way of a call only counts a list; the tokens are computed some seconds later, and once more at the stop.
+//! A call only counts a list. The tokens are computed some seconds later, and once more when the kernel stops.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -14,14 +15,14 @@ use mgp_types::{Payload, Timestamp};
 
 const SPACE: &str = "kernel_saved_context";
 
-/// The time after which counted lists are settled.
+/// The time after which the savings of counted lists are computed.
 pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(5);
 
-/// The maximum number of days that are kept of an agent, and of agents whose lists wait.
+/// The maximum number of days that are kept for each agent, and of agents whose lists have not been computed.
 const MAX_DAYS: usize = 60;
 const MAX_AGENTS: usize = 256;
 
-/// The lists that are not computed yet.
+/// The counted lists for which the savings are not computed yet.
 #[derive(Default)]
 pub(crate) struct SavedContext {
     lists: Mutex<BTreeMap<String, u64>>,

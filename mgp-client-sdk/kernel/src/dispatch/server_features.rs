@@ -25,8 +25,8 @@ use super::page::page;
 use super::skills;
 use crate::fleet::{ListGroup, ListKind, ManagedServer};
 
-/// The maximum time that a list request waits for servers to return their lists. After it, the last known lists
-/// are used.
+/// The maximum time that a list request waits for servers to return their lists. After it, the last known lists are
+/// returned.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum number of candidates that an error names for an ambiguous name.
@@ -147,7 +147,7 @@ pub(super) async fn find_resource(
     uri: &str,
 ) -> Result<ResolvedEntry, RpcError> {
     let servers = dispatcher.visible_servers(cx);
-    // For a known resource no list has to be read again.
+    // A known resource can be found without reading lists again.
     if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &servers).find(uri) {
         return Ok(ResolvedEntry::visible(entry));
     }

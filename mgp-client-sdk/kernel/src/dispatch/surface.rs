@@ -31,16 +31,17 @@ pub(super) fn level(
         Surface::Direct => ContextLevel::Standard,
         Surface::Categories => ContextLevel::Category,
         Surface::Find => ContextLevel::Discovery,
-        // These callers were promised the tools to find and request tools.
+        // The kernel has promised these callers the tools that find and request tools.
         Surface::Auto if meta_tools.lists_request(cx) => ContextLevel::Hybrid,
-        // Many clients never list again: through these tools they also reach the tools that are listed later.
+        // Many clients request the list only once. With these tools, they can also reach the tools that are listed
+        // later.
         Surface::Auto if !is_whole => ContextLevel::Hybrid,
         Surface::Auto => {
             // The list is never longer than that of all tools.
             let most = config.kernel.direct_tokens.max(session_tokens);
             let tools = context.index.listed(caller);
             let tokens: u64 = tools.iter().map(|tool| u64::from(tool.tokens())).sum();
-            // Without tools, the description of the tool to find them has the reason.
+            // If there are no tools, the description of the search tool contains the reason.
             let is_small = !tools.is_empty() && tokens <= most;
             if is_small { ContextLevel::Standard } else { ContextLevel::Hybrid }
         }
@@ -57,7 +58,7 @@ pub(super) fn notify_session_changed(
 ) {
     let level = level(context, meta_tools, cx, &VisibleTools { view, cx }, 0, true);
     if !matches!(level, ContextLevel::Standard | ContextLevel::Category | ContextLevel::Discovery) {
-        // Clients that support this notification list the tools from now on.
+        // A client that receives this notification requests the list again.
         context.notifications.tools_changed(|other| *other == cx.principal);
     }
 }

@@ -104,7 +104,7 @@ fn context_level(
     surface::level(context, &parts.meta_tools, cx, caller, tokens, is_whole)
 }
 
-/// Counts a list, whose savings are computed later, off the way of calls.
+/// Counts a list request. The saved tokens are computed later in a separate task, so that no call waits for it.
 fn count_list(dispatcher: &Dispatcher, cx: &Context) {
     let is_local = cx.principal.tenant() == Principal::local().tenant();
     if !is_local || !dispatcher.parts().saved.count(cx.principal.name()) {
@@ -122,19 +122,19 @@ fn count_list(dispatcher: &Dispatcher, cx: &Context) {
 async fn settle(parts: &Arc<DispatcherParts>) {
     let costs = async |agent: String| {
         let parts = Arc::clone(parts);
-        // An estimate: the tables of exact counts need much memory, and a second to be loaded.
+        // Use an estimate: the tables for exact counts need much memory and take a second to load.
         tokio::task::spawn_blocking(move || list_costs(&parts, &agent, max_tokens_of)).await.ok()
     };
     parts.saved.settle(&**parts.fleet.context().governance.store(), costs).await;
 }
 
 impl Dispatcher {
-    /// Stores what the lists until now saved.
+    /// Computes and stores the savings of the lists counted so far.
     pub(crate) async fn settle_saved_context(&self) {
         settle(self.shared_parts()).await;
     }
 
-    /// Returns what lists saved an agent on each of the last days, the oldest first.
+    /// Returns the tokens that lists saved an agent on each of the last days, the oldest day first.
     pub(crate) async fn saved_days(&self, agent: &str) -> Result<Vec<KernelSavedDay>, StoreError> {
         self.settle_saved_context().await;
         stored_days(&**self.parts().fleet.context().governance.store(), agent).await

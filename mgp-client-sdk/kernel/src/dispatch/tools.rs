@@ -43,7 +43,7 @@ pub(crate) fn call(
     dispatcher: Dispatcher,
     mut call: Call,
 ) -> impl Future<Output = Result<Reply, RpcError>> + Send {
-    // Read now, before the call is rewritten for the server: these members apply to this hop only.
+    // Read the members before the call is rewritten for the server, because they apply to this hop only.
     let read = CallMembers::read(&call).map(|named| {
         let resolved = resolve_tool(&dispatcher, &mut call, &named);
         (named, resolved)
@@ -70,7 +70,7 @@ pub(crate) fn call(
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
         let references = &fleet.context().references;
         if references.apply_to(call.cx()) {
-            // Before the gates, which decide about the arguments that the server gets.
+            // This runs before the gates, so that they check the arguments that the server will receive.
             Box::pin(references.attach(&mut call, view, server.extensions(), &tool)).await?;
         }
         let session = result_members::begin(&dispatcher, &mut call, &tool, has_access)?;
@@ -96,8 +96,8 @@ pub(crate) fn call(
     }
 }
 
-/// Finds an unknown tool after reading the lists of servers that may have it: of the one that the call names, else of
-/// all that the caller may use and whose lists this kernel has not read.
+/// Finds an unknown tool by reading lists that this kernel has not read yet: the list of the server that the call
+/// names, or else those of all servers that the caller may use.
 async fn find_unread(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -208,7 +208,7 @@ pub(super) struct CallMembers {
 }
 
 impl CallMembers {
-    /// Reads the members. Most calls have none, and for them nothing is parsed.
+    /// Reads the members. Most calls have none of them; this is detected without parsing.
     pub(super) fn read(call: &Call) -> Result<Self, RpcError> {
         let is_named = |members: &Payload| {
             let text = members.as_str();
@@ -312,7 +312,7 @@ fn find_by_params(
     })
 }
 
-/// Returns the server whose tool of this name the session used last.
+/// Returns the server whose tool with the called name was last used in this session.
 fn last_used(
     dispatcher: &Dispatcher,
     call: &Call,

@@ -1,4 +1,4 @@
-//! `tools/validate`: checks arguments against the schema of a tool of any server, without a call of the server.
+//! `tools/validate`: checks arguments against the schema of any server's tool, without calling the server.
 //!
 //! Applies to: inbound.
 

@@ -1,4 +1,4 @@
-//! What leaves the kernel by itself: events to URLs, and messages to people (MGP §4.4, §13).
+//! Deliveries that the kernel makes without a request: events to URLs, and messages to people (MGP §4.4, §13).
 //!
 //! Each delivery is a durable subscription, so it loses no event while the kernel or the receiver is down.
 
@@ -21,10 +21,10 @@ use tokio::task::JoinSet;
 use super::{notify, webhooks};
 use crate::login::Logins;
 
-/// The space of events that were given up, in the store.
+/// The space of the store for events whose delivery was given up.
 const SPACE: &str = "events.failed";
 
-/// The maximum number of events that were given up and are kept, per delivery.
+/// The maximum number of given-up events that are kept per delivery.
 const MAX_FAILURES: usize = 100;
 
 /// The number of attempts before an event is given up, about ten minutes, and the delays between them.
@@ -42,7 +42,7 @@ const BATCH: usize = 32;
 /// The maximum length of an error that is kept.
 const MAX_ERROR: usize = 256;
 
-/// The deliveries of a kernel; a cheap handle.
+/// The deliveries of a kernel. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Deliveries(Arc<DeliveryTable>);
 
@@ -63,7 +63,7 @@ struct RunningDelivery {
 #[derive(Clone, PartialEq)]
 enum Outbound {
     Webhook(WebhookConfig),
-    /// A person's place, and the address of the console in the configuration.
+    /// A place at which a person receives messages, and the configured address of the console.
     Notify(NotifyConfig, Option<String>),
 }
 
@@ -85,7 +85,7 @@ pub(super) struct SenderContext {
 /// The address at which this process serves the console, once it does.
 pub(super) type ServedConsole = Arc<OnceLock<String>>;
 
-/// A delivery: its position in the events, and its figures.
+/// A delivery: its position in the stream of events, and its statistics.
 pub(super) struct Delivery {
     pub(super) name: String,
     /// The receiver as operators see it.
@@ -140,8 +140,8 @@ impl SenderContext {
 }
 
 impl Outbound {
-    /// Returns the deliveries of a configuration by their names in the store. Names of people's places have a dot,
-    /// which those of webhooks cannot have.
+    /// Returns the deliveries of a configuration by their names in the store. The name of a place for messages contains
+    /// a dot, which the name of a webhook cannot contain.
     fn of(config: &KernelConfig) -> BTreeMap<String, Self> {
         let webhooks = config.webhooks.iter();
         let webhooks = webhooks.map(|(name, one)| (name.clone(), Self::Webhook(one.clone())));
@@ -155,7 +155,7 @@ impl Outbound {
 }
 
 impl Deliveries {
-    /// Sets what the deliveries need; without it there are none.
+    /// Sets what the deliveries need to run; until this is called, no delivery runs.
     pub(crate) fn enable(&self, context: DeliveryContext) {
         // A kernel is built once, so it was not set before.
         let _ = self.0.context.set(context);
@@ -168,8 +168,8 @@ impl Deliveries {
         }
     }
 
-    /// Starts, stops and replaces deliveries, so that those of a configuration run. One that is no longer configured
-    /// loses its waiting events; a changed one goes on where it was.
+    /// Starts, stops and replaces deliveries, so that those of a configuration run. A delivery that is no longer
+    /// configured loses its waiting events; a changed one continues at its last event.
     pub(crate) async fn apply(&self, hub: &EventHub, config: &KernelConfig) {
         let Some(context) = self.0.context.get() else { return };
         let configured = Outbound::of(config);
@@ -181,7 +181,7 @@ impl Deliveries {
             running.extract_if(.., is_old).collect()
         };
         for (name, RunningDelivery { delivery, mut task, .. }) in ended {
-            // Its successor must not send an event at the same time.
+            // Wait for the end of this task: its successor must not send an event at the same time.
             task.shutdown().await;
             let reader = delivery.reader.lock().take();
             if let Some(reader) = reader.filter(|_| !configured.contains_key(&name)) {
@@ -227,7 +227,7 @@ fn start(
 ) -> RunningDelivery {
     let target = match &outbound {
         Outbound::Webhook(config) => config.url.clone(),
-        // Topics and addresses are not shown: who knows a topic can read it.
+        // Topics and addresses are not shown, because everyone who knows a topic can read its messages.
         Outbound::Notify(..) => name.clone(),
     };
     let (reader, state) = (Mutex::default(), Mutex::default());
@@ -277,7 +277,7 @@ impl Delivery {
         key.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with(' '))
     }
 
-    /// Waits for the events after a number; a store that fails is asked again.
+    /// Waits for the events after number `seq`; if the store fails, reads again.
     pub(super) async fn read_after(&self, reader: &EventReader, seq: u64) -> Vec<ReadEvent> {
         loop {
             match reader.read_after(seq, BATCH).await {

@@ -14,10 +14,10 @@ use super::{CHANNELS, KernelEvents};
 /// The families of channels in which only the kernel publishes: clients trust them.
 const RESERVED: [&str; 2] = ["security.", "approvals."];
 
-/// The maximum number of servers whose refused events are logged once each.
+/// The maximum number of servers for which a refused event is logged; it is logged once per server.
 const MAX_LOGGED: usize = 1_024;
 
-/// The servers whose refused events have been logged.
+/// The servers for which a refused event has been logged already.
 #[derive(Default)]
 pub(super) struct ForwardLog(Mutex<BTreeSet<ServerId>>);
 
@@ -60,7 +60,8 @@ impl KernelEvents {
             .payload(event.data)
             .subject(subject)
             .dropped(event.dropped)
-            // A kernel behind a kernel must not send an event in a circle without end.
+            // The depth counts the kernels that an event has passed, so that it cannot be sent in an endless circle of
+            // kernels.
             .depth(event.depth.saturating_add(1));
         // A text that is not a time is replaced by the time of arrival.
         if let Some(at) = event.timestamp.filter(|at| at.to_system_time().is_some()) {
@@ -81,7 +82,8 @@ impl KernelEvents {
     }
 }
 
-/// Returns whether a channel belongs to the kernel; clients may not see the difference of `Security.x`.
+/// Returns whether only the kernel may publish in a channel. Case is ignored, because people may overlook the
+/// difference of `Security.x`.
 fn is_reserved(channel: &str) -> bool {
     let begins = |family: &&str| {
         channel.get(..family.len()).is_some_and(|start| start.eq_ignore_ascii_case(family))

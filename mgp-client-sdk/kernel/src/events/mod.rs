@@ -1,4 +1,4 @@
-//! The kernel's events: its own, and those of its servers (MGP §13).
+//! The kernel's events: those that it emits itself, and those that it forwards from its servers (MGP §13).
 //!
 //! A subscriber receives an event only if it may see the server or tool that the event is about, by the same
 //! decision as lists; operators receive all.
@@ -59,7 +59,7 @@ const APPROVAL_REQUESTED: &str = "approvals.requested";
 const APPROVAL_DECIDED: &str = "approvals.decided";
 const TRANSACTION_STUCK: &str = "transactions.stuck";
 
-/// The events of a kernel; a cheap handle.
+/// The events of a kernel. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct KernelEvents {
     hub: EventHub,
@@ -69,7 +69,7 @@ pub(crate) struct KernelEvents {
 
 mgp_types::opaque_debug!(KernelEvents);
 
-/// A call whose start was published.
+/// A call for which the start event has been published.
 pub(crate) struct PublishedCall<'a> {
     events: &'a KernelEvents,
     cx: &'a Context,

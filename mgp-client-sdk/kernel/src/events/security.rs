@@ -64,7 +64,7 @@ struct SecurityData<'a> {
     details: Object,
 }
 
-/// The details that an event repeats; others may show arguments.
+/// The details that an event includes; other details could reveal arguments.
 const DETAILS: [&str; 5] = ["code", "method", "approval_id", "decision", "expires_at"];
 
 /// Returns the event for a record, if there is one.

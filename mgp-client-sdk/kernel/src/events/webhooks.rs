@@ -37,7 +37,7 @@ impl Webhook {
     ) -> Result<(), String> {
         loop {
             for event in delivery.read_after(reader, 0).await {
-                // The same in each attempt, so that the receiver can drop repeated ones.
+                // The id is the same in each attempt, so that the receiver can drop repeated events.
                 let id = format!("{}-{}", delivery.name, event.seq);
                 let send = || {
                     let secret = self.secret.as_deref();

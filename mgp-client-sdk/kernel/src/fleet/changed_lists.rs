@@ -1,4 +1,4 @@
-//! The lists whose changes are not announced to clients yet.
+//! The lists whose changes have not been announced to clients yet.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::refresh_queue::ListGroup;
 
-/// The changes that are not announced yet; a cheap handle.
+/// The changes that are not announced yet. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct ChangedLists(Arc<Pending>);
 
@@ -45,7 +45,7 @@ impl ChangedLists {
         self.0.marked.notified().await;
     }
 
-    /// Takes all changes.
+    /// Removes and returns all recorded changes.
     pub(super) fn take(&self) -> Changes {
         mem::take(&mut *self.0.changes.lock())
     }

@@ -36,7 +36,7 @@ const SYSTEM: &[&str] = &[
     "/etc/timezone",
 ];
 
-/// Folders beside the folder of an interpreter that belong to it.
+/// The folders beside an interpreter's own folder that belong to the interpreter.
 const BESIDE: &[&str] = &["bin", "lib", "lib64", "libexec", "include", "share/zoneinfo"];
 
 /// Folders of version managers, in which every file belongs to an interpreter.

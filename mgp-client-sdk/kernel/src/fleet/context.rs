@@ -29,7 +29,7 @@ use crate::references::References;
 /// A function that creates an in-process server; called at each start.
 pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
 
-/// State and handles that all servers of a kernel share; a cheap handle.
+/// State and handles that all servers of a kernel share. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct FleetContext {
     /// The configuration in force.

@@ -13,7 +13,7 @@ use super::session::has_failed;
 /// Time that an operator waits for the tools of a server that has started; then the present state is returned.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time for which a state is passed through on the way to another one.
+/// The time that a transitional state usually lasts.
 const PASSING_DELAY: Duration = Duration::from_millis(50);
 
 /// The default time that an operator waits for a stop. Afterwards the current state is returned.

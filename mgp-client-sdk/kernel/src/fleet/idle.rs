@@ -1,5 +1,5 @@
-//! Looks at the servers from time to time: stops idle ones, whose lists stay known and which the next call starts,
-//! checks that those at URLs answer, and reads lists that an earlier kernel has read.
+//! A periodic check of the servers: it stops idle ones (their lists stay known, and the next call starts them), checks
+//! that servers at URLs answer, and reads again the lists that an earlier kernel has read.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// Interval between two checks of connected servers at URLs.
 const REMOTE_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Time after the start and after a client has connected, before servers are started to read their lists again: what
-/// clients do first is more urgent.
+/// The delay after the start, and after a client's connection, before servers are started to read their lists again.
+/// The first requests of clients take precedence.
 const REREAD_DELAY: Duration = Duration::from_secs(5);
 
 /// The maximum number of servers that are started at a time to read their lists again.
@@ -54,8 +54,8 @@ pub(super) async fn check_remote(fleet: WeakFleet) {
     }
 }
 
-/// Reads the lists that an earlier kernel has read, once in the time of this kernel: a program may have been updated.
-/// Begins when a client other than an operator is connected, and ends when the fleet is dropped.
+/// Reads the lists that an earlier kernel has read, once per run of the kernel, because a program may have been
+/// updated. Begins when a client other than an operator is connected, and ends when the fleet is dropped.
 pub(super) async fn reread(fleet: WeakFleet) {
     let mut is_used = false;
     loop {

@@ -238,14 +238,14 @@ impl InstanceParts {
 
     /// Returns whether the server may ask for roots outside of modern requests.
     ///
-    /// A server uses the roots that it was given for all callers of the session, so one agent could widen what
-    /// another reaches; the operator has to allow that.
+    /// A server uses the roots of one caller for all callers of the session, so one agent could extend the access of
+    /// another. Therefore the operator must allow it.
     pub(super) fn answers_roots(&self) -> bool {
         let is_allowed = self.config.mgp.as_ref().is_some_and(|mgp| mgp.roots);
         self.owner.is_some() || is_allowed && !self.config.is_per_agent()
     }
 
-    /// Applies the settings of the server to a client of it.
+    /// Applies the server's settings to the configuration of a client for it.
     fn configure(&self, client: &mut ClientConfig) {
         offer_callers(client, self.answers_roots());
         client.plain_traceparent = self.config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
@@ -270,7 +270,7 @@ impl InstanceParts {
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
         // Before governance, so that the gates are outside.
         let builder = context.calls.layers(builder, &context.governance, &id);
-        // Before the limits, which may leave callbacks out.
+        // The callback handler is set before the limits are applied, because these may remove callbacks.
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
         let unanswered = record_unanswered(context.governance.audit());
         let (events, followed, of) = (context.events.clone(), id.clone(), owner.clone());

@@ -13,11 +13,11 @@ use mgp_types::{Payload, Sha256Hash};
 
 const SPACE: &str = "kernel.met";
 
-/// The word that takes the place of the number of tools in the digest of a server that did not answer in time.
+/// The word that replaces the number of tools in the digest of a server that did not answer in time.
 const SILENT: &str = "silent";
 
-/// One digest per server whose tools are known or that did not answer: the digest of the configuration with which that
-/// happened. This type is a handle that is cheap to clone.
+/// The digest of each server whose tools are known or that did not answer: the digest of the configuration with which
+/// that happened. This type is a handle that is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct KnownServers(Arc<Digests>);
 

@@ -29,7 +29,7 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 const MAX_PAGES: usize = 200;
 
-/// The time for which a list counts as fresh if its server does not announce changes of it.
+/// The time for which a list is considered fresh if its server does not announce changes of it.
 const FRESH_TTL: Duration = Duration::from_secs(2);
 
 /// A kind of list other than the list of tools.
@@ -46,7 +46,7 @@ pub(crate) enum ListKind {
 pub(crate) struct ListCache {
     lists: Mutex<Lists>,
     eras: Arc<KnownEras>,
-    /// Held by the task that reads; other tasks wait for it and use its result.
+    /// A lock held by the task that reads the list; other tasks wait for it and use its result.
     reading: tokio::sync::Mutex<()>,
 }
 
@@ -116,7 +116,7 @@ impl ListKind {
                 capabilities.resources.as_ref().and_then(|resources| resources.list_changed)
             }
             Self::Prompts => capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed),
-            // The extension has no such notification.
+            // The skills extension defines no such notification.
             Self::Skills => None,
         };
         list_changed == Some(true)
@@ -162,12 +162,12 @@ impl ListCache {
         self.lock().capabilities.clone()
     }
 
-    /// Returns a list as last read; empty if it was never read.
+    /// Returns a list as it was last read, or an empty list if it was never read.
     pub(crate) fn list(&self, kind: ListKind) -> Arc<CachedList> {
         self.lock().by_kind[kind as usize].clone().unwrap_or_default()
     }
 
-    /// Returns the known facts about the eras of the server.
+    /// Returns what is known about the protocol eras that the server supports.
     pub(super) fn eras(&self) -> &Arc<KnownEras> {
         &self.eras
     }
@@ -214,7 +214,7 @@ impl ListCache {
         }
     }
 
-    /// Returns the lists to store, if they changed since the last call.
+    /// Returns the lists if they must be stored because they changed since the last call of this method.
     pub(super) fn take_unstored(&self) -> Option<StoredLists> {
         let mut lists = self.lock();
         let mut hasher = DefaultHasher::new();

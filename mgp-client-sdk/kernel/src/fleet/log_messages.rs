@@ -42,7 +42,7 @@ impl ServedPrincipals {
         }
     }
 
-    /// Returns whether the server has run no calls of any other principal.
+    /// Returns whether the server has run no calls, or only calls of this principal.
     fn is_at_most(&self, principal: &Principal) -> bool {
         match &*self.0.lock() {
             Served::None => true,
@@ -54,9 +54,9 @@ impl ServedPrincipals {
 
 /// Forwards a log message of a server; `owner` is the principal of an isolated instance.
 ///
-/// While exactly one client has calls in flight at the server, the message belongs to those calls. Between
-/// calls it goes to the clients of the only principal that sees the server, if the server has run calls of no
-/// other. Any other message is dropped, because it could reveal data of one caller's call to another caller.
+/// While exactly one client has calls in flight at the server, the message belongs to those calls. Between calls it
+/// goes to the clients of the only principal that sees the server, if the server has run calls of this principal only.
+/// Any other message is dropped, because it could reveal data of one caller's call to another caller.
 pub(super) fn forward_log(
     notifier: &ServerNotifier,
     owner: Option<&Principal>,

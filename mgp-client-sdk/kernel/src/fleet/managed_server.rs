@@ -27,7 +27,7 @@ use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
 use crate::policy;
 
-/// A server: its configuration, its instances, and the lists it last returned.
+/// A server of the kernel: its configuration, its instances, and the lists that it last returned.
 pub(crate) struct ManagedServer {
     id: ServerId,
     config: RwLock<Arc<ServerConfig>>,
@@ -44,7 +44,7 @@ pub(crate) struct ManagedServer {
     lists: ListCache,
     refresh_queue: RefreshQueue,
     first_sync: FirstSync,
-    /// The last run that was asked for its tools.
+    /// The number of the last run of the server whose tools were requested.
     listed_run: watch::Sender<u64>,
     /// The log level that was last requested from the server.
     log_level: Mutex<Option<LogLevel>>,
@@ -136,7 +136,7 @@ impl ManagedServer {
 
     /// Starts the server once it has a permit, and waits until it is connected or has failed.
     ///
-    /// A slow server gives its permit back before.
+    /// A slow server returns its permit before it is connected.
     pub(crate) async fn start(&self) {
         // The semaphore is never closed.
         let permit = self.start_permits.acquire().await;
@@ -157,7 +157,7 @@ impl ManagedServer {
         }
     }
 
-    /// Returns the time that a start may take.
+    /// Returns the maximum time that a start may take.
     pub(crate) fn start_timeout(&self) -> Duration {
         self.config.read().start_timeout()
     }
@@ -196,7 +196,7 @@ impl ManagedServer {
         join_all(sessions.map(|session| session.check())).await;
     }
 
-    /// Checks a server at a URL for an operator who looks at it, and tries one again that has failed.
+    /// Checks a server at a URL because an operator looks at it; if the server has failed, tries to connect again.
     pub(super) async fn look(&self) {
         if policy::is_remote(&self.config()) {
             self.check_sessions().await;
@@ -204,18 +204,18 @@ impl ManagedServer {
         }
     }
 
-    /// Records that the present run was asked for its tools.
+    /// Records that the current run of the server was asked for its tools.
     pub(super) fn note_listing(&self) {
         let live = self.client().supervised().current();
         let run = live.borrow().as_ref().map_or(0, |live| live.run);
         self.listed_run.send_replace(run);
     }
 
-    /// Waits until the tools of the present run are known, or could not be read.
+    /// Waits until the tools of the server's current run are known, or could not be read.
     pub(super) async fn listed(&self) {
         let live = self.client().supervised().current();
         let Some(run) = live.borrow().as_ref().map(|live| live.run) else { return };
-        // The sender lives in `self`, so the channel is never closed.
+        // `self` owns the sender, so the channel cannot be closed here.
         let _ = self.listed_run.subscribe().wait_for(|listed| *listed >= run).await;
     }
 
@@ -303,12 +303,12 @@ impl ManagedServer {
             self.client().client().is_ok() && self.first_sync.finished(limit).await
         };
         if self.may_have_more() && !tokio::time::timeout(limit, read).await.unwrap_or_default() {
-            // Nothing waits for it a second time.
+            // Later list requests must not wait for this server again.
             self.first_sync.finish();
         }
     }
 
-    /// Returns why a server that should run does not, or `None` if it runs or rests.
+    /// Returns why a server that should be running is not. Returns `None` if it runs or is stopped.
     pub(crate) fn failure(&self) -> Option<RpcError> {
         use ServerState::{Connecting, Error, Restarting};
         matches!(self.state(), Connecting | Restarting | Error)
@@ -322,7 +322,7 @@ impl ManagedServer {
 
     /// Connects the session of the shared instance that serves a caller.
     ///
-    /// A server that failed too often stays down until an operator starts it.
+    /// A server that failed too often stays stopped until an operator starts it.
     async fn wake_shared(
         &self,
         cx: &Context,
@@ -465,7 +465,7 @@ impl ManagedServer {
     /// Requests log messages from the server at the lowest level that any client that sees it wants, if that level
     /// has changed.
     ///
-    /// Without such a client nothing is requested: servers then send what they choose.
+    /// Without such a client the kernel requests no level, and each server sends messages at a level of its own choice.
     pub(crate) async fn request_log_level(&self, context: &FleetContext) {
         let wanted = context.notifier(self.id.clone()).wanted_level(None);
         let Some(level) = wanted else { return };

@@ -15,7 +15,7 @@ use super::subscriptions::{self, Source};
 use crate::callers::Callers;
 use crate::events::KernelEvents;
 
-/// Time that clients have to take the notification of a state.
+/// The time within which a client must accept the notification of a state.
 const STATE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Handles the notifications of a server, without keeping the server alive.

@@ -91,7 +91,7 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
                 }
             }
         }
-        // Prompts are the last list that is read from a new server.
+        // Prompts are the last list that the kernel reads from a new server.
         if group == ListGroup::Prompts {
             server.first_sync().finish();
         }
@@ -115,7 +115,7 @@ async fn retry_later(server: Weak<ManagedServer>, group: ListGroup, stale: Stale
     }
 }
 
-/// Reads the lists of a group; returns whether any of them changed.
+/// Reads all lists of a group again, and returns whether any of them changed.
 async fn read_group(
     server: &Arc<ManagedServer>,
     group: ListGroup,

@@ -27,7 +27,7 @@ impl ListGroup {
     pub(crate) const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
 }
 
-/// The stale lists of all servers, without duplicates; a cheap handle.
+/// The stale lists of all servers, without duplicates. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct StaleLists(Arc<Stale>);
 
@@ -43,7 +43,7 @@ impl StaleLists {
         self.0.marked.notify_one();
     }
 
-    /// Waits until any list is stale, and takes all stale lists.
+    /// Waits until any list is stale, then removes and returns all stale lists.
     pub(super) async fn next(&self) -> BTreeSet<(ServerId, ListGroup)> {
         loop {
             let lists = mem::take(&mut *self.0.lists.lock());
@@ -77,7 +77,7 @@ impl RefreshQueue {
         !mem::replace(&mut queue.has_reader, true)
     }
 
-    /// Takes the next list; after `None` the reading task must end.
+    /// Removes and returns the next list to read; after `None` the reading task must end.
     pub(super) fn pop(&self) -> Option<ListGroup> {
         let mut queue = self.0.lock();
         let next = queue.waiting.pop_first();

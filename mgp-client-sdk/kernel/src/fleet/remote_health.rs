@@ -1,6 +1,7 @@
 //! Checks that servers at URLs still answer: from time to time, after a failed call, and when an operator looks.
 //!
-//! The kernel would not notice otherwise that such a server has ended, because it has no process or pipe of it.
+//! Without these checks the kernel would not notice that such a server has ended, because it has no process or pipe of
+//! the server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,16 +14,16 @@ use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// Time for an answer to a check.
+/// The time within which a server must answer a check.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Time for which the answer to a check is valid; within it, no further check is made.
+/// The time for which the answer to a check is valid; meanwhile no further check is made.
 const ANSWER_TTL: Duration = Duration::from_millis(200);
 
 /// The health of a session with a server at a URL; sessions with other servers are not checked.
 pub(super) struct RemoteHealth {
     is_remote: bool,
-    /// The time of the last answer to a check; locked while one is running.
+    /// The time of the last answer to a check. The lock is held while a check is running.
     answered_at: Mutex<Option<Instant>>,
     /// `true` if the server did not answer the last check, but still has running calls, so that it may only be busy.
     is_silent: AtomicBool,
@@ -37,7 +38,7 @@ impl RemoteHealth {
         self.is_remote
     }
 
-    /// Returns whether the last check was not answered although the server is connected.
+    /// Returns whether the server is connected but did not answer the last check.
     pub(super) fn is_silent(&self) -> bool {
         self.is_silent.load(Ordering::Relaxed)
     }
@@ -84,7 +85,7 @@ impl RemoteHealth {
     }
 }
 
-/// Sends a request that every server answers; the request does not pass the gates.
+/// Sends a request that every server can answer; the request does not pass the gates.
 async fn ping(client: &Client) -> Result<(), RpcError> {
     let cx = client.context();
     let call = match client.server().era {
@@ -95,7 +96,7 @@ async fn ping(client: &Client) -> Result<(), RpcError> {
     gateway::ungated(client).send(call).await.map(drop)
 }
 
-/// Returns the reason why an error shows that the server does not work; `None` if a working server may answer so. The
+/// Returns why an error shows that the server does not work, or `None` if a working server may return this error. The
 /// text contains no words of the server.
 fn lack_of_answer(error: &RpcError) -> Option<String> {
     match HttpFailure::from_error(error) {

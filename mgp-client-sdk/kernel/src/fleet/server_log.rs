@@ -68,7 +68,7 @@ impl ServerLog {
         }
     }
 
-    /// Records that a login is missing or no longer valid, or that it is there again.
+    /// Records that a login is missing or invalid, or that it is valid again.
     pub(super) fn set_login(&self, owner: Option<&Principal>, missing: Option<&str>) {
         let logins = &mut self.0.lock().missing_logins;
         match missing {
@@ -80,7 +80,7 @@ impl ServerLog {
         }
     }
 
-    /// Returns why the login of an agent, or the one that all share, is missing, with the remedy.
+    /// Returns why the login of an agent, or the login that all agents share, is missing, together with the remedy.
     pub(super) fn missing_login(&self, owner: Option<&Principal>) -> Option<String> {
         self.0.lock().missing_logins.get(&owner.cloned()).cloned()
     }
@@ -91,7 +91,7 @@ impl ServerLog {
         entries.lines.iter().skip(entries.lines.len().saturating_sub(max)).cloned().collect()
     }
 
-    /// Returns the time of a session's last change of state, and the reason of its last failure since it was connected.
+    /// Returns when the session last changed its state, and why it last failed since it was connected.
     pub(super) fn state(&self, of: SessionKind) -> (Option<Timestamp>, Option<String>) {
         let entries = self.0.lock();
         let missing = || entries.missing_logins.values().next().cloned();

@@ -22,7 +22,7 @@ use crate::proposals::manifest;
 
 type Table = BTreeMap<ServerId, Arc<ManagedServer>>;
 
-/// The servers of a kernel; a cheap handle.
+/// The servers of a kernel. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Fleet(Arc<FleetState>);
 
@@ -64,7 +64,8 @@ impl Fleet {
         } else if is_known || self.0.context.known.is_silent(&server.config()) {
             server.first_sync().finish();
         }
-        // A server that was just replaced may have left subscriptions of clients, which the new one has to serve.
+        // Clients may still be subscribed to resources of a server that was just replaced; the new server has to serve
+        // them.
         let subscriptions = &self.0.context.subscriptions;
         if !is_known || subscriptions.has(&server.source(SessionKind::Main)) {
             let server = Arc::clone(&server);
@@ -86,7 +87,7 @@ impl Fleet {
         let is_registered = approved.is_some();
         let server = Arc::new(ManagedServer::new(config, approved, &self.0.context)?);
         if is_registered {
-            // It is started when it is called.
+            // The server is started by its first call.
             server.first_sync().finish();
         }
         if let Some(stored) = self.0.stored.lock().remove(server.id().as_str()) {
@@ -100,7 +101,7 @@ impl Fleet {
         Ok(server)
     }
 
-    /// Returns whether the tools of a server are known for its current configuration.
+    /// Returns whether the kernel knows the server's tools for the current configuration of the server.
     pub(crate) fn is_known(&self, server: &ManagedServer) -> bool {
         let tools = self.0.context.index.tools_of(server.id().as_str()).len();
         self.0.context.known.contains(&server.config(), tools)
@@ -114,7 +115,7 @@ impl Fleet {
         futures_util::future::join_all(chosen.map(|server| server.look())).await;
     }
 
-    /// Waits for the lists of new servers, for a limited time after they were added. One that does not answer is
+    /// Waits for the lists of new servers, for a limited time after they were added. A server that does not answer is
     /// recorded, so that the next kernel does not wait for it.
     pub(crate) async fn synced(&self, servers: impl Iterator<Item = &Arc<ManagedServer>>) {
         let waits = servers.map(|server| async move {
@@ -135,20 +136,20 @@ impl Fleet {
     pub(crate) fn reconfigure(&self, config: ServerConfig) {
         let Some(server) = self.get(config.id.as_str()) else { return };
         server.set_config(config);
-        // The tools may be unknown now, e.g. because the server's tags changed, by which tools are searched.
+        // The known tools may be outdated now, e.g. because the server's tags changed, by which tools are searched.
         if !self.is_known(&server) {
             self.refresh_tools(server.id());
             tokio::spawn(async move { server.start().await });
         }
     }
 
-    /// Stores the lists of a server, so that the next kernel knows them.
+    /// Stores the lists of a server, so that the next kernel can use them.
     pub(crate) fn store_lists(&self, server: &Arc<ManagedServer>) {
         let (server, store) = (Arc::clone(server), Arc::clone(self.0.context.governance.store()));
         tokio::spawn(async move { stored_lists::save(&store, server.id(), server.lists()).await });
     }
 
-    /// Removes everything stored about servers that were not added, except the given ones.
+    /// Removes the stored data of all servers that the fleet does not have, except the data of the given servers.
     pub(crate) async fn forget_others(&self, except: &[ServerId]) -> Result<(), IndexError> {
         let all = self.all();
         let is_other = |id: &ServerId| !all.contains_key(id) && !except.contains(id);
@@ -216,7 +217,7 @@ impl Fleet {
     /// Drains and stops all servers.
     pub(crate) async fn stop(&self, reason: ShutdownReason) {
         let all = self.all();
-        // Keeps servers that still wait for a permit from starting.
+        // Prevents servers that still wait for a permit from starting.
         all.values().for_each(|server| server.hold().set_stopped(true));
         let stops = all.values().map(|server| server.stop(reason.clone()));
         futures_util::future::join_all(stops).await;

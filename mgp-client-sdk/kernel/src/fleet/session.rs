@@ -24,10 +24,10 @@ use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
 use super::start::StartHold;
 
-/// The time for which no legacy session is requested from a server after it has refused one.
+/// The time for which the kernel requests no legacy session from a server that has refused one.
 const REFUSED_TTL: Duration = Duration::from_mins(10);
 
-/// The shortest time between two starts of a failed server that callers cause.
+/// The minimum time between two starts of a failed server that are caused by calls.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The two sessions that an instance of a server may have.
@@ -66,7 +66,7 @@ pub(super) struct Session {
     running: AtomicUsize,
     /// The time at which the last call began or ended, whichever is later.
     used_at: Mutex<Instant>,
-    /// The time of the last start for a caller of a server that had failed.
+    /// The time at which a call last caused a start of the failed server.
     retried_at: Mutex<Option<Instant>>,
     health: RemoteHealth,
 }
@@ -97,7 +97,7 @@ impl Session {
         self.client.state().get()
     }
 
-    /// Returns the client if it accepts calls; a client that drains accepts none.
+    /// Returns the client if it accepts calls. A draining client does not accept any.
     pub(super) fn present(&self) -> Option<Client> {
         let is_draining = self.state() == ServerState::Draining;
         self.client.client().ok().filter(|_| !is_draining)
@@ -121,8 +121,8 @@ impl Session {
         *self.used_at.lock() = Instant::now();
     }
 
-    /// Starts the server unless it runs or must not be started, and waits until it is connected. A server that
-    /// drains is started afterwards.
+    /// Starts the server unless it runs or must not be started, and waits until it is connected. A draining server is
+    /// started after it has drained.
     pub(super) async fn wake(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
         self.touch();
         if let Some(client) = self.present() {
@@ -139,7 +139,7 @@ impl Session {
             if !self.health.is_remote() {
                 return self.client.ready().await;
             }
-            // The caller learns why it failed, and need not wait until it is well again.
+            // If the start fails, the caller receives the error at once and does not wait for further attempts.
             tokio::select! {
                 ready = self.client.ready() => ready,
                 () = has_failed(&mut states) => self.client.client(),
@@ -151,7 +151,8 @@ impl Session {
         }
     }
 
-    /// Returns whether a caller starts the server now: one that rests, and from time to time one that failed.
+    /// Returns whether a call should start the server now: always if it is stopped, and only from time to time if it
+    /// has failed.
     fn is_due(&self) -> bool {
         match self.state() {
             ServerState::Registered | ServerState::Disconnected | ServerState::Draining => true,
@@ -173,7 +174,7 @@ impl Session {
         is_due
     }
 
-    /// Tries a server again that has failed, if it has not been tried for a caller or operator recently.
+    /// Tries to start a failed server again, unless a caller or an operator has caused an attempt recently.
     pub(super) async fn retry(&self, hold: &StartHold) {
         let has_failed = matches!(self.state(), ServerState::Restarting | ServerState::Error);
         if has_failed && self.is_due() {
@@ -232,7 +233,7 @@ impl Session {
         }
     }
 
-    /// Adds the remedy: the key that raises the limit of a call that took too long, or the login that is missing.
+    /// Adds the remedy to an error: the key that raises the time limit of a call, or the login that is missing.
     fn with_remedy(&self, error: RpcError) -> RpcError {
         let source = std::error::Error::source(&error);
         let key = match source.and_then(|source| source.downcast_ref::<LifecycleError>()) {

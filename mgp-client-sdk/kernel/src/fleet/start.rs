@@ -64,7 +64,7 @@ enum SyncProgress {
     Unknown,
     /// The lists that an earlier kernel read are used: only calls of unknown tools wait.
     Deferred,
-    /// The lists were read, or are not waited for, because the server has failed or does not answer.
+    /// The lists were read; or nothing waits for them any more, because the server has failed or does not answer.
     Done,
 }
 
@@ -73,12 +73,12 @@ impl FirstSync {
         Self { begun: Instant::now(), progress: watch::Sender::new(SyncProgress::Unknown) }
     }
 
-    /// Lets lists and searches use the lists that an earlier kernel read.
+    /// Ends the wait of lists and searches: they use the lists that an earlier kernel has read.
     pub(super) fn defer(&self) {
         self.progress.send_replace(SyncProgress::Deferred);
     }
 
-    /// Ends the wait, because the lists are known or the server has failed.
+    /// Ends the wait, because the lists have been read or the server has failed.
     pub(super) fn finish(&self) {
         self.progress.send_if_modified(|progress| {
             std::mem::replace(progress, SyncProgress::Done) != SyncProgress::Done
@@ -95,22 +95,23 @@ impl FirstSync {
         *self.progress.borrow() == SyncProgress::Unknown
     }
 
-    /// Returns whether the lists may differ from what this kernel knows, because it has not read them.
+    /// Returns whether the server's lists may differ from the known ones, because this kernel has not read them itself.
     pub(super) fn is_open(&self) -> bool {
         *self.progress.borrow() != SyncProgress::Done
     }
 
-    /// Waits for the lists as lists and searches do; returns `false` if the server did not answer in time.
+    /// Waits for the lists, within the time limit for list requests and searches. Returns `false` if the server did not
+    /// answer in time.
     pub(super) async fn wait(&self) -> bool {
         !self.is_new()
             || self.finished(FIRST_SYNC_TIMEOUT.saturating_sub(self.begun.elapsed())).await
     }
 
-    /// Waits until the lists were read or the server has failed; returns `false` if the time is over before.
+    /// Waits until the lists were read or the server has failed; returns `false` after the time limit.
     pub(super) async fn finished(&self, limit: Duration) -> bool {
         let mut progress = self.progress.subscribe();
         let done = progress.wait_for(|progress| *progress == SyncProgress::Done);
-        // The sender lives in `self`, so the channel is never closed.
+        // `self` owns the sender, so the channel cannot be closed here.
         tokio::time::timeout(limit, done).await.is_ok()
     }
 }

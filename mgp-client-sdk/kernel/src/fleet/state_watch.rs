@@ -47,7 +47,7 @@ pub(super) async fn announce(
     loop {
         match changes.recv().await {
             Ok(change) => notifier.state_changed(&change).await,
-            // The changes since then have the state.
+            // The receiver missed some changes; the next one contains the current state.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }
@@ -80,7 +80,7 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     }
     server.observe_eras(client.server());
     if context.subscriptions.has(&server.source(SessionKind::Legacy)) {
-        // The legacy session was stopped with the server, and no call may come that would start it again.
+        // The legacy session was stopped with the server, and there may be no further call that would start it again.
         server.start_legacy().await;
     }
     let notifier = context.notifier(server.id().clone());

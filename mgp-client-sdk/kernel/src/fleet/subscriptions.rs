@@ -26,7 +26,7 @@ pub(crate) struct Source {
     pub(crate) session: SessionKind,
 }
 
-/// The resources that clients are subscribed to; a cheap handle.
+/// The resources that clients are subscribed to. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct ResourceSubscriptions(Arc<Mutex<HashMap<String, Subscription>>>);
 

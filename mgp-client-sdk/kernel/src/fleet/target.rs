@@ -50,7 +50,7 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
                 let config = starting.context.config.config();
                 let pass_env = [&config.kernel.pass_env[..], &server.pass_env].concat();
                 let filled = starting.context.expander.server(&server);
-                // E.g. a variable is not set.
+                // E.g. a variable in the configuration is not set.
                 let filled = filled.map_err(|error| SpawnError::new(error).permanent())?;
                 if let Some(lock) = &starting.context.lock {
                     lock::check_start(lock, &server, &filled)

@@ -21,7 +21,7 @@ use super::ManagedServer;
 use super::idle::IDLE_TIMEOUT;
 use crate::Kernel;
 
-/// A kernel with a server whose instances are numbered.
+/// A kernel with one server; the instances of the server are numbered.
 struct World {
     kernel: Kernel,
     client: TestClient,
@@ -89,7 +89,7 @@ impl World {
 
     /// Updates the resource of the newest instance until the subscriber is notified.
     async fn is_notified(&self, updates: &AtomicUsize) {
-        // Notifications in flight may be of an instance before.
+        // Notifications that are still in flight may belong to a previous instance.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let before = updates.load(Ordering::SeqCst);
         for _ in 0..1000 {
@@ -102,7 +102,7 @@ impl World {
         panic!("no notification arrived");
     }
 
-    /// Takes all permits to start a server.
+    /// Takes all permits for starting servers, so that no server can start.
     async fn take_permits(&self) -> tokio::sync::OwnedSemaphorePermit {
         let permits = Arc::clone(&self.kernel.0.fleet.context().start_permits);
         let all = u32::try_from(permits.available_permits()).unwrap();
@@ -142,7 +142,7 @@ async fn a_start_that_waited_for_its_permit_starts_nothing_that_was_stopped_mean
     assert!(call.await.unwrap().is_err(), "a call does not start it either");
     assert_eq!(world.made(), made);
 
-    // A removed server stays removed.
+    // A removed server must stay removed.
     let server = world.server();
     let permits = world.take_permits().await;
     let starting = Arc::clone(&server);
@@ -198,7 +198,7 @@ async fn a_call_while_an_idle_server_stops_starts_it_again() {
     assert_eq!(slow.await.unwrap(), "done");
     drop(stop);
 
-    // A server that an operator stops stays down.
+    // A server that an operator has stopped must stay stopped.
     let client = world.client.clone();
     let slow = tokio::spawn(async move { client.text("slow", ()).await });
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -225,7 +225,7 @@ async fn a_subscription_moves_to_the_server_that_replaces_another() {
     world.becomes(ServerState::Connected).await;
     world.is_notified(&updates).await;
 
-    // A new subscriber subscribes to that server too.
+    // A new subscriber must be subscribed at that server, too.
     let (_other, updates) = world.subscriber().await;
     world.is_notified(&updates).await;
     world.kernel.stop().await;

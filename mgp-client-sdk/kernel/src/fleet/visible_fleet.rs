@@ -157,7 +157,7 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
             }
         };
         Some(answer.map(|mut result| {
-            // The id by which the kernel knows the server, not the one that the server claims.
+            // Use the id by which the kernel knows the server, not the id that the server reports.
             result.server_id = Some(server.to_string());
             result
         }))
@@ -191,7 +191,7 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
         admit_shutdown(&self.fleet.context().governance, cx, None).await
     }
 
-    /// As `mgp/kernel/servers/stop`: the server stays down until an operator starts it.
+    /// Stops the server like `mgp/kernel/servers/stop`: it stays stopped until an operator starts it.
     async fn shutdown(
         &self,
         cx: &Context,

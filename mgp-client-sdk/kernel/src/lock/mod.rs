@@ -1,5 +1,5 @@
-//! The lock file in force (`mgp serve --locked`): a server starts only as it was locked, and tools whose definitions
-//! differ cannot be called.
+//! The active lock file (`mgp serve --locked`): a server starts only if it is unchanged since it was locked, and tools
+//! whose definitions differ cannot be called.
 
 mod package;
 mod tree;
@@ -14,13 +14,14 @@ use serde_json::json;
 
 use package::Package;
 
-/// The maximum number of places that a refusal names.
+/// The maximum number of differing places that an error names.
 const MAX_PLACES: usize = 4;
 
-/// Environment variables that keep package runners from replacing what was locked.
+/// Environment variables that prevent package runners from updating the locked packages.
 pub(crate) const OFFLINE: [(&str, &str); 2] = [("npm_config_offline", "true"), ("UV_OFFLINE", "1")];
 
-/// Returns what is started for a server: the hash of its target, its program and its package; without tools.
+/// Returns the hashes of what a start of the server would run: its target, its program and its package; without its
+/// tools.
 ///
 /// The call blocks: it reads the files of the program or the package.
 ///

@@ -12,7 +12,7 @@ use super::tree;
 /// The maximum number of installed packages that are searched.
 const MAX_INSTALLED: usize = 5000;
 
-/// A function that returns a variable of the environment of the server.
+/// A function that looks up an environment variable of the server.
 type Variable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
 /// A package that the arguments of a runner name.
@@ -152,7 +152,7 @@ fn read_pypi(spec: &str, variable: &Variable<'_>) -> Result<LockedPackage, Strin
     let in_cache = in_cache.take(MAX_INSTALLED).filter_map(Result::ok).map(|entry| entry.path());
     let found = tools.into_iter().chain(in_cache).filter_map(|root| installed(&root, name));
     let found = found.filter(|(_, version)| wanted.is_none_or(|wanted| wanted == version));
-    // An installed tool comes before the cache, and a newer installation before an older one.
+    // An installed tool precedes the cache, and a newer installation precedes an older one.
     let newest = found.max_by_key(|(folder, _)| {
         let time = fs::metadata(folder).and_then(|metadata| metadata.modified()).ok();
         (!folder.components().any(|part| part.as_os_str() == "archive-v0"), time)

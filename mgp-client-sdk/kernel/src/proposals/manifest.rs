@@ -9,7 +9,7 @@ use mgp_types::proposal::ManifestTool;
 
 /// Puts the tools of a server's manifest file into the index; returns `false` if it has none that can be used.
 ///
-/// The definitions that the server itself lists replace them as soon as it is started.
+/// As soon as the server is started, its own definitions replace these.
 pub(crate) fn index_file(tools: &ToolIndex, config: &ServerConfig) -> bool {
     let Some(file) = &config.manifest else { return false };
     match index(tools, config, file) {
@@ -32,7 +32,7 @@ fn index(tools: &ToolIndex, config: &ServerConfig, file: &Path) -> Result<(), St
     if let Some(mgp) = &config.mgp {
         entry = entry.categories(mgp.tags.iter().cloned());
     }
-    // Without security metadata, so that each tool counts as dangerous until the server lists it.
+    // The security metadata is omitted, so that each tool counts as dangerous until the server lists it.
     let entry = entry.tools(manifest.tools.iter().map(ManifestTool::to_tool));
     let put = tools.put(entry).map_err(|error| error.to_string())?;
     for refused in &put.refused {

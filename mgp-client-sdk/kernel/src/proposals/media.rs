@@ -7,7 +7,7 @@ use mgp_types::mgp::Extension;
 use mgp_types::proposal::{MediaSignature, check_input_size};
 use mgp_types::service::{Call, Context, PeerInfo};
 
-/// Refuses a call whose input is longer than its tool takes, before it reaches the server.
+/// Refuses a call whose input is larger than its tool accepts, before the call is sent to the server.
 ///
 /// # Errors
 /// Returns 3001 with the size and the limit.
@@ -24,8 +24,8 @@ pub(crate) fn check(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
     max.map_or(Ok(()), |max| check_input_size(&definition, arguments, max))
 }
 
-/// Shows the media types of a tool, if its caller negotiated them. Those of a server that did not negotiate them are
-/// passed on as the server wrote them.
+/// Shows the media types of a tool, if its caller negotiated them. If the server did not negotiate them either, its
+/// media types are passed on as it wrote them.
 pub(crate) fn fit(cx: &Context, tool: &mut Tool) {
     if let Some(media) = MediaSignature::unfold(tool)
         && cx.caller.has(Extension::MultimodalSignatures)
@@ -34,7 +34,7 @@ pub(crate) fn fit(cx: &Context, tool: &mut Tool) {
     }
 }
 
-/// Keeps the media types that a server listed because it negotiated them apart from the rest of a definition.
+/// Separates the media types, which a server lists because it negotiated them, from the rest of a definition.
 pub(crate) fn fold(server: &PeerInfo, tool: &mut Tool) {
     if server.has(Extension::MultimodalSignatures)
         && let Err(error) = MediaSignature::fold(tool)

@@ -6,7 +6,7 @@ use mgp_types::mgp::Extension;
 use mgp_types::proposal::{Member as _, ProvenanceHop, ProvenanceHops};
 use mgp_types::service::{Context, Reply, ServerId};
 
-/// The maximum number of hops in a result; those next to the server are kept.
+/// The maximum number of hops in a result; if there are more, the hops next to the server are kept.
 const MAX_HOPS: usize = 16;
 
 /// Adds the server to the hops of a result, for callers that negotiated provenance.

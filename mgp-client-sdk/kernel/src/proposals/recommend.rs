@@ -1,6 +1,7 @@
 //! Recommends servers of a registry file for needs that no connected server meets (proposal 13).
 //!
-//! The file is the only source: nothing is looked up elsewhere, so that no need of a caller leaves this machine.
+//! The file is the only source. The kernel does not query the network, so a caller's need is never sent to another
+//! machine.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,7 +22,7 @@ use mgp_types::{Payload, RawObject, RpcError};
 const DEFAULT_RESULTS: usize = 3;
 const MAX_RESULTS: usize = 20;
 
-/// The maximum number of needs of one request that get recommendations.
+/// The maximum number of needs in one request for which servers are recommended.
 const MAX_NEEDS: usize = 8;
 
 /// The maximum length of a need in bytes.
@@ -31,12 +32,12 @@ const MAX_NEED_BYTES: usize = 2000;
 const MIN_COVERAGE: f32 = 0.3;
 const MIN_SCORE: f32 = 0.68;
 
-/// The servers of a registry, with a search index of their own; a cheap handle.
+/// The servers of a registry, with a search index of their own. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Recommender(Option<Arc<Registry>>);
 
 struct Registry {
-    /// Each server is a server with one tool, whose id is the key of the table.
+    /// Each server of the registry is entered as a server with one tool, whose id is the key of the table.
     index: ToolIndex,
     servers: HashMap<String, RegistryServer>,
 }
@@ -44,7 +45,7 @@ struct Registry {
 mgp_types::opaque_debug!(Recommender);
 
 impl Recommender {
-    /// Reads the registry file, if one is configured; one that cannot be read is logged.
+    /// Reads the registry file, if one is configured; logs an error if it cannot be read.
     pub(crate) async fn load(file: Option<&Path>) -> Self {
         let Some(file) = file.map(Path::to_owned) else { return Self::default() };
         let read = tokio::task::spawn_blocking(move || {
@@ -68,7 +69,7 @@ impl Recommender {
     async fn recommend(&self, need: &str, most: usize) -> Vec<ServerRecommendation> {
         let Some(registry) = self.0.clone() else { return Vec::new() };
         let need = mgp_types::clip(need, MAX_NEED_BYTES);
-        // A search takes up to some milliseconds.
+        // A search blocks for up to some milliseconds, so it runs on a thread for blocking work.
         let found = tokio::task::spawn_blocking(move || registry.find(&need, most)).await;
         found.unwrap_or_default()
     }

@@ -16,10 +16,10 @@ use mgp_types::{RpcError, random_name};
 /// The maximum number of sessions of all callers; beyond it, the one that was used least recently is dropped.
 const MAX_SESSIONS: usize = 1024;
 
-/// The maximum size of all states in bytes; beyond it, sessions are dropped likewise.
+/// The maximum size of all states in bytes; beyond it, the sessions that were used least recently are dropped.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// The states of the servers, by session; a cheap handle.
+/// The states of the servers, by session. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct SessionStates(Arc<Mutex<Table>>);
 
@@ -29,7 +29,7 @@ mgp_types::opaque_debug!(SessionStates);
 struct Table {
     sessions: HashMap<String, Session>,
     bytes: usize,
-    /// The number of uses so far, by which sessions are ordered.
+    /// The number of uses so far. Sessions are ordered by the number of their last use.
     uses: u64,
 }
 
@@ -39,16 +39,17 @@ struct Session {
     used: u64,
 }
 
-/// A call whose caller keeps a session.
+/// A call whose caller has a session with the server.
 pub(crate) struct OpenSession {
     states: SessionStates,
-    /// The token of the caller; `None` if it has none yet.
+    /// The caller's token; `None` if the caller has not received one yet.
     token: Option<String>,
     server: ServerId,
 }
 
 impl SessionStates {
-    /// Replaces the caller's token in a call by the state of its server. Returns `None` if the caller keeps no state.
+    /// Replaces the caller's token in a call by the state of its server. Returns `None` if the caller has no session
+    /// states.
     ///
     /// # Errors
     /// Returns 4000 if the token is unknown or belongs to another caller.
@@ -77,7 +78,7 @@ impl SessionStates {
 }
 
 impl OpenSession {
-    /// Keeps the state that a server with these extensions returned, and gives the caller its token.
+    /// Stores the state that a server with these extensions returned, and puts the caller's token into the result.
     ///
     /// # Errors
     /// Returns −32603 if the system has no randomness for a token.
@@ -96,7 +97,7 @@ impl OpenSession {
                 _ => return Ok(()),
             },
             Err(error) => {
-                // The caller's token stays valid for the other servers.
+                // The caller's token remains valid for the other servers.
                 if let Some(token) = self.token.filter(|_| SessionState::is_invalidated(error)) {
                     self.states.0.lock().forget(&token, &self.server);
                 }

@@ -1,4 +1,4 @@
-//! References in the arguments of servers that know nothing of them: the argument becomes the data.
+//! References in arguments for servers that do not support references: the kernel replaces the reference by the data.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -18,7 +18,7 @@ struct ReferenceArgument {
     data_reference: NamedReference,
 }
 
-/// The part of a tool's definition that decides how an argument gets the data.
+/// The part of a tool's definition that determines in which form an argument receives the data.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Definition {
@@ -42,7 +42,7 @@ struct Property {
     encoding: Option<String>,
 }
 
-/// The forms in which an argument gets the data.
+/// The forms in which an argument can receive the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// A URL from which the tool reads.

@@ -1,5 +1,5 @@
-//! Data references (proposal 9): data that moves from server to server through the kernel, and passes neither a
-//! client nor a model.
+//! Data references (proposal 9): the kernel moves data from one server to another, without sending it to a client or a
+//! model.
 //!
 //! A server exports data and returns a reference. The kernel keeps the URL of the data to itself. If the caller passes
 //! the reference to a tool of another server, that server gets a URL of the kernel, which passes the bytes on while
@@ -86,7 +86,7 @@ impl References {
         Ok(Self(Some(Arc::new(broker))))
     }
 
-    /// Returns the beginning of the URLs that servers read; `None` if there are no references.
+    /// Returns the common beginning of the URLs from which servers read data; `None` if references are not enabled.
     pub(crate) fn base_url(&self) -> Option<&str> {
         self.0.as_ref().map(|broker| broker.server.base_url())
     }
@@ -96,7 +96,7 @@ impl References {
         self.0.is_some() && cx.caller.has(Extension::DataReferences)
     }
 
-    /// Keeps the reference that a server added to a result; the caller gets it without its URL.
+    /// Keeps the reference that a server added to a result; the caller receives it without its URL.
     ///
     /// A reference that its server cannot serve itself is dropped: the kernel would read its URL on behalf of a program
     /// that may have no network, and so carry data out in the URL.
@@ -134,7 +134,7 @@ impl References {
         Ok(())
     }
 
-    /// Keeps the whole of a result that was cut, and adds its reference to the part that the caller gets.
+    /// Keeps the complete result that was cut, and adds a reference to it to the part that the caller receives.
     ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
@@ -197,7 +197,7 @@ impl References {
 }
 
 impl Broker {
-    /// Keeps a reference for a caller, and returns it as the caller gets it; `None` if there are too many.
+    /// Keeps a reference for a caller, and returns it in the form for the caller; `None` if there are too many.
     fn keep(
         &self,
         cx: &Context,
@@ -251,7 +251,7 @@ impl Broker {
         })
     }
 
-    /// Returns a reader of the data, which compares its size and checksum.
+    /// Returns a reader of the data that also verifies its size and checksum.
     fn reader(&self, known: &KnownReference) -> Result<ReferenceReader, RpcError> {
         let url = self.server.url(&known.id, known.time_left())?;
         let sha256 = known.reference.checksum.as_ref().map(Checksum::to_sha256).transpose()?;
@@ -304,7 +304,7 @@ fn is_local(server: &ServerConfig) -> bool {
     }
 }
 
-/// Returns the error for a caller whose data cannot be read.
+/// Returns the error for the caller if the data of a reference cannot be read.
 fn unreadable(error: &ReferenceError) -> RpcError {
     RpcError::invalid_params(error)
 }

@@ -7,25 +7,25 @@ use mgp_types::service::{Principal, ServerId};
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-/// The maximum number of references of one caller; its oldest one makes room.
+/// The maximum number of references per caller; a further one replaces the caller's oldest one.
 const MAX_PER_CALLER: usize = 128;
 
 /// A reference that a server returned to a caller.
 #[derive(Clone, Debug)]
 pub(super) struct KnownReference {
-    /// The caller, the only one who may use it.
+    /// The caller that received the reference; only this caller can use it.
     pub(super) owner: Principal,
     pub(super) origin: ServerId,
-    /// The tool that returned it, by the server's own name.
+    /// The tool that returned the reference, by the server's own name.
     pub(super) tool: String,
-    /// The reference as the caller has it, without its URL.
+    /// The reference in the form that the caller received, without its URL.
     pub(super) reference: DataReference,
-    /// The id at the kernel's server of references.
+    /// The id of the data at the kernel's server for references.
     pub(super) id: String,
     pub(super) expires_at: Instant,
 }
 
-/// The references of all callers, the oldest first. The server of references bounds their number.
+/// The references of all callers, the oldest first. The kernel's server for references limits their number.
 #[derive(Debug, Default)]
 pub(super) struct KnownReferences(Mutex<Vec<KnownReference>>);
 
@@ -36,7 +36,7 @@ impl KnownReference {
 }
 
 impl KnownReferences {
-    /// Adds a reference; returns the ids of those that it replaces.
+    /// Adds a reference; returns the ids of the references that it replaces.
     pub(super) fn insert(&self, new: KnownReference) -> Vec<String> {
         let now = Instant::now();
         let mut all = self.0.lock();
@@ -56,7 +56,8 @@ impl KnownReferences {
         dropped.into_iter().map(|known| known.id).collect()
     }
 
-    /// Returns a reference of a caller; `None` if it is unknown, or if several servers use the id and none is named.
+    /// Returns a reference of a caller; `None` if it is unknown, or if several servers use the id and the caller names
+    /// none of them.
     pub(super) fn get(
         &self,
         owner: &Principal,

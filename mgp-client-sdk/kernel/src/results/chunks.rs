@@ -1,4 +1,4 @@
-//! The chunks of a result that is cut: the caller gets no more of them than of the result.
+//! Streamed chunks of a result that is cut: the caller receives no more in chunks than in the result itself.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::part::{Limits, Part, first_part};
 /// Sink that passes chunks on until the limits of the result are reached.
 struct CappedChunks {
     inner: Arc<dyn Sink>,
-    /// The rest of the limits; `None` once a chunk did not fit.
+    /// The limits that remain for further chunks; `None` once a chunk did not fit.
     room: Mutex<Option<Limits>>,
 }
 
@@ -45,7 +45,7 @@ impl Sink for CappedChunks {
         match item {
             OutletItem::Chunk(chunk) => match self.fitting(&chunk) {
                 Some(chunk) => self.inner.send(OutletItem::Chunk(chunk)),
-                // The tool goes on, because its whole result can be read in parts.
+                // The tool continues to run, because its complete result can be read in parts.
                 None => Box::pin(std::future::ready(Ok(()))),
             },
             item => self.inner.send(item),

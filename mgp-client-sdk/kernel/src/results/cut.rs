@@ -1,15 +1,16 @@
-//! The place at which a long text is cut: after an element of a JSON list, after a line, or after a character.
+//! The choice of the position at which a long text is cut: after an element of a JSON list, after a line, or after a
+//! character.
 
 /// The first part of a text, and where the rest of the text begins.
 pub(super) struct Cut {
     pub(super) shown: String,
-    /// The position of the rest.
+    /// The position at which the rest of the text begins.
     pub(super) rest: usize,
-    /// The text is a list of which the rest begins with an element.
+    /// `true` if the text is a list and the rest begins at one of its elements.
     pub(super) is_list: bool,
 }
 
-/// Cuts a text to about `max` bytes; JSON stays JSON if it has a list with an element that fits.
+/// Cuts a text to about `max` bytes; JSON remains valid JSON if it has a list with an element that fits.
 pub(super) fn cut(text: &str, max: usize) -> Cut {
     cut_json(text, max).unwrap_or_else(|| {
         let rest = cut_plain(text, max);
@@ -17,13 +18,13 @@ pub(super) fn cut(text: &str, max: usize) -> Cut {
     })
 }
 
-/// Cuts JSON after an element of its outermost list, and closes what is open there.
+/// Cuts JSON after an element of its outermost list, and closes the brackets that are open at this position.
 pub(super) fn cut_json(text: &str, max: usize) -> Option<Cut> {
     let begin = text.find(|c: char| !c.is_ascii_whitespace())?;
     if !text[begin..].starts_with(['[', '{']) || !is_json(text) {
         return None;
     }
-    // A list deep inside counts only if one further out would leave most of the space unused.
+    // A list deep inside is used only if cutting a list further out would leave most of the space unused.
     let ends = element_ends(text, begin, max);
     let end = ends.iter().copied().flatten().find(|end| *end >= max / 2);
     let end = end.or(ends.iter().copied().flatten().max())?;
@@ -46,12 +47,12 @@ pub(super) fn cut_elements(list: &str, from: usize, max: usize) -> Option<(Strin
     Some((format!("[{}]", &list[from..end]), next_element(list, end)))
 }
 
-/// Returns the end of the part of a text that is shown: a line's, else a word's, else a character's.
+/// Returns where the shown part of a text ends: at the end of a line if possible, else of a word, else of a character.
 pub(super) fn cut_plain(text: &str, max: usize) -> usize {
     if text.len() <= max {
         return text.len();
     }
-    // At least one character, so that every part makes progress.
+    // Show at least one character, so that every part advances.
     let end = text.floor_char_boundary(max).max(text.ceil_char_boundary(1));
     let near = text.floor_char_boundary(end / 2);
     let last = |ends: &[char]| text[near..end].rfind(ends).map(|at| near + at + 1);

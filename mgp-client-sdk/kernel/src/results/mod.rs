@@ -44,8 +44,8 @@ struct ResultsState {
     store: RestStore,
 }
 
-/// Returns whether results for a caller are limited. They are not for an operator's programs, which read whole results,
-/// and for another kernel, which has its own limits.
+/// Returns whether results for a caller are limited. They are not limited for an operator's programs, which read whole
+/// results, or for another kernel, which has limits of its own.
 fn is_limited(cx: &Context) -> bool {
     cx.principal.authority() != Authority::Operator && !hops::is_from_kernel(cx)
 }
@@ -151,7 +151,7 @@ impl Results {
         let keep = self.0.config.config().kernel.results.keep;
         let id = self.0.store.insert(owner, part.rest, keep)?;
         if !had_rest && id.is_some() {
-            // `mgp_read_more` is now in this principal's list of tools, so notify its hosts.
+            // The principal's list of tools now contains `mgp_read_more`, so its hosts are notified.
             self.0.notifications.tools_changed(|other| other == owner);
         }
         let handle = id.map(|id| Position::default().handle(&id));
@@ -228,7 +228,7 @@ fn is_in_text(structured: &Payload, content: &[ContentBlock]) -> bool {
     })
 }
 
-/// Returns the note that follows a part of a result, and from which the model learns that and how it can read the rest.
+/// Returns the note after a part of a result. It informs the model that there is more, and how to read it.
 fn note((text, data): (usize, usize), handle: Option<&str>, is_structured: bool) -> ContentBlock {
     let mut note = String::from("[mgp: the result is longer");
     if is_structured {

@@ -1,10 +1,10 @@
-//! The part of a result that a model receives, and the rest.
+//! The part of a result that is sent to a model, and the part that is left out.
 
 use mgp_types::mcp::{ContentBlock, TextContent};
 
 use super::cut::{cut, cut_elements, cut_plain};
 
-/// The most of a result that reaches a model, in bytes.
+/// The maximum size of a result that is sent to a model, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) text: usize,
@@ -12,32 +12,32 @@ pub(super) struct Limits {
     pub(super) data: usize,
 }
 
-/// A block that was not shown, or not to its end.
+/// A block of which the end, or everything, has not been shown yet.
 #[derive(Clone, Debug)]
 pub(super) struct Rest {
     block: ContentBlock,
     len: usize,
-    /// The block is the rest of a list, which is read by elements.
+    /// `true` if the block is the rest of a list, which is read element by element.
     is_list: bool,
 }
 
-/// The kind of a block, by the limit that it counts for.
+/// The kinds of blocks, by the limit that applies to them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
     Data,
 }
 
-/// The position up to which a rest was read.
+/// The position up to which the rest of a result has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) block: usize,
     pub(super) offset: usize,
-    /// An element was too long, so that its block is read by lines from here on.
+    /// `true` if an element was too long, so that from here on its block is read by lines.
     pub(super) is_plain: bool,
 }
 
-/// A part of a result, and the rest of it.
+/// The first part of a result, and the rest of the result.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) shown: Vec<ContentBlock>,
@@ -75,7 +75,7 @@ impl Rest {
     }
 }
 
-/// Takes the blocks that fit, and of the first text that does not fit its beginning.
+/// Removes and returns the blocks that fit, and the beginning of the first text that does not fit.
 pub(super) fn first_part(content: Vec<ContentBlock>, limits: &Limits) -> Part {
     let (mut text_room, mut data_room) = (limits.text, limits.data);
     let mut part = Part::default();
@@ -107,7 +107,7 @@ pub(super) fn first_part(content: Vec<ContentBlock>, limits: &Limits) -> Part {
     part
 }
 
-/// Returns the part of a rest from a position on, and the position after it; `None` at the end.
+/// Returns the part of a rest that begins at a position, and the position after the part; `None` at the end.
 pub(super) fn next_part(
     rest: &[Rest],
     from: Position,
@@ -120,7 +120,7 @@ pub(super) fn next_part(
         let (kind, len) = measure(&one.block);
         let room = if kind == Kind::Text { &mut text_room } else { &mut data_room };
         let Some(text) = one.text() else {
-            // A block that is longer than the limit is read alone.
+            // A block that exceeds the limit is returned alone.
             if len > *room && !shown.is_empty() {
                 break;
             }
@@ -145,7 +145,7 @@ pub(super) fn next_part(
 
 /// Returns the next part of a text, its end, and whether it is read by lines from there on.
 fn next_text(one: &Rest, text: &str, at: Position, room: usize) -> (String, usize, bool) {
-    // A position that a caller invented is moved to a character.
+    // A position that a caller made up is moved to the beginning of a character.
     let from = text.floor_char_boundary(at.offset);
     if one.is_list
         && !at.is_plain
@@ -157,7 +157,7 @@ fn next_text(one: &Rest, text: &str, at: Position, room: usize) -> (String, usiz
     (text[from..end].to_owned(), end, one.is_list)
 }
 
-/// Returns the bytes of the rest from a position on: of text, and of anything else.
+/// Returns the number of bytes that remain after a position: in texts, and in other blocks.
 pub(super) fn count_left(rest: &[Rest], from: Position) -> (usize, usize) {
     let left = rest.iter().skip(from.block).fold((0, 0), |(text, data), one| {
         if one.text().is_some() { (text + one.len, data) } else { (text, data + one.len) }
@@ -165,7 +165,7 @@ pub(super) fn count_left(rest: &[Rest], from: Position) -> (usize, usize) {
     (left.0.saturating_sub(from.offset), left.1)
 }
 
-/// Returns the limit that a block counts for, and its bytes.
+/// Returns the kind of a block, which determines its limit, and its size in bytes.
 fn measure(block: &ContentBlock) -> (Kind, usize) {
     match block {
         ContentBlock::Text(content) => (Kind::Text, content.text.len()),

@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 
 use super::cut::cut_plain;
 
-/// The depth from which on a value that is too long is left out.
+/// The depth beyond which a value that is too long is omitted.
 const MAX_DEPTH: usize = 16;
 
-/// The room that a value is given at least.
+/// The minimum space that each value receives.
 const MIN_VALUE: usize = 8;
 
 /// Ends a text that was cut.
@@ -32,7 +32,7 @@ fn shrink(value: &str, max: usize, depth: usize) -> String {
         [b'"', ..] => shrink_text(value, max),
         [b'[', ..] => shrink_list(value, max, depth),
         [b'{', ..] => shrink_object(value, max, depth),
-        // A number; it has no shorter form.
+        // A number has no shorter form.
         _ => None,
     };
     shorter.unwrap_or_else(|| value.to_owned())
@@ -72,13 +72,13 @@ fn shrink_list(value: &str, max: usize, depth: usize) -> Option<String> {
     Some(shown)
 }
 
-/// Gives short members the room they need, and divides the rest among the long ones.
+/// Shortens an object: short members receive the space they need, and the others divide the remaining space.
 fn shrink_object(value: &str, max: usize, depth: usize) -> Option<String> {
     if depth >= MAX_DEPTH {
         return Some("{}".to_owned());
     }
     let Members(mut members) = serde_json::from_str(value).ok()?;
-    // Members are left out only if not even the shortest forms of all fit.
+    // Members are omitted only if not even the shortest forms of all members fit.
     let (mut names, mut shortest) = (2, 0);
     let fits = members.iter().take_while(|(name, value)| {
         shortest += value.get().len().min(MIN_VALUE);

@@ -1,6 +1,6 @@
 //! The rests of long results, until their callers have read them.
 //!
-//! Bounded in memory for each principal and in all; a rest expires, and only its principal can read it.
+//! The memory for them is limited, for each principal and in total. A rest expires, and only its principal can read it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +13,14 @@ use tokio::time::Instant;
 
 use super::part::Rest;
 
-/// The bytes that are kept for one principal; its oldest rests make room.
+/// The maximum number of bytes per principal; if it is exceeded, the principal's oldest rests are dropped.
 const MAX_PRINCIPAL_BYTES: usize = 16 << 20;
 
-/// The bytes that are kept in all; the oldest rests of the principal with most bytes make room.
+/// The maximum number of bytes in total; if it is exceeded, the oldest rests of the principal with the most bytes are
+/// dropped.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The bytes that an entry counts for at least, which bounds the number of entries.
+/// The minimum number of bytes counted per entry, which limits the number of entries.
 const MIN_ENTRY_BYTES: usize = 1024;
 
 /// The rests of results, by their ids.

@@ -39,7 +39,7 @@ async fn an_agent_is_refused_every_operator_method_in_every_spelling() {
     let found = agent.call("mgp_tools_discover").arg("query", "stop kernel server").await.unwrap();
     assert!(!serde_json::to_string(&found).unwrap().contains("mgp_kernel"));
 
-    // The attempts changed nothing, and every one of them is in the audit log.
+    // The refused attempts must not change anything, and the audit log must contain every one of them.
     assert_eq!(world.kernel.servers()[0].status, ServerState::Connected);
     let log = world.kernel.governance().log().unwrap();
     log.flush().await.unwrap();

@@ -25,7 +25,7 @@ async fn a_change_of_the_file_touches_only_what_changed() {
     assert_eq!(agent.call("a.look").await.unwrap_err().code().0, 1001, "in force at once");
     assert_eq!(world.server("a").pid, Some(pid));
 
-    // A file that is not valid changes nothing.
+    // An invalid configuration file must not change anything.
     world.write("[[servers\n");
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     assert_eq!((world.kernel.servers().len(), world.server("a").pid), (2, Some(pid)));

@@ -94,7 +94,7 @@ impl World {
         lines.into_iter().map(|line| line.text + "\n").collect()
     }
 
-    /// Waits until the kernel knows the tools of a server.
+    /// Waits until the kernel has read the tools of a server.
     pub(crate) async fn knows(&self, id: &str) {
         until("its tools are known", || !self.kernel.index().tools_of(id).is_empty()).await;
     }

@@ -46,7 +46,7 @@ impl ExpectedError {
         self
     }
 
-    /// Expects the member `started` in the details, in addition to the other members.
+    /// Expects the error's details to contain the member `started`, in addition to the other members.
     pub(crate) fn started(mut self, started: bool) -> Self {
         self.started = Some(started);
         self

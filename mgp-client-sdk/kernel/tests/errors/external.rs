@@ -11,7 +11,7 @@ use crate::peer::{PEERS, Peer};
 use crate::script;
 use crate::security::with_token;
 
-/// Returns a server whose tool reports an error of the service behind it.
+/// Returns a server whose tool reports an error of an external service that it uses.
 fn failing(code: ErrorCode, message: &'static str) -> Stack {
     let tool = Tool::new("t", "Asks a service", move || async move {
         Err::<&str, _>(RpcError::new(code, message))

@@ -35,7 +35,7 @@ pub(crate) struct Peer {
     writer: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     next: u64,
-    /// The last line that was received.
+    /// The most recent line that was received.
     pub(crate) last: String,
 }
 

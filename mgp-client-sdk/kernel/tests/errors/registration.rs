@@ -78,7 +78,7 @@ fn kernel(registrations: &Registrations, audit: &MemoryAudit) -> Stack {
         .unwrap()
 }
 
-/// Returns a server whose callers may register servers.
+/// Returns a server that lets its callers register other servers.
 fn registrar() -> Stack {
     let (registrations, audit) = registrations(AllVisible);
     kernel(&registrations, &audit)
@@ -127,7 +127,7 @@ async fn code_4101_server_already_registered() {
         .details(["server_id", "remedy"]);
     check_mgp_peers(expected, "mgp/discovery/register", &taken).await;
 
-    // The id of a pending registration counts as taken too.
+    // The id of a server whose registration is still pending counts as taken, too.
     let stack = registrar();
     let mut peer = Peer::join(&stack, PEERS[0]).await;
     let params = json!({ "id": "made", "command": "cat" });

@@ -73,7 +73,7 @@ async fn code_3001_resource_exhausted() {
         .message(["too many tool calls are running and waiting; try again in a moment"])
         .check_all_peers(&stack, "hold")
         .await;
-    // A refused call does not affect the running ones.
+    // The refused call must not affect the calls that are running.
     held.release();
     let answer = first.answer(running).await;
     assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");

@@ -1,4 +1,4 @@
-//! Calls that run once however often they are sent, in front of servers that know nothing of it (proposal 5).
+//! Repeated calls that run only once (proposal 5), in front of servers that do not support idempotency.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) fn server() -> Server {
     Server::new("orders", "1").tool(list).tool(other).extension(Idempotency::in_memory())
 }
 
-/// The runs of a tool, which ends when the gate lets it.
+/// The runs of a tool. Each run ends when the gate has a permit for it.
 #[derive(Clone)]
 struct Runs {
     count: Arc<AtomicU32>,

@@ -74,7 +74,7 @@ fn importer() -> Server {
     Server::new("importer", "1").tool(import).extension(references)
 }
 
-/// A server that knows nothing of references; the result of its tool `long` is long.
+/// A server that does not support references; the result of its tool `long` is long.
 fn plain() -> Server {
     #[derive(Deserialize, JsonSchema)]
     struct Text {

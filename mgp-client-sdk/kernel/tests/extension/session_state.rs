@@ -59,7 +59,7 @@ async fn a_client_returns_the_state_of_its_server_in_both_eras() {
         let sent = first.member::<SessionState>().unwrap().unwrap();
         assert_eq!(count(&client, "list").await, "2", "{era:?}");
         assert_eq!(received.lock().as_slice(), [sent.0], "{era:?}");
-        // A result without state leaves it as it is.
+        // A result without a session state must not change the session.
         assert_eq!(count(&client, "recent").await, "none");
         assert_eq!(count(&client, "list").await, "3");
         jar.clear();

@@ -1,4 +1,4 @@
-//! Transactions over the tools of several servers that know nothing of them (proposal 5).
+//! Transactions over the tools of several servers that do not support transactions (proposal 5).
 
 use std::sync::Arc;
 

@@ -126,7 +126,7 @@ async fn an_operator_answers_for_a_host_that_cannot_be_asked() {
             let late = operator.request::<KernelCallbacksAnswer>(&params(answer)).await;
             assert_eq!(late.unwrap_err().code(), ErrorCode::INVALID_PARAMS, "{pair}");
         }
-        // A call that ends takes its question with it.
+        // A question is withdrawn when the call that waits for its answer ends.
         let call = tokio::spawn(agent.call("delete").into_future());
         until("the question is open", async || !list().await.is_empty()).await;
         call.abort();

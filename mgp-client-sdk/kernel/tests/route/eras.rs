@@ -20,7 +20,7 @@ struct Guest {
 
 const TOOLS: [&str; 4] = ["form", "era", "asks", "touch"];
 
-/// Returns a server of both eras that asks callers of the modern era nothing.
+/// Returns a server of both eras that asks no questions of callers in the modern era.
 fn apart() -> Server {
     let server = Server::new("a", "1").offer(|offer| {
         if let Some(mgp) = &mut offer.mgp {
@@ -63,7 +63,7 @@ async fn world(create: fn() -> Server) -> (Kernel, Arc<AtomicUsize>) {
     (kernel, starts)
 }
 
-/// Returns the builder of a host whose user answers forms.
+/// Returns the builder of a host that answers forms on behalf of its user.
 fn answering(era: Era) -> ClientBuilder {
     host_of(era).on_elicitation(|_| async {
         let mut answer = ElicitResult::new(ElicitAction::Accept);

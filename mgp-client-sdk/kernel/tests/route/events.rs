@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
-/// The hubs of the started servers, the newest last.
+/// The event hubs of the started servers, in the order of their starts.
 type Hubs = Arc<Mutex<Vec<EventHub>>>;
 
 fn models(era: Era, hubs: &Hubs) -> impl Fn() -> Server + Send + Sync + 'static {
@@ -131,7 +131,7 @@ async fn calls_and_refusals_are_reported_to_those_who_see_the_tool() {
     kernel.stop().await;
 }
 
-/// Asks the kernel as an operator for its recent events.
+/// Requests the recent events of the kernel as an operator.
 async fn kernel_events(kernel: &Kernel, channel: &str) -> Vec<Value> {
     use mgp_types::mgp::KernelEventsParams;
     use mgp_types::service::{Principal, mock};

@@ -222,7 +222,7 @@ async fn a_cancellation_by_one_host_leaves_the_call_of_the_other() {
         until("both run", runs(2)).await;
         ann.send(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
         until("one was cancelled", runs(1)).await;
-        // The same request id now exists only at the other host, whose call must not be cancelled.
+        // The only running call with this request id is now the other host's; it must not be cancelled.
         ann.send(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
         ann.send(&json!({"jsonrpc": "2.0", "id": 8, "method": "ping"})).await;
         while !ann.answer().await.contains("\"id\":8") {}

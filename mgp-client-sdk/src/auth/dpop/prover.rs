@@ -27,7 +27,7 @@ impl Prover<'_> {
         Ok(request.header("dpop", proof))
     }
 
-    /// Stores the nonce of a response; returns whether there was one.
+    /// Stores the nonce in a response; returns whether the response contained one.
     pub(in crate::auth) fn learn(
         &self,
         endpoint: &str,

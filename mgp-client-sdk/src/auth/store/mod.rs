@@ -256,7 +256,7 @@ const RENEWAL_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The exclusive right to renew the tokens of an entry, until this is dropped.
 ///
-/// The default value locks nothing.
+/// The default value does not lock anything.
 #[derive(Default)]
 #[must_use = "the lock is released when it is dropped"]
 pub struct RenewalLock(Option<Box<dyn Any + Send>>);

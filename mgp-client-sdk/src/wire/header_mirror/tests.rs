@@ -99,7 +99,7 @@ async fn headers_of_another_hop_are_dropped() {
 
 #[tokio::test]
 async fn a_schema_that_changed_is_fetched_once_more() {
-    // The annotation appears with the second list; before that no headers are sent.
+    // The annotation is only in the second list; before that, no headers are sent.
     for changes in [true, false] {
         let lists = Arc::new(AtomicUsize::new(0));
         let made = Arc::new(AtomicUsize::new(0));

@@ -237,7 +237,7 @@ async fn odd_names_reach_no_tool_and_are_recorded_once() {
         assert!(record.contains(r#""rule":"#), "{record}");
     }
     assert_eq!(world.ran(), 0);
-    // None of them is in a list either.
+    // The hidden tools must not be in a list either.
     let response = agent.ask("tools/list", json!({})).await;
     assert_eq!(response["result"]["tools"], json!([]));
 }

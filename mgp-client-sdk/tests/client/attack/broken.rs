@@ -1,4 +1,5 @@
-//! Operator mistakes and broken stores: nothing runs that would not have run, and nothing runs unrecorded.
+//! Operator mistakes and broken stores: they must never permit an additional call, and no call may run without a
+//! record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,7 +125,7 @@ async fn a_broken_store_grants_and_shows_nothing() {
         let access = world.governance.access();
         let error = access.grant(&ann(), entry(AccessPermission::Deny)).await.unwrap_err();
         assert!(!error.message().contains("/secret/"), "{error}");
-        // Another process revokes access meanwhile; unreadable entries grant nothing.
+        // Another process revokes access meanwhile; unreadable entries must not grant access.
         let other = Access::new(Arc::new(store.clone()), Arc::new(MemoryAudit::new()), policies);
         other.open().await.unwrap();
         other.grant(&ann(), entry(AccessPermission::Deny)).await.unwrap();

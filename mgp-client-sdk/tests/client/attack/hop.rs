@@ -66,7 +66,7 @@ async fn talk(agent: &mut RawClient, answer: &Value, early: Value) -> (Value, us
     panic!("it asks for ever");
 }
 
-/// A server whose tool asks something innocent under any key.
+/// A server whose tool asks a harmless question under any key.
 fn asks_as(key: Arc<std::sync::Mutex<String>>, ran: &Arc<AtomicUsize>) -> Server {
     let ran = Arc::clone(ran);
     let tool = Tool::new("wipe", "Wipes the disk", move |cx: Context| {

@@ -28,7 +28,7 @@ pub(crate) fn mallory() -> Principal {
 }
 
 impl World {
-    /// Callers confirm their own calls, and nothing is granted yet.
+    /// Creates a world in which callers confirm their own calls, and no access is granted yet.
     pub(crate) fn new() -> Self {
         let log = MemoryAudit::new();
         let governance = Governance::builder()

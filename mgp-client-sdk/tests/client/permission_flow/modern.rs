@@ -1,5 +1,5 @@
-//! A modern server receives its permissions by a request before the first call and with each request, and asks for
-//! missing ones; there is no `initialize`.
+//! Permissions with a modern server, which has no `initialize`: it receives its permissions in a request before the
+//! first call and with each request, and asks for missing ones.
 
 use std::time::Duration;
 

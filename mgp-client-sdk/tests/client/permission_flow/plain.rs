@@ -1,4 +1,4 @@
-//! Peers without the extension receive nothing of it, byte for byte.
+//! A peer that does not support the extension must receive the same bytes as without it.
 
 use mgp_client_sdk::Client;
 use mgp_types::mgp::GrantDecision::Approved;

@@ -170,7 +170,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends the negotiated revision with each later request of a legacy session.
+    /// Adds the negotiated revision as a header to each later request of a legacy session.
     fn note_revision(&self, message: &Value) {
         let revision = message.pointer("/result/protocolVersion").and_then(Value::as_str);
         if let Some(Ok(revision)) = revision.map(HeaderValue::try_from) {

@@ -1,4 +1,4 @@
-//! Connections that carry messages unchecked in both directions.
+//! Connections that transport messages in both directions without checking them.
 
 mod http;
 mod stream;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-/// The messages that wait to be read; a peer that sends more is waited for.
+/// The maximum number of messages that wait to be read. A peer that sends more has to wait.
 const MAX_WAITING: usize = 256;
 
 /// The longest message, in bytes; a longer one ends the connection.
@@ -54,7 +54,7 @@ impl Sent {
 pub(crate) struct Link {
     pub(crate) output: Option<mpsc::Sender<Sent>>,
     pub(crate) input: mpsc::Receiver<Received>,
-    /// If set, the peer is reached over HTTP.
+    /// `true` if the peer is reached over HTTP.
     pub(crate) is_http: bool,
     tasks: tokio::task::JoinSet<()>,
 }
@@ -80,7 +80,7 @@ mgp_types::opaque_debug!(Opener);
 type MemoryEnd = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 impl Target {
-    /// Returns a server that is started as a program and spoken to over its standard input and output.
+    /// Returns a server that is started as a program, with messages over its standard input and output.
     pub fn command<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Self {
         Self(TargetKind::Command(command.into_iter().map(Into::into).collect()))
     }
@@ -142,7 +142,7 @@ impl Link {
         (Self { output: Some(output), input, is_http, tasks }, sent, received)
     }
 
-    /// Ends the connection after all messages to the peer are written, or after some time.
+    /// Ends the connection after all messages to the peer have been written, or after a time limit.
     pub(crate) async fn finish(mut self, wait: Duration) {
         self.output = None;
         let all = async { while self.tasks.join_next().await.is_some() {} };

@@ -52,7 +52,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Notes what a connection shows about its peer.
+    /// Records what a connection reveals about its peer.
     pub(crate) fn note(&mut self, session: &Session) {
         let of = |pointer: &str| session.hello.pointer(pointer)?.as_str().map(str::to_owned);
         let modern = "/_meta/io.modelcontextprotocol~1serverInfo";

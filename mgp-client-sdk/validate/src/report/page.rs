@@ -11,7 +11,7 @@ border-bottom:1px solid #8884;vertical-align:top}code,pre{font:13px/1.4 ui-monos
 pre{overflow:auto;background:#8881;padding:.5rem}.passed{color:#18794e}.failed{color:#c62a2f}\
 .warned{color:#ad5700}.skipped{opacity:.6}";
 
-/// Writes the page; every text of the peer is escaped.
+/// Writes the page. Every text from the peer is escaped.
 pub(super) fn write(report: &Report) -> String {
     let subject = &report.subject;
     let name = subject.name.as_deref().unwrap_or(&subject.target);

@@ -19,7 +19,7 @@ server_rules! { Tier3;
         "an answer to an unknown callback is not accepted" => unknown_callback;
 }
 
-/// Skips a rule if the server has only the other half of `bidirectional`.
+/// Skips the rule if the server implements only the other half of the extension `bidirectional`.
 fn served(answer: &Answer) -> Result<(), crate::rule::Outcome> {
     match answer {
         Answer::Error { code: -32601, .. } => {

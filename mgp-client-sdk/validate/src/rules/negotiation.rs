@@ -1,4 +1,4 @@
-//! Negotiation of MGP, and silence where it was not negotiated (MGP §2).
+//! The negotiation of MGP, and the absence of MGP messages if it was not negotiated (MGP §2).
 
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ async fn silent_notifications(session: &mut Session) -> Check {
     }
 }
 
-/// Returns the answer to the offer; the rules are played only where there is one.
+/// Returns the answer to the offer of MGP; rules of this kind are played only if there is an answer.
 fn answered(session: &Session) -> Result<&Value, crate::rule::Outcome> {
     session.mgp().ok_or_else(|| skip("the server does not offer MGP"))
 }
@@ -148,7 +148,7 @@ pub(crate) async fn hello_to(session: &mut Session, offer: Value) -> Result<Valu
     session.ask("initialize", params).await?.result("initialize")
 }
 
-/// Skips a rule if the server does not answer a good offer.
+/// Skips a rule if the server does not accept a valid offer of MGP.
 pub(crate) fn speaks_mgp(session: &Session) -> Result<(), crate::rule::Outcome> {
     if session.speaks_mgp { Ok(()) } else { Err(skip("the server does not offer MGP")) }
 }

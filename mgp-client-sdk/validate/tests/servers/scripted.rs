@@ -22,7 +22,7 @@ impl Message {
     }
 }
 
-/// Returns a scripted server whose replies pass through a function.
+/// Returns a scripted server whose replies are changed by the given function.
 pub(crate) fn server(change: Change) -> Target {
     Target::memory(move || {
         let (judge_input, server_output) = tokio::io::duplex(1 << 16);

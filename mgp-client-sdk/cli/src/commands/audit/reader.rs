@@ -126,7 +126,7 @@ impl EventReader {
         Ok(Self::Files(Governance::log_files(state::create_folder(global)?).await?))
     }
 
-    /// Returns whether the events come from a running kernel.
+    /// Returns whether the events are read from a running kernel (and not from the log files).
     pub(super) fn is_live(&self) -> bool {
         matches!(self, Self::Kernel(_))
     }

@@ -129,12 +129,12 @@ struct Object {
 
 impl Object {
     fn get(&self, name: &str, text: &str) -> Option<Range<usize>> {
-        // If a name occurs several times, the last member counts, as for most JSON parsers.
+        // If a name occurs several times, the last member is used, as by most JSON parsers.
         let named = |(key, _): &&(Range<usize>, Range<usize>)| unquoted(&text[key.clone()]) == name;
         self.members.iter().rev().find(named).map(|(_, value)| value.clone())
     }
 
-    /// Returns the text with a new first member; a first member needs no comma before it.
+    /// Returns the text with a new first member, which needs no comma before it.
     fn insert(&self, text: &str, name: &str, value: &str, depth: usize) -> String {
         let unit = indent_unit(text);
         let (outer, indent) = (unit.repeat(depth - 1), unit.repeat(depth));
@@ -281,7 +281,7 @@ fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Replaces an indentation of two spaces with `unit`.
+/// Replaces each indentation by two spaces with `unit`.
 fn reindented(value: &str, unit: &str) -> String {
     let lines = value.split('\n').map(|line| {
         let text = line.trim_start_matches(' ');

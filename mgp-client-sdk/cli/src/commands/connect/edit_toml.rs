@@ -68,7 +68,7 @@ fn table_or_new<'a>(
 }
 
 fn parse(text: &str) -> Result<DocumentMut, String> {
-    // The position only: values of the file may be secret.
+    // The error names only the position, because values of the file may be secret.
     text.parse().map_err(|_| "it is not TOML".to_owned())
 }
 
@@ -147,7 +147,7 @@ mod tests {
     fn a_removed_table_is_put_back_with_its_comments() {
         let (without, removed) = remove(FILE, &servers(), "files").unwrap().unwrap();
         assert!(!without.contains("npx") && without.contains("# the best"), "{without}");
-        // The last server took the table of servers with it, which has no header of its own.
+        // Removing the last server also removed the table of servers, which has no header of its own.
         let again = insert(&without, &servers(), "files", &removed).unwrap().unwrap();
         assert!(
             again.contains("[mcp_servers.files] # notes") && again.contains("A = '1'"),

@@ -61,7 +61,7 @@ pub(super) fn remove(
     let lines = lines.ok_or_else(|| other_style(key))?.1.clone();
     let removed = text[lines.clone()].to_owned();
     let rest = if block.members.len() == 1 {
-        // An empty mapping, because the key alone would be no mapping.
+        // Leave an empty mapping, because the key alone would not be a mapping.
         let line = line_end(text, block.header.start);
         format!(
             "{}{key}: {{}}\n{}{}",
@@ -82,7 +82,7 @@ pub(super) fn remove(
 struct Block {
     /// The line with its key.
     header: Range<usize>,
-    /// The names of its members with their lines.
+    /// The names of the mapping's members, with the ranges of their lines.
     members: Vec<(String, Range<usize>)>,
     indent: usize,
 }
@@ -141,7 +141,7 @@ fn insert_lines(text: &str, key: &str, new: &str) -> Result<String, String> {
     Ok(format!("{text}{gap}{key}:\n{new}"))
 }
 
-/// Returns the result of an edit if it differs from the text in the mapping alone, as intended.
+/// Returns the result of an edit after checking that it differs from the text only in the mapping, as intended.
 fn checked(
     before: &str,
     after: String,
@@ -165,7 +165,7 @@ fn parse(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Map::new().into());
     }
-    // Without the text of the error: values of the file may be secret.
+    // Drop the parser's error text, because values of the file may be secret.
     let root: Value = serde_saphyr::from_str(text).map_err(|_| "it is not YAML".to_owned())?;
     Ok(if root.is_null() { Map::new().into() } else { root })
 }
@@ -221,7 +221,7 @@ fn line_end(text: &str, begin: usize) -> usize {
     text[begin..].find('\n').map_or(text.len(), |at| begin + at + 1)
 }
 
-/// Writes a member in block style; texts are quoted, which YAML reads as JSON does.
+/// Writes a member in block style. Texts are quoted as in JSON, which YAML accepts.
 fn write_member(out: &mut String, indent: usize, name: &str, value: &Value) {
     let margin = " ".repeat(indent);
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))

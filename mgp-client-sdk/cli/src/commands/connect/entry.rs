@@ -1,4 +1,4 @@
-//! The entry with which a host starts mgp, written and read.
+//! The entry with which a host starts mgp: reading and writing it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(super) struct HostEntry {
     kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'static str>,
-    /// The program; of `OpenCode` also the arguments.
+    /// The program; for `OpenCode`, also its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<Value>,
     /// The program in a file of Goose.
@@ -104,14 +104,15 @@ pub(in crate::commands) fn mgp_command(
     Ok(own.entry.command.map(|command| (command, own.entry.args)))
 }
 
-/// Returns the agents of the hosts that start mgp: of this user, and of each file that `mgp connect` has changed.
+/// Returns the agents of the hosts that start mgp: the hosts of this user, and every host whose file `mgp connect` has
+/// changed.
 pub(in crate::commands) fn connected_agents(global: &Global) -> CliResult<BTreeSet<String>> {
     let home = home()?;
     let own = KnownHost::ALL.into_iter().map(|host| host.user_file(&home));
     let files: BTreeSet<PathBuf> = own.chain(files(global)?).collect();
     let agent = |file: PathBuf| {
         let format = KnownHost::from_file(&file).map_or(Host::Generic, KnownHost::format);
-        // A file that cannot be read starts nothing; `mgp doctor` reports it.
+        // An entry whose configuration file cannot be read is ignored here; `mgp doctor` reports it.
         let (_, args) = mgp_command(format, &file).ok()??;
         let mut args = args.into_iter().skip_while(|argument| argument != "--agent");
         args.nth(1).or_else(|| Some(DEFAULT_AGENT.to_owned()))

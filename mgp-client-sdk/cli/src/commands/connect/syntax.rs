@@ -1,4 +1,4 @@
-//! The syntax of a host's file, and the edits that keep every other byte of it.
+//! The syntax of a host's file, and edits that preserve every other byte of the file.
 
 use std::path::Path;
 

@@ -18,10 +18,10 @@ use crate::operator::admit_edit;
 use crate::output::{Output, Render, print};
 use crate::state;
 
-/// The bound of remembered changes; each holds the whole file as it was before.
+/// The maximum number of remembered changes; each contains the whole file as it was before.
 const MAX_CHANGES: usize = 20;
 
-/// The bound of the file of changes; the oldest are forgotten first.
+/// The maximum size of the file of changes; the oldest changes are forgotten first.
 const MAX_BYTES: u64 = 16 << 20;
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ pub(crate) struct Undo {
     force: bool,
 }
 
-/// A run of a command that changes hosts' files; `mgp undo` takes back all changes of a run together.
+/// A run of a command that changes hosts' files. `mgp undo` reverts all changes of a run together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::commands) struct CommandRun {
     at: Timestamp,
@@ -184,9 +184,9 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
 }
 
 impl FileChange {
-    /// Returns the present text without this change if others have changed the file since; `None` if they have not.
+    /// Returns the current text without this change if another program has changed the file since; otherwise `None`.
     ///
-    /// Fails if the change cannot be separated from theirs, e.g. because they changed the entry of mgp itself.
+    /// Fails if the change cannot be separated from the later ones, e.g. because these include the entry of mgp itself.
     fn merged(&self, global: &Global) -> CliResult<Option<Restored>> {
         let now = read(&self.file)?;
         if now.as_deref().map(digest) == self.after_sha256 {
@@ -201,7 +201,7 @@ impl FileChange {
         let changed = || failed(&format!("`{file}` was changed"));
         let is_connected = |text: &str| entry_in(&self.file, text).is_some();
         let now = now.ok_or_else(changed)?;
-        // Only a first connection can be taken out of another text: other changes have no record of what they removed.
+        // Only a first connection can be removed from a later text: other changes have no record of what they removed.
         if self.entry.is_none() || self.before.as_deref().is_some_and(is_connected) {
             return Err(changed());
         }
@@ -213,7 +213,7 @@ impl FileChange {
         record.restore(found.syntax, &found.table, &now).map(Some).map_err(|_| changed())
     }
 
-    /// Restores the file, or writes the merged text; returns the path of a back-up of the present one.
+    /// Restores the file, or writes the merged text; returns the path of a back-up of the replaced text.
     fn take_back(&self, merged: Option<&Restored>) -> CliResult<Option<PathBuf>> {
         let file = &self.file;
         let text = merged.map_or(&self.before, |merged| &merged.text);

@@ -34,7 +34,7 @@ const NAMES: &[&str] = &[
     "npm_config_registry",
 ];
 
-/// Reports variables of this shell that no server gets.
+/// Reports variables of this shell that are not passed to any server.
 pub(super) fn check(config: &Config) -> Option<Check> {
     let mut missing = set();
     let programs = config.servers.iter().filter(|server| env_of(server).is_some());
@@ -46,7 +46,7 @@ pub(super) fn check(config: &Config) -> Option<Check> {
         .then(|| check.with_fix(fix(&missing, "the entry of a server that needs it")))
 }
 
-/// Reports variables of this shell that one server does not get.
+/// Reports variables that are set in this shell but are not passed to one server.
 pub(super) fn check_server(config: &Config, server: &ServerConfig) -> Option<Check> {
     let missing = missing_in(config, server);
     if missing.is_empty() {

@@ -4,7 +4,7 @@ use super::super::connect::{HostFile, host_file};
 use super::report::{Check, Level};
 use crate::hosts::{KnownHost, home};
 
-/// The bound of servers that are named.
+/// The maximum number of servers that a message names.
 const MAX_NAMES: usize = 8;
 
 /// Checks each host that has a file of servers.

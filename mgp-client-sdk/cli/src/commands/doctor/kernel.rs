@@ -22,11 +22,11 @@ impl KernelState {
         self.servers.iter().find(|server| server.id == id)
     }
 
-    /// Returns a warning if the kernel lacks some or all tools of a server.
+    /// Returns a warning if the kernel does not have some or all tools of a server.
     pub(super) fn check_server(&self, id: &str) -> Option<Check> {
         let server = self.server(id)?;
         let lacks = server.lacks.as_ref()?;
-        // In the kernel's text, the remedy follows the last semicolon.
+        // The kernel writes the remedy after the last semicolon of its text.
         let (what, mut fix) = lacks.rsplit_once("; ").unwrap_or((lacks, ""));
         let mut what = format!("in the kernel: {what}");
         if let Some(error) = &server.error {
@@ -40,7 +40,7 @@ impl KernelState {
         Some(check.for_server(id))
     }
 
-    /// Checks the kernel's servers that the configuration does not name: registered servers, and those of another
+    /// Checks the kernel's servers that are not in this configuration: registered servers, and servers of another
     /// project.
     pub(super) fn check_others<'a>(&'a self, named: &[&str]) -> impl Iterator<Item = Check> + 'a {
         let ids = self.servers.iter().map(|server| server.id.as_str());
@@ -66,7 +66,7 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
         }
         Err(failure) => {
             let text = failure.to_string();
-            // The remedy follows the last semicolon.
+            // The text before the last semicolon is the failure, the text after it the remedy.
             let fallback = (&*text, "run `mgp doctor` in a terminal outside hosts");
             let (what, fix) = text.rsplit_once("; ").unwrap_or(fallback);
             checks.push(Check::new("kernel", Level::Fail, what).with_fix(fix));

@@ -33,7 +33,7 @@ enum PinTarget<'a> {
     One(&'a Tool),
     Ambiguous(Vec<&'a Tool>),
     Missing,
-    /// The pin may name a tool of a server whose tools are unknown.
+    /// The server of the pinned tool is known, but its tools are not.
     Unknown,
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn check(
     for (server, probe) in servers.iter().zip(probes) {
         let id = server.id.as_str();
         let mut report = ServerReport::new(server, probe, definitions, &counter);
-        // What agents find in a running kernel is what counts, as in `mgp status`.
+        // The tools that agents find in a running kernel are reported, as by `mgp status`.
         if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
             report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
             report.tokens = server.tokens;
@@ -55,7 +55,7 @@ pub(super) async fn check(
         if report.is_broken() {
             report.checks.extend(environment::check_server(config, server));
         }
-        // If two ids look alike, the kernel accepts one of them, and that one needs no warning.
+        // If two ids look alike, the kernel accepts only one of them; no warning is needed for the accepted one.
         let is_accepted = running.server(id).is_some_and(|server| server.tools > 0);
         let others = servers.iter().map(|server| server.id.as_str()).filter(|other| *other != id);
         if let Err(flaw) = NameFlaw::check_server(id, others)
@@ -112,7 +112,7 @@ impl ServerReport {
                 report.push(server, Level::Ok, what, None);
             }
             Some(Err(ProbeError { reason, stderr })) => {
-                // If the remedy is known, it follows the last semicolon.
+                // If the reason contains a remedy, the remedy is the text after the last semicolon.
                 let (reason, fix) = if let Some((reason, fix)) = reason.rsplit_once("; ") {
                     (reason.to_owned(), fix.to_owned())
                 } else {
@@ -152,7 +152,8 @@ impl ServerReport {
             probed.tools.iter().map(|tool| (tool.name.clone(), cost(tool))).collect();
         let tokens: u64 = costs.iter().map(|(_, tokens)| tokens).sum();
         (self.tools, self.tokens) = (probed.tools.len(), tokens);
-        // Tools whose definition waits for a decision exist too; they are not in agents' lists, so they cost no tokens.
+        // Tools whose definition waits for a decision exist, too. They are not in agents' lists, so they cost no
+        // tokens.
         let held = probed.listed.iter().filter(|name| costs.iter().all(|(own, _)| own != *name));
         let held: Vec<_> = held.map(|name| (name.clone(), 0)).collect();
         self.listed = Some([costs, held].concat());
@@ -162,7 +163,7 @@ impl ServerReport {
             let fix = "none is needed behind mgp, which lists few; elsewhere list fewer tools";
             self.push(server, Level::Warn, what, Some(fix.to_owned()));
         }
-        // Collected into a set, because a server may list a tool twice.
+        // Use a set, because a server may list a tool twice.
         for name in probed.listed.iter().collect::<BTreeSet<_>>() {
             if let Err(flaw) = NameFlaw::check_tool(name) {
                 let what = format!("the tool `{}` cannot be used: {flaw}", first_line(name, 40));
@@ -175,7 +176,7 @@ impl ServerReport {
     }
 }
 
-/// Reports an id because of which the server's tools are not available.
+/// Reports a server id that makes the server's tools unavailable.
 fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
     let what = match flaw {
         NameFlaw::LooksLike { like, .. } => {
@@ -205,7 +206,7 @@ fn incomplete_package(stderr: &str) -> Option<String> {
     })
 }
 
-/// Returns the remedy for a failure without a known remedy.
+/// Returns general advice for a failure that has no specific remedy.
 fn manual_fix(server: &ServerConfig) -> String {
     let reach = first_line(&describe_target(server), 120);
     match server.target {

@@ -105,7 +105,7 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
     if let Offer::Published(server) = &offer {
         check_variables(server)?;
     }
-    // The card shows what runs before anything is asked or written.
+    // The person first sees what would run; only then does the command ask questions or write files.
     let planned = plan(&file, &offer.import(&id, &given(add, &needs)))?;
     let mut out = Output::default();
     card(&mut out, &offer, &id, &needs, &planned_config(&file, &planned)?);
@@ -309,7 +309,7 @@ fn given(add: &Add, needs: &[Need]) -> Answers {
     answers
 }
 
-/// Asks for the values that are missing, and stores those that are secret.
+/// Asks the person for the missing values, and stores the secret ones.
 fn answers(
     global: &Global,
     add: &Add,
@@ -351,7 +351,7 @@ fn answers(
     Ok(answers)
 }
 
-/// Asks the person for a value; without a terminal it stays a variable of the environment.
+/// Asks the person for a value; returns an empty text if there is no terminal.
 fn ask(global: &Global, need: &Need) -> CliResult<String> {
     if !prompt::is_interactive(global) {
         return Ok(String::new());

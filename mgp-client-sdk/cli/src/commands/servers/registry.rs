@@ -62,7 +62,7 @@ impl Registry {
         Ok(Self { servers, copy })
     }
 
-    /// Returns the latest version of each server; withdrawn ones are left out.
+    /// Returns the latest version of each server, without withdrawn versions.
     pub(super) async fn list(
         &self,
         global: &Global,
@@ -140,7 +140,7 @@ impl Registry {
             .unwrap_or_else(|| Copy { url: url.to_owned(), ..Copy::default() })
     }
 
-    /// Reads all pages of the list, or those of what changed since the last time.
+    /// Reads all pages of the registry's list, or only the entries that changed since the last update.
     async fn update(&self, copy: &mut Copy, url: &str) -> CliResult {
         let since = match &copy.at {
             Some(at) if copy.is_complete => format!("&updated_since={}", encoded(at.as_str())),

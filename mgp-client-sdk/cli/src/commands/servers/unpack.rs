@@ -28,7 +28,7 @@ pub(super) fn is_bundle(name: &str) -> bool {
     })
 }
 
-/// A bundle whose files were not unpacked yet.
+/// A bundle file that is not unpacked yet.
 pub(super) struct BundleFile {
     path: PathBuf,
     /// `true` if the file was downloaded, and is removed with this value.
@@ -76,7 +76,7 @@ impl BundleFile {
         let folder = Self::folder_of_all(global)?;
         fs::create_dir_all(&folder)?;
         let path = folder.join(format!(".download{}.mcpb", std::process::id()));
-        // A killed process with the same id may have left this file.
+        // A killed process that had the same process id may have left this file.
         let _ = fs::remove_file(&path);
         print_note(global, &format!("mgp: downloading {}", first_line(&bundle.url, 200)));
         registry.download(bundle, &path).await?;
@@ -109,7 +109,7 @@ impl BundleFile {
         let parent = folder.parent().unwrap_or(folder);
         fs::create_dir_all(parent)?;
         let fresh = parent.join(format!(".new{}", std::process::id()));
-        // A killed process with the same id may have left this folder.
+        // A killed process that had the same process id may have left this folder.
         let _ = fs::remove_dir_all(&fresh);
         let unpacked = self.unpack_into(&fresh).and_then(|()| {
             match fs::remove_dir_all(folder) {
@@ -170,7 +170,7 @@ impl Drop for BundleFile {
     }
 }
 
-/// Returns the path of an entry if it stays in its folder.
+/// Returns the path of an archive entry, or `None` if it would be outside of the target folder.
 fn inside(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(name);
     let is_safe = !name.is_empty()

@@ -49,7 +49,7 @@ struct Usable {
     missing: Vec<String>,
 }
 
-/// Tries each host whose file was written.
+/// Tries out every host whose configuration file this command has written.
 pub(super) async fn try_hosts(global: &Global, result: &mut SetupResult) {
     let mut progress = Progress::new(global, "starting what the hosts start", result.hosts.len());
     for report in result.hosts.iter_mut().filter(|report| report.problems.is_empty()) {
@@ -112,7 +112,7 @@ async fn usable(client: &Client, expected: &[String]) -> CliResult<Usable> {
     loop {
         // Contains only servers with a tool that the agent may call.
         let mut servers = client.mgp().discovery_list(&DiscoveryListParams::new()).await?.servers;
-        // A server whose tools are known starts with its first call.
+        // A registered server whose tools are known counts as ready, because the first call starts it.
         servers.retain(|server| match server.status {
             ServerState::Connected => true,
             ServerState::Registered => !server.tools.is_empty(),

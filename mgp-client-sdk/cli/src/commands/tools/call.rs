@@ -21,7 +21,7 @@ use crate::{backend, control, state};
 /// Maximum length of arguments on standard input.
 const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
 
-/// The bound of agents whose view of a tool is looked at.
+/// The maximum number of agents for which the tool's visibility is checked.
 const MAX_AGENTS: usize = 64;
 
 /// `mgp tools call`.

@@ -1,4 +1,4 @@
-//! Tests of the known hosts, on made-up process tables.
+//! Tests of the known hosts, with invented process tables.
 
 use super::super::table::ancestry;
 use super::super::table::fake::{FakeTable, process};

@@ -18,7 +18,7 @@ use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
-/// Creates a home whose `npx` starts the servers of this workspace by the package they stand for.
+/// Creates a home whose `npx` starts this workspace's own server in place of each published package.
 fn home_with_npx() -> Home {
     let home = Home::new();
     let (echo, workbench) = (program("echo"), program("workbench"));
@@ -30,7 +30,7 @@ fn home_with_npx() -> Home {
     home
 }
 
-/// Runs `mgp` with that `npx` before the others on the path.
+/// Runs `mgp` with the replaced `npx` first on the search path.
 fn run(home: &Home, arguments: &[String]) -> crate::world::CommandOutput {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let path = std::env::var("PATH").unwrap();

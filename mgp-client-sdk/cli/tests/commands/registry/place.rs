@@ -20,7 +20,7 @@ const MOVED: u8 = 2;
 #[derive(Default)]
 struct Shared {
     entries: Mutex<Vec<Value>>,
-    /// Files at `/files/NAME`; a name that begins with `moved-` leads to the rest of it.
+    /// The files served at `/files/NAME`; a name `moved-NAME` redirects to `NAME`.
     files: Mutex<HashMap<String, Vec<u8>>>,
     log: Mutex<Vec<String>>,
     mode: AtomicU8,
@@ -81,7 +81,7 @@ impl Place {
         self.shared.mode.store(MOVED, Ordering::Relaxed);
     }
 
-    /// Returns the number of requests whose path begins like this.
+    /// Returns the number of requests whose path begins with `begin`.
     pub(crate) fn requests(&self, begin: &str) -> usize {
         self.shared.log.lock().unwrap().iter().filter(|path| path.starts_with(begin)).count()
     }

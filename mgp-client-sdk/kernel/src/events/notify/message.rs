@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::super::{APPROVAL_DECIDED, APPROVAL_REQUESTED, DEFINITION_CHANGED, TRANSACTION_STUCK};
 
-/// The maximum number of lines of a message, and of things that are collected for it.
+/// The maximum number of lines in a message, and of decisions that are collected for it.
 const MAX_LINES: usize = 10;
 const MAX_WAITING: usize = 256;
 
@@ -36,12 +36,12 @@ pub(super) struct Message {
     pub(super) link: Option<String>,
 }
 
-/// The decisions that wait for a person since the last message.
+/// The decisions that have begun to wait for a person since the last message.
 #[derive(Default)]
 pub(super) struct Waiting {
     lines: BTreeMap<String, Line>,
     since: Option<Instant>,
-    /// The last event that was read, also if nothing waits because of it.
+    /// The last event that was read, even if it added no waiting decision.
     pub(super) last: Option<ReadEvent>,
 }
 
@@ -121,12 +121,13 @@ impl Message {
 }
 
 impl Waiting {
-    /// Returns when the first thing began to wait, or an event was read for which the position is not stored yet.
+    /// Returns the time since which a decision waits, or since which an event has been read without storing the
+    /// position.
     pub(super) fn since(&self) -> Option<Instant> {
         self.last.as_ref().and(self.since)
     }
 
-    /// Adds what an event asks for, or removes what it answers.
+    /// Adds the decision that an event requests, or removes the one that it reports as made.
     pub(super) fn add(&mut self, read: ReadEvent) {
         self.since.get_or_insert_with(Instant::now);
         if let Ok(event) = read.event.get::<Event>() {
@@ -172,7 +173,7 @@ impl Waiting {
         }
     }
 
-    /// Returns the message about what still waits, if anything does, and starts again.
+    /// Returns the message about the decisions that still wait, or `None` if there are none, and clears the collection.
     pub(super) fn take(&mut self, console: Option<&str>) -> Option<Message> {
         self.since = None;
         let now = SystemTime::now();
@@ -183,7 +184,7 @@ impl Waiting {
     }
 }
 
-/// Returns the path of the page of an item in the console; that of the inbox for an id that is too long for a link.
+/// Returns the path of an item's page in the console, or the path of the inbox if the id is too long for a link.
 fn page(kind: &str, id: &str) -> String {
     if id.len() > MAX_LINK_ID {
         return String::new();

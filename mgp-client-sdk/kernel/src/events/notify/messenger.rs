@@ -1,4 +1,4 @@
-//! The ways to a person: a desktop, an ntfy topic, a webhook, an e-mail.
+//! The ways to send a message to a person: a desktop notification, an ntfy topic, a webhook, an e-mail.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl MailSender {
         let builder = if is_encrypted {
             AsyncSmtpTransport::<Tokio1Executor>::relay(host)
         } else if is_here {
-            // No other machine can listen between two programs of this one.
+            // The connection stays on this machine, so no other machine can read it.
             Ok(AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host))
         } else {
             AsyncSmtpTransport::<Tokio1Executor>::starttls_relay(host)
@@ -158,7 +158,7 @@ async fn desktop(message: &Message) -> Attempt {
         command.args(["-e", script, &message.title, &message.text()]);
         command
     } else {
-        // Servers of notifications read the text as markup.
+        // Notification servers interpret the text as markup, so it must be escaped.
         let escaped =
             message.text().replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         let mut command = Command::new("notify-send");

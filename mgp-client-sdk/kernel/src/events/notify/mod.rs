@@ -1,6 +1,7 @@
 //! Messages to people: decisions that wait for an operator, on a desktop, a phone or in a mailbox (MGP §4.4).
 //!
-//! A message names agents, servers and tools, and never an argument: it may pass machines of others.
+//! A message names agents, servers and tools, but never contains an argument, because it may pass through other
+//! people's machines.
 
 mod message;
 mod messenger;
@@ -16,7 +17,7 @@ use self::message::{Message, Waiting};
 pub(super) use self::messenger::Messenger;
 use super::deliveries::{Attempt, Delivery, SenderContext};
 
-/// The channels whose events a person learns of.
+/// The channels of the events about which a person is notified.
 pub(super) const CHANNELS: [&str; 4] = [
     super::APPROVAL_REQUESTED,
     super::APPROVAL_DECIDED,
@@ -24,7 +25,7 @@ pub(super) const CHANNELS: [&str; 4] = [
     super::TRANSACTION_STUCK,
 ];
 
-/// The longest sleep in quiet hours: the clock of a machine that slept has moved on.
+/// The maximum sleep during quiet hours. It is short because the clock jumps when the machine wakes from standby.
 const MAX_SLEEP: Duration = Duration::from_mins(1);
 
 /// Collects what waits for a person, and sends it in one message after the configured time; fails if the store does.
@@ -36,7 +37,7 @@ pub(super) async fn run(
     reader: &EventReader,
 ) -> Result<(), String> {
     let mut waiting = Waiting::default();
-    // The position is not stored before the message is sent: the next kernel reads the events again.
+    // The position is stored only after the message is sent; a kernel that starts in between reads the events again.
     let mut seq = 0;
     loop {
         tokio::select! {
@@ -68,7 +69,7 @@ async fn due(since: Option<Instant>, config: &NotifyConfig) {
     }
 }
 
-/// Returns how long the quiet hours still last, or `None` outside of them.
+/// Returns the remaining time of the quiet hours, or `None` outside of them.
 fn quiet_left(hours: QuietHours) -> Option<Duration> {
     let now = jiff::ZonedDateTime::now().time();
     let minute = u16::try_from(i32::from(now.hour()) * 60 + i32::from(now.minute())).ok()?;
