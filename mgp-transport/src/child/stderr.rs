@@ -91,7 +91,7 @@ enum Event {
     Dropped { lines: u64, bytes: u64 },
 }
 
-// === impl StderrCap ===
+// === impl StderrLimits ===
 
 impl StderrLimits {
     /// Sets the length at which a line is cut.
