@@ -257,10 +257,9 @@ impl Server {
         self
     }
 
-    /// Sets which calls of tools that another server runs may become tasks, e.g. in a gateway.
+    /// Sets which calls of tools may become tasks if another server runs the tools, e.g. behind a gateway.
     ///
-    /// The function is called only if the caller can wait for a task; it is not called for tools that can run only
-    /// as tasks.
+    /// The function is called only if the caller can wait for a task, and not for tools that can run only as tasks.
     pub fn task_support(
         mut self,
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
@@ -269,7 +268,7 @@ impl Server {
         self
     }
 
-    /// Changes the offer of the handshake: revisions, capabilities, MGP.
+    /// Changes what the server offers in the handshake: revisions, capabilities, MGP.
     pub fn offer(mut self, change: impl FnOnce(&mut ServerOffer)) -> Self {
         let extensions = |offer: &ServerOffer| offer.mgp.as_ref().map(|mgp| mgp.extensions);
         let before = extensions(&self.offer);
@@ -278,12 +277,12 @@ impl Server {
         self
     }
 
-    /// Returns the MGP offer, unless the author chose the extensions.
+    /// Returns the MGP part of the offer; `None` if the author chose the extensions explicitly.
     pub(crate) fn offered(&mut self) -> Option<&mut MgpOffer> {
         self.offer.mgp.as_mut().filter(|_| !self.chose_extensions)
     }
 
-    /// Adds a layer inside all gates, so that it receives only calls that they admitted.
+    /// Adds a layer inside all gates, so that it receives only calls that the gates admitted.
     pub(crate) fn inner_layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
@@ -293,7 +292,7 @@ impl Server {
         self
     }
 
-    /// Offers an extension in addition.
+    /// Offers an extension in addition to those offered so far.
     pub(crate) fn offer_also(&mut self, extension: Extension) {
         if let Some(mgp) = &mut self.offer.mgp {
             mgp.extensions = mgp.extensions.with(extension);
@@ -317,13 +316,13 @@ impl Server {
         self.errors.push(error);
     }
 
-    /// Offers plain MCP only.
+    /// Makes the server offer plain MCP only, without MGP.
     pub fn without_mgp(mut self) -> Self {
         self.offer.mgp = None;
         self
     }
 
-    /// Limits how many tool calls run and how many wait; waiting callers are served in turn.
+    /// Limits how many tool calls run and how many wait at the same time; waiting callers are served in turn.
     pub fn limit(mut self, limit: LimitConfig) -> Self {
         self.limit = limit;
         self
@@ -356,8 +355,8 @@ impl Server {
     /// Builds the stack, which all connections share.
     ///
     /// # Errors
-    /// Code −32603 with every reason why the server cannot be built (e.g. a tool's name, a permission, missing state, a
-    /// URI template), or if the system has no randomness for the key that seals request state.
+    /// Code −32603 with all reasons why the server cannot be built (e.g. the name of a tool, a permission, missing
+    /// state, a URI template), or if the operating system provides no randomness for the key that seals request state.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
         let state = Arc::new(std::mem::take(&mut self.state));
         self.errors.extend(self.tools.set_state(Arc::clone(&state)));
@@ -376,7 +375,7 @@ impl Server {
         let serving = HandlerConfig { timeout: self.timeouts.tool, state };
         let (drain, structured_errors) = (self.shutdown.drain, self.features.structured_errors);
         name_server(&drain, &self.offer);
-        // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
+        // An endpoint for `tools/call` that the author added knows the names of its tools; this server does not.
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         let events =
             (offers(Extension::Events) && !routes_tools).then(|| self.features.events.clone());
@@ -410,15 +409,16 @@ impl Server {
                 .per_call(move |call| timed.timeout_of(call)),
             bounds_calls,
             tools: self.tools,
-            // Endpoints that the author added take precedence.
+            // Endpoints that the author added take precedence over those of this crate.
             endpoints: features.merge(decisions).merge(self.endpoints),
             events,
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
-    /// Adds the layer that receives members of proposals, outermost of the gates because all of them may use these, and
-    /// inside it the one that describes the server. A server that routes tool calls elsewhere adds its own.
+    /// Adds two layers around the gates: outermost the layer that receives the members of proposals, because all gates
+    /// may use them, and inside it the layer that answers with the manifest. A server that routes tool calls elsewhere
+    /// adds its own layers.
     fn add_proposal_layer(&mut self) {
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {
@@ -441,7 +441,7 @@ impl Server {
             }
             let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
             mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
-            // An explicit choice of extensions is kept.
+            // If the author chose the extensions explicitly, the choice is not changed.
             if !mgp.permissions_required.is_empty() && !self.chose_extensions {
                 mgp.extensions = mgp.extensions.with(Extension::Permissions);
             }
@@ -452,7 +452,7 @@ impl Server {
     /// [drained](Self::drain_handle).
     ///
     /// # Errors
-    /// If the connection fails; a disconnect and a requested shutdown are not errors.
+    /// Returns an error if the connection fails; a disconnect and a requested shutdown are not errors.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection and its calls.
@@ -471,7 +471,7 @@ impl Server {
         let _leaving = CloseWhenDrained::when_drained(drain.clone(), connection.close_handle());
         match connection.run().await {
             CloseReason::Eof | CloseReason::Local => Ok(()),
-            // Log a warning only: the shutdown was requested, so a supervisor must not regard it as a failure.
+            // Only logs a warning: the shutdown was requested, so a supervisor must not regard it as a failure.
             closed if drain.is_draining() => {
                 tracing::warn!(%closed, "closed before the peer had read all messages");
                 Ok(())
@@ -480,16 +480,16 @@ impl Server {
         }
     }
 
-    /// Serves the process that started this one, over stdin and stdout.
+    /// Serves the parent process, i.e. the one that started this process, over stdin and stdout.
     ///
     /// Redirects standard output to standard error first, so that a stray `println!` cannot corrupt the protocol.
     ///
-    /// That process owns the server, so it may shut it down. SIGTERM and SIGINT drain it, unless they are left
-    /// [to the program](Self::without_signals); a second one ends the process. A tool that blocks its thread cannot be
-    /// stopped: it keeps the runtime, and so the process, from ending.
+    /// The parent process owns the server, so it may shut it down. SIGTERM and SIGINT drain the server, unless the
+    /// program [handles them itself](Self::without_signals); a second signal ends the process. A tool that blocks its
+    /// thread cannot be stopped: it prevents the runtime, and therefore the process, from ending.
     ///
     /// # Errors
-    /// The errors of [`Server::serve`], or if stdin and stdout cannot be used.
+    /// Returns the errors of [`Server::serve`], or an error if stdin and stdout cannot be used.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection and its calls.
@@ -509,7 +509,7 @@ impl TryFrom<Server> for Stack {
     }
 }
 
-/// Sets the id of the server, with which it announces its shutdown.
+/// Sets the server id that the server sends when it announces its shutdown.
 fn name_server(drain: &mgp_lifecycle::Drain, offer: &ServerOffer) {
     if let Some(id) = offer.mgp.as_ref().and_then(|mgp| mgp.server_id.as_deref()) {
         drain.configure(|config| {
