@@ -188,9 +188,9 @@ impl Server {
     /// Adds a check that must succeed for the server to be healthy. It runs when the health is requested, at most once
     /// per second.
     ///
-    /// A check returns a `bool`, `()`, a `HealthStatus`, a pair of one of these and any JSON value, or a `Result` of
-    /// these; an error is logged and reported as `false`. A check may take one second, and runs on its own task: see
-    /// [`Health`].
+    /// A check returns a `bool`, `()`, a `HealthStatus`, a pair of a `HealthStatus` and any JSON value, or a
+    /// `Result` of these; an error is logged and reported as `false`. A check may take one second, and runs on its own
+    /// task: see [`Health`].
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;

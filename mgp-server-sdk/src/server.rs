@@ -31,7 +31,7 @@ use crate::signals::SignalGuard;
 use crate::stack::{Gate, OuterLayers, StackParts, inbound};
 use crate::tool::{IntoTools, SchemaStyle, Tools};
 
-/// A builder of a server, which also serves it.
+/// A server and its configuration; its methods add tools and layers, and serve it.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -64,11 +64,11 @@ pub struct Server {
     pub(crate) health: Health,
     /// If set, the server answers requests for its manifest.
     manifest: Option<Manifest>,
-    /// If set, the author chose the MGP extensions explicitly.
+    /// If set, the author chose the MGP extensions explicitly, so they are not completed automatically.
     chose_extensions: bool,
 }
 
-/// A view of the requests that a running server processes; cheap to clone.
+/// A handle that reports the requests that a running server processes; cheap to clone.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -89,7 +89,8 @@ impl ServerMonitor {
         self.0.running()
     }
 
-    /// Returns the size, in bytes, of the chunks that running calls sent and keep, to answer a cancellation or a gap.
+    /// Returns the size, in bytes, of the chunks that running calls have sent and still store, to answer a cancellation
+    /// or a gap.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.0.kept_bytes()
@@ -101,15 +102,16 @@ struct TaskSupportFn(Box<dyn Fn(&str) -> TaskSupport + Send + Sync>);
 
 mgp_types::opaque_debug!(TaskSupportFn);
 
-/// The MGP extensions that every server offers. Permissions are added if a tool needs some, others by builder
-/// methods.
+/// The MGP extensions that every server offers. `permissions` is added if a tool needs some, other extensions by
+/// builder methods.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
     .with(Extension::ToolSecurity)
     .with(Extension::Lifecycle)
     .with(Extension::Callbacks);
 
-/// Returns the layer of tasks: the given function, or else the tools of this server decide which calls may become tasks.
+/// Returns the layer of tasks. The given function decides which calls may become tasks or, if there is none, the tools
+/// of this server do.
 fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools) -> TasksLayer {
     match support {
         None => TasksLayer::new(config, move |tool| tools.task_support(tool)),
@@ -120,11 +122,11 @@ fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools
 }
 
 impl Server {
-    /// Creates a server without tools that offers every MGP extension this crate serves.
+    /// Creates a server without tools that offers every MGP extension that all servers of this crate support.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut offer = ServerOffer::new(Implementation::new(name, version));
         let mut mgp = MgpOffer::new(SERVED);
-        // Handlers use the same functions to ask callers of both eras.
+        // Handlers ask callers of both eras by the same functions.
         mgp.asks_in_rounds = true;
         offer.mgp = Some(mgp);
         Self {
@@ -151,10 +153,9 @@ impl Server {
         }
     }
 
-    /// Returns a router of the methods that the built-in layers of every server answer: health, shutdown and
-    /// cancellation.
+    /// Returns a router for the methods that built-in layers of every server answer: health, shutdown and cancellation.
     ///
-    /// A gateway can offer these methods as tools too.
+    /// With it, a gateway can offer these methods as tools too.
     #[must_use]
     pub fn system_router(&self) -> Router {
         let router = self.health.router().merge(self.drain_handle().router());
@@ -167,17 +168,16 @@ impl Server {
         self
     }
 
-    /// Adds a tool, or all tools of a type with `#[tools]`.
+    /// Adds a tool, or all tools of a type with the attribute `#[tools]`.
     ///
-    /// A second tool with the same name makes [`Server::into_stack`] fail; to replace a tool, use
-    /// [`Server::replace`].
+    /// If another tool has the same name, [`Server::into_stack`] fails; to replace a tool, use [`Server::replace`].
     pub fn tool(mut self, tools: impl IntoTools) -> Self {
         let declared = tools.into_tools().into_iter().map(|tool| self.tools.declare(tool));
         self.errors.extend(declared.filter_map(Result::err));
         self
     }
 
-    /// Adds a tool, or all tools of a type with `#[tools]`, and replaces tools of the same names.
+    /// Adds a tool, or all tools of a type with the attribute `#[tools]`; replaces tools with the same names.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -192,22 +192,22 @@ impl Server {
         self
     }
 
-    /// Adds a value that tools take as [`State`](crate::State). There is one value per type: a later one replaces
-    /// the earlier one.
+    /// Adds a value that tools receive as [`State`](crate::State). There is one value per type: a later value replaces
+    /// an earlier one.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.state.insert(value);
         self
     }
 
-    /// Hides tools from the list of a client that is known to deny a permission they need.
+    /// Omits tools from the list of a client if it is known that the client denies a permission that they need.
     ///
-    /// By default such tools are listed. In both cases calls of such tools fail with code 1000.
+    /// By default, such tools are listed. In both cases, calls of them fail with code 1000.
     pub fn hide_denied_tools(self) -> Self {
         self.tools.hide_denied_tools();
         self
     }
 
-    /// Sets where the schemas of tools place the schemas of inner types. Default: [`SchemaStyle::Inlined`].
+    /// Sets where the schemas of tools contain the schemas of inner types. Default: [`SchemaStyle::Inlined`].
     pub fn schema_style(self, style: SchemaStyle) -> Self {
         self.tools.write_schemas(style);
         self
@@ -215,8 +215,8 @@ impl Server {
 
     /// Adds endpoints for further methods.
     ///
-    /// The endpoint of a method of an MGP extension is reached only if that extension is offered, see
-    /// [`Server::offer`]; a server with an endpoint for `notifications/mgp.audit` offers the extension `audit`
+    /// The endpoint of a method that belongs to an MGP extension can be called only if that extension is offered, see
+    /// [`Server::offer`]. A server with an endpoint for `notifications/mgp.audit` offers the extension `audit`
     /// automatically.
     pub fn endpoints(mut self, router: Router) -> Self {
         self.endpoints = self.endpoints.merge(router);
@@ -226,9 +226,9 @@ impl Server {
     /// Adds a layer around the tools and endpoints, e.g. audit or access control; the last one added is the
     /// outermost.
     ///
-    /// The layer runs below the handshake and above the limits: it knows the caller and the negotiated extensions,
-    /// can ask the caller for input, and can wrap the outlet to see each chunk. Its errors are translated to the
-    /// codes of each peer's protocol.
+    /// The layer is inside the handshake and outside the limits. It knows the caller and the negotiated extensions, can
+    /// ask the caller for input, and can wrap the outlet to receive each chunk. Its errors are translated to the codes
+    /// of each peer's protocol.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
@@ -240,8 +240,8 @@ impl Server {
 
     /// Adds a layer around the whole server, including the handshake; the last one added is the outermost.
     ///
-    /// At this point nothing is negotiated yet, the caller cannot be asked for input, and errors reach the peer
-    /// unchanged.
+    /// At this position, nothing is negotiated yet, the caller cannot be asked for input, and errors are sent to the
+    /// peer unchanged.
     pub fn around<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
