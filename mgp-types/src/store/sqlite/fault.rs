@@ -8,9 +8,9 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::store::StoreError;
 
-/// A fault of the file of a [`Db`](super::Db); the source of a [`StoreError::Failed`].
+/// A fault of the file of a [`Db`](super::Db). It is the source of a [`StoreError::Failed`].
 ///
-/// Only errors of opening name the file, since errors of calls may be sent to callers.
+/// Only errors when the file is opened contain its path, because errors of calls may be sent to callers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DbError {
