@@ -45,8 +45,8 @@ impl Server {
         self
     }
 
-    /// Allows tools, prompts and resources to send log messages to their callers; without this, the messages are
-    /// dropped.
+    /// Allows tools, prompts and resources to send log messages to their callers; without this,
+    /// the messages are dropped.
     pub fn logging(mut self) -> Self {
         self.features.logging = true;
         self
@@ -235,8 +235,8 @@ impl Server {
     /// Returns a handle that ends the server gracefully: running calls finish, new calls fail with code 2001, and then
     /// [`Server::serve`] and the other serving methods return.
     ///
-    /// The server's owner can also drain it by calling `mgp/lifecycle/shutdown`, and the operating system by sending
-    /// SIGTERM.
+    /// The server's owner can also drain it by calling `mgp/lifecycle/shutdown`, and the operating
+    /// system by sending SIGTERM.
     ///
     /// ```
     /// use std::time::Duration;

@@ -107,8 +107,8 @@ impl<E: Entry> Catalog<E> {
         removed
     }
 
-    /// Sets the number of entries on a page (`None` keeps the current number), and the cursor that the last page
-    /// returns.
+    /// Sets the number of entries on a page (`None` keeps the current number), and the cursor
+    /// that the last page returns.
     pub(crate) fn set_paging(&self, page_size: Option<usize>, final_cursor: Option<String>) {
         let mut current = self.0.snapshot.lock();
         let page_size = page_size.unwrap_or(current.page_size).max(1);

@@ -107,8 +107,8 @@ impl DataReferences {
 
     /// Allows imports from a host at any address, e.g. on this machine or in the local network.
     ///
-    /// By default, data is imported only over `https` from public addresses, and from the kernel that started this
-    /// server.
+    /// By default, data is imported only over `https` from public addresses, and from the kernel
+    /// that started this server.
     #[must_use]
     pub fn allow_host(self, host: impl Into<String>) -> Self {
         self.changed(|state| state.allowed_hosts.push(host.into()))

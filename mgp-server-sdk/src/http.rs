@@ -154,8 +154,8 @@ impl HttpServer {
         self
     }
 
-    /// Serves callers without authentication: every program and user that can connect to this machine's loopback
-    /// address.
+    /// Serves callers without authentication: every program and user that can connect to this
+    /// machine's loopback address.
     pub fn no_auth(mut self) -> Self {
         self.authentication = Authentication::Off;
         self.config.anonymous = Some(Principal::local());
@@ -241,8 +241,8 @@ impl HttpServer {
         if local.ip().is_unspecified() && config.hosts.is_empty() {
             tracing::warn!(%local, "only local requests are served; add the server's host names to `hosts`");
         }
-        // Callers may use the bound address as the host, unless it is the unspecified address, which is not a valid
-        // host.
+        // Callers may use the bound address as the host, unless it is the unspecified address,
+        // which is not a valid host.
         match local.ip() {
             ip if ip.is_unspecified() => {}
             IpAddr::V4(ip) => config.hosts.push(ip.to_string()),

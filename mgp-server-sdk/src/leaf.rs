@@ -18,8 +18,8 @@ use crate::tool::{RetryHint, Running, Tools};
 /// The innermost service with time limits and retry hints.
 pub(crate) type BoundedLeaf = RetryHint<Timeout<Leaf>>;
 
-/// The innermost service of a server that routes `tools/call` to other servers and applies no time limit to it, e.g. a
-/// gateway.
+/// The innermost service of a server that routes `tools/call` to other servers and applies no time
+/// limit to it, e.g. a gateway.
 #[derive(Clone)]
 pub(crate) struct GatewayLeaf {
     pub(crate) tools: Tools,
@@ -99,8 +99,8 @@ impl Leaf {
 
     /// Starts a tool, or asks the caller for missing permissions.
     fn run(&self, mut call: Call) -> LeafFuture {
-        // Checks first that the arguments are an object: a call that will be refused must not cause a question to the
-        // caller.
+        // Checks first that the arguments are an object: a call that will be refused must not cause
+        // a question to the caller.
         let callable = call
             .tool()
             .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));

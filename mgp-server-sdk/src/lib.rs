@@ -1,7 +1,7 @@
 //! An SDK for servers of the Model General Protocol (MGP) and of MCP.
 //!
-//! One server supports every MCP revision and, for clients that negotiate it, MGP; other clients see a plain MCP
-//! server.
+//! One server supports every MCP revision and, for clients that negotiate it, MGP; other
+//! clients see a plain MCP server.
 //!
 //! ```no_run
 //! use mgp_server_sdk::prelude::*;

@@ -49,8 +49,8 @@ impl Logger {
         self
     }
 
-    /// Returns whether messages of a level are sent, so that a function can avoid building messages that would be
-    /// dropped.
+    /// Returns whether messages of a level are sent, so that a function can avoid building
+    /// messages that would be dropped.
     #[must_use]
     pub fn wants(&self, level: LogLevel) -> bool {
         let threshold = self.cx.extensions.get::<LogThreshold>();

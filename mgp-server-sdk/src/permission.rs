@@ -1,5 +1,5 @@
-//! Permission grants in a modern request, which apply only to that request, and the question for missing grants (MGP
-//! §3.6).
+//! Permission grants in a modern request, which apply only to that request, and the question for
+//! missing grants (MGP §3.6).
 
 use mgp_security::Grants;
 use mgp_types::Payload;

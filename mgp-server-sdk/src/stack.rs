@@ -61,8 +61,8 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
         .service(Leaf::new(tools.clone(), endpoints, events));
     // The limit of running calls is inside the gates, so that a refused call takes no place.
     if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
-        // A gateway does not limit the time of tool calls: its clients do, and only the servers behind it know the
-        // tools.
+        // A gateway does not limit the time of tool calls: its clients do, and only the servers
+        // behind it know the tools.
         let leaf = GatewayLeaf { tools, calls, others: bounded };
         return outer.around(gated(gates, limit.layer(leaf)));
     }
@@ -101,8 +101,8 @@ impl OuterLayers {
             .layer(CatchPanicLayer::new())
             // Outside of everything that logs, because its span contains the trace id of the call.
             .layer(TraceLayer::new())
-            // Identifies the caller and its extensions for all layers inside, and translates their errors for the
-            // caller.
+            // Identifies the caller and its extensions for all layers inside, and translates
+            // their errors for the caller.
             .layer(self.handshake)
             // Inside of the handshake, which knows whether the caller negotiated it, and outside of every layer that
             // refuses calls.
@@ -113,16 +113,16 @@ impl OuterLayers {
             // Outside of every layer that waits, so that a cancellation immediately after a call finds the call, and an
             // answer to a callback does not wait behind the call that waits for this answer.
             .layer(self.cancel)
-            // Outside of the limits and the drain, so that health is reported under any load, and also while the server
-            // drains.
+            // Outside of the limits and the drain, so that health is reported under any load, and also
+            // while the server drains.
             .layer(self.health)
             // Outside of every layer that waits, because a waiting call has been accepted, and the drain must wait for
             // it. A request to shut down takes effect here, in the order of arrival.
             .layer(DrainLayer::new(self.drain))
             // Creates the outlet outside of the gates, so that they can wrap it and see each chunk.
             .layer(self.emit)
-            // Returns refusals of the layers inside immediately. A call that continues may become a task, and keeps its
-            // guards.
+            // Returns refusals of the layers inside immediately. A call that continues may become a
+            // task, and keeps its guards.
             .layer(self.tasks)
             // Adds what gates and handlers need to log and to ask. Inside of `tasks`, so that the questions of a task
             // belong to the task.

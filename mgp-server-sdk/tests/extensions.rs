@@ -171,8 +171,8 @@ async fn what_is_served_is_advertised_and_nothing_else() {
             // A part of an extension may be offered without the rest.
             let offered = ExtensionSet::from_offer(peer.named());
             for info in seed().filter(|info| whole(info) == extension) {
-                // A peer that offers a whole extension gets the whole as the answer, even if one half of it is not
-                // served.
+                // A peer that offers a whole extension gets the whole as the answer, even if one
+                // half of it is not served.
                 if extension == Extension::Bidirectional && open[info.name] {
                     continue;
                 }

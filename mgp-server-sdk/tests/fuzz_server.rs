@@ -1,5 +1,5 @@
-//! Mutated lines are sent to a server with its whole stack, so that they reach every decoder; none of them causes a
-//! panic.
+//! Mutated lines are sent to a server with its whole stack, so that they reach every decoder;
+//! none of them causes a panic.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

@@ -1,5 +1,5 @@
-//! Binary data that is sent over HTTP as parts of a body (proposal 10): the tool receives the same as if it were
-//! base64.
+//! Binary data that is sent over HTTP as parts of a body (proposal 10): the tool receives the
+//! same as if it were base64.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -52,8 +52,8 @@ async fn the_extension_is_offered_once_a_tool_needs_a_permission() {
         let needed = json!(["shell.execute", "camera"]);
         assert_eq!(mgp["permissions_required"], needed);
     }
-    // A client of the first specification knows one name for both halves of the extension; this server has one of the
-    // halves.
+    // A client of the first specification knows one name for both halves of the extension; this
+    // server has one of the halves.
     let (mut raw, mgp) = legacy(Server::new("s", "1"), offer(&["security"])).await;
     assert_eq!(mgp["extensions"], json!(["security"]));
     let params = json!({ "request_id": "p", "grants": {} });

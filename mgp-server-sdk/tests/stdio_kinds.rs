@@ -94,8 +94,8 @@ fn is_there(program: &str) -> bool {
     false
 }
 
-/// Runs a parent in another language with the program, the runtime and the lines as arguments; it prints what it has
-/// read.
+/// Runs a parent in another language with the program, the runtime and the lines as arguments; it
+/// prints what it has read.
 fn parent(program: &str, flag: &str, script: &str, modes: &[&str]) {
     if !is_there(program) {
         return;

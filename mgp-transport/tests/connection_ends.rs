@@ -199,8 +199,8 @@ async fn running_calls_may_finish_after_the_end_of_the_input_and_no_longer() {
     }
 }
 
-/// Regression test: closing on this side waited up to the stall timeout although it should wait for the linger timeout
-/// only.
+/// Regression test: closing on this side waited up to the stall timeout although it should wait for
+/// the linger timeout only.
 #[tokio::test(start_paused = true)]
 async fn closing_on_this_side_waits_for_the_linger_time_only() {
     let (here, there) = duplex();

@@ -394,8 +394,8 @@ mod tests {
         assert!(canonical(&format!("{}{}", "[".repeat(200), "]".repeat(200))).is_err());
     }
 
-    /// Guards against an earlier fault: 4 MiB of arguments nested in 100 arrays took a hundred times as long as in one
-    /// array.
+    /// Guards against an earlier fault: 4 MiB of arguments nested in 100 arrays took a hundred times
+    /// as long as in one array.
     #[test]
     fn nesting_does_not_multiply_the_cost_of_canonical_text() {
         let items = vec!["[1]"; 1024 * 1024].join(",");

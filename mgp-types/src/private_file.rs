@@ -189,8 +189,8 @@ impl PrivateFile {
             let _ = fs::remove_file(&fresh);
             return Err(failed(error));
         }
-        // Syncs the folder, so that the new name also survives a crash. Systems that cannot sync folders need no such
-        // step.
+        // Syncs the folder, so that the new name also survives a crash. Systems that cannot sync
+        // folders need no such step.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
             let _ = folder.sync_all();

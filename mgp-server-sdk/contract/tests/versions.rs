@@ -24,8 +24,8 @@ fn tool(place: &str, schema: &str) -> Contract {
     Contract::from_definition(definition).unwrap()
 }
 
-/// Rows: the place (arguments, result or whole definition), the old text, the new text, and the part of the version to
-/// raise.
+/// Rows: the place (arguments, result or whole definition), the old text, the new text, and the part
+/// of the version to raise.
 const PAIRS: &[(&str, &str, &str, Bump)] = &[
     // Nothing changed.
     (

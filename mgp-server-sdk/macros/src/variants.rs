@@ -1,5 +1,5 @@
-//! Options whose values are words of the protocol: each value is checked, and expanded to the enum variant that it
-//! names.
+//! Options whose values are words of the protocol: each value is checked, and expanded to the
+//! enum variant that it names.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

@@ -1,5 +1,5 @@
-//! A whole OpenAPI document: its operations, the address of the API, and the server that offers the operations as
-//! tools.
+//! A whole OpenAPI document: its operations, the address of the API, and the server that offers
+//! the operations as tools.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -80,8 +80,8 @@ pub trait ContextExt {
         options: impl IntoIterator<Item = O>,
     ) -> UserQuestion<String>;
 
-    /// Shows a message to the user, who does not answer: as a callback if the caller negotiated it, else as a log
-    /// message.
+    /// Shows a message to the user, who does not answer: as a callback if the caller negotiated
+    /// it, else as a log message.
     #[must_use = "the message is sent when it is awaited"]
     fn inform(&self, message: impl Into<String>) -> BoxFuture<'static, ()>;
 

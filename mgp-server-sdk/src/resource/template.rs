@@ -72,8 +72,8 @@ impl Template {
         let mut found = BTreeMap::new();
         for (place, (variable, behind)) in self.rest.iter().enumerate() {
             let end = if place + 1 == self.rest.len() {
-                // The last variable is as long as possible, even if the literal text after it also occurs earlier in
-                // the URI.
+                // The last variable is as long as possible, even if the literal text after it also
+                // occurs earlier in the URI.
                 left.len().checked_sub(behind.len()).filter(|&end| left.is_char_boundary(end))?
             } else {
                 // A variable matches at least one character, so the search for the literal text after it begins at the

@@ -28,8 +28,8 @@ impl Layers {
         self.0.push(Arc::new(move |stack| Stack::new(layer.layer(stack))));
     }
 
-    /// Wraps the tool in its layers. Returns `None` for a tool without layers, which is run without a stack, i.e.
-    /// faster.
+    /// Wraps the tool in its layers. Returns `None` for a tool without layers, which is run
+    /// without a stack, i.e. faster.
     pub(super) fn wrap(&self, tool: &Arc<Tool>, definition: &Arc<mcp::Tool>) -> Option<Stack> {
         if self.0.is_empty() {
             return None;

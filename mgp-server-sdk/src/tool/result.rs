@@ -46,8 +46,8 @@ pub trait IntoToolResult: Send + 'static {
 /// A result as data: the value becomes the structured content, and its JSON the text of the result.
 ///
 /// The tool's `outputSchema` is generated from the type. Before 2026-07-28, structured content had to be an object.
-/// Callers of earlier revisions therefore receive any other value only as text, and the list of tools without its
-/// schema.
+/// Callers of earlier revisions therefore receive any other value only as text, and the list of
+/// tools without its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -68,8 +68,8 @@ impl<E: std::error::Error> From<E> for ToolError {
     }
 }
 
-/// Returns a result with one text block. It is encoded without the generic encoder, because it is the most frequent
-/// result.
+/// Returns a result with one text block. It is encoded without the generic encoder, because it is
+/// the most frequent result.
 fn text_reply(text: &str) -> Result<Reply, RpcError> {
     let mut out = String::with_capacity(text.len() + text.len() / 16 + 64);
     out.push_str(r#"{"content":[{"type":"text","text":"#);

@@ -37,8 +37,8 @@ pub(super) fn result_of<T: JsonSchema>(style: SchemaStyle) -> Option<RawObject> 
     RawObject::of(&schema).ok()
 }
 
-/// Returns whether a schema describes an object; callers of revisions before 2026-07-28 accept no other structured
-/// content.
+/// Returns whether a schema describes an object; callers of revisions before 2026-07-28 accept no
+/// other structured content.
 pub(super) fn is_of_objects(schema: &RawObject) -> bool {
     #[derive(Deserialize)]
     struct Kind<'a> {

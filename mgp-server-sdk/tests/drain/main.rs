@@ -1,5 +1,5 @@
-//! Shutdown: accepted requests are answered, later ones are refused, and the server ends as soon as possible (MGP
-//! §11.4).
+//! Shutdown: accepted requests are answered, later ones are refused, and the server ends as soon
+//! as possible (MGP §11.4).
 //!
 //! `DRAINS` sets the number of drains of each of the two long tests; the default is 100.
 

@@ -80,8 +80,8 @@ impl Wire {
                 let hello = wire.ask("initialize", params).await.unwrap();
                 wire.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
                     .await;
-                // A notification gets no answer, so a request follows: when it is answered, the notification has been
-                // handled.
+                // A notification gets no answer, so a request follows: when it is answered, the
+                // notification has been handled.
                 wire.ask("ping", json!({})).await.unwrap();
                 hello
             }

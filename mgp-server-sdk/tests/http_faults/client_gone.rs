@@ -160,8 +160,8 @@ async fn modern_call_is_not_cancelled_by_a_notification() {
     world.quiet().await;
 }
 
-/// Guards against an earlier fault: a session that a handler had closed was still found, and its stream was an empty
-/// 200.
+/// Guards against an earlier fault: a session that a handler had closed was still found, and its
+/// stream was an empty 200.
 #[tokio::test]
 async fn session_that_its_server_closed_is_unknown() {
     let world = World::open(|server| server).await;

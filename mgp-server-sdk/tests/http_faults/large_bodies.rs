@@ -13,8 +13,8 @@ const GIB: usize = 1 << 30;
 const HEAD: &str =
     "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n";
 
-/// Sends the head of a request, and then as many bytes as the server accepts; returns the answer and the number of
-/// bytes.
+/// Sends the head of a request, and then as many bytes as the server accepts; returns the answer
+/// and the number of bytes.
 async fn pour(world: &World, head: &str, piece: &[u8]) -> (String, usize) {
     let socket = TcpStream::connect(world.address).await.unwrap();
     let (mut reader, mut writer) = socket.into_split();

@@ -1,5 +1,5 @@
-//! Sends requests with random methods, headers and bodies to the service: each is answered, and none leaves resources
-//! behind.
+//! Sends requests with random methods, headers and bodies to the service: each is answered, and none
+//! leaves resources behind.
 
 use std::time::Duration;
 

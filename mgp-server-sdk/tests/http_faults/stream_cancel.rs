@@ -1,5 +1,5 @@
-//! Cancellation by a separate request (MGP §12): it cancels the call with this id of the same handle, and no other
-//! call.
+//! Cancellation by a separate request (MGP §12): it cancels the call with this id of the same
+//! handle, and no other call.
 
 use serde_json::json;
 

@@ -137,8 +137,8 @@ impl ChildCommand {
         self
     }
 
-    /// Sets a callback that receives each logged line of stderr, and messages with the number of lines that were not
-    /// logged.
+    /// Sets a callback that receives each logged line of stderr, and messages with the number of
+    /// lines that were not logged.
     ///
     /// The callback runs on the task that reads stderr, so it must not block.
     pub fn on_stderr(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {

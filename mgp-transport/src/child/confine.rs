@@ -81,8 +81,8 @@ mod imp {
 
     use super::Confinement;
 
-    /// The newest version of Landlock whose rights are used; an older Linux kernel restricts only the rights that it
-    /// knows.
+    /// The newest version of Landlock whose rights are used; an older Linux kernel restricts only
+    /// the rights that it knows.
     const RIGHTS: ABI = ABI::V6;
 
     /// The resource limits of a confined child.

@@ -4,8 +4,8 @@
 //! The lifecycle of MGP §11 starts and stops servers; this module implements that for processes. It guarantees:
 //!
 //! - **Group.** Each child leads a process group of its own. Ending the child ends the group.
-//! - **Environment.** Empty, except for variables on an allow-list (see [`ChildCommand`]) and those that the caller
-//!   sets.
+//! - **Environment.** Empty, except for variables on an allow-list (see [`ChildCommand`]) and
+//!   those that the caller sets.
 //! - **Descriptors.** The child inherits only descriptors 0, 1 and 2, which are pipes. On Linux, all other descriptors
 //!   are marked close-on-exec between fork and exec, even those that other libraries left inheritable. On other
 //!   systems, this covers only descriptors that the standard library opened.

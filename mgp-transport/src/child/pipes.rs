@@ -18,8 +18,8 @@ pub struct ChildReader {
     stdout: ChildStdout,
 }
 
-/// A writer to the child's stdin. Stdin is closed when the writer is shut down or dropped, and when the child is shut
-/// down.
+/// A writer to the child's stdin. Stdin is closed when the writer is shut down or dropped, and
+/// when the child is shut down.
 ///
 /// A write waits until the child reads; it blocks nothing else.
 pub struct ChildWriter {

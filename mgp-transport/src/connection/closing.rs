@@ -62,8 +62,8 @@ where
         let (stall, linger) = (limits.stall_timeout, limits.linger_timeout);
         match self.phase {
             Phase::Open => {
-                // From now on, senders and their callers wait, so the time for which the peer can block them must be
-                // limited.
+                // From now on, senders and their callers wait, so the time for which the peer can
+                // block them must be limited.
                 if !self.connection.send_half.outbox.is_high(self.unwritten()) {
                     return Poll::Pending;
                 }

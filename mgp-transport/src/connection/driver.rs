@@ -30,8 +30,8 @@ use super::running::{Batch, Running};
 use super::{CloseReason, Connection};
 use crate::frame::{Line, LineBuffer, bytes_text};
 
-/// The estimated memory of a running call in addition to its params. It ensures that many tiny calls reach the limit
-/// too.
+/// The estimated memory of a running call in addition to its params. It ensures that many tiny
+/// calls reach the limit too.
 const CALL_COST: usize = 512;
 /// The time for which reading pauses at the limit of running calls, before further calls are refused.
 ///
@@ -47,8 +47,8 @@ pub(super) struct Driver<R, W> {
     /// The context that is cloned for each inbound call.
     cx: Context,
     lines: LineBuffer,
-    /// The beginning of an overlong message that does not contain the message's id; stored until the end of the message
-    /// arrives.
+    /// The beginning of an overlong message that does not contain the message's id; stored until the
+    /// end of the message arrives.
     cut_head: Option<Bytes>,
     pub(super) read_ahead: ReadAhead,
     /// If set, the peer closed its side; messages that were read ahead may still wait to be dispatched.

@@ -35,8 +35,8 @@ pub(crate) use self::priority::{MAX_PING_BYTES, is_ping};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The maximum length of a line. A longer line is refused; the lines after it are handled as usual. Default: 16
-    /// MiB.
+    /// The maximum length of a line. A longer line is refused; the lines after it are handled
+    /// as usual. Default: 16 MiB.
     pub line_bytes: usize,
     /// The maximum number of the peer's requests that run at once. At the limit, reading pauses until a request ends,
     /// but for 50 ms at most; after that, further requests are answered with code 3001. Pings need not wait: up to 16
@@ -53,8 +53,8 @@ pub struct Limits {
     /// The number of bytes queued for the peer above which senders wait. Above 4 times this number, reading stops;
     /// above 8 times, the answers of finished calls are held back. Default: 1 MiB.
     pub unread_bytes: usize,
-    /// The maximum time for which senders wait while the peer reads nothing; after it, the connection ends. Default: 30
-    /// s.
+    /// The maximum time for which senders wait while the peer reads nothing; after it, the
+    /// connection ends. Default: 30 s.
     pub stall_timeout: Duration,
     /// The maximum time for running calls to complete after the peer closed its side, or this side
     /// [closed](Connection::close_handle) the connection. If this side closed it and the peer continues to read, the
@@ -97,8 +97,8 @@ pub enum CloseReason {
     Io(#[from] std::io::Error),
 }
 
-/// A connection over a reader and a writer. It does nothing until [`run`](Self::run) is called and its future is
-/// polled.
+/// A connection over a reader and a writer. It does nothing until [`run`](Self::run) is called
+/// and its future is polled.
 ///
 /// ```
 /// use mgp_transport::{Connection, duplex};
@@ -204,8 +204,8 @@ where
 }
 
 impl<R, W> Connection<R, W> {
-    /// Fails the unanswered requests of this side, drops the queued bytes and ends the scope; a second call does
-    /// nothing.
+    /// Fails the unanswered requests of this side, drops the queued bytes and ends the scope; a
+    /// second call does nothing.
     fn end(&self) {
         self.send_half.outbox.close();
         self.send_half.outbox.discard();
@@ -242,8 +242,8 @@ mgp_types::opaque_debug!(Connection<R, W> { principal, scope, limits });
 pub struct CloseHandle(Arc<SendHalf>);
 
 impl CloseHandle {
-    /// Announces the end of the connection: running calls complete and queue their answers, even if the peer does not
-    /// read.
+    /// Announces the end of the connection: running calls complete and queue their answers, even
+    /// if the peer does not read.
     ///
     /// The peer can still send new requests, as long as it reads the answers.
     pub fn announce(&self) {

@@ -20,8 +20,8 @@ use rustc_hash::FxHashMap;
 
 /// The maximum number of partial results of one call that wait for its caller; enough for many small chunks at once.
 const MAX_INBOX_ITEMS: usize = 4096;
-/// The maximum size, in bytes, of the waiting partial results of one call. A single larger one is accepted if none is
-/// waiting.
+/// The maximum size, in bytes, of the waiting partial results of one call. A single larger one is
+/// accepted if none is waiting.
 const MAX_INBOX_BYTES: usize = 4 << 20;
 /// The estimated memory of a waiting item in addition to its text, in bytes.
 const ITEM_COST: usize = 64;
@@ -211,7 +211,7 @@ impl Slot {
         loop {
             match self.next().await {
                 SlotEvent::Item(item) => {
-                    // The answer is needed even if the consumer of the partial results has gone.
+                    // The answer is needed even if the consumer of the partial results was dropped.
                     let _ = outlet.send(item).await;
                 }
                 SlotEvent::Done(outcome) => return outcome,
@@ -278,8 +278,8 @@ fn item_size(item: &OutletItem) -> usize {
 impl ItemReceiver for Slot {
     fn push(&self, item: OutletItem) -> QueueRoom {
         let mut state = self.state.lock();
-        // After one dropped chunk, all further chunks are dropped too, because a gap in the middle would corrupt the
-        // text.
+        // After one dropped chunk, all further chunks are dropped too, because a gap in the
+        // middle would corrupt the text.
         let stopped = state.dropped > 0 && matches!(item, OutletItem::Chunk(_));
         let size = item_size(&item);
         // If no item is waiting, an item of any size is accepted, so that a fast consumer receives even chunks above

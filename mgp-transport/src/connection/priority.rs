@@ -1,5 +1,5 @@
-//! Requests that an overloaded connection still accepts: pings, and requests for health and shutdown (MGP §11.3,
-//! §11.4).
+//! Requests that an overloaded connection still accepts: pings, and requests for health and
+//! shutdown (MGP §11.3, §11.4).
 
 use mgp_types::method::{HealthPing, HealthStatusGet, LifecycleShutdown, Ping, Request as _};
 use mgp_types::service::Method;

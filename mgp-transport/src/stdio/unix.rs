@@ -31,8 +31,8 @@ pub(super) fn take() -> Result<(StdioReader, StdioWriter), StdioError> {
 
     let (moved_input, input_nonblock) =
         input.open(OFlags::RDONLY, None).map_err(StdioError::Stdin)?;
-    // If both descriptors are the same socket, they share one description; the half that is dropped last removes the
-    // flag.
+    // If both descriptors are the same socket, they share one description; the half that is
+    // dropped last removes the flag.
     let shared = if input.same_file(&output) { input_nonblock.clone() } else { None };
     let (moved_output, output_nonblock) =
         output.open(OFlags::WRONLY, shared).map_err(StdioError::Stdout)?;

@@ -72,7 +72,7 @@ impl Member for OriginalTimestamp {
     const NAME: &'static str = "original_timestamp";
 }
 
-/// The idempotency key in the header `X-Idempotency-Key` of an HTTP request; stored in the extensions of the call's
-/// context.
+/// The idempotency key in the header `X-Idempotency-Key` of an HTTP request; stored in the
+/// extensions of the call's context.
 #[derive(Clone, Debug)]
 pub struct IdempotencyHeader(pub IdempotencyKey);

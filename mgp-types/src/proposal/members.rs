@@ -1,5 +1,5 @@
-//! The members that proposals add to tool calls, kept while a call passes the layers, and those to be added to its
-//! result.
+//! The members that proposals add to tool calls, kept while a call passes the layers, and those
+//! to be added to its result.
 
 use std::sync::{Arc, LazyLock};
 
@@ -59,8 +59,8 @@ impl CallMembers {
         Ok(())
     }
 
-    /// Removes the members of proposals from the top level of the params, where a server would treat them as params of
-    /// its own.
+    /// Removes the members of proposals from the top level of the params, where a server would treat
+    /// them as params of its own.
     fn take_from_top<'a>(
         &mut self,
         call: &mut Call,

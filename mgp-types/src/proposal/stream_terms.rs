@@ -3,8 +3,8 @@
 //!
 //! The names of the proposal correspond to those of MGP: `operation_id` to `request_id`, `sequence` to `index`,
 //! `is_final` to `done`, `data` to `content`, and `estimated_remaining_seconds` to `estimated_remaining_ms`. If a value
-//! cannot be converted exactly, the message contains the closest value and, under its own name, also the original
-//! value.
+//! cannot be converted exactly, the message contains the closest value and, under its own name,
+//! also the original value.
 
 use crate::mcp::{ContentBlock, Meta, TextContent};
 use crate::mgp::{ChunkParams, StreamProgressParams};

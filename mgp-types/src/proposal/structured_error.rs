@@ -200,8 +200,8 @@ impl StructuredError {
 }
 
 impl From<&RpcError> for StructuredError {
-    /// Returns the structured error in the error's data or, if there is none, one made from its code and recovery
-    /// hints.
+    /// Returns the structured error in the error's data or, if there is none, one made from its
+    /// code and recovery hints.
     fn from(error: &RpcError) -> Self {
         if let Some(own) = Self::in_error(error) {
             return own;

@@ -126,8 +126,8 @@ macro_rules! record {
         }
     )+};
 
-    // Returns the name of a member in the JSON: the name given in the macro or, if there is none, the name of the
-    // field.
+    // Returns the name of a member in the JSON: the name given in the macro or, if there is
+    // none, the name of the field.
     (@wire $field:ident) => { stringify!($field) };
     (@wire $field:ident $wire:literal) => { $wire };
 

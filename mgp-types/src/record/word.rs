@@ -2,8 +2,8 @@
 
 /// Defines an enum of strings that preserves unknown values.
 ///
-/// A value may have several spellings, e.g. `Safe = "safe" | "SAFE"`: all of them are decoded, and the first one is
-/// encoded.
+/// A value may have several spellings, e.g. `Safe = "safe" | "SAFE"`: all of them are decoded, and
+/// the first one is encoded.
 macro_rules! open_enum {
     ($(
         $(#[doc = $doc:literal])*

@@ -18,8 +18,8 @@ use crate::sync::Mutex;
 use crate::wire::{Payload, RpcError};
 
 /// A channel for questions to the caller of one logical call.
-// Not `async`: the question must be registered for this round when the method is called, not when the future is first
-// polled.
+// Not `async`: the question must be registered for this round when the method is called, not when
+// the future is first polled.
 pub trait CallerChannel: Send + Sync {
     /// Asks a question; `key` identifies it within the call and must be the same in every round.
     fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>>;

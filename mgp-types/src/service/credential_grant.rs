@@ -36,8 +36,8 @@ impl CredentialGrant {
         }
     }
 
-    /// Sets the id of the API key. Work that continues after the call uses the id to check whether the key is still
-    /// valid.
+    /// Sets the id of the API key. Work that continues after the call uses the id to check
+    /// whether the key is still valid.
     #[must_use]
     pub fn of_key(mut self, id: &str) -> Self {
         self.key = Some(id.into());

@@ -114,8 +114,8 @@ impl Message {
 pub enum CutMessage {
     /// The message is a request with this id; this side can answer it with an error.
     Request(Id),
-    /// The message is the response to a request of this side with this id; the call that waits for it can end with an
-    /// error.
+    /// The message is the response to a request of this side with this id; the call that waits for
+    /// it can end with an error.
     Answer(Id),
 }
 
@@ -247,8 +247,8 @@ impl Envelope<'_> {
         }))
     }
 
-    /// Converts a response that cannot be parsed into an error response with its id, so that the call that waits for it
-    /// ends.
+    /// Converts a response that cannot be parsed into an error response with its id, so that the
+    /// call that waits for it ends.
     ///
     /// Such responses occur in practice: e.g. Python writes `NaN`, which is not valid JSON.
     fn unreadable_response(&self, why: &serde_json::Error) -> Option<Message> {
@@ -287,8 +287,8 @@ impl Envelope<'_> {
 }
 
 impl InvalidMessage {
-    /// Finds the reason why a line is not a message, or splits the line if it is an array. This takes a second, slower
-    /// pass.
+    /// Finds the reason why a line is not a message, or splits the line if it is an array. This
+    /// takes a second, slower pass.
     fn explain(line: &ByteString, envelope: &Envelope<'_>, why: &serde_json::Error) -> Unparsed {
         if let Err(error) = serde_json::from_str::<de::IgnoredAny>(line) {
             return Unparsed::Bad(Self { id: None, error: Some(RpcError::parse(error)) });

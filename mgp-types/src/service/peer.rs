@@ -32,8 +32,8 @@ pub trait Link: Send + Sync + 'static {
         false
     }
 
-    /// Closes the connection after sending the queued messages; running calls end with an error that contains the
-    /// reason.
+    /// Closes the connection after sending the queued messages; running calls end with an error
+    /// that contains the reason.
     fn close(&self, _reason: &str) {}
 
     /// Ends the stream on which this side answers a call of the peer, if the peer can resume the stream. Returns

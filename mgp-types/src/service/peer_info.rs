@@ -6,8 +6,8 @@ use crate::Payload;
 use crate::mcp::{ClientCapabilities, Era, Revision};
 use crate::mgp::{Extension, ExtensionSet, MgpVersion, TrustLevel};
 
-/// The parameters negotiated with one peer: shared by its calls in the legacy era, created for each call in the modern
-/// era.
+/// The parameters negotiated with one peer: shared by its calls in the legacy era, created for
+/// each call in the modern era.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PeerInfo {

@@ -81,8 +81,8 @@ pub trait Store: Send + Sync {
     /// Returns [`StoreError::Conflict`] if an expectation failed, else the error of writing the store.
     ///
     /// # Cancel safety
-    /// The change is queued before the future is returned; if the future is dropped, the change may or may not be
-    /// applied.
+    /// The change is queued before the future is returned; if the future is dropped, the change
+    /// may or may not be applied.
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>>;
 
     /// Returns a receiver of the newest known revision, which grows with every change by this process or another.

@@ -208,8 +208,8 @@ mod random {
     enum Edit {
         Put(&'static str, &'static str, u8),
         Remove(&'static str, &'static str),
-        /// Expects the record to have the revision that is this many before the newest; `None` expects that it does not
-        /// exist.
+        /// Expects the record to have the revision that is this many before the newest; `None`
+        /// expects that it does not exist.
         Expect(&'static str, &'static str, Option<u64>),
         Tell(&'static str, u8),
     }

@@ -1,8 +1,8 @@
 //! Gives control to a checker before each lock is taken; for tests of concurrent code.
 //!
 //! The checker runs the threads of a model one at a time, and chooses at each lock which thread runs next. It can thus
-//! find orders in which the data protected by the locks becomes wrong. Threads without a checker use the locks as
-//! usual.
+//! find orders in which the data protected by the locks becomes wrong. Threads without a
+//! checker use the locks as usual.
 
 use std::cell::Cell;
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};

@@ -34,8 +34,8 @@ macro_rules! codes {
         impl ErrorCode {
             $( $(#[doc = $doc])* pub const $name: Self = Self($code); )+
 
-            /// All codes that have a name: those of JSON-RPC, MCP and MGP §14.3, and those that later revisions of MGP
-            /// added.
+            /// All codes that have a name: those of JSON-RPC, MCP and MGP §14.3, and those that
+            /// later revisions of MGP added.
             pub const KNOWN: &'static [Self] = &[$(Self::$name),+];
 
             /// Returns the name of the code, if it has one.

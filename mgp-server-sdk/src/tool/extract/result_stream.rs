@@ -41,8 +41,8 @@ impl ResultStream {
     /// Sends a piece of text; waits while the caller is slow.
     ///
     /// # Errors
-    /// Returns [`ConsumerGone`] if the caller has disconnected, or if the result is too large; the tool should then
-    /// stop.
+    /// Returns [`ConsumerGone`] if the caller has disconnected, or if the result is too large;
+    /// the tool should then stop.
     ///
     /// # Cancel safety
     /// If the future is dropped, the text may or may not be part of the result.
@@ -63,8 +63,8 @@ impl ResultStream {
         self.recorder.send(Chunk::new(content)).await
     }
 
-    /// Marks a place at which the call can be resumed if the connection is lost. Everything sent so far precedes this
-    /// place.
+    /// Marks a place at which the call can be resumed if the connection is lost. Everything sent so
+    /// far precedes this place.
     ///
     /// `place` is a description that only the tool interprets, e.g. the number of the next row; at most 4 KiB of JSON.
     /// A call that resumes there receives it as [`Resume`](crate::Resume). Nothing is sent to a caller that did not

@@ -155,8 +155,8 @@ impl Process {
         if let Some(keeper) = self.keeper.as_ref().filter(|_| !state.reaped) {
             return keeper.signal(signal);
         }
-        // Sending fails otherwise only for an empty group, and the group is not empty while its dead leader is not
-        // reaped.
+        // Sending fails otherwise only for an empty group, and the group is not empty while its
+        // dead leader is not reaped.
         !state.reaped && kill_process_group(self.pid, signal).is_ok()
     }
 }

@@ -31,8 +31,8 @@ pub struct HttpClientConfig {
     pub event_bytes: usize,
     /// The maximum number of requests at once, each on its own connection; further ones wait. Default: 256.
     pub requests: usize,
-    /// The maximum number of the server's requests that run at once; further ones are answered with code 3001. Default:
-    /// 256.
+    /// The maximum number of the server's requests that run at once; further ones are answered with
+    /// code 3001. Default: 256.
     pub server_requests: usize,
     /// The maximum number of idle connections that are kept, including those whose response is still being read.
     /// Default: 32.

@@ -53,8 +53,8 @@ pub struct HttpConnection {
 impl HttpConnection {
     /// Creates a connection to an endpoint; `stack` handles the server's requests and notifications.
     ///
-    /// Of `limits`, only `held_bytes`, `notifications` and `linger_timeout` are used; `config` contains the other
-    /// limits.
+    /// Of `limits`, only `held_bytes`, `notifications` and `linger_timeout` are used; `config`
+    /// contains the other limits.
     ///
     /// # Errors
     /// [`HttpClientError`] if the URL needs TLS, which is not built in, or if credentials or keys would be sent

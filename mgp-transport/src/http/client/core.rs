@@ -66,8 +66,8 @@ pub(super) enum Job {
     Task(BoxFuture<'static, ()>),
     /// Runs the handler of a notification; such handlers run one after another.
     Notification(usize, BoxFuture<'static, Result<Reply, RpcError>>),
-    /// Reads the current session's own stream; notifies the channel when the server has answered the request for the
-    /// stream.
+    /// Reads the current session's own stream; notifies the channel when the server has answered
+    /// the request for the stream.
     Listen(oneshot::Sender<()>),
 }
 

@@ -1,5 +1,5 @@
-//! Dispatch of received messages: answers go to the requests that wait for them, all other messages to the inbound
-//! stack.
+//! Dispatch of received messages: answers go to the requests that wait for them, all other
+//! messages to the inbound stack.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -46,8 +46,8 @@ impl Endpoint {
         &self.origin
     }
 
-    /// Returns whether the endpoint is on this machine: `localhost`, a name that ends in `.localhost`, or a loopback
-    /// address.
+    /// Returns whether the endpoint is on this machine: `localhost`, a name that ends in
+    /// `.localhost`, or a loopback address.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         self.uri.host().is_some_and(is_loopback_host)
@@ -79,8 +79,8 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the endpoint at an address from the server, absolute or relative; `None` if it is not on the same
-    /// origin.
+    /// Returns the endpoint at an address from the server, absolute or relative; `None` if it
+    /// is not on the same origin.
     pub(super) fn resolve(&self, address: &str) -> Option<Self> {
         let address = address.trim();
         let uri = if address.contains("://") || address.starts_with('/') {

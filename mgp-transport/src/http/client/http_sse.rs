@@ -187,8 +187,8 @@ async fn send(
     writer: &Writer,
 ) {
     let mut lines = BufReader::new(reader);
-    // Several POSTs run at once, because some servers answer the POST of a request only after they have handled the
-    // request.
+    // Several POSTs run at once, because some servers answer the POST of a request only after they
+    // have handled the request.
     let mut running: FuturesUnordered<BoxFuture<'_, Sent>> = FuturesUnordered::new();
     let mut line = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! The pool of connections to one origin: HTTP/1.1, with one request at a time per connection; idle connections are
-//! reused.
+//! The pool of connections to one origin: HTTP/1.1, with one request at a time per connection;
+//! idle connections are reused.
 //!
 //! A connection is added to the pool when the head of its response arrives. It is reused when the body has been read,
 //! which hyper reports (`is_ready`). The pool keeps at most [`HttpClientConfig::idle_connections`]; if there are more,
@@ -172,8 +172,8 @@ where
         }
     }
 
-    /// Opens a connection within the connect timeout, which includes the TLS handshake, and spawns the connection's
-    /// task.
+    /// Opens a connection within the connect timeout, which includes the TLS handshake, and
+    /// spawns the connection's task.
     async fn open(&self) -> Result<Sender, PoolError> {
         let bound = self.connect_timeout;
         let opening = async {

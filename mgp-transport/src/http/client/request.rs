@@ -226,8 +226,8 @@ impl Core {
         Err(Fault::Malformed("the server accepted the request and sent no answer".into()).into())
     }
 
-    /// POSTs the request, and once more in a new session if the first session is lost; returns the response and its
-    /// session.
+    /// POSTs the request, and once more in a new session if the first session is lost; returns the
+    /// response and its session.
     async fn post_request(
         self: &Arc<Self>,
         request: &EncodedRequest,
@@ -262,8 +262,8 @@ impl Core {
         }
     }
 
-    /// Reads the response to a request whose session may be lost; returns the server's error if the session is not
-    /// lost.
+    /// Reads the response to a request whose session may be lost; returns the server's error if
+    /// the session is not lost.
     async fn check_lost(
         &self,
         response: Response<Incoming>,
@@ -466,7 +466,7 @@ fn forward_item(
 ) -> Result<BoxFuture<'_, ()>, Result<Reply, RpcError>> {
     match next {
         SlotEvent::Item(item) => Ok(Box::pin(async move {
-            // The answer is needed even if the consumer of the partial results has gone.
+            // The answer is needed even if the consumer of the partial results was dropped.
             let _ = outlet.send(item).await;
         })),
         SlotEvent::Done(outcome) => Err(outcome),

@@ -150,8 +150,8 @@ impl Session {
         Ok(())
     }
 
-    /// Closes the session, so that no other can start; returns the headers for ending it at the server, if it has an
-    /// id.
+    /// Closes the session, so that no other can start; returns the headers for ending it at the
+    /// server, if it has an id.
     pub(super) fn close(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         let session_ref = self.insert_headers(&mut headers);

@@ -89,8 +89,8 @@ impl GuardedFetch {
         Self::under(Rules { loopback, ..Rules::default() })
     }
 
-    /// Allows a host by name, at any address and also over plain `http`, e.g. an authorization server in the operator's
-    /// network.
+    /// Allows a host by name, at any address and also over plain `http`, e.g. an authorization server
+    /// in the operator's network.
     ///
     /// # Errors
     /// The errors of [`GuardedFetch::new`].
@@ -162,8 +162,8 @@ impl GuardedFetch {
     /// to their targets.
     ///
     /// # Errors
-    /// [`FetchError`] if a rule forbids one of the addresses, if the response is not a success, or if a part cannot be
-    /// written.
+    /// [`FetchError`] if a rule forbids one of the addresses, if the response is not a success, or if
+    /// a part cannot be written.
     ///
     /// # Cancel safety
     /// If the future is dropped, some parts may have been written.

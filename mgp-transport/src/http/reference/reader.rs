@@ -113,8 +113,8 @@ impl ReferenceReader {
         self
     }
 
-    /// Returns the next piece. After the last one, checks the size and the checksum, and returns `None` if both are
-    /// correct.
+    /// Returns the next piece. After the last one, checks the size and the checksum, and returns
+    /// `None` if both are correct.
     ///
     /// # Errors
     /// [`ReferenceError`]; the reader must not be used again.

@@ -62,8 +62,8 @@ impl Default for ReferenceSettings {
     }
 }
 
-/// A server that serves the data of references at URLs that expire. Clones are cheap; dropping the last one stops the
-/// server.
+/// A server that serves the data of references at URLs that expire. Clones are cheap; dropping the
+/// last one stops the server.
 ///
 /// ```
 /// use std::time::Duration;

@@ -13,15 +13,15 @@ pub struct HttpConfig {
     pub endpoint: Option<String>,
     /// The principal of requests that no outer layer authenticated; if `None`, such requests get 401. Default: `None`.
     pub anonymous: Option<Principal>,
-    /// The host names (without port) that the header `Host` may contain, in addition to those of this machine; others
-    /// get 403.
+    /// The host names (without port) that the header `Host` may contain, in addition to those of this
+    /// machine; others get 403.
     ///
     /// This prevents DNS rebinding: a web page can make its own host name resolve to this machine, but the browser then
     /// sends that name as `Host`.
     pub hosts: Vec<String>,
     /// The origins whose web pages may call the server, as browsers write them (`https://app.example`), in addition to
-    /// loopback origins; others get 403. Requests without `Origin` are accepted, because they do not come from a web
-    /// page.
+    /// loopback origins; others get 403. Requests without `Origin` are accepted, because they do
+    /// not come from a web page.
     pub origins: Vec<String>,
     /// The maximum length of a request body; a longer one gets 413. Default: 16 MiB.
     pub body_bytes: usize,

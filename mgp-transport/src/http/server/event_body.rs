@@ -40,8 +40,8 @@ impl Drop for StreamReader {
 
 /// The events of a response, as its body.
 pub(super) struct EventBody {
-    /// The call that writes the events. Declared before `reader`, so that it is dropped first: its destructor may still
-    /// write.
+    /// The call that writes the events. Declared before `reader`, so that it is dropped first: its
+    /// destructor may still write.
     driven: Option<DrivenCall>,
     reader: StreamReader,
     /// The credentials of the client; the stream ends when they become invalid.

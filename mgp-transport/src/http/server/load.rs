@@ -232,8 +232,8 @@ mod tests {
         assert_eq!(bob.len(), 89);
         let cyd = flood(&load, "cyd", 900);
         assert!(!cyd.is_empty() && load.running() < 900);
-        // When the first caller releases its requests, the others get more, so the first cannot get its old share
-        // again.
+        // When the first caller releases its requests, the others get more, so the first cannot
+        // get its old share again.
         drop(ann);
         let more = flood(&load, "bob", 900);
         assert!(bob.len() + more.len() > 700);

@@ -119,8 +119,8 @@ impl HttpService {
         self.0.sessions.len()
     }
 
-    /// Ends the own streams of all legacy sessions (those that belong to no call), as soon as their clients have read
-    /// them.
+    /// Ends the own streams of all legacy sessions (those that belong to no call), as soon as
+    /// their clients have read them.
     ///
     /// Call this when the server stops, because these streams otherwise stay open as long as their clients do. Calls
     /// and their streams continue.
@@ -175,8 +175,8 @@ where
     let mut response =
         answer(state, &parts, body).await.unwrap_or_else(|refusal| refusal.into_response(None));
     if parts.method == Method::POST && REUSED_HEADERS.contains(&parts.headers.capacity()) {
-        // The map has enough room for a response, and the connection reuses the map of its last response for the next
-        // request.
+        // The map has enough room for a response, and the connection reuses the map of its last
+        // response for the next request.
         parts.headers.clear();
         parts.headers.extend(std::mem::take(response.headers_mut()));
         *response.headers_mut() = parts.headers;
@@ -259,8 +259,8 @@ impl ReceivedRequest<'_> {
         self.session(&self.principal()?)
     }
 
-    /// Returns the session that a legacy request names; fails if the revision of the request is not that of the
-    /// session.
+    /// Returns the session that a legacy request names; fails if the revision of the request is
+    /// not that of the session.
     fn session(&self, principal: &Principal) -> Result<Arc<Session>, Refusal> {
         let id = self.headers.session.ok_or(Refusal::NoSession)?;
         let found = self.state.sessions.find(id, principal);

@@ -1,8 +1,8 @@
 //! Bodies with several parts (RFC 2387): a message, and the binary data to which the strings `cid:NAME` in it refer
 //! (proposal 10).
 //!
-//! The binary data is inserted into the message as base64, so that the message is the same as if it had been sent as
-//! JSON.
+//! The binary data is inserted into the message as base64, so that the message is the same as if
+//! it had been sent as JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -27,8 +27,8 @@ const PING_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bodies up to this size are copied out of the connection's buffer, which can then be reused.
 const MAX_COPIED_BODY: usize = 16 * 1024;
 
-/// Reads a body as text. For a body with several parts, which has a boundary, returns the text of the assembled
-/// message.
+/// Reads a body as text. For a body with several parts, which has a boundary, returns the text
+/// of the assembled message.
 pub(super) async fn read_text<B>(
     headers: &RequestHeaders<'_>,
     body: B,

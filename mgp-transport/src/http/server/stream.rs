@@ -276,8 +276,8 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Makes the response an event stream: from now on, everything is written as an event, including an answer that is
-    /// ready.
+    /// Makes the response an event stream: from now on, everything is written as an event, including
+    /// an answer that is ready.
     ///
     /// `prime` adds an empty first event with this retry delay. With its id, a client can resume the stream even if it
     /// receives no other event.

@@ -1,5 +1,5 @@
-//! Approvals: questions that wait for an operator's decision, and the decisions (MGP §3.4, §4.4; methods of this kernel
-//! only).
+//! Approvals: questions that wait for an operator's decision, and the decisions (MGP §3.4, §4.4;
+//! methods of this kernel only).
 
 use crate::Timestamp;
 use crate::mgp::{Permission, RegistrationStatus, RiskLevel};

@@ -59,15 +59,15 @@ pub trait AuditSink: Send + Sync {
 
     /// Records an event other than a call: a grant, a connection, rejected arguments.
     ///
-    /// The event is passed to the sink before this function returns; the returned future completes when the event is
-    /// stored.
+    /// The event is passed to the sink before this function returns; the returned future completes
+    /// when the event is stored.
     ///
     /// # Errors
     /// Returns [`AuditError`] if the event cannot be recorded; the recorded action must then not happen.
     fn record(&self, event: AuditEvent) -> AuditFuture<()>;
 
-    /// Returns the log name under which this sink reads the pending events of `store`, or `None` if it does not read
-    /// them.
+    /// Returns the log name under which this sink reads the pending events of `store`, or `None`
+    /// if it does not read them.
     ///
     /// If this returns a name, code that changes state commits its audit events together with the change, instead of
     /// calling [`record`](Self::record). Then neither the change nor the event is ever stored without the other.

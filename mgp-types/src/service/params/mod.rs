@@ -147,8 +147,8 @@ impl Span {
 /// The maximum number of body members with escapes in their names. Bounded, because each of these names is copied.
 const MAX_ESCAPED: usize = 256;
 
-/// The members that are forwarded unchanged, as runs: a run is a stretch of the received text that contains only such
-/// members.
+/// The members that are forwarded unchanged, as runs: a run is a stretch of the received text that
+/// contains only such members.
 ///
 /// Usually there is only one run, because the hop-by-hop members come first or last; this run is stored inline.
 #[derive(Clone, Default)]
@@ -230,8 +230,8 @@ impl Params {
     /// Creates params from the JSON of members, without the braces around them, and from the trace id of the call.
     /// `write` must not write a member that names a target or belongs to one hop, such as `_meta`.
     ///
-    /// Unlike [`split`](Self::split), this does not parse the text, because stream notifications are sent in large
-    /// numbers.
+    /// Unlike [`split`](Self::split), this does not parse the text, because stream notifications
+    /// are sent in large numbers.
     #[must_use]
     pub fn from_members(write: impl FnOnce(&mut Vec<u8>), trace_id: Option<&str>) -> Self {
         let mut text = Vec::with_capacity(256);

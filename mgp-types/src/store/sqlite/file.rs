@@ -155,8 +155,8 @@ fn busy_handler(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static 
     }
 }
 
-/// Creates the file if it does not exist. Refuses the file, and the files that belong to it, if other users can access
-/// them.
+/// Creates the file if it does not exist. Refuses the file, and the files that belong to it, if
+/// other users can access them.
 fn create_file(path: &Path) -> Result<(), PrivateFileError> {
     let guard = CREATE_LOCK.lock();
     private_file::create(path)?;

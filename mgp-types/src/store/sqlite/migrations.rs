@@ -47,8 +47,8 @@ pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
     migrate(conn, STORE, STEPS)
 }
 
-/// Copies the file before its format changes, e.g. to `state.db.store-1`, so that an operator can return to the older
-/// program.
+/// Copies the file before its format changes, e.g. to `state.db.store-1`, so that an operator can
+/// return to the older program.
 ///
 /// The caller's transaction prevents other processes from writing; the copy includes the write-ahead log.
 fn back_up(conn: &Connection, namespace: &str, version: usize) -> std::io::Result<()> {

@@ -30,8 +30,8 @@ pub use fault::DbError;
 #[cfg(test)]
 pub(super) use tests::Folder;
 
-/// A store in an SQLite file. Several processes can share the file, and only its owner can access it (on Unix: mode
-/// 0600).
+/// A store in an SQLite file. Several processes can share the file, and only its owner can access
+/// it (on Unix: mode 0600).
 ///
 /// Committed changes survive the end of the process; with [`Durability::Full`], they also survive a loss of power.
 /// Changes by other processes are visible within 100 ms. The file must be on a local disk; while it is in use, the
@@ -67,11 +67,11 @@ pub struct DbConfig {
     pub path: PathBuf,
     /// The durability of commits. Default: [`Durability::Normal`].
     pub durability: Durability,
-    /// The maximum number of queued changes, and of queued reads; further ones fail with [`StoreError::Busy`]. Default:
-    /// 1024.
+    /// The maximum number of queued changes, and of queued reads; further ones fail with
+    /// [`StoreError::Busy`]. Default: 1024.
     pub max_queued: usize,
-    /// The time to wait for another process's lock before an operation fails with [`StoreError::Busy`]. Default: five
-    /// seconds.
+    /// The time to wait for another process's lock before an operation fails with
+    /// [`StoreError::Busy`]. Default: five seconds.
     pub lock_timeout: Duration,
     /// The time that a caller waits for an answer ([`Store::answer_timeout`]). Default: ten seconds.
     pub answer_timeout: Duration,
@@ -183,8 +183,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Returns [`StoreError::Unreadable`] if a newer program has run further steps, else the error of writing the
-    /// store.
+    /// Returns [`StoreError::Unreadable`] if a newer program has run further steps, else the
+    /// error of writing the store.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not be applied, as for [`Store::commit`].

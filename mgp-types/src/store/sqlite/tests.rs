@@ -49,8 +49,8 @@ async fn keys(db: &Db) -> Vec<String> {
     keys
 }
 
-/// Returns the error that is the source of a `StoreError::Failed`; skips a `DbError::Opening`, which only adds the
-/// path.
+/// Returns the error that is the source of a `StoreError::Failed`; skips a `DbError::Opening`,
+/// which only adds the path.
 #[track_caller]
 fn reason<E: std::error::Error + 'static>(error: &StoreError) -> &E {
     let StoreError::Failed(reason) = error else { panic!("{error}") };

@@ -66,8 +66,8 @@ impl Post<'_> {
         let mut cx = context(session.peer(), session.scope(), session.principal(), received);
         cx.wire_id = Some(id.clone());
         let open = session.open(cx.key);
-        // The session may have ended since it was found. Nothing has run yet, so the client may safely retry in another
-        // session.
+        // The session may have ended since it was found. Nothing has run yet, so the client may safely
+        // retry in another session.
         if session.is_ended() {
             return Err(Refusal::UnknownSession);
         }

@@ -29,8 +29,8 @@ pub(in super::super) struct Sessions {
     idle: Duration,
     start: Instant,
     has_sweeper: AtomicBool,
-    /// The time, in seconds since `start`, until which new sessions are refused, because a search found no session to
-    /// evict.
+    /// The time, in seconds since `start`, until which new sessions are refused, because a search
+    /// found no session to evict.
     full_until: AtomicU64,
 }
 

@@ -234,8 +234,8 @@ fn a_second_end_has_no_effect() {
     assert!(matches!(begin(&stream), Poll::Ready(FirstOutput::Nothing)));
 }
 
-/// Guards against an earlier fault: output that a tool sent before its response began was dropped above the replay
-/// limit.
+/// Guards against an earlier fault: output that a tool sent before its response began was
+/// dropped above the replay limit.
 #[test]
 fn a_response_that_has_not_begun_loses_nothing() {
     let stream = stream(Some(1));
