@@ -4,7 +4,7 @@
 //! - [`service`] contains the types that layers use: `Call`, `Reply`, `Peer`, `Context`, `Router`.
 //! - [`profile`] contains the shapes of other tool protocols.
 //! - [`store`] contains state that outlives a call, [`sync`] locks without poisoning.
-//! - The crate root contains the rest: ids, payloads, errors, canonical JSON, sealing.
+//! - The crate root contains all other types and functions: ids, payloads, errors, canonical JSON, sealing.
 //!
 //! Features: `service` (default), `seal` (sealed state), `private-file` (files that contain keys and tokens), `sqlite`
 //! (`store::Db`: state in an SQLite file that several processes share; SQLite is compiled in, which requires a C

@@ -165,7 +165,7 @@ impl Generator<'_> {
         for (name, schema) in named.into_iter().flatten() {
             let is_wanted = self.size == Size::All || object.len() < min;
             if is_wanted && object.len() < max && !object.contains_key(name) {
-                // An optional member for which no example is found is left out.
+                // An optional member is omitted if no example is found for it.
                 if let Some(value) = self.value(schema, depth + 1) {
                     object.insert(name.clone(), value);
                 }

@@ -103,7 +103,7 @@ impl Prompt {
         errors
     }
 
-    /// Returns the definition as it is listed.
+    /// Returns the definition in the form in which it is listed.
     #[must_use]
     pub fn definition(&self) -> &mcp::Prompt {
         &self.definition

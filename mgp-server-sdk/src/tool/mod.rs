@@ -130,7 +130,7 @@ impl Tool {
 
     /// Creates a tool from a function that blocks its thread; it runs on the blocking pool and cannot be interrupted.
     ///
-    /// For a function with parameters besides its arguments, see [`Tool::on_blocking_pool`].
+    /// For a function that has parameters in addition to its arguments, see [`Tool::on_blocking_pool`].
     pub fn blocking<T, R>(
         name: impl Into<String>,
         description: impl Into<String>,

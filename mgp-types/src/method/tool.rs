@@ -89,16 +89,16 @@ tools! {
     "mgp.kernel.sessions" = "mgp/kernel/sessions";
 }
 
-/// The tool that replays audit events (later revisions of §6); it has no method.
+/// The name of the tool that replays audit events (later revisions of §6); it has no MGP method.
 pub const AUDIT_REPLAY: &str = "mgp.audit.replay";
 
-/// The tool that calls a tool found by a search (§16.5); it has no method.
+/// The name of the tool that calls a tool found by a search (§16.5); it has no MGP method.
 pub const TOOLS_CALL: &str = "mgp.tools.call";
 
-/// The tool that makes several calls of found tools at once; it has no method.
+/// The name of the tool that calls several tools found by a search at once; it has no MGP method.
 pub const CALL_MANY: &str = "mgp.tools.call_many";
 
-/// The tool that returns the next part of a long result; it has no method.
+/// The name of the tool that returns the next part of a long result; it has no MGP method.
 pub const READ_MORE: &str = "mgp.read_more";
 
 /// Returns the kernel tool with a name in any of its spellings: `mgp/tools/discover`, `mgp.tools.discover` or

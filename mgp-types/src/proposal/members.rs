@@ -171,8 +171,8 @@ impl ResultMembers {
 }
 
 impl Context {
-    /// Returns the member of a proposal that the caller sent; `None` if there is none or the proposal is not
-    /// negotiated.
+    /// Returns the member of a proposal that the caller sent; `None` if the caller sent none, or did not negotiate the
+    /// proposal.
     ///
     /// # Errors
     /// −32602 if the member has another form.

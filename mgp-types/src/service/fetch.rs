@@ -1,4 +1,4 @@
-//! Download of documents by URL (metadata, keys, tokens), for code that has no HTTP client of its own.
+//! Download of documents by URL (metadata, keys, tokens), for code that contains no HTTP client.
 
 use std::borrow::Cow;
 use std::fmt;

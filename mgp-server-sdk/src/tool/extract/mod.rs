@@ -74,7 +74,7 @@ impl ToolRequest {
         Arc::clone(self.recorder.get_or_init(make))
     }
 
-    /// Returns the definition of the tool, as it is listed.
+    /// Returns the definition of the tool, in the form in which it is listed.
     #[must_use]
     pub fn definition(&self) -> &mcp::Tool {
         &self.definition

@@ -12,7 +12,7 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::refusal::Refusal;
 
-/// The maximum number of parts besides the message.
+/// The maximum number of parts in addition to the message.
 const MAX_PARTS: usize = 16;
 
 /// The maximum length of a boundary (RFC 2046), and of the name of a part.

@@ -30,7 +30,7 @@ pub enum DbError {
         "it is read-only; allow this user to write the file and its folder, on a writable disk"
     )]
     ReadOnly(#[source] Error),
-    /// The database file or a file beside it (`…-wal`, `…-shm`) cannot be opened.
+    /// The database file, or one of the files that belong to it (`…-wal`, `…-shm`), cannot be opened.
     #[error("it cannot be opened; allow this user to read and write the file and its folder")]
     NotOpened(#[source] Error),
     /// The file system does not support sharing the file between processes.
