@@ -1,4 +1,4 @@
-//! Asks the user before a tool does harm: as an MGP callback, or as a form for hosts of plain MCP.
+//! Asks the user before a tool deletes something: by an MGP callback, or by a form for hosts of plain MCP.
 //!
 //! `cargo run -q -p mgp-client-sdk --example answer_callbacks -- target/debug/examples/confirm` answers in the terminal.
 
@@ -9,7 +9,8 @@ use mgp_server_sdk::prelude::*;
 async fn main() -> Result<(), ServeError> {
     let clean = Tool::new("clean", "Deletes old files", |cx: Context| async move {
         let age = cx.select("Delete files of which age?", ["a month", "a year"]).await?;
-        // `true` only for a clear yes; without an answer in time this is an error, and nothing is deleted.
+        // Returns `true` only if the user clearly agrees. Without an answer in time, the call
+        // fails, and nothing is deleted.
         if !cx.confirm(format!("Delete 3 files older than {age}?")).await? {
             return Ok("nothing was deleted".to_owned());
         }

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ready = ReadyLayer::new(state.clone());
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(warming)).await;
-        // Ignore the result: the transition from `connecting` is valid, and nothing else changes the state here.
+        // The result is ignored: the transition from `connecting` is valid, and nothing else changes the state here.
         let _ = state.enter(ServerState::Connected, "the model is loaded");
     });
     Ok(Server::new("thinker", "1.0").tool(think()).layer(ready).serve_stdio().await?)

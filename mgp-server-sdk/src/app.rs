@@ -7,7 +7,7 @@ use crate::resource::{Contents, Definition, Resource, Source};
 use crate::tool::Tool;
 
 impl Resource {
-    /// Creates a page of HTML that a host shows for the results of tools; its URI begins with `ui://`.
+    /// Creates a page in HTML that a host shows for the results of tools; its URI begins with `ui://`.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -42,15 +42,15 @@ impl Resource {
 }
 
 impl Tool {
-    /// Shows the results of the tool on a page, the resource with this URI.
+    /// Shows the results of the tool on a page; `uri` is the URI of the resource that contains the page.
     ///
-    /// A host without pages shows the result as usual, so it must be complete without the page.
+    /// A host that shows no pages shows the result as usual, so the result must be complete without the page.
     pub fn app(self, uri: impl Into<String>) -> Self {
         let uri = uri.into();
         self.change_ui(|ui| ui.resource_uri = Some(uri))
     }
 
-    /// Offers the tool to the page of this server only, not to models.
+    /// Offers the tool only to pages of this server, and not to models.
     pub fn app_only(self) -> Self {
         self.change_ui(|ui| ui.visibility = vec![UiAudience::App].into())
     }

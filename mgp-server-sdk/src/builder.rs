@@ -15,27 +15,27 @@ use crate::server::Server;
 // === Features ===
 
 impl Server {
-    /// Adds a resource or a resource template; a second one with the same URI makes [`Server::into_stack`] fail.
+    /// Adds a resource or a resource template; if another one has the same URI, [`Server::into_stack`] fails.
     pub fn resource(mut self, resource: Resource) -> Self {
         let declared = self.features.resources.declare(resource);
         self.features.errors.extend(declared.err());
         self
     }
 
-    /// Adds a set of resources that is looked up for each request.
+    /// Adds a set of resources that is queried for each request.
     pub fn resource_set(self, set: impl ResourceSet) -> Self {
         self.features.resources.add_set(set);
         self
     }
 
-    /// Adds a prompt; a second one with the same name makes [`Server::into_stack`] fail.
+    /// Adds a prompt; if another one has the same name, [`Server::into_stack`] fails.
     pub fn prompt(mut self, prompt: Prompt) -> Self {
         let declared = self.features.prompts.declare(prompt);
         self.features.errors.extend(declared.err());
         self
     }
 
-    /// Sets the fallback that proposes values for arguments of prompts and variables of templates without a
+    /// Sets the function that proposes values for arguments of prompts and variables of templates that have no
     /// completion function of their own.
     pub fn complete<H, M>(mut self, handler: H) -> Self
     where
@@ -45,14 +45,15 @@ impl Server {
         self
     }
 
-    /// Lets tools, prompts and resources send log messages to their callers; without it their messages are dropped.
+    /// Allows tools, prompts and resources to send log messages to their callers; without this,
+    /// the messages are dropped.
     pub fn logging(mut self) -> Self {
         self.features.logging = true;
         self
     }
 
-    /// Sends change notifications through a [`ChangeNotifier`], which several servers may share. Call this method
-    /// before adding resources and prompts.
+    /// Sends change notifications through a [`ChangeNotifier`], which several servers may share. Must be called before
+    /// resources and prompts are added.
     ///
     /// `watches` handles the subscriptions of callers to resources.
     pub fn herald(mut self, herald: &ChangeNotifier, watches: impl ResourceSubscriber) -> Self {
@@ -72,8 +73,8 @@ impl Server {
 
     /// Returns a handle that changes the resources while the server runs, and notifies their subscribers.
     ///
-    /// A server that starts without resources does not offer them; to add the first one while it runs, add the
-    /// capability to the [offer](Server::offer).
+    /// A server that starts without resources does not offer the feature; to add the first resource while the server
+    /// runs, add the capability to the [offer](Server::offer) first.
     #[must_use]
     pub fn resources(&self) -> Resources {
         self.features.resources.clone()
@@ -81,8 +82,8 @@ impl Server {
 
     /// Returns a handle that changes the prompts while the server runs.
     ///
-    /// A server that starts without prompts does not offer them; to add the first one while it runs, add the capability
-    /// to the [offer](Server::offer).
+    /// A server that starts without prompts does not offer the feature; to add the first prompt while the server runs,
+    /// add the capability to the [offer](Server::offer) first.
     #[must_use]
     pub fn prompts(&self) -> Prompts {
         self.features.prompts.clone()
@@ -94,7 +95,7 @@ impl Server {
 impl Server {
     /// Limits the rate of tool calls. If several limits are set, a call must satisfy all of them.
     ///
-    /// Refused calls fail with code 3000 and the time after which to retry.
+    /// Refused calls fail with code 3000; the error contains the time after which to retry.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -111,9 +112,9 @@ impl Server {
         self
     }
 
-    /// Gives each caller a quota of calls in a period; once it is used up, calls fail with code 3002.
+    /// Gives each caller a quota of calls per period; when the quota is used up, further calls fail with code 3002.
     ///
-    /// A [`QuotaLayer`] reports the use of the quota. Tools may charge additional units with
+    /// A [`QuotaLayer`] reports how much of the quota is used. Tools may charge additional units with
     /// [`Quota::charge`](mgp_lifecycle::Quota::charge).
     ///
     /// ```
@@ -133,21 +134,21 @@ impl Server {
         self
     }
 
-    /// Limits the arguments of a tool call, in bytes of JSON; larger ones fail with code 3001, and the tool does not
-    /// run.
+    /// Limits the size of the arguments of a tool call, in bytes of JSON; calls with larger arguments fail with code
+    /// 3001, and the tool does not run.
     pub fn max_arguments(mut self, bytes: usize) -> Self {
         self.bounds.max_arguments = Some(bytes);
         self
     }
 
-    /// Limits the result of a tool call, in bytes of JSON, and separately the total size of its chunks. The caller
-    /// receives code 3001 and the size in place of a result that is too large.
+    /// Limits the size of a tool's result, in bytes of JSON, and separately the total size of its chunks. If the result
+    /// is too large, the caller receives code 3001 and the size instead.
     pub fn max_result(mut self, bytes: usize) -> Self {
         self.bounds.max_result = Some(bytes);
         self
     }
 
-    /// Sets the maximum size of the chunks of a call, in bytes of JSON: beyond it, the call is ended with code 3001.
+    /// Sets the maximum total size of a call's chunks, in bytes of JSON; a call that exceeds it ends with code 3001.
     /// Default: 16 MiB.
     ///
     /// ```
@@ -166,8 +167,8 @@ impl Server {
         self
     }
 
-    /// Checks arguments against the schema of their tool before the tool runs, with all constraints that the schema
-    /// has; a call that does not fit is refused with code 4000.
+    /// Checks the arguments of each call against the schema of the tool, including all constraints, before the tool
+    /// runs; arguments that do not fit are refused with code 4000.
     #[cfg(feature = "schemas")]
     pub fn check_arguments(self) -> Self {
         self.tools().check_arguments();
@@ -184,10 +185,12 @@ impl Server {
 // === Health ===
 
 impl Server {
-    /// Adds a check that must succeed for the server to be healthy; it runs on a health request, at most once a second.
+    /// Adds a check that must succeed for the server to be healthy. It runs when the health is requested, at most once
+    /// per second.
     ///
-    /// A check returns a `bool`, `()`, a `HealthStatus`, one of these with any JSON value, or a `Result` of these; an
-    /// error is logged and reported as `false`. It has one second, and runs on a task: see [`Health`].
+    /// A check returns a `bool`, `()`, a `HealthStatus`, a pair of a `HealthStatus` and any JSON value, or a
+    /// `Result` of these; an error is logged and reported as `false`. A check may take one second, and runs on its own
+    /// task: see [`Health`].
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -209,8 +212,8 @@ impl Server {
 
     /// Changes the health report of the server: its checks, its resources and the servers behind it.
     ///
-    /// Uptime, running requests and memory are always reported by the library. So are tools and connections, unless
-    /// `change` sets counters for them.
+    /// The library itself always reports uptime, running requests and memory. It also reports the numbers of tools and
+    /// connections, unless `change` sets counters for them.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -229,10 +232,11 @@ impl Server {
 // === Shutdown ===
 
 impl Server {
-    /// Returns a handle that ends the server gracefully at any time: running calls finish, new calls fail with code
-    /// 2001, and then [`Server::serve`] and the other serving methods return.
+    /// Returns a handle that ends the server gracefully: running calls finish, new calls fail with code 2001, and then
+    /// [`Server::serve`] and the other serving methods return.
     ///
-    /// The owner of a server can also drain it with `mgp/lifecycle/shutdown`, and the system with SIGTERM.
+    /// The server's owner can also drain it by calling `mgp/lifecycle/shutdown`, and the operating
+    /// system by sending SIGTERM.
     ///
     /// ```
     /// use std::time::Duration;
@@ -255,26 +259,25 @@ impl Server {
         self.shutdown.drain.clone()
     }
 
-    /// Changes how the server drains: the time limit for running calls (default 30 s) and the longest limit that a
-    /// client may request.
+    /// Changes how the server drains: the time limit for running calls (default 30 s), and the longest time limit that
+    /// a client may request.
     pub fn drain(self, change: impl FnOnce(&mut DrainConfig)) -> Self {
         self.shutdown.drain.configure(change);
         self
     }
 
-    /// Leaves SIGTERM and SIGINT to the program.
+    /// Makes the program itself responsible for SIGTERM and SIGINT.
     ///
-    /// By default both drain a server on stdin and stdout or at an address, and a second one ends the process.
-    /// A program that handles signals by itself drains with [`Server::drain_handle`].
+    /// By default, both signals drain a server that uses stdin and stdout or listens on an address, and a second signal
+    /// ends the process. A program that handles signals itself can drain the server with [`Server::drain_handle`].
     pub fn without_signals(mut self) -> Self {
         self.shutdown.leaves_signals = true;
         self
     }
 
-    /// Allows the peer of [`Server::serve`] to shut the server down. Over stdio the parent process is always
-    /// allowed to.
+    /// Allows the peer of [`Server::serve`] to shut the server down. Over stdio, the parent process may always do this.
     ///
-    /// Over HTTP only callers with operator authority are allowed to.
+    /// Over HTTP, only callers with operator authority may do this.
     pub fn owned_by_peer(mut self) -> Self {
         self.shutdown.is_owned = true;
         self

@@ -1,4 +1,4 @@
-//! A list that can change while it is served: looked up by key, listed in encoded pages.
+//! A list that can change while it is served: entries are found by key, and listed in pages that are encoded once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use mgp_types::{Payload, RpcError};
 
 use crate::subscribers::{ListKind, Subscribers};
 
-/// The time for which a modern client may cache a list, in milliseconds. Changes are announced, so the limit
+/// The time for which a modern client may cache a list, in milliseconds. Clients are notified of changes, so this time
 /// matters only if a notification was lost.
 pub(crate) const LIST_TTL_MS: u64 = 60_000;
 
@@ -20,21 +20,21 @@ const DEFAULT_PAGE_SIZE: usize = 500;
 
 /// An entry of a catalog.
 pub(crate) trait Entry: fmt::Debug + Send + Sync + 'static {
-    /// The list that contains the entry.
+    /// The list to which the entry belongs.
     const LIST: ListKind;
 
-    /// Returns the key of lookups.
+    /// Returns the key by which the entry is found.
     fn key(&self) -> &str;
 
     fn encode(entries: &[Arc<Self>], fields: PageFields) -> Result<Payload, RpcError>;
 }
 
-/// The fields of a page besides its entries.
+/// The fields of a page in addition to its entries.
 #[derive(Clone, Debug)]
 pub(crate) struct PageFields {
     /// The cursor of the next page.
     pub(crate) next: Option<String>,
-    /// Only for revisions since 2026-07-28, which require this field and the next two.
+    /// Set only for revisions since 2026-07-28, which require this field and the next two.
     pub(crate) result_type: Option<ResultType>,
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) cache_scope: Option<CacheScope>,
@@ -65,10 +65,10 @@ struct CatalogState<E> {
 pub(crate) struct Snapshot<E> {
     order: Vec<Arc<E>>,
     by_key: HashMap<String, Arc<E>>,
-    /// Identifies this version of the list in cursors. It is the same in all processes with the same list.
+    /// The id of this version of the list, part of its cursors. Equal lists have the same id in all processes.
     revision: u32,
     page_size: usize,
-    /// The cursor that the last page returns, if entries follow elsewhere.
+    /// The cursor that the last page returns, if the list continues in another source.
     final_cursor: Option<String>,
     pages: Vec<[OnceLock<Result<Payload, RpcError>>; 2]>,
 }
@@ -79,7 +79,7 @@ impl<E: Entry> Catalog<E> {
         Self(Arc::new(CatalogState { snapshot, subscribers }))
     }
 
-    /// Adds an entry or replaces the one with its key; returns `true` if it replaced one.
+    /// Adds an entry, or replaces the entry with the same key; returns `true` if it replaced one.
     pub(crate) fn add(&self, entry: E) -> bool {
         let entry = Arc::new(entry);
         let replaced = self.change(|order| {
@@ -107,8 +107,8 @@ impl<E: Entry> Catalog<E> {
         removed
     }
 
-    /// Sets the number of entries on a page and the cursor that the last page returns; `None` for `page_size` keeps
-    /// it.
+    /// Sets the number of entries on a page (`None` keeps the current number), and the cursor
+    /// that the last page returns.
     pub(crate) fn set_paging(&self, page_size: Option<usize>, final_cursor: Option<String>) {
         let mut current = self.0.snapshot.lock();
         let page_size = page_size.unwrap_or(current.page_size).max(1);
@@ -170,7 +170,7 @@ impl<E: Entry> Snapshot<E> {
         &self.order
     }
 
-    /// Returns one page, encoded once per era; `None` for a cursor that is not a page of this list.
+    /// Returns one page, which is encoded once per era; `None` for a cursor that does not belong to this list.
     pub(crate) fn page(&self, cursor: Option<&str>, era: Era) -> Option<Result<Payload, RpcError>> {
         let number = match cursor {
             None => 0,

@@ -1,4 +1,4 @@
-//! Change notifications for servers whose lists are kept elsewhere, e.g. in a gateway (MCP `list_changed`,
+//! Change notifications for servers whose lists are stored elsewhere, e.g. in a gateway (MCP `list_changed`,
 //! `subscribe`).
 
 use std::any::Any;
@@ -15,9 +15,9 @@ use mgp_types::service::{BoxFuture, Context, Principal, Router};
 use crate::resource::Resources;
 use crate::subscribers::{ListKind, Subscribers, WatchedResource};
 
-/// A sender of change notifications to the clients of any number of servers; a cheap handle.
+/// A handle that notifies the clients of any number of servers about changes; cheap to clone.
 ///
-/// Changes within a few milliseconds are sent as one notification.
+/// Several changes within a few milliseconds cause only one notification.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -43,15 +43,15 @@ use crate::subscribers::{ListKind, Subscribers, WatchedResource};
 #[derive(Clone, Debug, Default)]
 pub struct ChangeNotifier(Subscribers);
 
-/// Subscribes to resources on behalf of callers.
+/// An implementation of resource subscriptions, for servers whose resources are stored elsewhere.
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// Implement it with the `#[async_trait]` macro of the crate `async-trait`.
 #[async_trait]
 pub trait ResourceSubscriber: Send + Sync + 'static {
     /// Subscribes to a resource for a caller.
     ///
     /// # Errors
-    /// If the caller cannot subscribe to it; the caller receives the error.
+    /// Returns an error, which is sent to the caller, if the caller cannot subscribe to the resource.
     async fn subscribe(&self, cx: &Context, uri: &str) -> Result<ResourceSubscription, RpcError>;
 }
 
@@ -78,7 +78,7 @@ impl ResourceSubscription {
 mgp_types::opaque_debug!(ResourceSubscription { name });
 
 impl ChangeNotifier {
-    /// Creates a notifier without listeners.
+    /// Creates a notifier that no client has subscribed to yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -104,10 +104,10 @@ impl ChangeNotifier {
         self.0.updated_for(name, matches);
     }
 
-    /// Notifies the clients of matching principals that a server behind this one changed its state (§11.4); completes when
-    /// every message was sent or failed.
+    /// Notifies the clients of matching principals that a server behind this one changed its state (§11.4). Completes
+    /// when every message was sent or has failed.
     ///
-    /// Only clients that negotiated `lifecycle` get it; modern ones while they listen.
+    /// Only clients that negotiated `lifecycle` are notified, and modern ones only while they listen.
     ///
     /// # Cancel safety
     /// Dropping the future may leave clients without the notification.
@@ -124,12 +124,12 @@ impl ChangeNotifier {
     }
 }
 
-/// The subscriber to the resources of a server.
+/// The implementation that handles subscriptions to a server's resources.
 #[derive(Clone, Debug)]
 pub(crate) enum ResourceWatcher {
-    /// The server itself.
+    /// The resources of the server itself.
     Own(Resources),
-    /// A gateway's own implementation.
+    /// An implementation that the author supplied, e.g. that of a gateway.
     External(Arc<dyn ResourceSubscriber>),
 }
 
@@ -166,7 +166,7 @@ fn watched_resource(
     (name, WatchedResource { uri, _guard: guard })
 }
 
-/// Returns the subscription endpoints of a server whose resources are kept elsewhere.
+/// Returns the subscription endpoints of a server whose resources are stored elsewhere.
 pub(crate) fn routes(subscribers: Subscribers, watched: ResourceWatcher) -> Router {
     let ResourceWatcher::External(watches) = watched else { return Router::new() };
     let unsubscribed = subscribers.clone();

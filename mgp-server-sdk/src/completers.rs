@@ -25,7 +25,7 @@ impl Completers {
         self.0.is_empty()
     }
 
-    /// Returns an error for each function whose argument does not exist or whose state is missing.
+    /// Returns an error for each function whose argument does not exist, or whose required state the server lacks.
     pub(crate) fn errors(
         &self,
         what: &str,

@@ -1,4 +1,4 @@
-//! Completion of an argument of a prompt, or a variable of a template (MCP completion).
+//! Completes an argument of a prompt, or a variable of a resource template (MCP completion).
 
 use mgp_types::RpcError;
 use mgp_types::mcp::{CompleteParams, CompleteReference, CompleteResult, Completion};
@@ -18,7 +18,7 @@ const MAX_PROPOSALS: usize = 100;
 pub(crate) struct CompletionEndpoint {
     pub(crate) prompts: Prompts,
     pub(crate) resources: Resources,
-    /// Used for arguments without a completion function.
+    /// The function for arguments that have no completion function of their own.
     pub(crate) fallback: Option<Function<Completion>>,
 }
 
@@ -75,7 +75,7 @@ impl CompletionEndpoint {
     }
 }
 
-/// Truncates proposals to the maximum and sets the total.
+/// Truncates the proposals to the maximum number, and sets their total.
 fn bounded(mut completion: Completion) -> Completion {
     if completion.values.len() > MAX_PROPOSALS {
         completion.total.get_or_insert(u64::try_from(completion.values.len()).unwrap_or(u64::MAX));

@@ -20,15 +20,16 @@ use tokio::sync::OnceCell;
 use crate::extension::ServerExtension;
 use crate::server::Server;
 
-/// The environment variable by which a kernel names its address of references.
+/// The environment variable with the address at which the kernel that started this server serves data references.
 const KERNEL: &str = "MGP_REFERENCES";
 
 /// The default time for which exported data can be read.
 const TTL: Duration = Duration::from_hours(1);
 
-/// Exports and imports data by reference: the data passes neither the client nor a model. A cheap handle.
+/// The data references of a server: tools use it to export and import data that passes through neither the client nor a
+/// model. Cheap to clone.
 ///
-/// Exported data is served at URLs that expire, from an address that is opened with the first export.
+/// Exported data is served at URLs that expire. The address is opened with the first export.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -74,7 +75,7 @@ struct State {
 mgp_types::opaque_debug!(DataReferences);
 
 impl DataReferences {
-    /// Creates the references of a server with this name, `origin_server` of its references.
+    /// Creates the data references of a server; `origin` is the server's name, the `origin_server` of its references.
     #[must_use]
     pub fn new(origin: impl Into<String>) -> Self {
         Self(Arc::new(State {
@@ -86,13 +87,13 @@ impl DataReferences {
         }))
     }
 
-    /// Sets the address from which other servers read. Default: a free port of `127.0.0.1`.
+    /// Sets the address at which other servers read the data. Default: a free port of `127.0.0.1`.
     #[must_use]
     pub fn listen(self, address: SocketAddr) -> Self {
         self.changed(|state| state.settings.listen = address)
     }
 
-    /// Sets the beginning of URLs, if other servers reach the address by another name, e.g. behind a proxy.
+    /// Sets the beginning of the URLs, if other servers reach the address by another name, e.g. through a proxy.
     #[must_use]
     pub fn url(self, base: impl Into<String>) -> Self {
         self.changed(|state| state.settings.url = Some(base.into()))
@@ -104,9 +105,10 @@ impl DataReferences {
         self.changed(|state| state.ttl = ttl)
     }
 
-    /// Allows to import from a host at any address, e.g. of this machine or of the own network.
+    /// Allows imports from a host at any address, e.g. on this machine or in the local network.
     ///
-    /// By default data is imported over `https` from public addresses, and from the kernel that started this server.
+    /// By default, data is imported only over `https` from public addresses, and from the kernel
+    /// that started this server.
     #[must_use]
     pub fn allow_host(self, host: impl Into<String>) -> Self {
         self.changed(|state| state.allowed_hosts.push(host.into()))
@@ -121,7 +123,7 @@ impl DataReferences {
     /// Exports bytes in memory.
     ///
     /// # Errors
-    /// Too much data is exported at a time, or the address cannot be opened.
+    /// Returns an error if too much data is exported at the same time, or if the address cannot be opened.
     ///
     /// # Cancel safety
     /// If the future is dropped, the data may stay exported until it expires.
@@ -138,7 +140,7 @@ impl DataReferences {
     /// Exports a file, which must not change as long as the reference is valid.
     ///
     /// # Errors
-    /// The file cannot be read; also as [`export_bytes`](Self::export_bytes).
+    /// Returns an error if the file cannot be read, or for the reasons of [`export_bytes`](Self::export_bytes).
     ///
     /// # Cancel safety
     /// If the future is dropped, the file may stay exported until the reference expires.
@@ -178,8 +180,8 @@ impl DataReferences {
         Ok(reference)
     }
 
-    /// Returns a reference as the result of a tool. Its URL goes to a caller that negotiated the extension, in `_meta`;
-    /// models do not see it.
+    /// Returns a reference as the result of a tool. The URL is sent only to a caller that negotiated the extension, in
+    /// `_meta`, so that models do not see it.
     ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
@@ -199,11 +201,11 @@ impl DataReferences {
         Ok(result)
     }
 
-    /// Returns a reader of the data that a caller named; take the reference as
-    /// [`FromCaller<DataReference>`](crate::FromCaller).
+    /// Returns a reader for the data to which a caller refers. A tool function receives the reference as a parameter of
+    /// type [`FromCaller<DataReference>`](crate::FromCaller).
     ///
     /// # Errors
-    /// −32602 if the caller named none, or one without a URL or with another checksum than SHA-256.
+    /// −32602 if the caller sent no reference, or one that has no URL, or a checksum other than SHA-256.
     pub fn reader(&self, reference: Option<&DataReference>) -> Result<ReferenceReader, RpcError> {
         let reference = reference.ok_or_else(|| {
             RpcError::invalid_params("there is no `_meta.data_reference`: export the data first")
@@ -216,7 +218,7 @@ impl DataReferences {
         Ok(ReferenceReader::new(url, Arc::new(fetch)).expect(reference.size_bytes, sha256))
     }
 
-    /// Returns the client that may read a URL.
+    /// Returns the HTTP client that is allowed to read a URL.
     fn fetch(&self, url: &str) -> Result<GuardedFetch, ReferenceError> {
         let kernel = std::env::var(KERNEL).unwrap_or_default();
         let is_of_kernel = !kernel.is_empty()

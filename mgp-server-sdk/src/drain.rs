@@ -1,4 +1,4 @@
-//! Shutdown of a server: on request, after all running calls have been answered (MGP §11.4).
+//! The graceful shutdown of a server: on request, after all running calls have been answered (MGP §11.4).
 
 use mgp_lifecycle::Drain;
 use mgp_transport::CloseHandle;
@@ -8,22 +8,22 @@ use tokio::task::JoinHandle;
 #[derive(Debug, Default)]
 pub(crate) struct Shutdown {
     pub(crate) drain: Drain,
-    /// If set, the program handles SIGTERM and SIGINT.
+    /// If set, the program itself handles SIGTERM and SIGINT.
     pub(crate) leaves_signals: bool,
     /// If set, the peer of [`Server::serve`](crate::Server::serve) owns the server.
     pub(crate) is_owned: bool,
 }
 
-/// Closes a connection once the server has drained; stops when it is dropped.
+/// A task that closes a connection when the server has drained; it stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct CloseWhenDrained(JoinHandle<()>);
 
 impl CloseWhenDrained {
     pub(crate) fn when_drained(drain: Drain, ending: CloseHandle) -> Self {
-        // A separate task, so that the connection need not check for a drain with each message.
+        // A separate task, so that the connection need not check with each message whether the server has drained.
         Self(tokio::spawn(async move {
             drain.wait_begun().await;
-            // Announce the end first: messages to a peer that does not read must not count as running calls.
+            // The end is announced first, so that messages to a peer that does not read do not count as running calls.
             ending.announce();
             drain.wait_ended().await;
             ending.drain();

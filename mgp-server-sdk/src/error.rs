@@ -1,4 +1,4 @@
-//! Errors of serving and refused calls, and their codes.
+//! The errors of serving, and the refusals of calls with their codes.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub enum ServeError {
         /// The cause.
         source: std::io::Error,
     },
-    /// A host or origin of the configuration is not written in the form that browsers send.
+    /// A host or origin in the configuration does not have the form in which browsers send it.
     #[cfg(feature = "http")]
     #[error("`{wrong}` is not a valid {what}; use {right}")]
     Listed {
@@ -47,7 +47,7 @@ pub enum ServeError {
     #[cfg(feature = "http")]
     #[error("the endpoint `{0}` is not a path; begin it with `/`")]
     Endpoint(String),
-    /// The server has no authentication.
+    /// The author has chosen neither an authentication layer nor [`HttpServer::no_auth`](crate::HttpServer::no_auth).
     #[cfg(feature = "http")]
     #[error(
         "`{0}` would serve callers without authentication; add `.auth(…)`, or `.no_auth()` on a loopback address"
@@ -81,7 +81,7 @@ pub(crate) enum BuildError {
     /// The arguments of a tool have invalid header annotations.
     #[error("tool `{tool}`: {why}")]
     InvalidHeaders { tool: String, why: HeaderPlanError },
-    /// Two tools have the same name.
+    /// Two tools of the server have the same name.
     #[error("tool `{0}` is defined twice; rename one, or replace the first with `replace`")]
     DuplicateTool(String),
     /// A tool needs state that the server lacks.
@@ -92,7 +92,7 @@ pub(crate) enum BuildError {
     /// A prompt, resource or completion needs state that the server lacks.
     #[error("{what} takes `State<{state}>`, and the server has none; give it one with `.state(…)`")]
     MissingState { what: String, state: &'static str },
-    /// The server is governed more than once.
+    /// The server was governed more than once.
     #[error("the server is governed twice; one `governed` is enough")]
     GovernedTwice,
     /// Two prompts or resources have the same name.
@@ -104,7 +104,7 @@ pub(crate) enum BuildError {
     /// A completion function was set for an argument that does not exist.
     #[error("{what} has no argument `{argument}` to complete")]
     UnknownArgument { what: String, argument: String },
-    /// A tool needs an unknown permission.
+    /// A tool requires a permission whose name is not valid.
     #[error(
         "tool `{tool}` needs the unknown permission `{permission}`; use a standard one, or a reverse-domain name such as `com.example.{permission}`"
     )]
@@ -151,7 +151,7 @@ impl From<PermissionMissing> for RpcError {
     }
 }
 
-/// Returns the remedy for a missing permission. Only the client can grant permissions.
+/// Returns the remedy for a missing permission, which only the client can grant.
 fn remedy(standing: GrantState) -> &'static str {
     match standing {
         GrantState::Deferred => "call again once the client has decided about it",
@@ -159,7 +159,7 @@ fn remedy(standing: GrantState) -> &'static str {
     }
 }
 
-/// A refusal because a call would exceed a limit of this server.
+/// The refusal of a request that would exceed a limit of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// A session or stream has too many subscriptions to resources.

@@ -1,4 +1,4 @@
-//! Events of a server: its channels, and the handle that publishes (MGP §13).
+//! Events of a server: its channels, and the handle that publishes events (MGP §13).
 
 use mgp_security::KernelToolsLayer;
 use mgp_stream::EventHub;
@@ -29,7 +29,7 @@ impl Server {
         self
     }
 
-    /// Serves the events of a hub that several servers share, e.g. in a gateway. Call this method before
+    /// Serves the events of a hub that several servers share, e.g. in a gateway. Must be called before
     /// [`channel`](Self::channel).
     pub fn event_hub(mut self, hub: &EventHub) -> Self {
         self.features.events = hub.clone();
@@ -44,8 +44,8 @@ impl Server {
     }
 }
 
-/// Returns the layer that answers the endpoints of events in the form of tools (later revisions of MGP §13), for
-/// clients that negotiated events.
+/// Returns the layer that offers the endpoints of events as tools too (later revisions of MGP §13), to clients that
+/// negotiated events.
 pub(crate) fn tools_gate(events: &EventHub) -> Gate {
     let tools = KernelToolsLayer::new(events.router());
     Gate(Box::new(move |inner| {

@@ -1,4 +1,4 @@
-//! Extensions beyond MGP that the author of a server chooses, and the members that they add to calls.
+//! Extensions beyond MGP that the author of a server enables, and the members that they add to calls.
 
 use mgp_lifecycle::{Idempotency, IdempotencyLayer};
 use mgp_stream::CheckpointLayer;
@@ -11,12 +11,12 @@ use crate::tool::{FromCall, ToolRequest};
 
 /// An extension to add to a server with [`Server::extension`].
 ///
-/// An [`Extension`] itself is one too: it is offered, and handlers use its members.
+/// An [`Extension`] itself implements this trait: the server then offers it, and handlers use its members.
 pub trait ServerExtension {
     /// Returns the extension to offer.
     fn extension(&self) -> Extension;
 
-    /// Adds what the extension needs to the server, e.g. a layer, endpoints or tools.
+    /// Adds to the server what the extension needs, e.g. a layer, endpoints or tools.
     fn install(self, server: Server) -> Server
     where
         Self: Sized,
@@ -31,7 +31,7 @@ impl ServerExtension for Extension {
     }
 }
 
-/// Runs tool calls with an idempotency key once, inside all gates of the server.
+/// Runs tool calls with the same idempotency key only once; the check is inside all gates of the server.
 ///
 /// ```
 /// use mgp_lifecycle::Idempotency;
@@ -62,7 +62,7 @@ impl ServerExtension for CheckpointLayer {
 }
 
 impl Server {
-    /// Offers an extension and adds its parts; a server without MGP offers none.
+    /// Offers an extension, and installs what it needs; a server without MGP offers no extension.
     ///
     /// ```
     /// use mgp_server_sdk::FromCaller;
@@ -85,8 +85,8 @@ impl Server {
     }
 }
 
-/// A member of an extension that the caller sent with the call; `None` if it sent none or did not negotiate the
-/// extension.
+/// The member of an extension that the caller sent with the call; `None` if the caller sent none, or did not negotiate
+/// the extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FromCaller<M>(pub Option<M>);
 

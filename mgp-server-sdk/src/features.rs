@@ -1,4 +1,4 @@
-//! The features of a server besides tools: resources, prompts, completion, logging, and change notifications.
+//! The features of a server other than tools: resources, prompts, completion, logging, and change notifications.
 
 use std::sync::Arc;
 
@@ -26,23 +26,23 @@ use crate::subscribers::{ListSet, Subscribers};
 use crate::tool::Tools;
 use crate::{change_notifier, listen, log};
 
-/// The features of a server besides tools.
+/// The features of a server other than tools.
 #[derive(Debug)]
 pub(crate) struct Features {
     /// Present if `structured_errors` is offered.
     pub(crate) structured_errors: Option<StructuredErrorsLayer>,
     pub(crate) resources: Resources,
-    /// The entries of the skills, whose files are resources.
+    /// The skills; their files are served as resources.
     #[cfg(feature = "skills")]
     pub(crate) skills: Vec<mgp_types::mcp::Skill>,
     pub(crate) prompts: Prompts,
     pub(crate) completer: Option<Function<Completion>>,
     pub(crate) logging: bool,
     subscribers: Subscribers,
-    /// Handles subscriptions if the resources are kept elsewhere.
+    /// The implementation of subscriptions, if the resources are stored elsewhere.
     pub(crate) watches: Option<Arc<dyn ResourceSubscriber>>,
     pub(crate) events: EventHub,
-    /// If set, the author declared channels, so events are offered.
+    /// If set, the author declared channels, so the server offers events.
     pub(crate) has_channels: bool,
     pub(crate) errors: Vec<BuildError>,
 }
@@ -79,8 +79,8 @@ impl Features {
         }
     }
 
-    /// Removes and returns the collected errors, with those of the features; any error prevents the server from
-    /// being built.
+    /// Removes and returns the errors collected so far, together with those of the features. If there is any, the
+    /// server cannot be built.
     pub(crate) fn errors(&mut self, state: &Extensions) -> Vec<BuildError> {
         let mut errors = std::mem::take(&mut self.errors);
         errors.extend(self.prompts.errors(state));
@@ -91,7 +91,7 @@ impl Features {
         errors
     }
 
-    /// Adds the features to the offer, and returns their endpoints and whether logging is on.
+    /// Adds the features to the server's offer; returns their endpoints, and whether logging is enabled.
     pub(crate) fn assemble(
         self,
         offer: &mut ServerOffer,
@@ -101,7 +101,7 @@ impl Features {
     ) -> (Router, bool) {
         let offered = &mut offer.capabilities;
         self.offer(offered, tools);
-        // The author may have added capabilities to the offer; serve their endpoints even without entries.
+        // The author may have added capabilities to the offer; their endpoints are served even without entries.
         let mut router = Router::new();
         if offered.prompts.is_some() {
             router = router.merge(self.prompts.routes(config));
@@ -170,7 +170,7 @@ impl Features {
         }
     }
 
-    /// Returns the endpoints by which clients listen to changes and to the server's states.
+    /// Returns the endpoints by which clients subscribe to changes and to the server's states.
     fn notifications(
         self,
         offered: &ServerCapabilities,
@@ -212,7 +212,7 @@ impl Features {
     }
 }
 
-/// Returns a list capability that announces changes.
+/// Returns a capability that announces changes of a list.
 fn list_changed() -> ListChanged {
     let mut capability = ListChanged::new();
     capability.list_changed = Some(true);

@@ -9,13 +9,12 @@ use crate::server::Server;
 impl Server {
     /// Governs the tools of this server: access, permissions, confirmation, and the audit log.
     ///
-    /// Grants, permissions and events name the server by this id.
-    /// No caller may call a tool until access is granted, or the server's policy allows it.
-    /// Operators change that by `mgp/access/*` (MGP §5.4), programs through [`Governance::access`];
-    /// subscribed clients are notified that the list of tools changed.
+    /// Grants, permissions and events refer to the server by this id. A caller may not call a tool before access is
+    /// granted, or the server's policy allows it. Operators change access by `mgp/access/*` (MGP §5.4), programs
+    /// through [`Governance::access`]; subscribed clients are then notified that the list of tools changed.
     ///
-    /// The gates are added as with [`Server::layer`]; governing a server twice makes
-    /// [`Server::into_stack`](Self::into_stack) fail.
+    /// The gates are added in the same way as by [`Server::layer`]. If a server is governed twice,
+    /// [`Server::into_stack`](Self::into_stack) fails.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;

@@ -1,4 +1,4 @@
-//! Health of a server: its own figures and the checks of its author (MGP §11.3).
+//! The health of a server: its own figures, and the checks that its author added (MGP §11.3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use mgp_stream::CancelLayer;
 
 use crate::tool::Tools;
 
-/// Adds a counter of connections to the health report, unless the author has set one.
+/// Adds the number of connections to the health report, unless the author has set a counter for it.
 pub(crate) fn count_connections(health: &mut Health) -> ConnectionCount {
     let open = ConnectionCount::default();
     if !health.counts_connections() {
@@ -18,7 +18,7 @@ pub(crate) fn count_connections(health: &mut Health) -> ConnectionCount {
     open
 }
 
-/// Adds the listener's count of connections to the health report, unless the author has set one.
+/// Adds the listener's number of connections to the health report, unless the author has set a counter for it.
 #[cfg(feature = "http")]
 pub(crate) fn count_http(health: &mut Health, limits: &mgp_transport::http::ConnectionLimits) {
     if !health.counts_connections() {
@@ -43,7 +43,7 @@ impl ConnectionCount {
     }
 }
 
-/// An open connection.
+/// A guard that counts an open connection.
 pub(crate) struct ConnectionGuard(ConnectionCount);
 
 impl Drop for ConnectionGuard {
@@ -61,7 +61,7 @@ pub(crate) fn of(
     drain: &Drain,
 ) -> Health {
     let (all, on, running) = (tools.clone(), tools.clone(), cancel.clone());
-    // A gateway sets its own counters, for the tools of the servers behind it.
+    // A gateway sets its own counter, which counts the tools of the servers behind it.
     let health = if health.counts_tools() {
         health
     } else {

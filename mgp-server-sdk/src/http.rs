@@ -27,7 +27,8 @@ use crate::pages::Pages;
 use crate::server::Server;
 use crate::signals::SignalGuard;
 
-/// A type-erased service with its authentication layer; cheaper to clone for each request than a boxed service.
+/// A type-erased service with its authentication layer. It is cloned for each request, which is cheaper than for a
+/// boxed service.
 #[derive(Clone)]
 struct BoxedService(Arc<dyn Fn(Request<Incoming>) -> ResponseFuture + Send + Sync>);
 
@@ -43,7 +44,7 @@ impl BoxedService {
         Self(Arc::new(move |request| Box::pin(service.clone().call(request))))
     }
 
-    /// Answers requests below a path with another service.
+    /// Passes requests for paths below `path` to another service.
     fn mounted(self, path: String, other: Self) -> Self {
         Self(Arc::new(move |request| {
             let below = request.uri().path().strip_prefix(&path);
@@ -55,7 +56,7 @@ impl BoxedService {
         }))
     }
 
-    /// Answers requests of pages itself.
+    /// Answers requests for the given pages itself, and passes all others on.
     fn beside(self, pages: Pages) -> Self {
         Self(Arc::new(move |request| match pages.answer(&request) {
             Some(answer) => Box::pin(ready(Ok(answer))),
@@ -97,13 +98,13 @@ pub struct HttpServer {
     limits: ConnectionLimits,
     authentication: Authentication,
     pages: Option<Pages>,
-    /// Adds TLS to the bound address.
+    /// A function that adds TLS to the bound address.
     tls: Option<Box<dyn FnOnce(TcpListener) -> Listener + Send>>,
 }
 
-/// The authentication of callers.
+/// The way in which callers are authenticated.
 enum Authentication {
-    /// The author has not chosen; serving fails.
+    /// The author has made no choice, so serving fails.
     Unset,
     /// Callers are not authenticated.
     Off,
@@ -114,8 +115,8 @@ enum Authentication {
 impl Server {
     /// Serves over HTTP on an address, e.g. `127.0.0.1:8000`; with port 0 the system chooses a port.
     ///
-    /// Callers authenticate with a key or token ([`HttpServer::auth`]); on loopback that can be turned off
-    /// ([`HttpServer::no_auth`]).
+    /// Callers authenticate with a key or token ([`HttpServer::auth`]); on a loopback address, authentication can be
+    /// turned off ([`HttpServer::no_auth`]).
     pub fn http(self, address: impl Into<String>) -> HttpServer {
         let mut config = HttpConfig::default();
         config.multipart = self.offers(Extension::MultimodalSignatures);
@@ -130,13 +131,14 @@ impl Server {
         }
     }
 
-    /// Turns the server into a service of HTTP requests, to mount in a router of yours.
+    /// Converts the server to an HTTP service, which can be mounted in another router.
     ///
-    /// The caller's identity is read from the request's extensions: wrap the service in an authentication layer, or set
-    /// the identity of anonymous callers in the configuration. Pages of other origins need a [`CorsLayer`] around both.
+    /// The service reads the caller's identity from the extensions of the HTTP request: wrap it in an authentication
+    /// layer, or set an identity for anonymous callers in the configuration. For web pages of other origins, add a
+    /// [`CorsLayer`] around both.
     ///
-    /// To shut down gracefully, drain the server by its [handle](Server::drain_handle); once that has ended,
-    /// [`HttpService::end_streams`] closes the open streams, and the router can be shut down.
+    /// To shut down gracefully, drain the server through its [handle](Server::drain_handle). When it has drained, close
+    /// the open streams by [`HttpService::end_streams`], and then shut down the router.
     ///
     /// # Errors
     /// The errors of [`Server::into_stack`].
@@ -152,14 +154,15 @@ impl HttpServer {
         self
     }
 
-    /// Serves callers without authentication: every program and user that can reach this machine's loopback address.
+    /// Serves callers without authentication: every program and user that can connect to this
+    /// machine's loopback address.
     pub fn no_auth(mut self) -> Self {
         self.authentication = Authentication::Off;
         self.config.anonymous = Some(Principal::local());
         self
     }
 
-    /// Authenticates callers with a layer that puts a [`Principal`] into the request's extensions.
+    /// Authenticates callers by a layer that stores a [`Principal`] in the extensions of the request.
     pub fn auth<L>(mut self, layer: L) -> Self
     where
         L: Layer<HttpService> + Send + 'static,
@@ -172,8 +175,8 @@ impl HttpServer {
         self
     }
 
-    /// Serves the tools to clients that speak no MCP too: `POST /tools/NAME` calls a tool with the body as its
-    /// arguments, and `GET /tools` lists the tools, behind the same authentication and layers.
+    /// Also serves the tools to clients without MCP: `POST /tools/NAME` calls a tool with the body as its arguments,
+    /// and `GET /tools` lists the tools. The same authentication and layers apply.
     pub fn tool_paths(mut self) -> Self {
         self.config.tool_paths = true;
         self
@@ -185,13 +188,13 @@ impl HttpServer {
         self
     }
 
-    /// Serves pages beside the endpoint, to callers without credentials too.
+    /// Serves pages in addition to the endpoint; callers need no credentials to read them.
     pub fn pages(mut self, pages: Pages) -> Self {
         self.pages = Some(pages);
         self
     }
 
-    /// Serves over TLS (`https`); a renewed certificate is used without a restart.
+    /// Serves over TLS (`https`); a renewed certificate is used without a restart of the server.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: ServerTls) -> Self {
         self.tls = Some(Box::new(|listener| Listener::from(listener).tls(tls)));
@@ -207,8 +210,8 @@ impl HttpServer {
     /// Binds the address.
     ///
     /// # Errors
-    /// If the server cannot listen on the address, if authentication was not chosen, or an error of
-    /// [`Server::into_stack`].
+    /// Returns an error if the server cannot listen on the address, if authentication was not chosen, or if
+    /// [`Server::into_stack`] fails.
     ///
     /// # Cancel safety
     /// Dropping the future releases the address.
@@ -223,7 +226,7 @@ impl HttpServer {
         for address in &addresses {
             match &authentication {
                 Authentication::Unset => return Err(ServeError::Unguarded(*address)),
-                // Checked even with an authentication layer, because the layer may accept anonymous callers.
+                // Checked even if there is an authentication layer, because the layer may accept anonymous callers.
                 _ if config.anonymous.is_some() && !address.ip().is_loopback() => {
                     return Err(ServeError::Exposed(*address));
                 }
@@ -238,7 +241,8 @@ impl HttpServer {
         if local.ip().is_unspecified() && config.hosts.is_empty() {
             tracing::warn!(%local, "only local requests are served; add the server's host names to `hosts`");
         }
-        // Callers may use the bound address as the host; the unspecified address is not a valid host.
+        // Callers may use the bound address as the host, unless it is the unspecified address,
+        // which is not a valid host.
         match local.ip() {
             ip if ip.is_unspecified() => {}
             IpAddr::V4(ip) => config.hosts.push(ip.to_string()),
@@ -248,7 +252,7 @@ impl HttpServer {
             Some(with_tls) => with_tls(listener),
             None => listener.into(),
         };
-        // Preflight requests of browsers carry no credentials, so CORS is outside of authentication.
+        // Preflight requests of browsers contain no credentials, so CORS is outside of authentication.
         let cors = CorsLayer::new(&config);
         let (drain, drains_on_signals) = (server.drain_handle(), !server.shutdown.leaves_signals);
         crate::health::count_http(&mut server.health, &limits);
@@ -271,8 +275,8 @@ impl HttpServer {
 
     /// Binds the address and serves until the server has [drained](Server::drain_handle).
     ///
-    /// SIGTERM and SIGINT drain it, unless they are left [to the program](Server::without_signals); a second one ends
-    /// the process.
+    /// SIGTERM and SIGINT drain the server, unless the program [handles them itself](Server::without_signals); a second
+    /// signal ends the process.
     ///
     /// # Errors
     /// The errors of [`HttpServer::bind`].
@@ -332,7 +336,7 @@ impl fmt::Debug for HttpServer {
     }
 }
 
-/// A server that has bound its address and does not accept connections yet.
+/// A server that has bound its address but does not accept connections yet.
 #[must_use = "no caller is served until it runs"]
 pub struct BoundServer {
     listener: Listener,
@@ -361,8 +365,8 @@ impl BoundServer {
         self.service.clone()
     }
 
-    /// Serves another service at a path and below, e.g. `/console`: it gets each request as it came and admits callers
-    /// itself, without the server's authentication.
+    /// Serves another service at a path and all paths below it, e.g. `/console`. That service receives each request
+    /// unchanged and must authenticate callers itself, because the server's authentication does not apply to it.
     pub fn mount<S, B>(mut self, path: impl Into<String>, service: S) -> Self
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
@@ -378,7 +382,7 @@ impl BoundServer {
         self
     }
 
-    /// Serves like [`run`](Self::run), and handles signals like [`HttpServer::serve`].
+    /// Serves like [`run`](Self::run), and handles signals in the same way as [`HttpServer::serve`].
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
@@ -389,7 +393,7 @@ impl BoundServer {
 
     /// Serves until the server has [drained](Server::drain_handle).
     ///
-    /// New connections are accepted until then, so that their calls fail with code 2001 and are not lost.
+    /// Until then, new connections are still accepted, so that their calls fail with code 2001 instead of being lost.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
@@ -397,8 +401,8 @@ impl BoundServer {
         self.run_until(pending()).await;
     }
 
-    /// Serves until `stop` completes or the server has [drained](Server::drain_handle), then waits a moment for running
-    /// responses ([`ConnectionLimits::drain_timeout`]).
+    /// Serves until `stop` completes or the server has [drained](Server::drain_handle), then waits for running
+    /// responses, but not longer than [`ConnectionLimits::drain_timeout`].
     ///
     /// To wait for all running calls as well, use the [drain handle](Server::drain_handle) instead.
     ///
@@ -413,7 +417,7 @@ impl BoundServer {
                 Poll::Ready(()) => Poll::Ready(()),
             })
             .await;
-            // Otherwise the open stream of a client would keep its connection open.
+            // Ends the open streams of clients, which would otherwise keep their connections open.
             service.end_streams();
         };
         listen(listener, boxed, limits, end).await;

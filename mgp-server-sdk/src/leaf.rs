@@ -15,10 +15,11 @@ use crate::catalog::bad_cursor;
 use crate::permission;
 use crate::tool::{RetryHint, Running, Tools};
 
-/// The innermost service with its time limits.
+/// The innermost service with time limits and retry hints.
 pub(crate) type BoundedLeaf = RetryHint<Timeout<Leaf>>;
 
-/// The innermost service of a server that routes `tools/call` elsewhere without a time limit, e.g. of a gateway.
+/// The innermost service of a server that routes `tools/call` to other servers and applies no time
+/// limit to it, e.g. a gateway.
 #[derive(Clone)]
 pub(crate) struct GatewayLeaf {
     pub(crate) tools: Tools,
@@ -52,7 +53,7 @@ impl Service<Call> for GatewayLeaf {
 pub(crate) struct Leaf {
     tools: Tools,
     endpoints: Router,
-    /// `false` if the user routes `tools/call` elsewhere; `own_lists` likewise.
+    /// `false` if the author routes `tools/call` elsewhere; likewise `own_lists` for lists.
     own_calls: bool,
     own_lists: bool,
     events: Option<EventHub>,
@@ -98,7 +99,8 @@ impl Leaf {
 
     /// Starts a tool, or asks the caller for missing permissions.
     fn run(&self, mut call: Call) -> LeafFuture {
-        // Check first that the arguments are an object: a call that will be refused must not cause a question.
+        // Checks first that the arguments are an object: a call that will be refused must not cause
+        // a question to the caller.
         let callable = call
             .tool()
             .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));
@@ -114,12 +116,12 @@ impl Leaf {
     }
 }
 
-/// Checks a call again that a layer above let wait: rights may have ended meanwhile.
+/// Checks a call again that an outer layer made wait, because rights may have ended meanwhile.
 fn recheck(tools: &Tools, call: &Call) -> Result<(), RpcError> {
     if WaitMark::is_set(call.cx()) { tools.recheck(call) } else { Ok(()) }
 }
 
-/// Runs a tool of a server with channels: its answer does not overtake the events that it published.
+/// Runs a tool of a server with event channels, and delays its answer until the events that it published were sent.
 async fn settled(hub: EventHub, scope: Scope, running: LeafFuture) -> Result<Reply, RpcError> {
     let answer = running.await;
     if hub.is_sending() {

@@ -1,6 +1,7 @@
 //! An SDK for servers of the Model General Protocol (MGP) and of MCP.
 //!
-//! One server speaks every MCP revision and, to clients that negotiate it, MGP; other clients see plain MCP.
+//! One server supports every MCP revision and, for clients that negotiate it, MGP; other
+//! clients see a plain MCP server.
 //!
 //! ```no_run
 //! use mgp_server_sdk::prelude::*;
@@ -38,17 +39,17 @@
 //! # drop(greet);
 //! ```
 //!
-//! The derives expand to paths in `serde::` and `schemars::`, so the crate that uses them must depend on both
-//! (`serde` with feature `derive`, `schemars` 1).
+//! The derives expand to paths that begin with `serde::` and `schemars::`, so the crate that uses them must depend on
+//! both (`serde` with the feature `derive`, `schemars` 1).
 //!
 //! - A tool function takes its arguments and any type that implements [`FromCall`]: [`State`], `Context`, `Outlet`,
 //!   `Principal`, `Peer`, `Deadline`, [`Cancelled`], [`Trace`], [`SessionInfo`], [`Grants`], [`Logger`].
-//! - Arguments that do not match its types are refused before the function runs; the error names the field.
-//!   Bounds that only the schema states (`#[schemars(range(…))]`) inform the model; to enforce a bound, use a type
-//!   that rejects other values.
-//! - The effects of a tool are declared with `security(…)` or [`Tool::security`]: MGP clients check them,
-//!   MCP clients receive the hints that follow from them.
-//! - [`Server::layer`] wraps the server, [`Tool::layer`] one tool.
+//! - Arguments that do not match the function's types are refused before the function runs; the error names the field.
+//!   Constraints that are only in the schema (`#[schemars(range(…))]`) inform the model; to enforce a constraint, use a
+//!   type that rejects other values.
+//! - The effects of a tool are declared with `security(…)` or [`Tool::security`]: MGP clients check them, and MCP
+//!   clients receive hints that are derived from them.
+//! - [`Server::layer`] adds a layer around the whole server, [`Tool::layer`] around a single tool.
 //!
 //! A tool sends partial results through its `Outlet`; items that the caller did not request cost nothing:
 //!
@@ -71,7 +72,8 @@
 //! # drop(count);
 //! ```
 //!
-//! Resources and prompts are functions too. Their arguments can be completed, and each may ask its caller for input:
+//! Resources and prompts are functions too. Their arguments can be completed, and each function may ask its caller for
+//! input:
 //!
 //! ```
 //! use mgp_server_sdk::prelude::*;
@@ -162,7 +164,7 @@ pub use mgp_lifecycle::{
 };
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};
-/// Governance and its layers; most programs need only its `prelude`.
+/// The governance of tools and its layers; most programs need only its `prelude`.
 pub use mgp_security as security;
 #[cfg(feature = "http")]
 pub use mgp_security::auth;
@@ -175,7 +177,7 @@ pub use mgp_stream::{
 pub use mgp_transport::http::{
     AnswerMode, ConnectionLimits, CorsLayer, HttpBody, HttpConfig, HttpService,
 };
-/// The vocabulary: messages, principals, calls.
+/// The types of the protocol: messages, principals, calls.
 pub use mgp_types as types;
 pub use mgp_types::mcp::LogLevel;
 #[cfg(feature = "http")]
@@ -194,7 +196,7 @@ pub use tool::{
     ToolRequest, Tools, Trace,
 };
 
-/// The crates that macros and examples need besides this one.
+/// The crates that generated code and examples need in addition to this one.
 #[doc(hidden)]
 pub mod reexports {
     pub use {mgp_types, schemars, serde};

@@ -6,22 +6,22 @@ use mgp_types::service::StreamLimit;
 
 use crate::stack::Gate;
 
-/// The limits of a server besides concurrency and time.
+/// The limits of a server other than those for concurrency and time.
 #[derive(Debug, Default)]
 pub(crate) struct CallLimits {
     pub(crate) rates: Vec<RateLimit>,
     pub(crate) quotas: Vec<QuotaLayer>,
     pub(crate) max_arguments: Option<usize>,
     pub(crate) max_result: Option<usize>,
-    /// Applied where the chunks are sent, not by a layer of its own.
+    /// Checked where the chunks are sent, instead of by a separate layer.
     pub(crate) max_stream_bytes: Option<u64>,
 }
 
 impl CallLimits {
-    /// Returns the layer that sends chunks, and the gates, innermost first.
+    /// Returns the layer that sends chunks, and the gates that check the limits, innermost first.
     ///
-    /// The layer with the cheapest check is outermost: a call that is too large does not count for a rate, and one
-    /// over its rate is not charged to a quota. A limit that is not set adds no layer.
+    /// The layer with the cheapest check is outermost: a call that is too large does not count for a rate limit, and a
+    /// call above its rate limit is not charged to a quota. A limit that is not set adds no layer.
     pub(crate) fn gates(
         self,
         is_tool: impl Fn(&str) -> bool + Send + Sync + 'static,

@@ -1,7 +1,7 @@
 //! The stream of notifications that a modern client opens (MCP `subscriptions/listen`).
 //!
-//! The stream lasts as long as its request: after a cancellation or a disconnect nothing more is sent.
-//! A server that shuts down notifies the client of that too, and completes the request.
+//! The stream lasts as long as its request: after a cancellation or a disconnect, nothing more is sent. A server that
+//! shuts down notifies the client of it on the stream, and completes the request.
 
 use mgp_lifecycle::Drain;
 use mgp_stream::EventHub;
@@ -24,13 +24,13 @@ pub(crate) struct ListenSources {
     pub(crate) subscribers: Subscribers,
     /// Set if the server offers subscriptions to resources.
     pub(crate) resources: Option<ResourceWatcher>,
-    /// `true` if the server announces changes that MCP defines. Then clients without MGP can listen too.
+    /// `true` if the server announces changes that MCP defines. Then clients without MGP may open a stream too.
     pub(crate) announces_changes: bool,
     /// Set if the server offers events.
     pub(crate) events: Option<EventHub>,
 }
 
-/// Returns the endpoint that opens a stream. A stream ends at the latest when the server ends.
+/// Returns the endpoint that opens a stream. If nothing else ends the stream, it ends with the server.
 pub(crate) fn routes(sources: ListenSources, drain: Drain) -> Router {
     let listening = Stack::from_fn(move |call: Call| {
         let (sources, drain) = (sources.clone(), drain.clone());
@@ -100,7 +100,7 @@ async fn listen(
     Ok(ended)
 }
 
-/// Returns the accepted part of the requested filter: only the notifications that this server sends.
+/// Returns the part of the requested filter that is accepted: the notifications that this server can send.
 fn accepted(lists: ListSet, watched: &[(String, WatchedResource)]) -> SubscriptionFilter {
     let granted = |list| lists.has(list).then_some(true);
     let mut accepted = SubscriptionFilter::new();

@@ -1,6 +1,6 @@
 //! Log messages to the caller of a request, at the level that the client chose (MCP logging).
 //!
-//! A legacy session sets its level once, a modern request carries its own; other messages are not sent.
+//! A legacy session sets its level once; a modern request contains its own level. Less severe messages are not sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,15 +42,15 @@ impl Logger {
         Self { cx: cx.clone(), name: None }
     }
 
-    /// Sets the logger name that the messages carry.
+    /// Sets the name of the logger, which the messages contain.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Returns whether messages of a level are sent, so that the code that logs can avoid building unneeded
-    /// messages.
+    /// Returns whether messages of a level are sent, so that a function can avoid building
+    /// messages that would be dropped.
     #[must_use]
     pub fn wants(&self, level: LogLevel) -> bool {
         let threshold = self.cx.extensions.get::<LogThreshold>();
@@ -65,7 +65,7 @@ impl Logger {
         cx.outlet.wants(OutletItemKind::Log).then(|| threshold.least())
     }
 
-    /// Returns whether a legacy session accepts messages of a level that do not belong to any of its calls.
+    /// Returns whether a legacy session accepts messages of this level that belong to none of its calls.
     #[must_use]
     pub fn is_sent_to(session: &Scope, level: LogLevel) -> bool {
         level >= session.state::<SessionLevel>().get()
@@ -74,14 +74,14 @@ impl Logger {
     /// Sends a message; waits while the caller reads slowly.
     ///
     /// # Cancel safety
-    /// Dropping the future may or may not have sent the message.
+    /// If the future is dropped, the message may or may not have been sent.
     #[must_use = "a message is sent when it is awaited"]
     pub fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> BoxFuture<'static, ()> {
         let params = self.wants(level).then(|| self.params(level, data)).flatten();
         let outlet = self.cx.outlet.clone();
         Box::pin(async move {
             if let Some(params) = params {
-                // Ignore the error: a caller that has disconnected needs no log message.
+                // The error is ignored, because a caller that has disconnected needs no log message.
                 let _ = outlet.send(OutletItem::Log(params)).await;
             }
         })
@@ -125,7 +125,7 @@ impl LogThreshold {
     }
 }
 
-/// The level that the client set for its legacy session; `info` until then.
+/// The level that the client set for its legacy session; `info` if it has set none.
 #[derive(Debug)]
 struct SessionLevel(AtomicUsize);
 
@@ -148,7 +148,7 @@ impl SessionLevel {
     }
 }
 
-/// Stores in a call the lowest level of the messages that it sends.
+/// Stores in a call the lowest level of the log messages to send to its caller.
 pub(crate) fn store_level(call: &mut Call) {
     let threshold = match call.cx().caller.era {
         Era::Legacy => Some(LogThreshold::Session(call.cx().scope.state::<SessionLevel>())),
@@ -159,7 +159,7 @@ pub(crate) fn store_level(call: &mut Call) {
     }
 }
 
-/// Returns the level that a modern request carries; `None` if it is absent or unknown.
+/// Returns the level in a modern request; `None` if it is absent or unknown.
 fn requested_level(call: &Call) -> Option<LogLevel> {
     serde_json::from_str(call.params().meta_member(MetaKey::LogLevel)?).ok()
 }

@@ -1,4 +1,4 @@
-//! The manifest of a server: all it offers, in one document (proposal 1).
+//! The manifest of a server: a description of everything that the server offers, in one document (proposal 1).
 //!
 //! Applies to: inbound.
 
@@ -20,11 +20,11 @@ use crate::server::Server;
 /// The version of the format of manifests.
 const MANIFEST_VERSION: &str = "0.1.0";
 
-/// The name of the tool by which clients of the proposal's reference implementation get the manifest.
+/// The name of the tool by which clients of the proposal's reference implementation request the manifest.
 const MANIFEST_TOOL: &str = "get_manifest";
 
-/// The extension `manifest` of a server: it answers `mgp/manifest/get`, and the tool `get_manifest`, with what the
-/// caller sees of the server.
+/// The extension `manifest` of a server. It answers `mgp/manifest/get`, and the tool `get_manifest`, with the part of
+/// the server that the caller may see.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -53,14 +53,14 @@ impl Manifest {
         Self::default()
     }
 
-    /// Adds what only the author knows, e.g. authentication, rate limits and a time to live. The function changes each
-    /// manifest before it is sent.
+    /// Sets a function that changes each manifest before it is sent. It can add what only the author knows, e.g.
+    /// authentication, rate limits and a time to live.
     pub fn change(mut self, change: impl Fn(&mut ServiceManifest) + Send + Sync + 'static) -> Self {
         self.0 = Some(Arc::new(change));
         self
     }
 
-    /// Returns the layer that answers with the manifest of a server that makes this offer.
+    /// Returns the layer that answers with the manifest of a server with this offer.
     pub(crate) fn layer(self, offer: &ServerOffer) -> ManifestLayer {
         let info = &offer.info;
         let mut server = ManifestServer::new(info.name.as_str(), info.version.as_str());
@@ -82,7 +82,8 @@ impl ServerExtension for Manifest {
     }
 }
 
-/// Layer that answers requests for the manifest. It is outside the gates, because they filter the list of tools.
+/// A layer that answers requests for the manifest. It is outside the gates, so that they filter
+/// the list of tools in it.
 #[derive(Clone)]
 pub(crate) struct ManifestLayer {
     base: Arc<ServiceManifest>,

@@ -1,4 +1,4 @@
-//! Plain pages beside the endpoint of a server, e.g. for probes of its health.
+//! Plain pages that a server serves in addition to its endpoint, e.g. for health probes.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -11,7 +11,7 @@ use ::http::{HeaderValue, Method, Request, Response, StatusCode};
 use mgp_transport::http::HttpBody;
 use tower_service::Service;
 
-/// Pages that every caller may read, by their paths; as a service of its own it has nothing else.
+/// Pages that every caller may read, by path. If they are used as a separate service, all other paths get 404.
 ///
 /// ```
 /// use http::{Request, StatusCode};
@@ -36,7 +36,7 @@ impl Pages {
         Self::default()
     }
 
-    /// Adds a page, made for each request; `make` must not block.
+    /// Adds a page; `make` creates it for each request, and must not block.
     pub fn page(
         mut self,
         path: impl Into<String>,

@@ -1,5 +1,5 @@
-//! Permission grants in a modern request, which apply to that request only, and the question for missing ones
-//! (MGP §3.6).
+//! Permission grants in a modern request, which apply only to that request, and the question for
+//! missing grants (MGP §3.6).
 
 use mgp_security::Grants;
 use mgp_types::Payload;
@@ -11,10 +11,10 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::{Call, CallerRequest, InputRequired, Params, Reply};
 
-/// The key of the question for permissions. A call that carries an answer under this key is not asked again.
+/// The key of the question for permissions. If a call contains an answer under this key, its caller is not asked again.
 const KEY: &str = "mgp.permission";
 
-/// Applies the grants that a call carries to that call.
+/// Applies the grants that a call contains to that call.
 pub(crate) fn apply_grants(call: &mut Call) {
     if sends_grants(call)
         && let Some(grants) = Grants::carried_by(call.params())
@@ -23,8 +23,8 @@ pub(crate) fn apply_grants(call: &mut Call) {
     }
 }
 
-/// Applies the grants of a call that needs permissions. If the call decides only some of the permissions and
-/// carries no answer, returns a question for the others.
+/// Applies the grants of a call that needs permissions. If the call contains decisions about only some of the
+/// permissions, and no answer, returns a question for the others.
 pub(crate) fn apply_grants_or_ask(
     call: &mut Call,
     needed: &[Permission],
@@ -32,7 +32,7 @@ pub(crate) fn apply_grants_or_ask(
     let (brought, answered) = (Grants::carried_by(call.params()), answer(call.params())?);
     let is_told = brought.is_some() || answered.is_some();
     if !is_told && Grants::from_context(call.cx()).is_told() {
-        // This client sent its grants earlier, in requests of their own, so the call needs none.
+        // This client sent its grants earlier, in separate requests, so the call need not contain any.
         return Ok(None);
     }
     let said = Permission::canonical(brought.iter().flat_map(|told| told.grants.keys()));
@@ -40,12 +40,12 @@ pub(crate) fn apply_grants_or_ask(
     if answered.is_none() && !unsaid.is_empty() {
         return question(call, unsaid).map(Some);
     }
-    // The grants of the request come last, because they are newer than the answer and must override it.
+    // The grants in the request are applied last, because they are newer than the answer and must override it.
     note(call, answered.into_iter().chain(brought));
     Ok(None)
 }
 
-/// Returns whether the caller sends its grants with each call; a caller without MGP does not, and is never asked.
+/// Returns whether the caller sends its grants with each call. A caller without MGP does not, and is never asked.
 pub(crate) fn sends_grants(call: &Call) -> bool {
     let caller = &call.cx().caller;
     caller.era == Era::Modern && caller.has(Extension::Permissions)

@@ -1,4 +1,4 @@
-//! Extensions that consist of more than members: each adds its layers and endpoints to a server.
+//! Extensions that need more than additional members: each adds its layers and endpoints to a server.
 
 use mgp_lifecycle::StructuredErrorsLayer;
 use mgp_security::{CallerConfirmLayer, Scopes};
@@ -12,7 +12,7 @@ use crate::server::Server;
 
 /// The extension `structured_errors` (proposal 11): errors have a category, a delay and advice.
 ///
-/// A tool returns [`StructuredError`](mgp_types::proposal::StructuredError) to state them itself.
+/// To set these itself, a tool returns a [`StructuredError`](mgp_types::proposal::StructuredError).
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -40,12 +40,12 @@ impl ServerExtension for StructuredErrors {
     }
 }
 
-/// The extension `human_in_the_loop` (proposal 6): an unconfirmed call is answered with a question and a token, and runs
-/// when it is repeated with the token after the user confirmed it.
+/// The extension `human_in_the_loop` (proposal 6). An unconfirmed call is answered with a question and a token. The
+/// call runs when the client repeats it with the token after the user confirmed it.
 ///
-/// The operator decides which callers may confirm, by
-/// [`GovernanceBuilder::confirmed_by_caller`](mgp_security::GovernanceBuilder::confirmed_by_caller). Add it after
-/// [`Server::governed`].
+/// The operator configures which callers may confirm, by
+/// [`GovernanceBuilder::confirmed_by_caller`](mgp_security::GovernanceBuilder::confirmed_by_caller). Add the extension
+/// after [`Server::governed`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HumanInTheLoop;
 
@@ -59,9 +59,10 @@ impl ServerExtension for HumanInTheLoop {
     }
 }
 
-/// The extension `scopes` (proposal 4): callers request sessions with scopes, and calls need those that tools require.
+/// The extension `scopes` (proposal 4): callers request sessions with scopes, and a call needs the scopes that its tool
+/// requires.
 ///
-/// Add it after [`Server::governed`], whose decision compares the scopes.
+/// Add the extension after [`Server::governed`], because the decision about calls compares the scopes.
 impl ServerExtension for Scopes {
     fn extension(&self) -> Extension {
         Extension::Scopes

@@ -31,7 +31,7 @@ use crate::signals::SignalGuard;
 use crate::stack::{Gate, OuterLayers, StackParts, inbound};
 use crate::tool::{IntoTools, SchemaStyle, Tools};
 
-/// A builder of a server, which also serves it.
+/// A server and its configuration; its methods add tools and layers, and serve it.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -64,11 +64,11 @@ pub struct Server {
     pub(crate) health: Health,
     /// If set, the server answers requests for its manifest.
     manifest: Option<Manifest>,
-    /// If set, the author chose the MGP extensions explicitly.
+    /// If set, the author chose the MGP extensions explicitly, so they are not completed automatically.
     chose_extensions: bool,
 }
 
-/// A view of the requests that a running server processes; cheap to clone.
+/// A handle that reports the requests that a running server processes; cheap to clone.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -89,7 +89,8 @@ impl ServerMonitor {
         self.0.running()
     }
 
-    /// Returns the size, in bytes, of the chunks that running calls sent and keep, to answer a cancellation or a gap.
+    /// Returns the size, in bytes, of the chunks that running calls have sent and still store, to answer a cancellation
+    /// or a gap.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.0.kept_bytes()
@@ -101,15 +102,16 @@ struct TaskSupportFn(Box<dyn Fn(&str) -> TaskSupport + Send + Sync>);
 
 mgp_types::opaque_debug!(TaskSupportFn);
 
-/// The MGP extensions that every server offers. Permissions are added if a tool needs some, others by builder
-/// methods.
+/// The MGP extensions that every server offers. `permissions` is added if a tool needs some, other extensions by
+/// builder methods.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
     .with(Extension::ToolSecurity)
     .with(Extension::Lifecycle)
     .with(Extension::Callbacks);
 
-/// Returns the layer of tasks: the given function, or else the tools of this server decide which calls may become tasks.
+/// Returns the layer of tasks. The given function decides which calls may become tasks or, if there is none, the tools
+/// of this server do.
 fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools) -> TasksLayer {
     match support {
         None => TasksLayer::new(config, move |tool| tools.task_support(tool)),
@@ -120,11 +122,11 @@ fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools
 }
 
 impl Server {
-    /// Creates a server without tools that offers every MGP extension this crate serves.
+    /// Creates a server without tools that offers every MGP extension that all servers of this crate support.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut offer = ServerOffer::new(Implementation::new(name, version));
         let mut mgp = MgpOffer::new(SERVED);
-        // Handlers use the same functions to ask callers of both eras.
+        // Handlers ask callers of both eras by the same functions.
         mgp.asks_in_rounds = true;
         offer.mgp = Some(mgp);
         Self {
@@ -151,10 +153,9 @@ impl Server {
         }
     }
 
-    /// Returns a router of the methods that the built-in layers of every server answer: health, shutdown and
-    /// cancellation.
+    /// Returns a router for the methods that built-in layers of every server answer: health, shutdown and cancellation.
     ///
-    /// A gateway can offer these methods as tools too.
+    /// With it, a gateway can offer these methods as tools too.
     #[must_use]
     pub fn system_router(&self) -> Router {
         let router = self.health.router().merge(self.drain_handle().router());
@@ -167,17 +168,16 @@ impl Server {
         self
     }
 
-    /// Adds a tool, or all tools of a type with `#[tools]`.
+    /// Adds a tool, or all tools of a type with the attribute `#[tools]`.
     ///
-    /// A second tool with the same name makes [`Server::into_stack`] fail; to replace a tool, use
-    /// [`Server::replace`].
+    /// If another tool has the same name, [`Server::into_stack`] fails; to replace a tool, use [`Server::replace`].
     pub fn tool(mut self, tools: impl IntoTools) -> Self {
         let declared = tools.into_tools().into_iter().map(|tool| self.tools.declare(tool));
         self.errors.extend(declared.filter_map(Result::err));
         self
     }
 
-    /// Adds a tool, or all tools of a type with `#[tools]`, and replaces tools of the same names.
+    /// Adds a tool, or all tools of a type with the attribute `#[tools]`; replaces tools with the same names.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -192,22 +192,22 @@ impl Server {
         self
     }
 
-    /// Adds a value that tools take as [`State`](crate::State). There is one value per type: a later one replaces
-    /// the earlier one.
+    /// Adds a value that tools receive as [`State`](crate::State). There is one value per type: a later value replaces
+    /// an earlier one.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.state.insert(value);
         self
     }
 
-    /// Hides tools from the list of a client that is known to deny a permission they need.
+    /// Omits tools from the list of a client if it is known that the client denies a permission that they need.
     ///
-    /// By default such tools are listed. In both cases calls of such tools fail with code 1000.
+    /// By default, such tools are listed. In both cases, calls of them fail with code 1000.
     pub fn hide_denied_tools(self) -> Self {
         self.tools.hide_denied_tools();
         self
     }
 
-    /// Sets where the schemas of tools place the schemas of inner types. Default: [`SchemaStyle::Inlined`].
+    /// Sets where the schemas of tools contain the schemas of inner types. Default: [`SchemaStyle::Inlined`].
     pub fn schema_style(self, style: SchemaStyle) -> Self {
         self.tools.write_schemas(style);
         self
@@ -215,8 +215,8 @@ impl Server {
 
     /// Adds endpoints for further methods.
     ///
-    /// The endpoint of a method of an MGP extension is reached only if that extension is offered, see
-    /// [`Server::offer`]; a server with an endpoint for `notifications/mgp.audit` offers the extension `audit`
+    /// The endpoint of a method that belongs to an MGP extension can be called only if that extension is offered, see
+    /// [`Server::offer`]. A server with an endpoint for `notifications/mgp.audit` offers the extension `audit`
     /// automatically.
     pub fn endpoints(mut self, router: Router) -> Self {
         self.endpoints = self.endpoints.merge(router);
@@ -226,9 +226,9 @@ impl Server {
     /// Adds a layer around the tools and endpoints, e.g. audit or access control; the last one added is the
     /// outermost.
     ///
-    /// The layer runs below the handshake and above the limits: it knows the caller and the negotiated extensions,
-    /// can ask the caller for input, and can wrap the outlet to see each chunk. Its errors are translated to the
-    /// codes of each peer's protocol.
+    /// The layer is inside the handshake and outside the limits. It knows the caller and the negotiated extensions, can
+    /// ask the caller for input, and can wrap the outlet to receive each chunk. Its errors are translated to the codes
+    /// of each peer's protocol.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
@@ -240,8 +240,8 @@ impl Server {
 
     /// Adds a layer around the whole server, including the handshake; the last one added is the outermost.
     ///
-    /// At this point nothing is negotiated yet, the caller cannot be asked for input, and errors reach the peer
-    /// unchanged.
+    /// At this position, nothing is negotiated yet, the caller cannot be asked for input, and errors are sent to the
+    /// peer unchanged.
     pub fn around<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
@@ -257,10 +257,9 @@ impl Server {
         self
     }
 
-    /// Sets which calls of tools that another server runs may become tasks, e.g. in a gateway.
+    /// Sets which calls of tools may become tasks if another server runs the tools, e.g. behind a gateway.
     ///
-    /// The function is called only if the caller can wait for a task; it is not called for tools that can run only
-    /// as tasks.
+    /// The function is called only if the caller can wait for a task, and not for tools that can run only as tasks.
     pub fn task_support(
         mut self,
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
@@ -269,7 +268,7 @@ impl Server {
         self
     }
 
-    /// Changes the offer of the handshake: revisions, capabilities, MGP.
+    /// Changes what the server offers in the handshake: revisions, capabilities, MGP.
     pub fn offer(mut self, change: impl FnOnce(&mut ServerOffer)) -> Self {
         let extensions = |offer: &ServerOffer| offer.mgp.as_ref().map(|mgp| mgp.extensions);
         let before = extensions(&self.offer);
@@ -278,12 +277,12 @@ impl Server {
         self
     }
 
-    /// Returns the MGP offer, unless the author chose the extensions.
+    /// Returns the MGP part of the offer; `None` if the author chose the extensions explicitly.
     pub(crate) fn offered(&mut self) -> Option<&mut MgpOffer> {
         self.offer.mgp.as_mut().filter(|_| !self.chose_extensions)
     }
 
-    /// Adds a layer inside all gates, so that it receives only calls that they admitted.
+    /// Adds a layer inside all gates, so that it receives only calls that the gates admitted.
     pub(crate) fn inner_layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
@@ -293,7 +292,7 @@ impl Server {
         self
     }
 
-    /// Offers an extension in addition.
+    /// Offers an extension in addition to those offered so far.
     pub(crate) fn offer_also(&mut self, extension: Extension) {
         if let Some(mgp) = &mut self.offer.mgp {
             mgp.extensions = mgp.extensions.with(extension);
@@ -317,13 +316,13 @@ impl Server {
         self.errors.push(error);
     }
 
-    /// Offers plain MCP only.
+    /// Makes the server offer plain MCP only, without MGP.
     pub fn without_mgp(mut self) -> Self {
         self.offer.mgp = None;
         self
     }
 
-    /// Limits how many tool calls run and how many wait; waiting callers are served in turn.
+    /// Limits how many tool calls run and how many wait at the same time; waiting callers are served in turn.
     pub fn limit(mut self, limit: LimitConfig) -> Self {
         self.limit = limit;
         self
@@ -356,8 +355,8 @@ impl Server {
     /// Builds the stack, which all connections share.
     ///
     /// # Errors
-    /// Code −32603 with every reason why the server cannot be built (e.g. a tool's name, a permission, missing state, a
-    /// URI template), or if the system has no randomness for the key that seals request state.
+    /// Code −32603 with all reasons why the server cannot be built (e.g. the name of a tool, a permission, missing
+    /// state, a URI template), or if the operating system provides no randomness for the key that seals request state.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
         let state = Arc::new(std::mem::take(&mut self.state));
         self.errors.extend(self.tools.set_state(Arc::clone(&state)));
@@ -376,7 +375,7 @@ impl Server {
         let serving = HandlerConfig { timeout: self.timeouts.tool, state };
         let (drain, structured_errors) = (self.shutdown.drain, self.features.structured_errors);
         name_server(&drain, &self.offer);
-        // A user's endpoint for `tools/call` knows the names of its tools; this server does not.
+        // An endpoint for `tools/call` that the author added knows the names of its tools; this server does not.
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         let events =
             (offers(Extension::Events) && !routes_tools).then(|| self.features.events.clone());
@@ -410,15 +409,16 @@ impl Server {
                 .per_call(move |call| timed.timeout_of(call)),
             bounds_calls,
             tools: self.tools,
-            // Endpoints that the author added take precedence.
+            // Endpoints that the author added take precedence over those of this crate.
             endpoints: features.merge(decisions).merge(self.endpoints),
             events,
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
-    /// Adds the layer that receives members of proposals, outermost of the gates because all of them may use these, and
-    /// inside it the one that describes the server. A server that routes tool calls elsewhere adds its own.
+    /// Adds two layers around the gates: outermost the layer that receives the members of proposals, because all gates
+    /// may use them, and inside it the layer that answers with the manifest. A server that routes tool calls elsewhere
+    /// adds its own layers.
     fn add_proposal_layer(&mut self) {
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {
@@ -441,7 +441,7 @@ impl Server {
             }
             let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
             mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
-            // An explicit choice of extensions is kept.
+            // If the author chose the extensions explicitly, the choice is not changed.
             if !mgp.permissions_required.is_empty() && !self.chose_extensions {
                 mgp.extensions = mgp.extensions.with(Extension::Permissions);
             }
@@ -452,7 +452,7 @@ impl Server {
     /// [drained](Self::drain_handle).
     ///
     /// # Errors
-    /// If the connection fails; a disconnect and a requested shutdown are not errors.
+    /// Returns an error if the connection fails; a disconnect and a requested shutdown are not errors.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection and its calls.
@@ -471,7 +471,7 @@ impl Server {
         let _leaving = CloseWhenDrained::when_drained(drain.clone(), connection.close_handle());
         match connection.run().await {
             CloseReason::Eof | CloseReason::Local => Ok(()),
-            // Log a warning only: the shutdown was requested, so a supervisor must not regard it as a failure.
+            // Only logs a warning: the shutdown was requested, so a supervisor must not regard it as a failure.
             closed if drain.is_draining() => {
                 tracing::warn!(%closed, "closed before the peer had read all messages");
                 Ok(())
@@ -480,16 +480,16 @@ impl Server {
         }
     }
 
-    /// Serves the process that started this one, over stdin and stdout.
+    /// Serves the parent process, i.e. the one that started this process, over stdin and stdout.
     ///
     /// Redirects standard output to standard error first, so that a stray `println!` cannot corrupt the protocol.
     ///
-    /// That process owns the server, so it may shut it down. SIGTERM and SIGINT drain it, unless they are left
-    /// [to the program](Self::without_signals); a second one ends the process. A tool that blocks its thread cannot be
-    /// stopped: it keeps the runtime, and so the process, from ending.
+    /// The parent process owns the server, so it may shut it down. SIGTERM and SIGINT drain the server, unless the
+    /// program [handles them itself](Self::without_signals); a second signal ends the process. A tool that blocks its
+    /// thread cannot be stopped: it prevents the runtime, and therefore the process, from ending.
     ///
     /// # Errors
-    /// The errors of [`Server::serve`], or if stdin and stdout cannot be used.
+    /// Returns the errors of [`Server::serve`], or an error if stdin and stdout cannot be used.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection and its calls.
@@ -509,7 +509,7 @@ impl TryFrom<Server> for Stack {
     }
 }
 
-/// Sets the id of the server, with which it announces its shutdown.
+/// Sets the server id that the server sends when it announces its shutdown.
 fn name_server(drain: &mgp_lifecycle::Drain, offer: &ServerOffer) {
     if let Some(id) = offer.mgp.as_ref().and_then(|mgp| mgp.server_id.as_deref()) {
         drain.configure(|config| {

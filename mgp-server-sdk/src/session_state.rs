@@ -1,4 +1,4 @@
-//! State that the caller keeps for a server, sealed so that only the server can read and change it (proposal 14).
+//! State that the client stores for a server, sealed so that only the server can read and change it (proposal 14).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,15 +42,15 @@ pub struct SessionStates {
 mgp_types::opaque_debug!(SessionStates { ttl });
 
 impl SessionStates {
-    /// Creates the extension with a random key: a session ends with this process.
+    /// Creates the extension with a random key; sessions end when this process ends.
     ///
     /// # Errors
-    /// Returns −32603 if the system has no randomness.
+    /// Returns −32603 if the operating system provides no randomness.
     pub fn random() -> Result<Self, RpcError> {
         Sealer::random().map(Self::with_sealer)
     }
 
-    /// Creates the extension with a key of the author: processes with the same key continue each other's sessions.
+    /// Creates the extension with a given key; processes with the same key can continue each other's sessions.
     #[must_use]
     pub fn with_key(key: [u8; 32]) -> Self {
         Self::with_sealer(Sealer::with_key(key))
@@ -78,7 +78,7 @@ impl ServerExtension for SessionStates {
     }
 }
 
-/// The state that the caller keeps for this server. Each caller has its own, and cannot read or change it.
+/// The state that the caller stores for this server. Each caller has its own state, and can neither read nor change it.
 #[derive(Clone, Debug)]
 pub struct CallerState {
     cx: Context,
@@ -86,13 +86,13 @@ pub struct CallerState {
 }
 
 impl CallerState {
-    /// Returns whether the caller keeps state; for other callers each call starts without any.
+    /// Returns whether the caller stores state; for any other caller, each call starts without state.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.states.is_some() && self.cx.caller.has(Extension::SessionState)
     }
 
-    /// Returns the state of the caller's last call, or `None` in a new session.
+    /// Returns the state that the caller's last call stored, or `None` in a new session.
     ///
     /// # Errors
     /// Returns 4000 if the state was changed, has expired, or belongs to another caller; the caller must start a new
@@ -114,7 +114,8 @@ impl CallerState {
         })
     }
 
-    /// Replaces the state. The caller receives it with the result of this call, and nothing happens if it keeps none.
+    /// Replaces the state. The caller receives the new state with the result of this call; a caller that stores no
+    /// state does not receive it.
     ///
     /// # Errors
     /// Returns 3001 if the sealed state is longer than 64 KiB, −32603 if it cannot be written as JSON.
@@ -137,7 +138,7 @@ impl CallerState {
         self.cx.add_to_result(&StateChanged(true))
     }
 
-    /// Returns the names that the state is bound to.
+    /// Returns the names to which the sealed state is bound.
     fn owner(&self) -> [&str; 3] {
         let principal = &self.cx.principal;
         let agent = principal.as_agent().map_or("", |agent| agent.as_str());

@@ -1,7 +1,7 @@
 //! SIGTERM and SIGINT: the first signal drains the servers, a second one ends the process (MGP §11.4).
 //!
-//! Once a program handles a signal, the system's default action no longer applies.
-//! So this module ends the process itself: at the second signal, and when no server runs any longer.
+//! When a program handles a signal, the system's default action no longer happens. So this module must end the process
+//! itself: at the second signal, or at the first one after all servers have ended.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// The number of servers in this process that drain on signals.
 static ACTIVE_SERVERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Drains a server at the first signal; dropping the guard ends this.
+/// A guard that makes a server drain at the first signal; dropping the guard ends this.
 #[derive(Debug)]
 pub(crate) struct SignalGuard(Arc<AtomicBool>);
 
@@ -26,7 +26,7 @@ impl SignalGuard {
         ACTIVE_SERVERS.fetch_add(1, Ordering::AcqRel);
         let is_active = Arc::new(AtomicBool::new(true));
         match SignalStream::new() {
-            // The task outlives the server, because a signal after that must end the process.
+            // The task continues after the server has ended, because a later signal must end the process.
             Ok(signals) => {
                 tokio::spawn(signals.follow(drain.clone(), Arc::clone(&is_active)));
             }
@@ -70,7 +70,7 @@ impl SignalStream {
     }
 }
 
-/// Ctrl-C, the only signal here.
+/// Ctrl-C, the only signal on this system.
 #[cfg(not(unix))]
 struct SignalStream;
 
@@ -96,12 +96,12 @@ impl SignalStream {
             let (is_active, other_servers) =
                 (is_active.load(Ordering::Acquire), ACTIVE_SERVERS.load(Ordering::Acquire) > 0);
             if !is_active && other_servers {
-                // A server that still runs handles the signal.
+                // A server is still running, and its guard handles the signal.
                 continue;
             }
             if !is_active || !is_first {
                 tracing::warn!(number, "ending the process on a signal");
-                // The exit status that shells report for a process that a signal ended.
+                // This is the exit status that shells report for a process that was ended by a signal.
                 std::process::exit(128 + number);
             }
             is_first = false;

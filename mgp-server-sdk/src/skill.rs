@@ -18,7 +18,7 @@ use crate::catalog::bad_cursor;
 use crate::resource::Resource;
 use crate::server::Server;
 
-/// The most files of a skill, and the most bytes of all its files, that every host accepts.
+/// The maximum number of files of a skill, and below it of their bytes in total; every host accepts this much.
 const MAX_FILES: usize = 512;
 const MAX_BYTES: u64 = 16 << 20;
 
@@ -83,11 +83,11 @@ enum SkillFault {
 }
 
 impl Skill {
-    /// Reads a skill from its folder, which contains `SKILL.md`. Links are not followed, and names that begin with `.`
-    /// are left out.
+    /// Reads a skill from its folder, which must contain `SKILL.md`. Links are not followed, and files whose names
+    /// begin with `.` are left out.
     ///
     /// # Errors
-    /// The reason why the folder is not a skill (Agent Skills).
+    /// Returns the reason why the folder is not a skill (Agent Skills).
     pub fn folder(folder: impl AsRef<Path>) -> Result<Self, SkillError> {
         let folder = folder.as_ref();
         Self::read(folder).map_err(|why| SkillError { folder: folder.to_owned(), why })
@@ -109,7 +109,7 @@ impl Skill {
         Ok(Self { name, description, frontmatter, prefix: String::new(), files })
     }
 
-    /// Sets the path in front of the skill's name in its URIs, e.g. `acme/billing`.
+    /// Sets the path that precedes the skill's name in its URIs, e.g. `acme/billing`.
     pub fn prefix(mut self, path: &str) -> Self {
         path.trim_matches('/').clone_into(&mut self.prefix);
         self
@@ -234,7 +234,7 @@ pub(crate) fn routes(skills: Vec<mcp::Skill>) -> Router {
         })
 }
 
-/// Returns a page of the list; a cursor is the number of skills before it.
+/// Returns a page of the list; the cursor is the number of skills before the page.
 fn page(skills: &[mcp::Skill], cursor: Option<&str>) -> Result<ListSkillsResult, RpcError> {
     let start: usize = cursor.map_or(Ok(0), str::parse).map_err(|_| bad_cursor())?;
     let rest = skills.get(start..).filter(|rest| cursor.is_none() || !rest.is_empty());

@@ -1,7 +1,7 @@
-//! The inbound stack of a server: the outer layers, the gates, the limits, and the innermost service; outermost first,
-//! one layer a line, each with its reason.
+//! The inbound stack of a server: the outer layers, the gates, the limits, and the innermost service. Layers are listed
+//! outermost first, one per line, each with the reason for its place.
 //!
-//! [`CallLimits`](crate::limit::CallLimits) orders the gates for rates, quotas and sizes.
+//! [`CallLimits`](crate::limit::CallLimits) determines the order of the gates for rates, quotas and sizes.
 
 use mgp_lifecycle::{
     CatchPanicLayer, ConcurrencyLimitLayer, Drain, DrainLayer, HandshakeLayer, HealthLayer,
@@ -22,11 +22,11 @@ use crate::tool::{RetryHintLayer, Tools};
 #[derive(Debug)]
 pub(crate) struct StackParts {
     pub(crate) outer: OuterLayers,
-    /// The user's layers and the limits of calls, innermost first.
+    /// The author's layers and the limits of calls, innermost first.
     pub(crate) gates: Vec<Gate>,
     pub(crate) limit: ConcurrencyLimitLayer,
     pub(crate) timeout: TimeoutLayer,
-    /// `false` if tool calls are routed elsewhere and have no time limit here.
+    /// `false` if tool calls are routed elsewhere, and have no time limit in this server.
     pub(crate) bounds_calls: bool,
     pub(crate) tools: Tools,
     pub(crate) endpoints: Router,
@@ -34,7 +34,7 @@ pub(crate) struct StackParts {
     pub(crate) events: Option<EventHub>,
 }
 
-/// A layer that the user added.
+/// A layer that the author added.
 pub(crate) struct Gate(pub(crate) Box<dyn FnOnce(Stack) -> Stack + Send>);
 
 impl Gate {
@@ -54,14 +54,15 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     let StackParts { outer, gates, limit, timeout, tools, endpoints, events, .. } = parts;
     let routed_calls = endpoints.get(ToolsCall::METHOD).cloned();
     let bounded = ServiceBuilder::new()
-        // Above the time-out: adds a retry hint to the time-outs of read-only tools.
+        // Outside of the time limit: adds a retry hint if a read-only tool exceeds it.
         .layer(RetryHintLayer(tools.clone()))
-        // The wait for a slot above does not count as time of the call.
+        // Inside of the limit of running calls, so that waiting for a place does not count as time of the call.
         .layer(timeout)
         .service(Leaf::new(tools.clone(), endpoints, events));
-    // The limit is below the gates: a refused call does not take a slot.
+    // The limit of running calls is inside the gates, so that a refused call takes no place.
     if let Some(calls) = routed_calls.filter(|_| !parts.bounds_calls) {
-        // The clients of a gateway limit the time of its tool calls, and only their servers know the tools.
+        // A gateway does not limit the time of tool calls: its clients do, and only the servers
+        // behind it know the tools.
         let leaf = GatewayLeaf { tools, calls, others: bounded };
         return outer.around(gated(gates, limit.layer(leaf)));
     }
@@ -72,12 +73,13 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     outer.around(gated(gates, inner))
 }
 
-/// Puts the user's gates around the inner services.
+/// Puts the author's gates around the inner services.
 fn gated(gates: Vec<Gate>, inner: impl MgpService) -> Stack {
     gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack))
 }
 
-/// The layers above the gates. A new one is a field here, a line in [`Self::around`], and its value in `server.rs`.
+/// The layers outside of the gates. A new layer needs a field here, a line in [`Self::around`], and its value in
+/// `server.rs`.
 #[derive(Debug)]
 pub(crate) struct OuterLayers {
     pub(crate) handshake: HandshakeLayer,
@@ -95,33 +97,37 @@ pub(crate) struct OuterLayers {
 impl OuterLayers {
     fn around(self, inner: impl MgpService) -> Stack {
         let service = ServiceBuilder::new()
-            // Outermost, because any layer below may panic.
+            // Outermost, because any layer inside may panic.
             .layer(CatchPanicLayer::new())
-            // Above everything that logs: the span carries the trace id of the call.
+            // Outside of everything that logs, because its span contains the trace id of the call.
             .layer(TraceLayer::new())
-            // Identifies the caller and its extensions for all layers below, and translates their errors on the way
-            // out.
+            // Identifies the caller and its extensions for all layers inside, and translates
+            // their errors for the caller.
             .layer(self.handshake)
-            // Below the handshake, which knows whether the caller wants them, and above every layer that refuses.
+            // Inside of the handshake, which knows whether the caller negotiated it, and outside of every layer that
+            // refuses calls.
             .option_layer(self.structured_errors)
-            // Gates and handlers below may ask a modern caller for input; this layer turns their questions into the
+            // Inner gates and handlers may ask a modern caller for input; this layer converts their questions to the
             // reply.
             .layer(self.rounds)
-            // Above every layer that waits, so that a cancellation that follows directly after a call finds the call, and
-            // an answer to a callback does not wait behind the call that waits for it.
+            // Outside of every layer that waits, so that a cancellation immediately after a call finds the call, and an
+            // answer to a callback does not wait behind the call that waits for this answer.
             .layer(self.cancel)
-            // Above the limits and the drain, so that health is reported under any load and while the server drains.
+            // Outside of the limits and the drain, so that health is reported under any load, and also
+            // while the server drains.
             .layer(self.health)
-            // Above every layer that waits: a waiting call has been accepted, so a drain must wait for it.
-            // A request to shut down takes effect here, in the order of arrival.
+            // Outside of every layer that waits, because a waiting call has been accepted, and the drain must wait for
+            // it. A request to shut down takes effect here, in the order of arrival.
             .layer(DrainLayer::new(self.drain))
-            // Opens the outlet above the gates, so that they can wrap it and see each chunk.
+            // Creates the outlet outside of the gates, so that they can wrap it and see each chunk.
             .layer(self.emit)
-            // Refusals from below are returned at once. A call that continues may become a task, and keeps its guards.
+            // Returns refusals of the layers inside immediately. A call that continues may become a
+            // task, and keeps its guards.
             .layer(self.tasks)
-            // Gates and handlers need it to log and to ask. Below `tasks`, so that a task asks in its own name.
+            // Adds what gates and handlers need to log and to ask. Inside of `tasks`, so that the questions of a task
+            // belong to the task.
             .layer(RequestContextLayer { logging: self.logging })
-            // The user's gates, then the limits.
+            // The author's gates, then the limits.
             .service(inner);
         Stack::new(service)
     }

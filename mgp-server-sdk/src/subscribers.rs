@@ -1,7 +1,7 @@
-//! The clients that listen to change notifications, by their legacy sessions and modern streams, in one bounded table.
+//! The table of all clients that receive change notifications: legacy sessions and modern streams; its size is bounded.
 //!
-//! Changes are collected for a moment, and one task per listener sends them. So many changes within that moment become
-//! one message, and a listener that does not read does not block other listeners.
+//! Changes are collected for a short time, and a separate task per listener sends them. Many changes within this time
+//! thus become one message, and a listener that does not read does not block the others.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 
 use crate::error::Refusal;
 
-/// The maximum number of listeners. Further clients are served, but receive no notifications.
+/// The maximum number of listeners. Further clients are served, but receive no change notifications.
 const MAX_LISTENERS: usize = 131_072;
 
 /// The maximum number of resources that one listener may subscribe to.
@@ -99,8 +99,8 @@ pub(crate) struct WatchedResource {
 }
 
 impl WatchedResource {
-    /// Creates a subscription to a resource that this server knows by the URI that the client used. Returns that name
-    /// and the subscription.
+    /// Creates a subscription to a resource for which this server uses the same URI as the client. Returns the name of
+    /// the resource and the subscription.
     pub(crate) fn plain(uri: String) -> (String, Self) {
         (uri.clone(), Self { uri, _guard: None })
     }
@@ -232,7 +232,7 @@ impl Subscribers {
                 }
             }
         });
-        // Send each message in its own task, so that a listener that does not read does not block other listeners.
+        // Each message is sent in its own task, so that a listener that does not read does not block other listeners.
         let messages: Vec<_> = messages.collect();
         drop(listeners);
         Box::pin(async move {
@@ -337,7 +337,7 @@ impl Subscribers {
     }
 
     fn leave(&self, key: ListenerKey) {
-        // The lock is released before the listener is dropped, because it may be the last handle of a connection.
+        // The listener is dropped after the lock is released, because it may be the last handle of a connection.
         let removed = self.0.listeners.lock().remove(&key);
         drop(removed);
     }
@@ -345,7 +345,7 @@ impl Subscribers {
 
 mgp_types::opaque_debug!(Subscribers);
 
-/// A stream of notifications in the table; removed on drop.
+/// A guard for a stream of notifications in the table; dropping the guard removes the stream.
 #[derive(Debug)]
 pub(crate) struct StreamGuard {
     subscribers: Subscribers,
@@ -375,7 +375,7 @@ impl Listener {
         }
     }
 
-    /// Records changes and starts the task that sends them, if none runs; `add` returns whether it added any
+    /// Records changes, and starts the task that sends them unless it is running; `add` returns whether it added a
     /// change.
     fn record(
         self: &Arc<Self>,
@@ -395,14 +395,14 @@ impl Listener {
             tokio::time::sleep(COALESCE_DELAY).await;
             let Some(changes) = self.take() else { return };
             if let Err(error) = self.send_once(changes).await {
-                // Stop sending for now. The listener stays in the table until its scope ends.
+                // Sending stops for now. The listener stays in the table until its scope ends.
                 tracing::debug!(%error, "listener disconnected");
                 return;
             }
         }
     }
 
-    /// Takes the recorded changes; returns `None` if there are none, and then the sending task must end.
+    /// Takes the recorded changes; returns `None` if there are none, after which the sending task must end.
     fn take(&self) -> Option<Changes> {
         let mut state = self.state.lock();
         let changes = std::mem::take(&mut state.changes);

@@ -1,4 +1,4 @@
-//! A server with access control: changes of access reach its clients (MGP §5).
+//! Clients of a server with access control are notified of changes of access (MGP §5).
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! A server with the audit layer only: the example, started as a client starts it (MGP §6).
+//! A server with only the audit layer: the example program, started in the same way as by a client (MGP §6).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

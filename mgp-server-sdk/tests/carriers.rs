@@ -1,6 +1,6 @@
-//! The stream on which each kind of message reaches its peer: stdio, HTTP in both eras (`docs/carriers.md`).
+//! Tests on which stream each kind of message is sent to the peer: stdio, HTTP in both eras (`docs/carriers.md`).
 //!
-//! The source of the messages does not matter here: a tool sends one of each.
+//! All messages are sent by one tool, because it does not matter what sends them.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -34,8 +34,8 @@ const OF_THE_CALL: [&str; 6] = [
     "notifications/mgp.event",
     "notifications/mgp.callback.request",
 ];
-/// The messages that it sends to its peer, which belong to no call.
-/// The stream of chunks ends with its call.
+/// The messages that `notify` sends to its peer directly, and that belong to no call. The stream of chunks ends with
+/// its call.
 const END: &str = "notifications/mgp.stream.chunk";
 const OF_NO_CALL: [&str; 2] = ["notifications/mgp.lifecycle", "notifications/mgp.audit"];
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
@@ -52,7 +52,7 @@ mod world {
     pub(crate) use super::World;
 }
 
-/// Lets tools send something after their call has ended, and reports the outcome.
+/// A value by which tools send something after their call has ended, and report the outcome.
 #[derive(Clone)]
 struct Late {
     go: Arc<Notify>,
@@ -229,10 +229,10 @@ async fn stdio_carries_everything_in_the_order_it_was_sent() {
     while output.len() < OF_THE_CALL.len() + OF_NO_CALL.len() + 3 {
         output.push(next().await);
     }
-    // The two calls run concurrently; the answer to the second may be anywhere.
+    // The two calls run concurrently, so the answer to the second may be in any position.
     output.retain(|message| message != "3");
     assert_eq!(output, [OF_THE_CALL.as_slice(), &OF_NO_CALL, &[END, "2"]].concat());
-    // A call that has ended still has its connection.
+    // The call has ended, but its connection has not.
     assert_eq!(late.outcome().await, Ok(()));
     let progress = [next().await, next().await];
     assert_eq!(progress, [OF_THE_CALL[1], OF_THE_CALL[2]]);
@@ -252,14 +252,14 @@ async fn legacy_http_has_a_stream_for_each_call_and_one_for_the_session() {
     world.change_tools();
     assert_eq!(methods(&events(&mut session, 1).await), [LIST_CHANGED]);
 
-    // Messages of a call that has ended can only use the session's stream.
+    // After a call has ended, its messages can only be sent on the session's stream.
     let answered = caller.request(2, "tools/call", call("later", &json!({}))).await;
     assert_eq!(result_text(&answered.message().await), "answered");
     assert_eq!(world.late.outcome().await, Ok(()));
     let late = events(&mut session, 2).await;
     assert_eq!(methods(&late), [OF_THE_CALL[1], OF_THE_CALL[2]]);
 
-    // Consecutive, without a gap.
+    // The ids are consecutive, without a gap.
     let ids: Vec<_> = messages.iter().map(|event| event.id.clone().unwrap()).collect();
     let numbered = |id: &String| id.split_once('-').unwrap().1.parse::<usize>().unwrap();
     assert_eq!(ids.iter().map(numbered).collect::<Vec<_>>(), (0..ids.len()).collect::<Vec<_>>());
@@ -275,7 +275,7 @@ async fn unread_messages_of_a_legacy_session_are_stored_until_they_are_read() {
     let mut session = caller.get(None).await;
     assert_eq!(methods(&events(&mut session, 1).await), [LIST_CHANGED]);
     drop(session);
-    // A reader that left without having received them can read them again.
+    // A client that disconnected without having received the messages can read them again.
     let mut session = caller.get(None).await;
     assert!(world.tools.remove("new"));
     let changed = events(&mut session, 1).await;
@@ -285,7 +285,7 @@ async fn unread_messages_of_a_legacy_session_are_stored_until_they_are_read() {
     assert_eq!(events(&mut again, 1).await, changed);
 }
 
-/// The oldest are dropped first; the ids of the events have a gap, and nothing else shows it.
+/// The oldest events are dropped first, which only a gap in the event ids shows.
 #[tokio::test]
 async fn stored_events_are_bounded_and_their_ids_show_the_gap() {
     let world = World::open(|config| config.replay_bytes = 2_000).await;
@@ -302,7 +302,7 @@ async fn stored_events_are_bounded_and_their_ids_show_the_gap() {
     assert_eq!(rest.last().unwrap().data["params"]["number"], 99);
 }
 
-/// The gap shows in `index`, and the answer has the whole text.
+/// `index` shows which chunks were dropped, and the answer contains the whole text.
 #[tokio::test]
 async fn chunks_that_were_dropped_are_in_the_answer() {
     let world = World::open(|config| config.replay_bytes = 2_000).await;
@@ -339,7 +339,7 @@ async fn modern_http_has_the_response_of_the_request_and_nothing_else() {
     assert_eq!(result_text(&answered.message().await), "answered");
     assert_eq!(world.late.outcome().await, Err(ConsumerGone), "its stream is over");
 
-    // Changes are sent on the stream that was opened for them, and on no other.
+    // Changes are sent only on the stream that was opened for them.
     world.change_tools();
     let wish = json!({ "notifications": { "toolsListChanged": true } });
     let mut listening = caller.request(3, "subscriptions/listen", wish).await;

@@ -1,4 +1,4 @@
-//! The example servers, started as a client starts them.
+//! The example servers, started in the same way as by a client.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -62,7 +62,7 @@ impl Example {
         result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
     }
 
-    /// Closes the input, after which the example must exit.
+    /// Closes the input; the example must then exit.
     async fn end(mut self) {
         drop(self.stdin);
         let left = tokio::time::timeout(Duration::from_secs(20), self.child.wait());
@@ -137,7 +137,7 @@ async fn conformance_server() {
     let prompt = server.ask("prompts/get", &params).await;
     let text = "Prompt with arguments: arg1='hello', arg2='world'";
     assert_eq!(prompt["messages"][0]["content"]["text"], text);
-    // The client did not offer to be asked.
+    // The client did not declare that it can be asked.
     let refused = server.call("test_elicitation", json!({ "message": "Who?" })).await;
     assert_eq!(refused["code"], 1000);
     server.end().await;

@@ -1,7 +1,7 @@
 //! The 19 methods and 6 notifications of MGP with each of the nine extensions, in both eras (MGP §2.4).
 //!
-//! Without the extension nothing is sent, and the method is unknown.
-//! With it the method is served, or listed as open here.
+//! Without its extension, nothing of a method is sent, and a call of it fails as unknown. With its extension, the
+//! method is served, or this file lists it as not served.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -80,7 +80,8 @@ impl Peer {
         self.raw.ask(method, self.params(params)).await
     }
 
-    /// Sends a notification and then a request; the messages before the answer are the reaction.
+    /// Sends a notification and then a request; returns the messages before the answer, which are the reaction to the
+    /// notification.
     async fn notify(&mut self, method: &str) -> Vec<Value> {
         self.raw.notify(method, self.params(json!({}))).await;
         let mut received = self.ask("tools/list", json!({})).await;
@@ -99,7 +100,7 @@ fn whole(info: &MethodInfo) -> Extension {
     info.extension.unwrap().whole()
 }
 
-/// Returns whether each method of the specification is open.
+/// Returns for each method of the specification whether it is still not served.
 fn open_rows() -> BTreeMap<String, bool> {
     seed().map(|info| (info.name.to_owned(), UNSERVED.contains(&info.name))).collect()
 }
@@ -137,7 +138,8 @@ async fn a_method_without_its_extension_is_unknown() {
     }
 }
 
-/// Returns whether only other servers serve an extension: governed ones serve access, kernels serve both kinds of discovery.
+/// Returns whether this kind of server does not serve an extension: governed servers serve access, kernels both kinds
+/// of discovery.
 fn is_anothers(extension: Extension) -> bool {
     matches!(extension, Extension::AccessControl | Extension::Discovery | Extension::ToolDiscovery)
 }
@@ -150,7 +152,7 @@ async fn a_method_with_its_extension_is_served_or_marked_open() {
     };
     for era in [Era::Legacy, Era::Modern] {
         for info in requests() {
-            // One connection each: some of the methods end it.
+            // Each method gets its own connection, because some methods end it.
             let mut peer = Peer::new(era, FORCED, Some(whole(info))).await;
             let answer = peer.ask(info.name, json!({})).await.pop().unwrap();
             let served = answer["error"]["code"] != -32601;
@@ -169,7 +171,8 @@ async fn what_is_served_is_advertised_and_nothing_else() {
             // A part of an extension may be offered without the rest.
             let offered = ExtensionSet::from_offer(peer.named());
             for info in seed().filter(|info| whole(info) == extension) {
-                // A peer that offers the whole is answered with the whole, also where one half is open.
+                // A peer that offers a whole extension gets the whole as the answer, even if one
+                // half of it is not served.
                 if extension == Extension::Bidirectional && open[info.name] {
                     continue;
                 }
@@ -183,7 +186,7 @@ async fn what_is_served_is_advertised_and_nothing_else() {
     }
 }
 
-/// Uses every feature of the server, and returns all its messages.
+/// Uses every feature of the server, and returns all messages that it sends.
 async fn everything(peer: &mut Peer) -> Vec<Value> {
     let call = |name: &str, arguments: Value| {
         json!({
@@ -239,7 +242,7 @@ async fn a_plain_peer_sees_no_name_of_mgp() {
         let mut all = vec![peer.negotiated.clone()];
         all.extend(everything(&mut peer).await);
         for message in all {
-            // The server's own errors cannot be requested.
+            // This includes the error for wrong arguments.
             assert!(!message.to_string().to_lowercase().contains("mgp"), "{era:?}: {message}");
         }
     }

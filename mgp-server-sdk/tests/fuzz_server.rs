@@ -1,4 +1,5 @@
-//! Mutated lines against a server with its whole stack: every typed reader sees them, and none panics.
+//! Mutated lines are sent to a server with its whole stack, so that they reach every decoder;
+//! none of them causes a panic.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -13,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 const LINES: usize = 40_000;
 const BLOCK: usize = 200;
-/// Distinguishes the test's own requests from the mutated lines.
+/// A text by which the test's own requests are distinguished from the mutated lines.
 const OURS: &str = "the test";
 
 #[derive(Deserialize, JsonSchema)]
@@ -58,7 +59,7 @@ async fn attacked(seed: u64, first: &str) {
         let (written, ()) = tokio::join!(writing, reading);
         written.unwrap();
     }
-    // Calls on tasks may end a little after the last ping.
+    // Calls that run on tasks may end shortly after the last ping.
     while monitor.running() > 0 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Layers that a user adds to a server: their position and their view of calls.
+//! Layers that the author adds to a server: their position, and what they see of a call.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

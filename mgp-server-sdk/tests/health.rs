@@ -90,7 +90,7 @@ async fn a_ping_is_answered_while_all_slots_are_taken() {
     assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
 }
 
-/// The tool blocks the worker that was reading, again and again, until the test releases it.
+/// The tool repeatedly blocks the worker thread that was reading, until the test releases it.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
@@ -118,7 +118,7 @@ async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
         for round in 0..20 {
             let call = json!({"jsonrpc": "2.0", "id": 1000 + round, "method": "tools/call", "params": {"name": "blocks"}});
             writer.write_all(format!("{call}\n").as_bytes()).await.unwrap();
-            // Give every task time to become idle.
+            // Gives every task time to become idle.
             tokio::time::sleep(Duration::from_millis(2)).await;
             for ping in 0..5 {
                 let ping = json!({"jsonrpc": "2.0", "id": ping, "method": "mgp/health/ping"});
@@ -135,7 +135,7 @@ async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
     tokio::time::timeout(Duration::from_secs(50), talk).await.unwrap().unwrap();
 }
 
-/// The tools of a kernel call this router, whichever layer makes tools of it.
+/// A kernel uses this router to offer the methods as tools.
 #[tokio::test]
 async fn a_kernel_answers_for_health_as_a_tool_in_all_spellings() {
     let health = Health::new().server_id("kernel").check("disk", || async { true });

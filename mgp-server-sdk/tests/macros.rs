@@ -1,4 +1,4 @@
-//! `#[tool]` and `#[tools]` expand to the same tools as builder calls.
+//! The attributes `#[tool]` and `#[tools]` expand to the same tools as the corresponding builder calls.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::unused_async, reason = "tools are async whether they wait or not")]
@@ -54,7 +54,7 @@ async fn weather(
     Ok(Json(Report { celsius: f64::from(days) + offset }))
 }
 
-/// The builder calls that [`weather`] expands to.
+/// The builder calls to which [`weather`] expands.
 fn weather_by_hand() -> Tool {
     #[derive(Deserialize, JsonSchema)]
     struct Arguments {

@@ -1,4 +1,4 @@
-//! Arguments that headers repeat: compared if a call has headers (MCP 2026-07-28, `x-mcp-header`).
+//! Arguments that headers repeat are compared with the headers, if a call has headers (MCP 2026-07-28, `x-mcp-header`).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ fn server() -> Server {
     Server::new("s", "1").tool(tool("look", "Region")).tool(plain)
 }
 
-/// Makes a modern call, over a transport with or without headers.
+/// Makes a modern call, over a transport that has headers or over one that has none.
 async fn call(tool: &str, arguments: &str, headers: Option<&[(&str, &str)]>) -> Option<i32> {
     let mut client = mock::client(server().into_stack().unwrap());
     if let Some(headers) = headers {
@@ -44,7 +44,7 @@ async fn headers_and_arguments_must_be_equal() {
         (Some(&[("Region", "=?base64?SGVsbG8?=")]), Some(-32020)),
         (Some(&[("Region", "hello")]), Some(-32020)),
         (Some(&[]), Some(-32020)),
-        // Without headers there is nothing to compare.
+        // A transport without headers: there is nothing to compare.
         (None, None),
     ] {
         assert_eq!(call("look", hello, headers).await, expected, "{headers:?}");

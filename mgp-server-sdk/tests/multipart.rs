@@ -1,4 +1,5 @@
-//! Binary data over HTTP as parts of a body (proposal 10): the tool receives the same as with base64.
+//! Binary data that is sent over HTTP as parts of a body (proposal 10): the tool receives the
+//! same as if it were base64.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -36,7 +37,7 @@ async fn serve(with_extension: bool) -> SocketAddr {
     address
 }
 
-/// A client without a library.
+/// A client of HTTP that uses no library.
 struct Caller {
     to: SocketAddr,
     session: Option<String>,
@@ -120,7 +121,7 @@ impl Caller {
 #[tokio::test]
 async fn an_upload_in_parts_equals_base64_byte_for_byte_in_both_eras() {
     let to = serve(true).await;
-    // All bytes, and what looks like the end of a part.
+    // The data contains all byte values, and bytes that look like the end of a part.
     let mut image: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     image.extend_from_slice(b"\r\n--a\r\n\r\n--");
     for era in [Era::Legacy, Era::Modern] {

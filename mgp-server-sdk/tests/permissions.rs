@@ -1,4 +1,4 @@
-//! The permissions of a server: decisions it receives, and requests it sends (MGP §3.5, §3.6).
+//! The permissions of a server: the decisions that it receives, and the requests that it sends (MGP §3.5, §3.6).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ fn offer(extensions: &[&str]) -> Value {
     json!({ "extensions": { "dev.cloto/mgp": { "version": "0.3.0", "extensions": extensions } } })
 }
 
-/// Makes a modern call of a client with these extensions.
+/// Makes a modern call as a client that offers these extensions.
 async fn call(raw: &mut Raw, offered: &Value, tool: &str, meta: Value, more: Value) -> Value {
     let mut params = json!({ "name": tool, "arguments": {}, "_meta": modern(offered) });
     params["_meta"].as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
@@ -52,7 +52,8 @@ async fn the_extension_is_offered_once_a_tool_needs_a_permission() {
         let needed = json!(["shell.execute", "camera"]);
         assert_eq!(mgp["permissions_required"], needed);
     }
-    // A client of the first specification knows one name for both halves; this server has one of them.
+    // A client of the first specification knows one name for both halves of the extension; this
+    // server has one of the halves.
     let (mut raw, mgp) = legacy(Server::new("s", "1"), offer(&["security"])).await;
     assert_eq!(mgp["extensions"], json!(["security"]));
     let params = json!({ "request_id": "p", "grants": {} });
@@ -73,7 +74,7 @@ async fn all_four_methods_are_answered_and_hold_from_the_next_call_on() {
         assert_eq!(answer["result"], json!({ "request_id": "p1", "status": "waiting" }));
         raw.notify("notifications/initialized", json!({})).await;
         let call = json!({ "name": "run", "arguments": {} });
-        // The client makes the server wait for the decision.
+        // The client's message makes the server wait for the decision.
         let answer = raw.answer("tools/call", call.clone()).await;
         assert_eq!(answer["error"]["code"], 1000, "{answer}");
 
@@ -121,7 +122,7 @@ async fn a_modern_call_uses_the_grants_it_carries_and_no_others() {
     let denied = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "denied" } } });
     let answer = call(&mut raw, &mgp, "run", denied, json!({})).await;
     assert_eq!(answer["error"]["code"], 1000, "what was decided is not asked: {answer}");
-    // Grants of other calls do not apply.
+    // Grants in other calls do not apply to this call.
     let answer = call(&mut raw, &mgp, "run", json!({}), json!({})).await;
     assert_eq!(answer["result"]["resultType"], "input_required", "{answer}");
 }
@@ -129,7 +130,7 @@ async fn a_modern_call_uses_the_grants_it_carries_and_no_others() {
 #[tokio::test]
 async fn a_modern_caller_is_asked_once_for_missing_grants() {
     asked_once(offer(&["permissions"])).await;
-    // A client that supports other questions too has rounds, with a sealed state.
+    // A client that also supports other questions is asked in rounds, with a sealed state.
     let mut answers_forms = offer(&["permissions"]);
     answers_forms["elicitation"] = json!({ "form": {} });
     asked_once(answers_forms).await;
@@ -155,7 +156,7 @@ async fn asked_once(mgp: Value) {
             answers["requestState"] = state.clone();
         }
         assert_eq!(text(&call(&mut raw, &mgp, "all", meta.clone(), answers).await), "ran");
-        // An answer without a decision is a refusal: the call fails, and the caller is not asked again.
+        // An answer that contains no decision counts as a refusal: the call fails, and the caller is not asked again.
         for empty in
             [json!({}), json!({ "grants": {} }), json!({ "grants": { "camera": "deferred" } })]
         {

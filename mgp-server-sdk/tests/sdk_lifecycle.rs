@@ -80,7 +80,7 @@ async fn ping_is_answered_at_any_time() {
     assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
     raw.notify("notifications/initialized", json!({})).await;
     assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
-    // A call that does not end blocks no other.
+    // A call that does not end must not block other calls.
     raw.write(
         &json!({"jsonrpc": "2.0", "id": "long", "method": "tools/call", "params": call("sleep")}),
     )
@@ -108,7 +108,7 @@ async fn the_server_asks_nothing_before_the_client_is_ready() {
 
 // === Capabilities ===
 
-/// Reads a member as a type and writes it again.
+/// Decodes a member as a type and encodes it again.
 fn check<T: serde::Serialize + serde::de::DeserializeOwned>(message: &Value, member: &str) {
     let typed: T = serde_json::from_value(message[member].clone()).unwrap();
     assert_eq!(serde_json::to_value(&typed).unwrap(), message[member]);
@@ -160,7 +160,7 @@ async fn each_revision_is_answered_with_itself_or_with_the_newest() {
     }
 }
 
-/// Every revision that a client requests against every revision that a server supports.
+/// Tests every revision that a client requests with every revision that a server supports.
 #[tokio::test]
 async fn every_pair_of_revisions_agrees_or_is_refused() {
     for only in Revision::KNOWN {
@@ -183,7 +183,7 @@ async fn every_pair_of_revisions_agrees_or_is_refused() {
                 assert_eq!(answer["result"]["protocolVersion"], asked.as_str());
                 continue;
             }
-            // The error names the revisions to request instead.
+            // The error contains the revisions that the client can request instead.
             let error = json!({
                 "code": -32602, "message": "Unsupported protocol version",
                 "data": {"supported": [only.as_str()], "requested": asked.as_str()},
@@ -235,7 +235,7 @@ async fn a_cancelled_call_ends_and_is_not_answered() {
     raw.answer("ping", json!({})).await;
     assert_eq!(monitor.running(), 1);
     raw.notify("notifications/cancelled", json!({"requestId": "x", "reason": "enough"})).await;
-    // The answer of the ping is the next message.
+    // The answer to the ping is the next message, so the messages before it got no answer.
     let received = raw.ask("ping", json!({})).await;
     assert_eq!(received.len(), 1, "{received:?}");
     assert_eq!(monitor.running(), 0);

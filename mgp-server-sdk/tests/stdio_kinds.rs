@@ -1,7 +1,8 @@
-//! The `echo` example as a child of real parents, with every kind of descriptor they pass.
+//! The example `echo` as a child of real parent programs, with every kind of descriptor that they pass to it.
 //!
-//! Each does the handshake, calls the tool, closes, and must see its two answers, nothing else, and exit code 0.
-//! A parent that is not installed is skipped with a message; with `MGP_STRICT=1` that is a failure.
+//! Each parent completes the handshake, calls the tool and closes the connection. It must receive its two answers and
+//! nothing else, and exit code 0. A parent that is not installed is skipped with a message; with `MGP_STRICT=1`, it is
+//! a failure.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -16,7 +17,7 @@ use std::time::Duration;
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"parent","version":"1"}}}"#;
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const RUNTIMES: [&str; 2] = ["current", "multi"];
-/// More than pipes and sockets hold, so that both sides have to wait.
+/// More bytes than pipes and sockets can buffer, so that both sides have to wait.
 const LONG: usize = 300_000;
 
 fn echo() -> PathBuf {
@@ -29,7 +30,7 @@ fn echo() -> PathBuf {
     path
 }
 
-/// Returns a call with a long message that needs escapes.
+/// Returns a call with a message of this length that needs escapes.
 fn call(length: usize) -> String {
     let message = format!("{}é€😀 \\n\\\"", "m".repeat(length));
     format!(
@@ -37,12 +38,12 @@ fn call(length: usize) -> String {
     )
 }
 
-/// Returns all three lines.
+/// Returns the three lines that a parent sends.
 fn talk(length: usize) -> String {
     [HELLO, READY, &call(length), ""].join("\n")
 }
 
-/// Checks that the output is the two answers and nothing else.
+/// Checks that the output consists of the two answers and nothing else.
 #[track_caller]
 fn check(output: &str, length: usize) {
     let lines: Vec<_> = output.lines().collect();
@@ -56,7 +57,7 @@ fn check(output: &str, length: usize) {
     assert_eq!((text.len(), text.ends_with("é€😀 \n\"")), (length + 12, true));
 }
 
-/// Waits for a process to exit, and reads its stdout if that is a pipe.
+/// Waits for a process to exit, and reads its stdout if it is a pipe.
 #[track_caller]
 fn finish(mut child: Child) -> String {
     let stdout = child.stdout.take();
@@ -78,7 +79,7 @@ fn finish(mut child: Child) -> String {
     panic!("it did not end by itself");
 }
 
-/// Returns whether a program is installed; fails with `MGP_STRICT=1` if it is not.
+/// Returns whether a program is installed; with `MGP_STRICT=1`, fails if it is not.
 fn is_there(program: &str) -> bool {
     let there =
         Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -87,13 +88,14 @@ fn is_there(program: &str) -> bool {
     }
     let strict = std::env::var("MGP_STRICT").is_ok_and(|strict| strict == "1");
     assert!(!strict, "`{program}` is missing and MGP_STRICT is set");
-    // Bypasses the capture of the test's output.
+    // Written in a way that bypasses the capture of the test's output.
     let output = format!("SKIPPED: `{program}` is not installed; a parent was not tested\n");
     std::io::stderr().write_all(output.as_bytes()).unwrap();
     false
 }
 
-/// Runs a parent in another language with the program, the runtime and the lines; it prints what it read.
+/// Runs a parent in another language with the program, the runtime and the lines as arguments; it
+/// prints what it has read.
 fn parent(program: &str, flag: &str, script: &str, modes: &[&str]) {
     if !is_there(program) {
         return;
@@ -171,7 +173,7 @@ child.on("close", (code) => {
 child.stdin.write(env.HELLO + "\n");
 "#;
 
-/// Node's `pipe` is a socket; `overlapped` differs from it on Windows only.
+/// Node's `pipe` is a socket; `overlapped` differs from it only on Windows.
 #[test]
 fn node_with_its_sockets() {
     parent("node", "-e", NODE, &["pipe", "overlapped"]);
@@ -222,7 +224,7 @@ fn the_null_device_for_either() {
 #[test]
 fn a_shell_with_pipes_on_both_sides() {
     for runtime in RUNTIMES {
-        // The exit code of the server is the last line.
+        // The last line of the output is the exit code of the server.
         let script = r#"{ printf '%s\n' "$HELLO" "$READY" "$CALL" | "$ECHO" --rt "$RUNTIME"; echo "code=$?"; } | cat"#;
         let shell = Command::new("sh")
             .args(["-c", script])
@@ -240,7 +242,7 @@ fn a_shell_with_pipes_on_both_sides() {
     }
 }
 
-/// A user at a terminal, which echoes the input and ends lines in its own way.
+/// A user at a terminal, which echoes the input and uses its own line ends.
 #[test]
 fn a_terminal() {
     if !is_there("script") {
@@ -255,7 +257,7 @@ fn a_terminal() {
             .spawn()
             .unwrap();
         let mut keys = script.stdin.take().unwrap();
-        // A terminal passes one line at a time, of at most 4096 bytes. The end of input is a key as well.
+        // A terminal passes one line at a time, of at most 4096 bytes. The end of the input is also sent as a key.
         let typing = thread::spawn(move || {
             keys.write_all([&talk(1_000), "\u{4}"].concat().as_bytes()).map(|()| keys)
         });

@@ -212,7 +212,7 @@ async fn schemas_are_inlined_or_hoisted_by_server_and_by_tool() {
     let tools = list(&mut client).await;
     assert!(tools["tools"][0]["inputSchema"]["$defs"]["Filter"].is_object());
     assert!(!tools["tools"][1].to_string().contains("$ref"));
-    // The author's own schema is kept.
+    // The schema that the author set is not changed.
     let raw = mgp_types::RawObject::of(&json!({ "type": "object", "x": 1 })).unwrap();
     let server = Server::new("t", "1").tool(search().input_schema(raw));
     let (mut client, _) = connect(server.schema_style(SchemaStyle::Hoisted), "{}").await;
@@ -238,12 +238,12 @@ async fn the_server_asks_for_the_permissions_of_its_tools() {
     let needed = &hello["capabilities"]["mgp"]["permissions_required"];
     assert_eq!(*needed, json!(["shell.execute", "filesystem.read", "filesystem.write"]));
     let tools = list(&mut client).await;
-    // Listed unchanged, and in the two places where clients look for them.
+    // The metadata is listed unchanged, and in the two places where clients look for it.
     let security = &tools["tools"][0]["security"];
     assert_eq!(security["permissions_required"], json!(["shell"]));
     assert_eq!(tools["tools"][0]["_meta"]["dev.cloto/mgp"]["security"], *security);
     assert_eq!(tools["tools"][1]["annotations"]["readOnlyHint"], true);
-    // A plain MCP peer sees the derived hints, and nothing of MGP.
+    // A plain MCP peer receives the derived hints, and nothing that belongs to MGP.
     let (mut plain, hello) = connect(server(), "{}").await;
     let tools = list(&mut plain).await;
     assert_eq!(tools["tools"][0]["annotations"]["destructiveHint"], true);
@@ -254,7 +254,7 @@ async fn the_server_asks_for_the_permissions_of_its_tools() {
 #[tokio::test]
 async fn a_tool_without_its_permission_answers_1000_itself() {
     let (mut client, _) = connect(Server::new("t", "1").tool(shell()), MGP).await;
-    // No decision was made, so enforcement is up to the client.
+    // The client has made no decision, so the server runs the tool, and the client must enforce its own rules.
     call(&mut client, "shell", &json!({})).await.unwrap();
     let grants = client.cx.scope.state::<Grants>();
     let past = Timestamp::from("2020-01-01T00:00:00Z");
@@ -286,7 +286,7 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
         assert!(error.message().ends_with(&remedy), "{error}");
         assert_eq!(remedy.starts_with("call again"), standing == GrantState::Deferred, "{remedy}");
     }
-    // The grants of a call take precedence over those of its connection.
+    // Grants in a call take precedence over those of its connection.
     let own = Grants::default();
     own.note(&Permission::ShellExecute, Approved, None);
     client.cx.extensions.insert(own);

@@ -1,4 +1,4 @@
-//! `tools/validate`, checks of arguments before a tool runs, and versions of tools, over real connections.
+//! Tests of `tools/validate`, of argument checks before a tool runs, and of tool versions, over real connections.
 
 #![cfg(feature = "schemas")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -123,7 +123,7 @@ struct EachType {
     nested: Forecast,
 }
 
-/// Returns the input schema of a tool with these arguments, without the formats of numbers.
+/// Returns the input schema of a tool with these arguments, without the `format` of numbers.
 fn schema_of<T: for<'de> Deserialize<'de> + JsonSchema + Send + 'static>() -> Value {
     fn plain(value: &mut Value) {
         match value {
@@ -208,7 +208,7 @@ async fn each_constraint_is_in_the_schema_and_enforced() {
     ] {
         let call = json!({ "name": "order", "arguments": arguments });
         let result = world.ask(ToolsCall::METHOD, call).await;
-        // A caller without MGP receives the refusal as a failed result.
+        // A caller without MGP receives the refusal as a failed result instead of an error.
         let text = match result {
             Ok(result) if result["isError"] == true => result.to_string(),
             Ok(result) => panic!("{arguments}: {result}"),

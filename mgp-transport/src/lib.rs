@@ -1,4 +1,5 @@
-//! Bytes to calls for the Model General Protocol: framing, the connection driver, stdio and children (MGP §1.4).
+//! Transports of the Model General Protocol, which convert bytes to calls: framing, connections, HTTP, stdio and child
+//! processes (MGP §1.4).
 //!
 //! Features: `http` (streamable HTTP, server and client), `tls` (`https` for the client).
 

@@ -1,4 +1,4 @@
-//! Tasks that end with a scope, and not when the caller stops waiting for their result.
+//! Tasks that end with a scope, instead of when the caller stops waiting for their result.
 //!
 //! A legacy HTTP session needs this: its calls continue when the client disconnects, and end with the session.
 
@@ -8,7 +8,7 @@ use std::task::{Context as Task, Poll};
 use mgp_types::service::{EndGuard, Scope};
 use tokio::sync::oneshot;
 
-/// Spawns a future that runs until its scope ends; dropping the returned handle does not end it.
+/// Spawns a future that runs until its scope ends; dropping the returned handle does not stop the future.
 pub fn spawn_scoped<F>(scope: &Scope, work: F) -> ScopedTask<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -19,10 +19,10 @@ where
     }
     let (registered, guard) = oneshot::channel::<EndGuard>();
     let running = tokio::spawn(async move {
-        // Held by the task, so that the scope drops the hook of a finished call; a long session would collect them
-        // otherwise.
+        // The task holds the guard, so that a finished call removes its hook from the scope; otherwise a long session
+        // would collect these hooks.
         let _guard = guard.await;
-        // An error means that the caller stopped waiting.
+        // Fails only if the caller stopped waiting.
         let _ = answer.send(work.await);
     });
     let hook = running.abort_handle();
@@ -30,7 +30,7 @@ where
     ScopedTask(receiver)
 }
 
-/// Future of the result of work that a scope owns; it completes with `None` if the scope ended first.
+/// A future for the result of work that a scope owns; it returns `None` if the scope ended first.
 #[derive(Debug)]
 pub struct ScopedTask<T>(oneshot::Receiver<T>);
 

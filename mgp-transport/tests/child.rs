@@ -1,6 +1,6 @@
-//! Well-behaved and misbehaving child processes.
+//! Tests with well-behaved and misbehaving child processes (MGP §11).
 //!
-//! MGP §11. Living processes are found in `/proc`.
+//! Living processes are found in `/proc`.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -138,7 +138,7 @@ async fn a_child_that_never_reads_blocks_its_writer_only() {
     assert!(!stuck.is_finished());
     let report = child.shutdown().await;
     assert_eq!(report.signal, Some(SIGTERM), "{report}");
-    // The writer fails instead of waiting for ever.
+    // The write fails instead of waiting for ever.
     let written = timeout(TIMEOUT, stuck).await.unwrap().unwrap();
     assert_eq!(written.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     other.shutdown().await;
@@ -146,7 +146,7 @@ async fn a_child_that_never_reads_blocks_its_writer_only() {
 
 #[tokio::test]
 async fn the_whole_group_is_ended() {
-    // The leader ends with its stdin; the processes it leaves behind get SIGTERM.
+    // The leader ends when its stdin is closed; the processes that remain in its group get SIGTERM.
     let (child, mut reader, _writer) = start(&zoo("fork"));
     let grandchild: u32 = line(&mut reader).await.parse().unwrap();
     assert!(lives(grandchild));
@@ -154,7 +154,7 @@ async fn the_whole_group_is_ended() {
     assert_eq!(report.code, Some(0), "{report}");
     assert!(!lives(grandchild), "the grandchild lives");
 
-    // Killing and dropping reach the group as well.
+    // Killing and dropping the child also end the group.
     let (child, mut reader, _writer) = start(&zoo("fork"));
     let grandchild: u32 = line(&mut reader).await.parse().unwrap();
     child.kill();
@@ -299,7 +299,7 @@ fn two_hundred_children_leave_nothing() {
     assert_eq!(children, "children=0");
     let (before, after) =
         descriptors.strip_prefix("descriptors=").unwrap().split_once("->").unwrap();
-    // The first child's pidfd may still have been open.
+    // The pidfd of the first child may still have been open when the first count was taken.
     let (before, after): (u32, u32) = (before.parse().unwrap(), after.parse().unwrap());
     assert!(after <= before, "{output}");
 }

@@ -23,7 +23,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Counts our children, zombies included.
+/// Counts the children of this process, including zombies.
 fn children() -> usize {
     let us = std::process::id().to_string();
     let mut found = 0;
@@ -35,12 +35,12 @@ fn children() -> usize {
     found
 }
 
-/// One test, because it counts the children and descriptors of its process.
+/// A single test, because it counts the children and descriptors of its process.
 #[tokio::test]
 async fn a_child_killed_mid_call_fails_every_call_and_leaves_nothing() {
     let mut before = None;
     for round in 0..100 {
-        // Neither mode answers: one reads, one does not.
+        // In neither mode the child answers: in one it reads, in the other it does not.
         let mode = if round % 2 == 0 { "hang" } else { "never-read" };
         let mut child = ChildCommand::new(program("child_zoo")).arg(mode).spawn().unwrap();
         let (reader, writer) = child.take_io().unwrap();
@@ -59,7 +59,7 @@ async fn a_child_killed_mid_call_fails_every_call_and_leaves_nothing() {
                     Command::new("kill").args(["-9", &child.pid().to_string()]).status().unwrap();
                 assert!(kill.success());
             }
-            // Dropping kills as well, and the pipes are still read to their end.
+            // Dropping the child kills it too, and its pipes are still read to their end.
             _ => {}
         }
         let child = (round % 3 < 2).then_some(child);
@@ -78,7 +78,7 @@ async fn a_child_killed_mid_call_fails_every_call_and_leaves_nothing() {
         before.get_or_insert_with(descriptors);
     }
     let before = before.unwrap();
-    // The last child is dropped without a wait: its end and that of its pipes take a moment.
+    // The last child is dropped without a wait, so it takes a moment until it and its pipes have ended.
     let what = format!("no child and at most {before} descriptors are left");
     until(&what, async || children() == 0 && descriptors() <= before).await;
 }

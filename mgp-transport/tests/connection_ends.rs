@@ -17,7 +17,7 @@ fn empty_stack() -> Stack {
     Stack::new(Router::new())
 }
 
-/// Fails a test that would wait for ever; with a paused clock it fails at once.
+/// Fails a test that would otherwise wait for ever; with a paused clock it fails immediately.
 async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_mins(5), future).await.unwrap()
 }
@@ -65,8 +65,7 @@ async fn a_peer_taken_before_the_limits_were_set_works() {
     assert!(soon(peer.send(ping(cx))).await.is_ok());
 }
 
-/// Regression test: above 1 MiB of unread bytes, finished calls once kept their answers and with them their
-/// permits.
+/// Regression test: above 1 MiB of unread bytes, finished calls kept their answers, and therefore also their permits.
 #[tokio::test]
 async fn calls_end_even_if_their_caller_does_not_read() {
     let (here, there) = duplex();
@@ -102,7 +101,7 @@ async fn calls_end_even_if_their_caller_does_not_read() {
     driving.abort();
 }
 
-/// Regression test: on one thread, the driver once read on before spawned calls ran, and refused nine of ten.
+/// Regression test: on a single thread, the driver continued reading before spawned calls ran, and refused nine of ten.
 #[tokio::test]
 async fn short_calls_written_at_once_are_all_answered() {
     let (here, there) = tokio::io::duplex(8 << 20);
@@ -200,7 +199,8 @@ async fn running_calls_may_finish_after_the_end_of_the_input_and_no_longer() {
     }
 }
 
-/// Closing on this side once waited up to the stall time for a peer that was waited for already.
+/// Regression test: closing on this side waited up to the stall timeout although it should wait for
+/// the linger timeout only.
 #[tokio::test(start_paused = true)]
 async fn closing_on_this_side_waits_for_the_linger_time_only() {
     let (here, there) = duplex();
@@ -213,7 +213,7 @@ async fn closing_on_this_side_waits_for_the_linger_time_only() {
     let started = Instant::now();
     peer.close("enough");
     assert!(matches!(soon(driving).await.unwrap(), CloseReason::Local));
-    // Once for the queued bytes, once for the writer to shut down.
+    // Once for the queued bytes, and once for the shutdown of the writer.
     assert!(started.elapsed() <= 2 * Limits::default().linger_timeout, "{:?}", started.elapsed());
 }
 
@@ -245,7 +245,7 @@ async fn running_calls_are_answered_before_this_side_closes() {
     ending.drain();
     ending.drain();
     tokio::task::yield_now().await;
-    // This request is not read any more.
+    // The connection no longer reads this request.
     here.writer.write_all(&requests(1)).await.unwrap();
     let mut received = String::new();
     soon(here.reader.read_to_string(&mut received)).await.unwrap();
@@ -283,7 +283,7 @@ async fn a_slow_reader_gets_the_last_answers_whole() {
     ending.drain();
     let (mut all, mut piece) = (0, vec![0; 64 * 1024]);
     loop {
-        // Slow, but always within the linger time.
+        // The peer reads slowly, but always within the linger timeout.
         tokio::time::sleep(Duration::from_millis(1500)).await;
         match soon(here.reader.read(&mut piece)).await.unwrap() {
             0 => break,

@@ -99,7 +99,7 @@ async fn a_file_passes_a_second_server_and_its_checksum_is_compared() {
     assert!(matches!(bounded, ReferenceError::TooLarge(_)), "{bounded}");
 }
 
-/// Serves `whole` such that each connection breaks after `piece` bytes; returns the number of connections, too.
+/// Starts a server for `whole` whose connections break after `piece` bytes; also returns the counter of connections.
 async fn breaking(whole: Vec<u8>, piece: usize) -> (String, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/references/x", listener.local_addr().unwrap());

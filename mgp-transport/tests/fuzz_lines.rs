@@ -1,4 +1,4 @@
-//! Twenty thousand mutated lines: no panic, no wrong answer. The program `fuzz_lines` runs millions.
+//! Twenty thousand mutated lines cause no panic and no wrong answer. The program `fuzz_lines` tests millions of lines.
 
 use std::process::{Command, Stdio};
 

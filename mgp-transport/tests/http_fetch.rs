@@ -30,7 +30,7 @@ async fn server(answer: &'static str) -> SocketAddr {
                 answer.to_owned()
             };
             stream.write_all(text.as_bytes()).await.unwrap();
-            // The connection stays open: a client that expects more waits.
+            // The connection stays open, so a client that expects more data has to wait.
             tokio::spawn(async move { stream.read_to_end(&mut Vec::new()).await });
         }
     });
@@ -87,7 +87,7 @@ async fn a_secret_in_a_url_is_not_shown_in_the_error() {
     }
 }
 
-/// A connector without TLS would have sent the request in clear text.
+/// Without this rule, a connector without TLS would send the request unencrypted.
 #[tokio::test]
 async fn https_is_never_sent_in_clear_text() {
     let address = server("").await;

@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, ReadHalf};
 use tokio::time::{Instant, timeout};
 use tower_service::Service as _;
 
-/// Answers pings; all other calls hang, and so does a ping that names a server.
+/// Creates a stack that answers pings; all other calls never complete, and neither does a ping that names a server.
 fn stack() -> Stack {
     let router = Router::new()
         .on::<Ping, _, _>(|_, _| async { Ok(mgp_types::mcp::EmptyResult::default()) })
@@ -38,7 +38,7 @@ fn hanging(ids: std::ops::Range<usize>) -> String {
     ids.map(|id| line(id, "tools/call", r#"{"name":"hangs"}"#)).collect()
 }
 
-/// Opens a connection that lets four calls run.
+/// Opens a connection on which up to four calls may run.
 fn connect() -> (
     Lines<BufReader<ReadHalf<tokio::io::DuplexStream>>>,
     tokio::io::WriteHalf<tokio::io::DuplexStream>,
@@ -81,7 +81,7 @@ async fn a_ping_overtakes_waiting_calls() {
         assert!(answer.contains(&format!("\"id\":{id}")) && answer.contains("result"), "{answer}");
     }
     assert_eq!(begin.elapsed(), Duration::ZERO, "reading did not pause for them");
-    // The others wait a moment, then they are refused in their order.
+    // The other requests wait a moment; then they are refused in order.
     for id in 4..10 {
         let answer = reader.next_line().await.unwrap().unwrap();
         assert!(answer.contains(&format!("\"id\":{id}")) && answer.contains("3001"), "{answer}");
@@ -104,7 +104,7 @@ async fn a_limited_number_of_pings_may_hang() {
     writer.write_all(calls.as_bytes()).await.unwrap();
     let answer = reader.next_line().await.unwrap().unwrap();
     assert!(answer.contains("\"id\":116") && answer.contains("3001"), "{answer}");
-    // A ping that is answered at once takes no place.
+    // A ping that is answered immediately takes no place.
     writer.write_all(line(300, "ping", "{}").as_bytes()).await.unwrap();
     let answer = timeout(Duration::from_secs(1), reader.next_line()).await.unwrap().unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! The stdio channel with every kind of descriptor and parent.
+//! Tests of the stdio channel with every kind of descriptor and parent process (MGP §2).
 //!
 //! MGP §2, stdio transport.
 
@@ -46,7 +46,7 @@ fn check_log(log: &[u8], kinds: &str) {
     assert_eq!(String::from_utf8_lossy(log), format!("{kinds}\nstray\n"));
 }
 
-/// Sends a line, waits for its answer, then sends a large line and closes.
+/// Sends a line, waits for its answer, then sends a large line and closes the connection.
 #[track_caller]
 fn converse<W: Write + Send + 'static>(mut to: W, from: impl Read) {
     let mut from = BufReader::new(from);
@@ -250,7 +250,7 @@ fn a_closed_stdout_is_an_error_and_not_a_signal() {
         cat().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let mut to = child.stdin.take().unwrap();
-    // A child forked by a concurrent test holds a copy of our end until its exec.
+    // A child that a concurrent test is starting holds a copy of this end of the pipe until it executes its program.
     while to.write_all(b"hello\n").is_ok() {
         thread::sleep(Duration::from_millis(10));
     }
@@ -268,7 +268,7 @@ fn check_parent(program: &str, flag: &str, script: &str, kinds: &str) {
         .stderr(Stdio::piped())
         .spawn();
     let Ok(mut parent) = parent else {
-        // Not installed here; the descriptors themselves are tested above.
+        // The program is not installed on this machine; the descriptors themselves are tested above.
         return;
     };
     let mut output_text = String::new();

@@ -1,5 +1,5 @@
-//! Canonical JSON and its hash: values with the same meaning have the same text (pins, confirmations, approvals;
-//! MGP §4, §6).
+//! Canonical JSON and its hash: JSON values with the same meaning get the same text. Pins, confirmations and approvals
+//! compare these hashes (MGP §4, §6).
 //!
 //! Members are sorted by their UTF-16 code units, whitespace is removed, and strings have minimal escapes (RFC 8785).
 //! Numbers keep their spelling: `1` and `1.0` differ.
@@ -17,7 +17,7 @@ use crate::wire::RpcError;
 
 const MAX_DEPTH: usize = 128;
 
-/// Returns a JSON value in canonical form.
+/// Returns a JSON text in canonical form.
 ///
 /// ```
 /// assert_eq!(mgp_types::canonical(r#"{ "b": 1.0, "a": "\u0041" }"#).unwrap(), r#"{"a":"A","b":1.0}"#);
@@ -133,7 +133,7 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
 /// Returns the SHA-256 of the canonical form.
 ///
 /// # Errors
-/// Returns the errors of [`canonical`].
+/// Returns the errors that [`canonical`] returns.
 pub fn canonical_hash(json: &str) -> Result<Sha256Hash, RpcError> {
     canonical(json).map(|text| Sha256Hash::digest(text.as_bytes()))
 }
@@ -184,7 +184,8 @@ impl PartialOrd for Name<'_> {
     }
 }
 
-/// Writes valid JSON in canonical form. An index of all containers avoids a further scan for each level of nesting.
+/// A writer of valid JSON in canonical form. Its index of all containers saves scanning the text again for each level
+/// of nesting.
 struct Writer<'a> {
     json: &'a str,
     /// The objects and arrays of `json`, in the order in which they begin.
@@ -240,7 +241,7 @@ impl<'a> Writer<'a> {
         Ok(Self { json, containers, out: String::with_capacity(json.len()) })
     }
 
-    /// Writes the value at a place.
+    /// Writes the JSON value that begins at a place in the text.
     fn value(&mut self, place: Place) -> Result<(), RpcError> {
         let inner = Place { at: place.at + 1, container: place.container + 1 };
         match self.json.as_bytes()[place.at] {
@@ -307,8 +308,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Skips white space, commas and colons, and returns the place of the next value or name; `None` at a closing
-    /// bracket.
+    /// Skips white space, commas and colons, and returns the place of the next value or member name; `None` if a
+    /// closing bracket follows.
     fn find(&self, mut place: Place) -> Option<Place> {
         loop {
             match self.json.as_bytes().get(place.at)? {
@@ -393,7 +394,8 @@ mod tests {
         assert!(canonical(&format!("{}{}", "[".repeat(200), "]".repeat(200))).is_err());
     }
 
-    /// Guards against a former fault: 4 MiB of arguments nested in 100 arrays took a hundred times as long as in one.
+    /// Guards against an earlier fault: 4 MiB of arguments nested in 100 arrays took a hundred times
+    /// as long as in one array.
     #[test]
     fn nesting_does_not_multiply_the_cost_of_canonical_text() {
         let items = vec!["[1]"; 1024 * 1024].join(",");
@@ -410,7 +412,7 @@ mod tests {
         assert!(deep < flat * 5, "{flat:?} flat, {deep:?} at depth 100");
     }
 
-    /// The former recursive way, as the reference.
+    /// The earlier recursive implementation, to which the test compares the results.
     fn by_levels(json: &str) -> Option<String> {
         fn write(value: &serde_json::Value) -> String {
             match value {

@@ -46,7 +46,8 @@ pub fn frontmatter(markdown: &str) -> Result<Map<String, Value>, FrontmatterErro
         return Err(FrontmatterError::TooLarge);
     }
     let mut builder = Builder::default();
-    // Pulls events one by one, because loading whole documents is recursive.
+    // Pulls the parser's events one by one: the parser's function that loads a whole document is recursive, so deep
+    // nesting could overflow the stack.
     for event in Parser::new_from_str(yaml) {
         builder.take(event?.0)?;
     }
@@ -69,7 +70,7 @@ fn yaml_of(markdown: &str) -> Option<&str> {
     None
 }
 
-/// Builds a value from events.
+/// The builder of the JSON value, from the events of the YAML parser.
 #[derive(Default)]
 struct Builder {
     root: Option<Value>,
@@ -77,7 +78,7 @@ struct Builder {
     values: usize,
 }
 
-/// A list or mapping that has not ended.
+/// A list or mapping whose end has not been read yet.
 enum Open {
     List(Vec<Value>),
     Mapping(Map<String, Value>, Option<String>),

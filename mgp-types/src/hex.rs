@@ -41,7 +41,7 @@ pub fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
 pub fn to_hex(bytes: &[u8]) -> String {
     let mut out = Vec::with_capacity(2 * bytes.len());
     push_hex(bytes, &mut out);
-    // Digits are ASCII.
+    // Cannot fail: hexadecimal digits are ASCII.
     String::from_utf8(out).unwrap_or_default()
 }
 

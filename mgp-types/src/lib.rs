@@ -4,12 +4,12 @@
 //! - [`service`] contains the types that layers use: `Call`, `Reply`, `Peer`, `Context`, `Router`.
 //! - [`profile`] contains the shapes of other tool protocols.
 //! - [`store`] contains state that outlives a call, [`sync`] locks without poisoning.
-//! - The crate root contains the rest: ids, payloads, errors, canonical JSON, sealing.
+//! - The crate root contains all other types and functions: ids, payloads, errors, canonical JSON, sealing.
 //!
-//! Features: `service` (default), `seal` (sealed state), `private-file` (files of keys and tokens),
-//! `sqlite` (`store::Db`, state in an SQLite file that processes share; SQLite is compiled in, which takes a C
-//! compiler), `schema` (JSON Schemas of the messages, the page of methods, and the check of examples), `skills` (the
-//! frontmatter of skills), `interleave` (locks whose order a test chooses).
+//! Features: `service` (default), `seal` (sealed state), `private-file` (files that contain keys and tokens), `sqlite`
+//! (`store::Db`: state in an SQLite file that several processes share; SQLite is compiled in, which requires a C
+//! compiler), `schema` (JSON Schemas of the messages, the generated page of methods, and the check of example
+//! messages), `skills` (the frontmatter of skills), `interleave` (locks whose order a test chooses).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

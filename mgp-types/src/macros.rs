@@ -2,7 +2,7 @@
 
 /// Implements `Debug` so that it prints only the name of the type and, if given, the named fields.
 ///
-/// For types whose other fields hold closures, services or secrets.
+/// Meant for types whose other fields contain closures, services or secrets.
 ///
 /// ```
 /// struct Gate<S> {
@@ -94,7 +94,7 @@ macro_rules! layer_service {
     };
 }
 
-/// Implements `Service::poll_ready` by asking `self.inner`, which is always ready.
+/// Implements `Service::poll_ready` by calling that of `self.inner`, which is always ready.
 #[macro_export]
 macro_rules! always_ready {
     () => {

@@ -9,16 +9,16 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The maximum number of back-ups that are kept beside a file; few, because each contains the secrets that the file had
-/// at the time.
+/// The maximum number of back-ups of one file. The number is small, because each back-up contains the secrets that the
+/// file contained at that time.
 const MAX_BACKUPS: u64 = 10;
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A file that only its owner can read (on Unix: mode 0600, wider permissions are refused).
 ///
-/// The file is replaced atomically: every reader sees either the old or the new content, even after a crash.
-/// Processes that change the file exclude each other by a lock on a second file beside it (`….lock`).
+/// The file is replaced atomically: every reader sees either the old or the new content, even after a crash. Processes
+/// that change the file take an exclusive lock on a second file in the same folder (`….lock`).
 ///
 /// ```
 /// # let folder = std::env::temp_dir().join(format!("mgp-private-{}", std::process::id()));
@@ -39,7 +39,7 @@ pub struct PrivateFile {
     max_bytes: u64,
 }
 
-/// An exclusive lock for changing a file; released when it is dropped, or when the process ends.
+/// An exclusive lock, required for changing a file; released when it is dropped, or when the process ends.
 #[derive(Debug)]
 #[must_use = "the turn ends when it is dropped"]
 pub struct FileLock {
@@ -57,10 +57,10 @@ pub enum PrivateFileError {
         path: PathBuf,
         /// The failed operation.
         verb: &'static str,
-        /// The error of the system.
+        /// The error that the operating system reported.
         source: io::Error,
     },
-    /// Other users than the owner can access the file.
+    /// Users other than the owner can access the file.
     #[error(
         "`{path}` is open to others (mode {mode:o}), who may have read it; remove it, or `chmod 600` it"
     )]
@@ -70,7 +70,7 @@ pub enum PrivateFileError {
         /// The permission bits.
         mode: u32,
     },
-    /// The path does not name a plain file.
+    /// The path does not name a regular file.
     #[error("`{path}` is not a plain file")]
     NotPlain {
         /// The file.
@@ -79,9 +79,9 @@ pub enum PrivateFileError {
     /// The file is longer than allowed.
     #[error("`{path}` is longer than {max_bytes} bytes, so this program did not write it")]
     TooLong {
-        /// The maximum length, in bytes.
+        /// The file.
         path: PathBuf,
-        /// The maximum length.
+        /// The maximum length, in bytes.
         max_bytes: u64,
     },
     /// Another process held the lock for too long.
@@ -89,14 +89,14 @@ pub enum PrivateFileError {
     Busy {
         /// The path of the lock.
         path: PathBuf,
-        /// The time waited.
+        /// The time that the caller waited for the lock.
         timeout: Duration,
     },
 }
 
 impl PrivateFile {
-    /// Creates a handle for a path. `max_bytes` bounds reading; the first `replace` creates the file, but not its
-    /// folder.
+    /// Creates a handle for a path. Files longer than `max_bytes` are refused when read. The first `replace` creates
+    /// the file, but not its folder.
     pub fn new(path: impl Into<PathBuf>, max_bytes: u64) -> Self {
         Self { path: path.into(), max_bytes }
     }
@@ -118,7 +118,7 @@ impl PrivateFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        // Checks the opened file instead of the path, which may name another file by now.
+        // Checks the opened file instead of the path, because the path may name another file by now.
         let metadata = file.metadata().map_err(&failed)?;
         check_access(&self.path, &metadata)?;
         let mut text = Vec::new();
@@ -176,8 +176,8 @@ impl PrivateFile {
         let fresh = self.beside(".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            // If a process died, its leftover file is removed; if none did, there is nothing to remove. The lock keeps
-            // other writers away.
+            // Removes the temporary file of a process that died while writing; usually there is none. The lock ensures
+            // that no other process is writing this file now.
             _ => {}
         }
         let written = private().create_new(true).open(&fresh).and_then(|mut file| {
@@ -189,7 +189,8 @@ impl PrivateFile {
             let _ = fs::remove_file(&fresh);
             return Err(failed(error));
         }
-        // The new name must survive a crash as well; systems that cannot sync folders handle this themselves.
+        // Syncs the folder, so that the new name also survives a crash. Systems that cannot sync
+        // folders need no such step.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
             let _ = folder.sync_all();
@@ -274,7 +275,7 @@ fn exposed(metadata: &Metadata) -> Option<u32> {
     (mode & 0o077 != 0).then_some(mode)
 }
 
-/// Other systems have access lists, which the owner of the folder sets.
+/// Always returns `None`: other systems have access lists, which the owner of the folder sets.
 #[cfg(not(unix))]
 fn exposed(_: &Metadata) -> Option<u32> {
     None
@@ -291,8 +292,8 @@ fn identity(metadata: &Metadata) -> impl Hash {
     metadata.created().ok()
 }
 
-/// Returns the path for the next back-up of a file, and the paths of older back-ups that must then be removed, so
-/// that at most ten remain.
+/// Returns the path for the next back-up of a file, and the paths of the older back-ups that the caller must then
+/// remove, so that at most ten remain.
 ///
 /// # Errors
 /// Returns an error if the folder cannot be read.

@@ -12,8 +12,8 @@ use crate::{RpcError, mgp};
 
 /// Returns pairs of a file name and a JSON Schema, for every MGP message.
 ///
-/// A request has two files, e.g. `s11_3_health_ping_params.json` and `s11_3_health_ping_result.json`; a
-/// notification has one. Objects inside MCP messages, and configuration files, also have one file each.
+/// A request has two files, e.g. `s11_3_health_ping_params.json` and `s11_3_health_ping_result.json`; a notification
+/// has one. MGP objects inside MCP messages, and configuration files, have one file each.
 #[must_use]
 pub fn message_schemas() -> Vec<(String, Value)> {
     let mut schemas = Vec::new();
@@ -110,8 +110,8 @@ fn row(page: &mut String, info: &MethodInfo) {
     );
 }
 
-/// Returns a table cell: the extension of §2.2, and which half of it the method needs if later revisions split the
-/// extension.
+/// Returns a table cell for a method: its extension of §2.2 and, if later revisions split that extension, the half that
+/// the method needs.
 fn extension(info: &MethodInfo) -> String {
     match info.extension {
         None => "–".to_owned(),

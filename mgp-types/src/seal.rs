@@ -1,7 +1,8 @@
-//! Sealing of state that a peer stores but can neither read nor change (request state, confirmations, cursors).
+//! Sealing: encryption of state that a peer stores but can neither read nor change (request state, confirmations,
+//! cursors).
 //!
-//! A sealed text contains the number of its key and its expiry time. It is bound to a purpose and to names given by
-//! the caller (e.g. principal, method, target), and can be opened only with the same purpose and names.
+//! A sealed text contains the number of its key and its expiry time. It is bound to a purpose and to names that the
+//! caller chooses (e.g. principal, method, target), and can be opened only with the same purpose and names.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,12 +36,12 @@ struct KeyRing {
     keys: Vec<(u8, XChaCha20Poly1305)>,
 }
 
-/// The number of keys that can still open texts, including the current key.
+/// The number of keys with which sealed texts can still be opened, including the current key.
 const MAX_KEYS: usize = 3;
 
 /// The error for a sealed text that cannot be opened: it was changed, has expired, or has another key or binding.
 ///
-/// It does not reveal the reason, so that an attacker learns nothing from attempts.
+/// It does not contain the reason, so that an attacker cannot learn from failed attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the sealed state is not valid")]
 pub struct UnsealError;
@@ -55,7 +56,7 @@ impl Sealer {
     /// Creates a sealer with a random key, whose sealed texts only this process can open.
     ///
     /// # Errors
-    /// Returns −32603 if the system has no randomness.
+    /// Returns −32603 if the operating system provides no randomness.
     pub fn random() -> Result<Self, RpcError> {
         random::<32>().map(Self::with_key)
     }
@@ -69,7 +70,7 @@ impl Sealer {
     /// Rotates to a new random key. Texts sealed with the two previous keys can still be opened.
     ///
     /// # Errors
-    /// Returns −32603 if the system has no randomness.
+    /// Returns −32603 if the operating system provides no randomness.
     pub fn rotate(&self) -> Result<(), RpcError> {
         self.rotate_to(random()?);
         Ok(())
@@ -84,10 +85,10 @@ impl Sealer {
         ring.keys.truncate(MAX_KEYS);
     }
 
-    /// Seals bytes for a purpose and names; the result expires after `ttl`.
+    /// Seals bytes for a purpose and for names; the sealed text expires after `ttl`.
     ///
     /// # Errors
-    /// Returns −32603 if the system has no randomness.
+    /// Returns −32603 if the operating system provides no randomness.
     pub fn seal(
         &self,
         purpose: &str,
@@ -147,7 +148,8 @@ fn cipher(key: &[u8; 32]) -> XChaCha20Poly1305 {
     XChaCha20Poly1305::new(&Key::from(*key))
 }
 
-/// Returns the authenticated data. Each part is preceded by its length, so that different bindings never coincide.
+/// Returns the data that is authenticated but not encrypted. Each part is preceded by its length, so that different
+/// purposes and names never give the same data.
 fn binding(head: &[u8], purpose: &str, bound_to: &[&str]) -> Vec<u8> {
     let mut out = head.to_vec();
     for part in std::iter::once(&purpose).chain(bound_to) {
@@ -170,7 +172,7 @@ fn random<const N: usize>() -> Result<[u8; N], RpcError> {
 /// Returns an unguessable name: 128 random bits, in hexadecimal.
 ///
 /// # Errors
-/// Returns −32603 if the system has no randomness.
+/// Returns −32603 if the operating system provides no randomness.
 pub fn random_name() -> Result<String, RpcError> {
     random::<16>().map(|bytes| to_hex(&bytes))
 }

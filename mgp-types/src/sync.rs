@@ -1,4 +1,4 @@
-//! Locks that stay usable after a thread panicked while it held one.
+//! Locks that remain usable after a thread panicked while it held one of them.
 //!
 //! The data behind these locks must be consistent between any two statements, so lock poisoning would not add
 //! safety.

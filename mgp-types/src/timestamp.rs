@@ -1,4 +1,4 @@
-//! Points in time as RFC 3339 text (MGP §6.3, §11.3).
+//! Points in time as RFC 3339 texts (MGP §6.3, §11.3).
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
-/// A point in time as RFC 3339 text; text that a peer sent is kept unchanged, even if it is not valid.
+/// A point in time as an RFC 3339 text. A text that a peer sent is kept unchanged, even if it is not valid.
 ///
 /// ```
 /// use mgp_types::Timestamp;
@@ -78,7 +78,7 @@ impl fmt::Display for Timestamp {
 
 crate::record::schema_of!(Timestamp as "Timestamp", { "type": "string", "format": "date-time" });
 
-/// Parses exactly two digits; returns `None` unless the number is below a bound.
+/// Parses exactly two digits; returns `None` unless they form a number below `bound`.
 fn below(digits: &str, bound: u64) -> Option<u64> {
     let are_two = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit());
     digits.parse().ok().filter(|number| are_two && *number < bound)

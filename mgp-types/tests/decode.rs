@@ -1,4 +1,4 @@
-//! No input of a peer makes a decoder panic.
+//! No input from a peer makes a decoder panic.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -11,7 +11,7 @@ use mgp_types::{RpcError, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// Words that occur in messages, so that random input gets past the first member of a decoder.
+/// Words that occur in messages, so that random input is accepted beyond the first member that a decoder reads.
 const WORDS: &[&str] = &[
     "jsonrpc",
     "2.0",
@@ -70,7 +70,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Checks that a decoded value can be encoded, and then decodes to the same value.
+/// Checks that a decoded value can be encoded, and that decoding the result gives the same value.
 fn again<T>(text: &str) -> Result<(), TestCaseError>
 where
     T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,

@@ -1,4 +1,4 @@
-//! Decoding and encoding leaves every golden message unchanged, including unknown members (MGP §1.1).
+//! Every golden message is unchanged after decoding and encoding, including unknown members (MGP §1.1).
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -9,7 +9,7 @@ use mgp_types::method::{Kind, methods};
 use mgp_types::spec::{check_example, normal_form};
 use serde_json::Value;
 
-/// Paths of maps: an unknown member there would be an entry, so the test adds none.
+/// The paths of maps. An unknown member in a map would be an entry, so the test adds none there.
 const MAPS: &[&str] = &["/grants", "/inputRequests"];
 
 fn folder() -> PathBuf {

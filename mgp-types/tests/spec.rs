@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use mgp_types::spec::check_example;
 use serde_json::{Value, json};
 
-/// Checks that a golden message is refused if one of the members is missing, or has a value of the wrong kind.
+/// Checks that a golden message is refused if any of these members is missing or has a value of the wrong type.
 #[track_caller]
 fn check(name: &str, members: &[&str]) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");

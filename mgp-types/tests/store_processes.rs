@@ -1,6 +1,6 @@
-//! Tests with processes that share the file of a store, and with processes that are killed while they write.
+//! Tests with several processes that share the file of a store, and with processes that are killed while they write.
 //!
-//! The test starts itself as a child process with a role.
+//! The test program starts itself as a child process, in a certain role.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -15,7 +15,7 @@ use mgp_types::mgp::AuditEvent;
 use mgp_types::store::{Change, Db, Store, StoreError};
 use tokio::time::Instant;
 
-/// The number of kills of a writing process.
+/// The number of times that a writing process is killed.
 const KILLS: u32 = 200;
 
 const ROLE: &str = "MGP_STORE_ROLE";
@@ -44,7 +44,7 @@ fn report(word: &str, number: u64) {
     out.flush().unwrap();
 }
 
-/// Increments a number a hundred times, while other processes do the same.
+/// Increments a number a hundred times while other processes do the same.
 async fn count(db: &Db) {
     for _ in 0..100 {
         loop {
@@ -63,7 +63,8 @@ async fn count(db: &Db) {
     }
 }
 
-/// Writes two records and an event per change, eight changes at once, and reports each acknowledged change.
+/// Writes two records and an event per change, with eight changes at once, and reports each change that the store
+/// confirmed.
 async fn write_until_killed(db: &Db) {
     let first = number(db, "left").await + 1;
     for round in (first..).step_by(8) {
@@ -96,7 +97,7 @@ async fn number(db: &Db, key: &str) -> u64 {
     found.map_or(0, |record| record.value.unwrap().get().unwrap())
 }
 
-/// Writes almost without pause.
+/// Writes continuously, almost without pauses.
 async fn hammer(db: &Db) {
     let write = || db.commit(Change::new().put("s", "hammer", Payload::null()));
     let (mut one, mut other) = (write(), write());
@@ -140,7 +141,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Waits for the next report of the child with this word, and returns its number.
+    /// Waits for the child's next report that begins with `word`, and returns the number in it.
     fn next_report(&mut self, word: &str) -> u64 {
         loop {
             let mut line = String::new();
@@ -197,7 +198,7 @@ async fn acknowledged_changes_survive_every_kill_and_no_change_is_partial() {
         assert!(numbered.eq((newest + 1..=kept).map(|number| (number, number.to_string()))));
         db.acknowledge("log", kept).await.unwrap();
         newest = kept;
-        // Half of the children open a file left by a kill, the others one that was closed.
+        // Half of the children open a file that a killed process left, the others open one that was closed.
         if kill % 2 == 0 {
             db.close().await;
         }
@@ -205,17 +206,17 @@ async fn acknowledged_changes_survive_every_kill_and_no_change_is_partial() {
     openings.sort();
     let worst = openings[openings.len() - 1];
     writeln!(stdout(), "{KILLS} kills, {newest} changes, worst opening {worst:?}").unwrap();
-    // A busy machine may cause single outliers.
+    // The slowest 5 % are ignored, because a busy machine may cause single outliers.
     let most = openings[openings.len() * 95 / 100];
     assert!(most < Duration::from_millis(100), "{most:?}, worst {worst:?}");
 }
 
-/// Kills a writing process; returns the newest change that it reported as acknowledged, if any.
+/// Kills a process while it writes; returns the newest change that the process had reported, if any.
 fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
     let mut child = Running::start("write", file);
     let mut acknowledged = None;
     if kill % 4 == 3 {
-        // The process is then usually killed while it opens the file.
+        // With so short a delay, the process is usually killed while it opens the file.
         std::thread::sleep(Duration::from_micros(fastrand::u64(..15_000)));
     } else {
         for _ in 0..fastrand::u32(1..60) {
@@ -226,7 +227,7 @@ fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
     child.kill();
     let mut rest = String::new();
     child.lines.read_to_string(&mut rest).unwrap();
-    // The last line may be incomplete, because the process was killed while it wrote.
+    // The last line may be incomplete, because the process may have been killed while it wrote the line.
     let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().filter_map(|line| reported(line, "ack")).max().or(acknowledged)
 }
@@ -274,7 +275,7 @@ async fn each_process_soon_sees_what_the_other_changed() {
         let begun = Instant::now();
         let mine = db.commit(Change::new().put("s", "yours", Payload::null())).await.unwrap();
         news.wait_for(|revision| *revision > mine).await.unwrap();
-        // The measured time covers both directions.
+        // The measured time covers both directions, so half of it is taken.
         worst = worst.max(begun.elapsed() / 2);
         assert_eq!(other.next_report("answered"), mine + 1);
         let changed = db.changes("s", mine).await.unwrap().records;

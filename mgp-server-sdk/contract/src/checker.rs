@@ -1,4 +1,4 @@
-//! Checks of values against JSON Schemas, without references to other documents.
+//! Checks values against JSON Schemas; references to other documents are not followed.
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
@@ -12,7 +12,7 @@ const MAX_REASON: usize = 300;
 /// Compiles a schema.
 ///
 /// # Errors
-/// The reason why it is not a usable schema.
+/// Returns the reason why it is not a usable schema.
 pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     let options = jsonschema::options().should_validate_formats(false);

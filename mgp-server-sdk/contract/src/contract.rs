@@ -1,4 +1,4 @@
-//! A tool's definition, read for comparison, export and documentation.
+//! The parsed definition of a tool, for comparison, export and documentation.
 
 use mgp_types::mcp::{self, ToolIdempotency};
 use mgp_types::{Payload, canonical_hash};
@@ -14,12 +14,12 @@ pub struct Contract {
     pub input: Value,
     /// The JSON Schema of the structured content, if the tool has one.
     pub output: Option<Value>,
-    /// The whole definition, with the members that this type does not name.
+    /// The whole definition, including the members that have no field in this type.
     pub definition: Value,
 }
 
 impl Contract {
-    /// Creates the contract of a definition; returns `None` if it has no name or no input schema.
+    /// Creates a contract from a definition; returns `None` if the definition has no name or no input schema.
     #[must_use]
     pub fn from_definition(definition: Value) -> Option<Self> {
         let name = definition.get("name")?.as_str()?.to_owned();
@@ -35,7 +35,7 @@ impl Contract {
         Self::from_definition(Payload::of(tool).ok()?.get().ok()?)
     }
 
-    /// Returns a text of the definition, or an empty one.
+    /// Returns a text member of the definition; an empty text if it is absent.
     #[must_use]
     pub fn text(&self, member: &str) -> &str {
         self.definition.get(member).and_then(Value::as_str).unwrap_or_default()
@@ -65,14 +65,15 @@ impl Contract {
         self.meta("deprecated").is_some_and(|member| member.is_object() || *member == true)
     }
 
-    /// Returns a hint of the annotations, or the default that MCP gives it.
+    /// Returns the value of a hint in the annotations or, if it is absent, the default that MCP defines.
     #[must_use]
     pub fn hint(&self, hint: &str) -> bool {
         let given = self.definition.get("annotations").and_then(|hints| hints.get(hint)?.as_bool());
         given.unwrap_or(matches!(hint, "destructiveHint" | "openWorldHint"))
     }
 
-    /// Returns the declared effect of repeated calls: `_meta.idempotency`, else the hints; `None` if nothing is declared.
+    /// Returns the declared effect of repeated calls: from `_meta.idempotency`, else from the hints; `None` if nothing
+    /// is declared.
     #[must_use]
     pub fn idempotency(&self) -> Option<ToolIdempotency> {
         let declared = self.meta("idempotency").and_then(Value::as_str).map(ToolIdempotency::from);

@@ -1,11 +1,11 @@
-//! Examples for a JSON Schema, all of which fit it.
+//! Generates example values that are valid for a JSON Schema.
 
 use serde_json::{Map, Number, Value};
 
 use crate::checker;
 use crate::pattern::text_for;
 
-/// The maximum depth of an example; recursive schemas end there.
+/// The maximum depth of an example, at which the examples of recursive schemas end.
 const MAX_DEPTH: usize = 24;
 
 /// The maximum length of a generated text or list.
@@ -14,12 +14,12 @@ const MAX_LENGTH: usize = 4096;
 /// The maximum number of parts of an example.
 const MAX_PARTS: usize = 20_000;
 
-/// The error for a schema without an example.
+/// The error for a schema for which no example was found.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("no example was found for the schema: {0}; add one under `examples`")]
 pub struct NoExample(String);
 
-/// The members of an example.
+/// The selection of members that an example contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Size {
     /// Only required members.
@@ -28,11 +28,11 @@ enum Size {
     All,
 }
 
-/// Returns up to three different examples for a schema: those that it contains, one with all members, and one with
-/// the required ones.
+/// Returns up to three different examples for a schema: examples from the schema itself, one with all members, and one
+/// with only the required members.
 ///
 /// # Errors
-/// [`NoExample`] if no generated value fits the schema.
+/// [`NoExample`] if no generated value is valid for the schema.
 pub fn examples(schema: &Value) -> Result<Vec<Value>, NoExample> {
     let validator = checker::compile(schema).map_err(NoExample)?;
     let own = schema.get("examples").and_then(Value::as_array).into_iter().flatten().cloned();
@@ -115,7 +115,7 @@ impl Generator<'_> {
         Some(merged)
     }
 
-    /// Returns a value that the schema itself gives.
+    /// Returns a value that the schema itself contains, e.g. an example or a default.
     fn given(&self, members: &Map<String, Value>, schema: &Value) -> Option<Value> {
         if let Some(value) = members.get("const") {
             return Some(value.clone());
@@ -165,7 +165,7 @@ impl Generator<'_> {
         for (name, schema) in named.into_iter().flatten() {
             let is_wanted = self.size == Size::All || object.len() < min;
             if is_wanted && object.len() < max && !object.contains_key(name) {
-                // An optional member without an example is left out.
+                // An optional member is omitted if no example is found for it.
                 if let Some(value) = self.value(schema, depth + 1) {
                     object.insert(name.clone(), value);
                 }
@@ -197,7 +197,7 @@ impl Generator<'_> {
                     distinct(schema, self.root, &items)?
                 }
                 Some(item) => item,
-                // A recursive list ends where its items become too deep.
+                // The list ends here if its items, because of a recursive schema, would be nested too deeply.
                 None if at >= min => break,
                 None => return None,
             };
@@ -207,7 +207,7 @@ impl Generator<'_> {
     }
 }
 
-/// Returns the types that a schema permits, the most telling first.
+/// Returns the types that a schema allows, the most expressive first.
 fn kinds(members: &Map<String, Value>) -> Vec<&str> {
     match members.get("type") {
         Some(Value::String(kind)) => vec![kind.as_str()],
@@ -231,7 +231,7 @@ fn kinds(members: &Map<String, Value>) -> Vec<&str> {
     }
 }
 
-/// Adds the members of another schema; both must hold for a value.
+/// Adds the members of another schema, so that a value must be valid for both.
 fn add(merged: &mut Map<String, Value>, other: &Value) {
     for (name, value) in other.as_object().into_iter().flatten() {
         match (name.as_str(), merged.get_mut(name)) {
@@ -265,7 +265,7 @@ fn add(merged: &mut Map<String, Value>, other: &Value) {
     }
 }
 
-/// Returns whether a value fits a schema, whose references are those of `root`.
+/// Returns whether a value is valid for a schema; the references in it refer to `root`.
 fn is_valid(schema: &Value, root: &Value, value: &Value) -> bool {
     let mut schema = schema.clone();
     if let Some(members) = schema.as_object_mut() {
@@ -278,7 +278,7 @@ fn is_valid(schema: &Value, root: &Value, value: &Value) -> bool {
     checker::compile(&schema).is_ok_and(|schema| schema.is_valid(value))
 }
 
-/// Returns a value that is not among `items`.
+/// Returns a value that differs from all `items`.
 fn distinct(schema: &Value, root: &Value, items: &[Value]) -> Option<Value> {
     let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten().cloned();
     let start = schema.get("minimum").and_then(Value::as_i64).unwrap_or(0);
@@ -292,7 +292,7 @@ fn distinct(schema: &Value, root: &Value, items: &[Value]) -> Option<Value> {
 }
 
 fn length(members: &Map<String, Value>, name: &str) -> Option<usize> {
-    // Some generators write `1.0`.
+    // The number is read as a float, because some generators write integers as `1.0`.
     let number = members.get(name)?.as_f64()?;
     format!("{:.0}", number.clamp(-1.0, 1e9)).parse().ok()
 }
@@ -315,7 +315,7 @@ fn text(members: &Map<String, Value>) -> Option<String> {
     Some(text + &"x".repeat(missing))
 }
 
-/// Returns a text in a format of JSON Schema.
+/// Returns an example text for a `format` of JSON Schema.
 fn formatted(format: &str) -> Option<&'static str> {
     Some(match format {
         "date-time" => "2026-01-15T10:30:00Z",
@@ -356,7 +356,7 @@ fn number(members: &Map<String, Value>, is_integer: bool) -> Option<Value> {
         (_, Some(high)) if high < 1.0 => high,
         _ => 1.0,
     };
-    // Between two exclusive bounds that are close to each other.
+    // The two exclusive bounds may be close to each other, so the value in the middle is used.
     if let (Some(low), Some(high)) = (bound("exclusiveMinimum"), bound("exclusiveMaximum"))
         && !is_integer
         && (value <= low || value >= high)

@@ -1,11 +1,11 @@
-//! Exports of tools as JSON: a catalogue of all, and one document per tool with examples.
+//! Exports tools as JSON: a catalogue of all tools, or one document per tool with examples.
 
 use serde_json::{Map, Value, json};
 
 use crate::contract::Contract;
 use crate::example::examples;
 
-/// Returns a catalogue of tools; [`read_contracts`](crate::read_contracts) reads it again.
+/// Returns a catalogue of tools, which [`read_contracts`](crate::read_contracts) can read.
 ///
 /// `generated_at` is the time in RFC 3339.
 #[must_use]

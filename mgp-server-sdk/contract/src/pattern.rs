@@ -1,4 +1,4 @@
-//! Texts that match a regular expression.
+//! Generates texts that match a regular expression.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
@@ -14,7 +14,7 @@ const MAX_DEPTH: u32 = 64;
 pub(crate) fn text_for(pattern: &str, min: usize) -> Option<String> {
     let mut parser = regex_syntax::ParserBuilder::new().nest_limit(MAX_DEPTH).build();
     let hir = parser.parse(pattern).ok()?;
-    // Each repetition is made longer step by step until the text is long enough.
+    // The number of repetitions is increased step by step until the text is long enough.
     let mut text = String::new();
     let mut more = 0;
     while more <= min.max(1) {
@@ -25,7 +25,7 @@ pub(crate) fn text_for(pattern: &str, min: usize) -> Option<String> {
         }
         more = (more + 1).max(more + more / 8);
     }
-    // A pattern without anchors matches anywhere in a longer text.
+    // A pattern without anchors matches any part of a text, so the text can simply be extended.
     let is_anchored = pattern.ends_with('$') && !pattern.ends_with("\\$");
     if !is_anchored {
         let missing = min.saturating_sub(text.chars().count());
@@ -34,7 +34,7 @@ pub(crate) fn text_for(pattern: &str, min: usize) -> Option<String> {
     Some(text)
 }
 
-/// Appends a text that matches a part; each repetition is repeated `more` times more than necessary.
+/// Appends a text that matches a part of the pattern; each repetition is repeated `more` times more than necessary.
 fn push(hir: &Hir, more: usize, text: &mut String) -> Option<()> {
     if text.len() > MAX_TEXT {
         return None;

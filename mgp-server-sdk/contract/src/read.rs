@@ -9,7 +9,7 @@ use crate::spec::read_spec;
 /// The maximum number of tools in one text.
 const MAX_TOOLS: usize = 10_000;
 
-/// The reason why a text has no tool definitions.
+/// The reason why no tool definitions can be read from a text.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -31,8 +31,8 @@ pub enum ReadError {
     TooMany,
 }
 
-/// Reads the tools of a result of `tools/list`, a reply that contains it, a catalogue, a list, one tool, a lock file,
-/// or a specification in Markdown.
+/// Reads tools from any of these forms: a result of `tools/list`, a reply that contains it, a catalogue, a list, a
+/// single tool, a lock file, a specification in Markdown.
 ///
 /// # Errors
 /// [`ReadError`] if the text has none of these forms.

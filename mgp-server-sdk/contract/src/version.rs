@@ -1,12 +1,12 @@
-//! The version that a change of a tool demands.
+//! The version that a tool must have after a change.
 
 use semver::Version;
 
 use crate::diff::Bump;
 
-/// Returns the lowest version that a tool needs after a change.
+/// Returns the lowest version that a tool may have after a change.
 ///
-/// Before 1.0.0 a breaking change raises the minor version, and any other the patch version.
+/// Before 1.0.0, a breaking change raises the minor version, and any other change the patch version.
 #[must_use]
 pub fn required_version(old: &Version, bump: Bump) -> Version {
     let (major, minor, patch) = (old.major, old.minor, old.patch);

@@ -1,4 +1,4 @@
-//! Specifications in Markdown: generated ones have no errors, and any text can be read.
+//! Generated specifications in Markdown have no errors, and any text can be read.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -88,7 +88,7 @@ fn other_forms_of_headings_are_understood() {
     assert_eq!(read.contracts[0].version().unwrap().to_string(), "2.0.0");
 }
 
-/// Returns random schemas that some value fits.
+/// Returns random schemas, each with at least one valid value.
 fn schemas() -> impl Strategy<Value = Value> {
     let text = (0..6u8, 1..6u8, any::<bool>()).prop_map(|(min, more, has_pattern)| {
         let mut schema = json!({ "type": "string", "minLength": min, "maxLength": min + more });

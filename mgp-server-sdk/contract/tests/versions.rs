@@ -1,4 +1,4 @@
-//! The version change that each kind of change demands, two pairs of definitions per kind.
+//! The part of the version that each kind of change raises, with two pairs of definitions per kind.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use Bump::{Major, Minor, None as Same, Patch};
 
-/// Returns a tool with a member `x` in its arguments or its result.
+/// Returns a tool whose arguments or result have a member `x` with this schema.
 fn tool(place: &str, schema: &str) -> Contract {
     let schema: Value = serde_json::from_str(schema).unwrap();
     let mut definition =
@@ -24,7 +24,8 @@ fn tool(place: &str, schema: &str) -> Contract {
     Contract::from_definition(definition).unwrap()
 }
 
-/// Rows: the place (arguments, result or whole definition), the old text, the new text, and the change.
+/// Rows: the place (arguments, result or whole definition), the old text, the new text, and the part
+/// of the version to raise.
 const PAIRS: &[(&str, &str, &str, Bump)] = &[
     // Nothing changed.
     (
@@ -162,7 +163,7 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         r#"{"properties":{"a":{"uniqueItems":false}}}"#,
         Minor,
     ),
-    // Other members are permitted, or no longer.
+    // Further members become allowed, or are no longer allowed.
     ("in", r#"{"properties":{}}"#, r#"{"properties":{},"additionalProperties":false}"#, Major),
     (
         "in",
@@ -306,14 +307,15 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
     ("", "{}", r#"{"execution":{"taskSupport":"optional"}}"#, Minor),
     ("", "{}", r#"{"_meta":{"deprecated":{"in":"1.2.0"}}}"#, Minor),
     ("", r#"{"_meta":{"deprecated":{"in":"1.2.0"}}}"#, "{}", Patch),
-    // From mcp-server-fetch: the description of `max_length`, and its upper bound.
+    // A change of mcp-server-fetch: the description of `max_length`, and its upper bound.
     (
         "in",
         r#"{"properties":{"url":{"type":"string","format":"uri","minLength":1},"max_length":{"type":"integer","default":5000,"exclusiveMaximum":1000000,"exclusiveMinimum":0,"description":"Maximum number of characters to return."}},"required":["url"],"type":"object"}"#,
         r#"{"properties":{"url":{"type":"string","format":"uri","minLength":1},"max_length":{"type":"integer","default":5000,"exclusiveMaximum":1000000,"exclusiveMinimum":0,"description":"The number of characters."},"raw":{"type":"boolean","default":false}},"required":["url"],"type":"object"}"#,
         Minor,
     ),
-    // From server-filesystem: `read_file` gains `head` and `tail`, `edit_file` closes its arguments.
+    // A change of server-filesystem: `read_file` gets `head` and `tail`, and `edit_file` no longer accepts further
+    // arguments.
     (
         "in",
         r#"{"type":"object","properties":{"path":{"type":"string"}},"required":["path"],"additionalProperties":false}"#,
@@ -326,7 +328,7 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         r#"{"type":"object","properties":{"path":{"type":"string"},"edits":{"type":"array","items":{"type":"object","properties":{"oldText":{"type":"string"},"newText":{"type":"string"}},"required":["oldText","newText"],"additionalProperties":false}}},"required":["path","edits"]}"#,
         Major,
     ),
-    // From mcp-server-git: `context_lines` is added, and `git_add` no longer takes one text.
+    // A change of mcp-server-git: `context_lines` is added, and `git_add` no longer accepts a single text.
     (
         "in",
         r#"{"properties":{"repo_path":{"type":"string"}},"required":["repo_path"]}"#,
@@ -355,7 +357,7 @@ fn each_kind_of_change_demands_its_version() {
 #[test]
 fn a_compatible_change_reversed_is_breaking() {
     for (place, old, new, expected) in PAIRS.iter().filter(|pair| pair.3 == Minor) {
-        // The end of a deprecation breaks no caller, and the end of a default changes what a call does.
+        // The end of a deprecation breaks no caller. The end of a default does, because it changes what a call does.
         if !new.contains("deprecated") {
             let found = compare(&tool(place, new), &tool(place, old));
             assert_eq!(found.bump, Major, "{expected}\n{old}\n{new}\n{:#?}", found.changes);

@@ -1,4 +1,4 @@
-//! Receives events and requests missing ones.
+//! Receives audit events, and requests missing ones from the client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::log_error;
 /// The maximum number of events in one request.
 const PAGE_SIZE: u64 = 1000;
 
-/// Stores the events that arrive and requests those that are missing.
+/// The receiver of events: it stores them, and requests those that are missing.
 #[derive(Clone)]
 pub(crate) struct Gaps {
     journal: Arc<Journal>,
@@ -30,9 +30,9 @@ impl Gaps {
         Self { journal, is_requesting: Arc::default(), refused: Arc::default() }
     }
 
-    /// Stores an event, and requests missing ones.
+    /// Stores an event, and requests the missing events before it.
     pub(crate) fn receive(&self, cx: &Context, mut event: AuditEvent) {
-        // `_meta` belongs to the message, not to the event.
+        // `_meta` belongs to the message that carried the event, not to the event.
         event.extra.remove("_meta");
         self.store(&event);
         let is_legacy = cx.caller.era == Era::Legacy;
@@ -65,7 +65,7 @@ impl Gaps {
         }
     }
 
-    /// Requests each gap until it is closed or the client no longer has the events.
+    /// Requests the events of each gap, until the gap is closed or the client no longer has them.
     async fn close(&self, cx: &Context) -> Result<(), RpcError> {
         while let Some((from, to)) = self.journal.missing().first().copied() {
             let page = replay(cx, from - 1, (to - from + 1).min(PAGE_SIZE)).await?;
@@ -75,7 +75,7 @@ impl Gaps {
             for event in &events {
                 self.store(event);
             }
-            // The client no longer has the missing events that precede the last replayed one: they are lost.
+            // The missing events before the last replayed one are lost, because the client no longer has them.
             let until = events.last().and_then(|event| number(event)).unwrap_or(to);
             self.journal.give_up(from, until);
         }

@@ -2,10 +2,10 @@
 //!
 //! `cargo run -q -p mgp-server-sdk --example audit_server -- --file F [--most N]`
 //!
-//! Events arrive as `notifications/mgp.audit` and are appended to the file, one per line, each sequence number once.
-//! A missing number was lost on the way: the server requests it from the client (`mgp.audit.replay`, as a request of
-//! its own, which only the legacy era allows).
-//! It serves the same tool for its own file, so that the forwarding client can check what arrived.
+//! Events arrive as `notifications/mgp.audit` and are appended to the file, one per line; each sequence number is
+//! stored once. If a number is missing, the event was lost on the way, and the server requests it from the client (by
+//! `mgp.audit.replay`, in a separate request, which is possible only in the legacy era). The server offers the same
+//! tool for its own file, so that the client that forwards events can check which ones arrived.
 //!
 //! | tool | effect |
 //! |---|---|
@@ -13,8 +13,9 @@
 //! | `get_audit_stats {since, until}` | counts them by type, result, agent and tool |
 //! | `export_audit {format, filter}` | returns them as `jsonl`, `json` or `csv`, in pages; `filter` has the arguments of `query_audit_log` |
 //!
-//! The file holds a million events (`--most N`); further events are refused, which the statistics report:
-//! move the file away and restart. Stored events survive the end of this process, but not a crash of the machine.
+//! The file has room for a million events (`--most N`). Further events are refused, which the statistics report; the
+//! operator must then move the file away and restart the server. Stored events survive the end of this process, but not
+//! a crash of the machine.
 
 mod export;
 mod filter;
@@ -43,7 +44,7 @@ fn server(journal: &Arc<Journal>) -> Server {
         gaps.receive(&cx, event);
         async { Ok(()) }
     });
-    // The only caller here is the client that sent the events, so it may read all of them.
+    // The only caller here is the client that sent the events, so it may read all events.
     let source: Arc<Journal> = Arc::clone(journal);
     let replay = Replay::new(source, Arc::new(MemoryAudit::new())).router_for_origin();
     Server::new("audit", env!("CARGO_PKG_VERSION"))

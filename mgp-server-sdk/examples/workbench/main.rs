@@ -1,4 +1,4 @@
-//! A server with a tool for each outcome of a call, to test clients and gateways against.
+//! A server for tests of clients and gateways; it has a tool for each possible outcome of a call.
 //!
 //! `cargo run -q -p mgp-server-sdk --example workbench -- [FLAG…]`
 //!
@@ -13,7 +13,8 @@
 //! | `--workers N` | runs on N threads, the server as one task among others; by default on one thread |
 //! | `--http ADDR` | serves over HTTP without authentication, instead of on stdin and stdout |
 //!
-//! An extension that `--extensions` forces is only negotiated: its methods still fail with −32601.
+//! An extension that is offered only because of `--extensions` is negotiated but not served: its methods still fail
+//! with −32601.
 //!
 //! | tool | effect |
 //! |---|---|
@@ -31,8 +32,8 @@
 //! | `shell {command}`, `fetch {url}`, `run_code {language, code}` | return the action they would have taken |
 //! | `add_tool {name}`, `remove_tool {name}` | change the list |
 //!
-//! `shell`, `fetch` and `run_code` have the security metadata of such tools (MGP §4.3) and do nothing dangerous:
-//! they test a client's checks before a call.
+//! `shell`, `fetch` and `run_code` have the security metadata that real tools of this kind would have (MGP §4.3), but
+//! do nothing. They test the checks that a client makes before a call.
 
 mod bench;
 
@@ -66,7 +67,7 @@ fn run(settings: Settings) -> Result<(), Box<dyn std::error::Error>> {
     };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
-    // The server is one task among others, as in a program that also does other work.
+    // The server runs as one task among others, as in a program that also does other work.
     Ok(runtime.block_on(async move { tokio::spawn(serve(settings)).await })??)
 }
 

@@ -9,7 +9,7 @@ use syn::{
 
 use crate::describe;
 
-/// Types that are extractors, by the last segment of their path.
+/// The types that are extractors, by the last segment of their paths.
 const EXTRACTORS: [&str; 10] = [
     "Cancelled",
     "Context",
@@ -43,7 +43,7 @@ pub(crate) struct Field {
     default: Option<Expr>,
 }
 
-/// The way in which the function takes an argument.
+/// The way in which the function borrows an argument.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Borrow {
     Yes,
@@ -62,11 +62,11 @@ struct ParameterAttributes {
     field_attributes: Vec<Attribute>,
 }
 
-/// The default of an absent argument.
+/// The value of an argument that is absent.
 enum Fallback {
-    /// The default of its type.
+    /// The default value of the argument's type.
     OfType,
-    /// An expression.
+    /// The value of an expression.
     Value(Expr),
 }
 
@@ -118,8 +118,8 @@ impl Field {
         quote!(#and #arguments.#name)
     }
 
-    /// Returns whether the function borrows the argument; if so, the owned value must outlive the call of the
-    /// function.
+    /// Returns whether the function borrows the argument; if so, the owned value must exist until the function has
+    /// returned.
     pub(crate) fn is_borrowed(&self) -> bool {
         self.borrow == Borrow::Yes
     }
@@ -216,8 +216,7 @@ fn name(pattern: &Pat) -> syn::Result<Ident> {
     }
 }
 
-/// Returns the owned type for an argument's field (`String` for `&str`), and whether the function borrows from
-/// it.
+/// Returns the owned type for an argument's field (e.g. `String` for `&str`), and how the function borrows from it.
 fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
     let (owned, borrow) = match ty {
         Type::Reference(reference) if reference.mutability.is_none() => {

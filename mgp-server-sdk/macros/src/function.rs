@@ -142,7 +142,8 @@ impl Function {
         }
     }
 
-    /// Returns compile-time checks of each type; their errors are more precise than those of the builder's bounds.
+    /// Returns compile-time checks of each type. Their error messages are more precise than those of the builder's
+    /// trait bounds.
     pub(crate) fn checks(&self) -> TokenStream {
         let sdk = path::sdk();
         let extractors = self.parameters.iter().filter_map(|parameter| match parameter {
@@ -171,7 +172,7 @@ impl Function {
         quote!(#(#extractors)* #result)
     }
 
-    /// Returns the expression that creates the tool; `this` is in scope if the function has a `self`.
+    /// Returns the expression that creates the tool; it uses the variable `this` if the function has a `self`.
     pub(crate) fn expression(&self) -> TokenStream {
         let (sdk, name, description) = (path::sdk(), &self.name, &self.description);
         let handler = self.handler();
@@ -316,7 +317,7 @@ fn returns_result(output: &ReturnType) -> bool {
     path.path.segments.last().is_some_and(|last| last.ident == "Result")
 }
 
-/// Returns whether a type has the same meaning outside its function: no `Self`, no `impl Trait`.
+/// Returns whether a type has the same meaning outside of its function, i.e. contains neither `Self` nor `impl Trait`.
 fn is_nameable(ty: &Type) -> bool {
     fn is_free(tokens: TokenStream) -> bool {
         tokens.into_iter().all(|token| match token {

@@ -1,6 +1,6 @@
-//! `#[tool]` and `#[tools]`: attributes that turn functions into tools by generating calls of the builder.
+//! The attributes `#[tool]` and `#[tools]`, which convert functions to tools by generating calls of the builder.
 //!
-//! Use them through `mgp-server-sdk`, which re-exports them; their expansions name that crate only.
+//! Use them through `mgp-server-sdk`, which re-exports them; the generated code refers to that crate only.
 
 mod argument;
 mod describe;
@@ -14,7 +14,7 @@ mod variants;
 
 use proc_macro::TokenStream;
 
-/// Turns a function into a tool: `weather` becomes a function without parameters that returns the `Tool`.
+/// Converts a function to a tool: `weather` becomes a function without parameters that returns the `Tool`.
 ///
 /// ```ignore
 /// /// Returns the weather.
@@ -31,7 +31,7 @@ use proc_macro::TokenStream;
 /// Server::new("weather", "1.0").tool(weather())
 /// ```
 ///
-/// The macro expands to the code below, and to checks of the types that cost nothing at run time.
+/// The macro expands to the code below, and to checks of the types that have no cost at run time.
 ///
 /// ```ignore
 /// fn weather() -> Tool {
@@ -62,24 +62,22 @@ use proc_macro::TokenStream;
 /// ```
 ///
 /// # Parameters
-/// A parameter is an **argument** of the tool unless its type is an **extractor**: a type whose last name is one of
-/// `Cancelled`, `Context`, `Deadline`, `Grants`, `Logger`, `Outlet`, `Peer`, `Principal`, `SessionInfo`, `Trace`, or
-/// `Args<…>`, `State<…>`.
-/// `#[extract]` marks a parameter whose type is an extractor of yours (it implements `FromCall`);
-/// `#[arg]` marks an argument whose type has one of these names.
+/// A parameter is an **argument** of the tool unless its type is an **extractor**. Extractors are the types whose last
+/// name is one of `Cancelled`, `Context`, `Deadline`, `Grants`, `Logger`, `Outlet`, `Peer`, `Principal`, `SessionInfo`,
+/// `Trace`, and the types `Args<…>` and `State<…>`. `#[extract]` marks a parameter whose type is an extractor of your
+/// own (it implements `FromCall`); `#[arg]` marks an argument whose type has one of these names.
 ///
-/// An argument needs `Deserialize + JsonSchema`; `Option<T>` makes it optional.
-/// An argument may be borrowed as a whole: `&str` is deserialized as a `String`, `&[T]` as a `Vec<T>`, `&T` as a `T`.
-/// The doc comment of an argument is its description. An argument may have
+/// The type of an argument needs `Deserialize + JsonSchema`; `Option<T>` makes the argument optional. An argument may
+/// be borrowed as a whole: `&str` is deserialized as a `String`, `&[T]` as a `Vec<T>`, `&T` as a `T`. The doc comment
+/// of an argument is its description. An argument may have
 /// - `#[arg(description = "…", default, default = EXPR, rename = "…")]`;
 /// - `#[serde(…)]` and `#[schemars(…)]`, which move to the field of the arguments type.
 ///
-/// A function with a parameter `Args<T>` has its arguments in `T` and no others.
+/// If a function has a parameter `Args<T>`, the fields of `T` are its arguments, and it can have no others.
 ///
 /// # Execution
-/// An `async fn` runs on a task of its own, a plain `fn` on a thread of the blocking pool.
-/// `inline` runs it on the connection's task (for functions of microseconds), `blocking` runs an `async fn` on the
-/// pool.
+/// An `async fn` runs on its own task, a plain `fn` on a thread of the blocking pool. `inline` runs the function on the
+/// connection's task (for functions that take microseconds), `blocking` runs an `async fn` on the blocking pool.
 ///
 /// # Options
 /// | Option | Meaning |
@@ -104,9 +102,9 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     tool::expand(options.into(), item.into()).into()
 }
 
-/// Turns the functions with `#[tool]` in an impl block into tools of the type.
+/// Converts the functions with `#[tool]` in an impl block to tools of the type.
 ///
-/// The block stays unchanged, and the type implements `IntoTools`, so that `Server::tool` takes a value of it.
+/// The block stays unchanged. The type implements `IntoTools`, so that a value of it can be passed to `Server::tool`.
 ///
 /// ```ignore
 /// struct Weather { home: String }
@@ -123,7 +121,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Server::new("weather", "1.0").tool(Weather { home: "Kyoto".into() })
 /// ```
 ///
-/// The expansion, besides the block:
+/// In addition to the block, the macro expands to:
 ///
 /// ```ignore
 /// impl IntoTools for Weather {
@@ -141,8 +139,8 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// A tool takes `&self`, `self: Arc<Self>`, or no `self`; otherwise it is written as a function with `#[tool]`.
-/// `#[tools(prefix = "weather_")]` adds a prefix to each name.
+/// A tool function takes `&self`, `self: Arc<Self>`, or no `self`; otherwise it is written like a function with
+/// `#[tool]`. `#[tools(prefix = "weather_")]` adds a prefix to each name.
 #[proc_macro_attribute]
 pub fn tools(options: TokenStream, item: TokenStream) -> TokenStream {
     tools::expand(options.into(), item.into()).into()

@@ -1,4 +1,4 @@
-//! Paths in expansions. All paths begin at the SDK crate, so that a user needs no other dependency.
+//! Paths in the generated code. All of them begin at the SDK crate, so that its users need no further dependency.
 
 use proc_macro2::TokenStream;
 use quote::quote;

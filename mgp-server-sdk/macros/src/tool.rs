@@ -1,4 +1,4 @@
-//! `#[tool]` on a function.
+//! The attribute `#[tool]` on a function.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -17,7 +17,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     };
     let (vis, ident, sdk) = (function.vis.clone(), function.sig.ident.clone(), path::sdk());
     write(options, function).unwrap_or_else(|error| {
-        // The name remains defined, so that one mistake causes only one error.
+        // The function's name remains defined, so that one mistake causes only one compile error.
         let error = error.into_compile_error();
         quote! {
             #error

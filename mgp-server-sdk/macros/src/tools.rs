@@ -1,4 +1,4 @@
-//! `#[tools]` on an impl block.
+//! The attribute `#[tools]` on an impl block.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
@@ -95,7 +95,8 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
     let shared = uses_self.then(|| quote!(let #this = ::std::sync::Arc::new(self);));
     let each = tools.iter().map(|tool| {
         let (arguments, expression) = (tool.arguments_type(), tool.expression());
-        // Only without generic parameters: the checks are items, which cannot name those of the block.
+        // The checks are generated as items, which cannot use the generic parameters of the block; so there are none
+        // for such a block.
         let checks = block.generics.params.is_empty().then(|| tool.checks());
         quote!({
             #arguments

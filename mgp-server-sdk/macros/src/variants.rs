@@ -1,4 +1,5 @@
-//! Protocol values in options: each one is checked and expanded to the enum variant that it names.
+//! Options whose values are words of the protocol: each value is checked, and expanded to the
+//! enum variant that it names.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -8,7 +9,7 @@ use crate::path;
 
 /// An enum of the protocol and the names of its variants.
 pub(crate) struct VariantNames {
-    /// The kind of value, for error messages.
+    /// The kind of value, e.g. for error messages.
     what: &'static str,
     /// The type in `mgp_types::mgp`.
     ty: &'static str,

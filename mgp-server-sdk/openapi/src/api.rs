@@ -1,4 +1,5 @@
-//! A document as a whole: its operations, its address, and the server that offers them.
+//! A whole OpenAPI document: its operations, the address of the API, and the server that offers
+//! the operations as tools.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,13 +15,13 @@ use crate::reference::resolve;
 use crate::request::Credentials;
 use crate::response;
 
-/// The maximum size of a document.
+/// The maximum size of a document, in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
 
-/// The maximum number of operations; what is beyond it is left out.
+/// The maximum number of operations; further operations are left out.
 const MAX_OPERATIONS: usize = 2_000;
 
-/// The methods of operations, as they are keys of a path.
+/// The methods of operations, with the names that a document uses for them as keys of a path.
 const METHODS: &[(&str, &str)] = &[
     ("get", "GET"),
     ("put", "PUT"),
@@ -31,7 +32,7 @@ const METHODS: &[(&str, &str)] = &[
     ("patch", "PATCH"),
 ];
 
-/// An API as its document describes it.
+/// An API, as described by its document.
 #[derive(Clone, Debug)]
 pub struct Api {
     title: String,
@@ -42,7 +43,7 @@ pub struct Api {
     left_out: Vec<LeftOut>,
 }
 
-/// An operation that is not offered.
+/// An operation that is not offered as a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
@@ -56,7 +57,8 @@ impl Api {
     /// Reads a document, in JSON or YAML.
     ///
     /// # Errors
-    /// If it is not a document of OpenAPI 3.0 or 3.1, is longer than 16 MiB, or has no operation that can be called.
+    /// Returns an error if the text is not a document of OpenAPI 3.0 or 3.1, is longer than 16 MiB, or has no operation
+    /// that can be called.
     pub fn parse(text: &str) -> Result<Self, OpenApiError> {
         if text.len() > MAX_DOCUMENT {
             return Err(OpenApiError::TooLong(MAX_DOCUMENT));
@@ -90,11 +92,11 @@ impl Api {
         if api.operations.is_empty() { Err(OpenApiError::Empty) } else { Ok(api) }
     }
 
-    /// Keeps the operations that a pattern names: `*` is a wildcard, and each pattern is compared with the identifier of
-    /// an operation, the name of its tool, and its method and path, e.g. `GET /pets*`.
+    /// Removes all operations except those that match a pattern. In a pattern, `*` is a wildcard. Each pattern is
+    /// compared with the identifier of an operation, the name of its tool, and its method and path, e.g. `GET /pets*`.
     ///
     /// # Errors
-    /// If no operation is left.
+    /// Returns an error if no operation is left.
     pub fn only(mut self, patterns: &[impl AsRef<str>]) -> Result<Self, OpenApiError> {
         self.operations.retain(|operation| {
             let place = format!("{} {}", operation.method, operation.path);
@@ -107,7 +109,7 @@ impl Api {
         if self.operations.is_empty() { Err(OpenApiError::Empty) } else { Ok(self) }
     }
 
-    /// Sets the address of the API, e.g. `https://api.example/v1`, in place of that in the document.
+    /// Sets the address of the API, e.g. `https://api.example/v1`; it replaces the address in the document.
     #[must_use]
     pub fn base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
@@ -120,7 +122,7 @@ impl Api {
         &self.operations
     }
 
-    /// Returns the operations that are not offered, with the reasons.
+    /// Returns the operations that are not offered as tools, with the reasons.
     #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
@@ -132,11 +134,11 @@ impl Api {
         &self.title
     }
 
-    /// Returns the address to which requests go. A relative address in the document is completed by the address from
-    /// which the document came.
+    /// Returns the address to which requests are sent. If the address in the document is relative, it is resolved
+    /// against the URL of the document.
     ///
     /// # Errors
-    /// If the document has no address, or one that is not an `http` or `https` URL.
+    /// Returns an error if the document contains no address, or one that is not an `http` or `https` URL.
     pub fn address(&self, document_url: Option<&str>) -> Result<String, OpenApiError> {
         let bad = |why: &str| OpenApiError::BaseUrl(why.to_owned());
         let described = self.base_url.as_ref().or(self.described_url.as_ref());
@@ -168,7 +170,7 @@ impl Api {
         }
     }
 
-    /// Builds the server: its tools send their requests to `address` with `fetch`, each with the credentials.
+    /// Builds the server. Its tools use `fetch` to send requests to `address`, each with the credentials.
     pub fn into_server(
         self,
         address: &str,
@@ -195,7 +197,7 @@ impl Api {
     }
 }
 
-/// Returns why the API was not reached, without its address: the query may have a key.
+/// Returns the reason why the API could not be reached, without its address, because the query may contain a key.
 fn failure(error: &FetchError) -> ToolError {
     let why = match error {
         FetchError::Forbidden { why, .. } | FetchError::Failed { why, .. } => why.as_str(),
@@ -231,7 +233,7 @@ fn check_version(root: &Value) -> Result<(), OpenApiError> {
     }
 }
 
-/// Returns the first address in the document, with the defaults of its variables.
+/// Returns the first address in the document, with its variables replaced by their default values.
 fn described_url(root: &Value) -> Option<String> {
     let server = root["servers"].get(0)?;
     let mut url = server["url"].as_str()?.to_owned();
@@ -243,7 +245,7 @@ fn described_url(root: &Value) -> Option<String> {
     Some(url)
 }
 
-/// Returns whether a text fits a pattern, in which `*` matches any text.
+/// Returns whether a text matches a pattern, in which `*` matches any text.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(head) else { return false };

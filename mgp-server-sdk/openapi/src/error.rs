@@ -1,6 +1,6 @@
-//! The errors of reading a document.
+//! The errors when an OpenAPI document is read.
 
-/// A document that cannot be used.
+/// The reason why a document cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenApiError {
@@ -10,10 +10,10 @@ pub enum OpenApiError {
     /// The text is neither JSON nor YAML.
     #[error("the document is neither JSON nor YAML: {0}")]
     Syntax(String),
-    /// The document is of another kind or version.
+    /// The document is not an OpenAPI document, or has a version that is not supported.
     #[error("{0}")]
     Version(String),
-    /// No operation can be offered.
+    /// The document has no operation that can be offered as a tool.
     #[error("the document has no operation that can be called")]
     Empty,
     /// The address of the API is missing or unusable.

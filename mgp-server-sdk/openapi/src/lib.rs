@@ -1,5 +1,5 @@
-//! An OpenAPI document (3.0 or 3.1) as a server: each operation is a tool, and a call of the tool is a request to the
-//! API.
+//! Converts an OpenAPI document (3.0 or 3.1) to a server: each operation becomes a tool, and a call of the tool sends a
+//! request to the API.
 //!
 //! ```
 //! use mgp_openapi::Api;
@@ -14,8 +14,8 @@
 //! assert_eq!((pet.tool_name(), pet.method(), pet.path()), ("getPet", "GET", "/pets/{id}"));
 //! ```
 //!
-//! [`Api::into_server`] builds the server; who sends the requests, and to which addresses, is up to a
-//! [`Fetch`](mgp_types::service::Fetch).
+//! [`Api::into_server`] builds the server. The given [`Fetch`](mgp_types::service::Fetch) sends the requests, and
+//! decides which addresses may be reached.
 
 mod api;
 mod error;

@@ -1,11 +1,11 @@
-//! The names of tools and arguments: those of the document, with the characters that hosts accept.
+//! Names for tools and arguments: the names in the document, limited to the characters that hosts accept.
 
 use std::collections::HashSet;
 
-/// The length that hosts accept of a name.
+/// The maximum length of a name that hosts accept.
 const MAX_NAME: usize = 64;
 
-/// Returns a name that is not in use yet, and remembers it.
+/// Returns a name that is not in use yet, and records that it is in use.
 pub(crate) fn unique(text: &str, used: &mut HashSet<String>) -> String {
     let plain = plain(text);
     let mut name = plain.clone();
@@ -18,7 +18,7 @@ pub(crate) fn unique(text: &str, used: &mut HashSet<String>) -> String {
     name
 }
 
-/// Replaces other characters than letters, digits, `_` and `-`.
+/// Replaces all characters except letters, digits, `_` and `-`.
 fn plain(text: &str) -> String {
     let mut name = String::new();
     for c in text.chars() {

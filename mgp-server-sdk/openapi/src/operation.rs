@@ -1,4 +1,4 @@
-//! One operation of a document: the tool, its arguments, and the places of a request that they fill.
+//! One operation of a document: its tool, the tool's arguments, and the parts of a request that the arguments fill.
 
 use std::collections::HashSet;
 
@@ -12,13 +12,13 @@ use crate::reference::resolve;
 use crate::request::{Body, BodyKind, Parameter, Place, Style};
 use crate::schema::Schemas;
 
-/// The greatest length of the description of a tool.
+/// The maximum length of a tool's description.
 const MAX_DESCRIPTION: usize = 1_000;
 
 /// The maximum number of parameters of an operation.
 const MAX_PARAMETERS: usize = 128;
 
-/// Headers that the connection or the credentials set, never a caller.
+/// Headers that only the connection or the credentials may set, never a caller.
 const OWN_HEADERS: &[&str] = &[
     "accept",
     "authorization",
@@ -39,13 +39,13 @@ const OWN_HEADERS: &[&str] = &[
     "via",
 ];
 
-/// An operation of an API, which is one tool.
+/// An operation of an API; each operation becomes one tool.
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub(crate) tool: String,
     pub(crate) method: &'static str,
     pub(crate) path: String,
-    /// The `operationId` of the document.
+    /// The `operationId` in the document.
     pub(crate) id: Option<String>,
     title: Option<String>,
     description: String,
@@ -123,7 +123,7 @@ impl Operation {
         })
     }
 
-    /// Creates the tool; the function `call` makes its calls.
+    /// Creates the tool for this operation; the function `call` handles its calls.
     pub(crate) fn tool<F, R>(&self, call: F) -> Tool
     where
         F: Fn(Map<String, Value>) -> R + Send + Sync + 'static,
@@ -159,20 +159,20 @@ impl Operation {
         hints.open_world_hint = Some(true);
         if !reads {
             hints.idempotent_hint = Some(["PUT", "DELETE"].contains(&self.method));
-            // DELETE destroys data. PATCH and POST may or may not, so they get no hint; by the protocol, a tool without
-            // the hint counts as destructive.
+            // DELETE destroys data. PATCH and POST may destroy data or not, so they get no hint; by the protocol, a
+            // tool without the hint counts as destructive.
             hints.destructive_hint = (self.method == "DELETE").then_some(true);
         }
         hints
     }
 }
 
-/// Returns the names in the braces of a path.
+/// Returns the names in braces in a path.
 pub(crate) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }
 
-/// The arguments of an operation while they are collected.
+/// The collector of an operation's arguments.
 struct Arguments<'a> {
     root: &'a Value,
     schemas: Schemas<'a>,
@@ -194,7 +194,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Adds the operation's own parameters, and the parameters of its path that it does not replace.
+    /// Adds the parameters of the operation, and those parameters of its path that the operation does not override.
     fn parameters(&mut self, of_path: &'a Value, own: &'a Value) -> Result<(), String> {
         let list = |value: &'a Value| value.as_array().map(Vec::as_slice).unwrap_or_default();
         let mut all: Vec<&'a Value> = Vec::new();
@@ -266,7 +266,7 @@ impl<'a> Arguments<'a> {
         argument
     }
 
-    /// Adds the argument `body` if requests have a body.
+    /// Adds the argument `body` if the operation's requests have a body.
     fn body(&mut self, body: &'a Value) -> Result<Option<Body>, String> {
         let Some(body) = resolve(self.root, body).filter(|body| body.is_object()) else {
             return if body.is_null() {

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-/// The maximum number of references that lead to each other.
+/// The maximum number of references in a chain, in which each reference points to the next.
 const MAX_STEPS: usize = 16;
 
-/// Returns a value itself, or the one in the document that it refers to.
+/// Returns the value itself or, if it is a reference, the value in the document to which it points.
 ///
-/// References to other documents are not followed, because what they contain could change with each start.
+/// References to other documents are not followed, because those documents could change from one start to the next.
 pub(crate) fn resolve<'a>(root: &'a Value, value: &'a Value) -> Option<&'a Value> {
     let mut value = value;
     for _ in 0..MAX_STEPS {

@@ -1,4 +1,4 @@
-//! Calls of tools as requests to an API.
+//! Converts calls of tools to requests to an API.
 
 use mgp_types::service::FetchRequest;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 
 use crate::operation::Operation;
 
-/// The characters that need no encoding anywhere (RFC 3986 §2.3).
+/// The characters that are percent-encoded: all except those that need no encoding anywhere (RFC 3986 §2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The headers and members of the query that every request of a server carries, such as keys. They are secret.
+/// The headers and query parameters that every request of a server contains, such as API keys. They are secret.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Credentials {
     /// The headers, by lower-case name.
     pub headers: Vec<(String, String)>,
-    /// The members of the query.
+    /// The query parameters.
     pub query: Vec<(String, String)>,
 }
 
@@ -38,20 +38,20 @@ pub(crate) enum Place {
     Cookie,
 }
 
-/// The form in which a list or an object is written.
+/// The form in which a list or an object is written to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// The parts behind each other, with a character between them.
+    /// All parts in one text, separated by this text.
     Joined(&'static str),
-    /// Each part with the name of its own.
+    /// Each part as a separate pair with its own name.
     Exploded,
-    /// `name[member]=value`.
+    /// Each member as `name[member]=value`.
     Deep,
-    /// One JSON text.
+    /// The whole value as one JSON text.
     Json,
 }
 
-/// The parts of a request that arguments fill.
+/// The parts of a request, filled with the arguments.
 #[derive(Default)]
 struct Placed {
     path: String,
@@ -68,7 +68,7 @@ pub(crate) struct Body {
     pub(crate) media: String,
 }
 
-/// The kinds of bodies that a tool can send, the best first.
+/// The kinds of bodies that a tool can send, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyKind {
     Json,
@@ -103,7 +103,7 @@ impl BodyKind {
 }
 
 impl Operation {
-    /// Builds the request of a call; the error is for the model.
+    /// Builds the request for a call; the error is a message for the model.
     pub(crate) fn request(
         &self,
         base: &str,
@@ -120,7 +120,7 @@ impl Operation {
         if !cookies.is_empty() {
             headers.push(("cookie".to_owned(), cookies.join("; ")));
         }
-        // What the operator set replaces what a caller sends.
+        // Headers that the operator set replace those that a caller sends.
         headers.retain(|(name, _)| !credentials.headers.iter().any(|(own, _)| own == name));
         headers.extend(credentials.headers.iter().cloned());
         request.headers.extend(headers.into_iter().map(|(name, value)| (name.into(), value)));
@@ -133,7 +133,7 @@ impl Operation {
         Ok(request)
     }
 
-    /// Writes the arguments to their places in a request.
+    /// Writes each argument to its place in the request.
     fn place(&self, arguments: &Map<String, Value>) -> Result<Placed, String> {
         let mut placed = Placed { path: self.path.clone(), ..Placed::default() };
         for parameter in &self.parameters {
@@ -145,7 +145,7 @@ impl Operation {
             match place {
                 Place::Path => {
                     let text = joined(value, *style, &|text| encoded(text));
-                    // A segment of dots would name another path.
+                    // A path segment that consists of dots would change the path.
                     if text.is_empty() || text.chars().all(|c| c == '.') {
                         return Err(format!(
                             "`{}` must not be empty or of dots",
@@ -192,7 +192,7 @@ impl Body {
     }
 }
 
-/// Writes a value as one text.
+/// Writes a value as a single text.
 fn joined(value: &Value, style: Style, encode: &dyn Fn(&str) -> String) -> String {
     let separator = match style {
         Style::Joined(separator) => separator,
@@ -211,7 +211,7 @@ fn joined(value: &Value, style: Style, encode: &dyn Fn(&str) -> String) -> Strin
     parts.join(separator)
 }
 
-/// Writes a value as pairs of a query or form.
+/// Writes a value as name-value pairs of a query or form.
 fn pairs(name: &str, value: &Value, style: Style, out: &mut Vec<String>) {
     match (style, value) {
         (Style::Exploded, Value::Array(items)) => {

@@ -1,4 +1,4 @@
-//! Responses of an API as results of tools.
+//! Converts responses of an API to results of tools.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,10 +7,10 @@ use mgp_types::mcp::{CallToolResult, ContentBlock, ImageContent};
 use mgp_types::service::FetchResponse;
 use mgp_types::{Payload, clip};
 
-/// The greatest length of the body of a failure that a model reads.
+/// The maximum length of the body of an error response that is passed to the model.
 const MAX_REASON: usize = 4 << 10;
 
-/// Returns the result of a call.
+/// Returns the tool result for a response.
 pub(crate) fn result(response: &FetchResponse) -> Result<CallToolResult, ToolError> {
     let status = response.status;
     let kind = response.header("content-type").unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Schemas of a document as schemas of arguments: JSON Schema 2020-12 that refers to nothing outside itself.
+//! Converts the schemas of a document to schemas of arguments: JSON Schema 2020-12 without references to other
+//! documents.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -7,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::name;
 use crate::reference::resolve;
 
-/// The greatest size of the schemas of one tool; what is beyond it permits any value.
+/// The maximum size of the schemas of one tool; schemas beyond it are replaced by one that allows any value.
 const MAX_BYTES: usize = 16 << 10;
 
 /// The maximum number of schemas that are read for one tool.
@@ -18,13 +19,13 @@ const MAX_DEPTH: usize = 32;
 /// The maximum length of a chain of references.
 const MAX_CHAIN: usize = 24;
 
-/// The greatest length of a description of an argument.
+/// The maximum length of an argument's description.
 const MAX_DESCRIPTION: usize = 400;
 
-/// The greatest size of a member that is copied, such as a list of values.
+/// The maximum size of a copied schema member, such as a list of values.
 const MAX_MEMBER: usize = 4 << 10;
 
-/// Members without a meaning for arguments, and those that would point elsewhere.
+/// Members that have no meaning for arguments, or that refer to something outside of the schema.
 const DROPPED: &[&str] = &[
     "$anchor",
     "$comment",
@@ -44,10 +45,10 @@ const DROPPED: &[&str] = &[
     "xml",
 ];
 
-/// Collects the schemas that the arguments of one tool need.
+/// A collector of the schemas that the arguments of one tool need.
 pub(crate) struct Schemas<'a> {
     root: &'a Value,
-    /// The names of the schemas that were referred to, by reference.
+    /// The names of the schemas to which references point, by reference.
     names: HashMap<&'a str, String>,
     used: HashSet<String>,
     waiting: VecDeque<&'a str>,
@@ -61,13 +62,13 @@ impl<'a> Schemas<'a> {
         Self { root, names, used, waiting: VecDeque::new(), bytes: 0, read: 0 }
     }
 
-    /// Returns a schema whose references stay within the tool.
+    /// Converts a schema so that its references point only to schemas of the same tool.
     pub(crate) fn read(&mut self, schema: &'a Value) -> Value {
         let read = self.converted(schema, 0);
         self.bounded(read)
     }
 
-    /// Returns the schemas that were referred to, by the names that references use.
+    /// Returns the schemas to which references point, by the names that the references use.
     pub(crate) fn definitions(mut self) -> BTreeMap<String, Value> {
         let mut definitions = BTreeMap::new();
         while let Some(reference) = self.waiting.pop_front() {
@@ -96,7 +97,7 @@ impl<'a> Schemas<'a> {
     fn converted(&mut self, schema: &'a Value, depth: usize) -> Value {
         self.read += 1;
         let Some(members) = schema.as_object() else {
-            // `true` and `false` are schemas too.
+            // The schemas `true` and `false` are valid too.
             return if schema.is_boolean() { schema.clone() } else { json!({}) };
         };
         if depth > MAX_DEPTH || self.read > MAX_SCHEMAS {
@@ -161,7 +162,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// Leaves out properties that only answers have.
+    /// Leaves out properties that occur only in responses.
     fn leave_out_read_only(&self, read: &mut Map<String, Value>, members: &'a Map<String, Value>) {
         let Some(properties) = members.get("properties").and_then(Value::as_object) else { return };
         let is_read_only = |schema: &'a Value| {
@@ -184,8 +185,8 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// Replaces references that lead back to where they are by a schema that permits anything: hosts and checks of
-/// arguments accept no circles.
+/// Replaces references that lead back to themselves by a schema that allows any value, because hosts and argument
+/// checks do not accept cyclic references.
 fn cut_circles(
     name: &str,
     definitions: &mut BTreeMap<String, Value>,
@@ -223,7 +224,8 @@ fn cut_circles(
     definitions.insert(name.to_owned(), schema);
 }
 
-/// Translates `nullable` and the boolean `exclusiveMinimum` and `exclusiveMaximum` of OpenAPI 3.0.
+/// Translates keywords of OpenAPI 3.0 to JSON Schema 2020-12: `nullable`, and the boolean forms of `exclusiveMinimum`
+/// and `exclusiveMaximum`.
 fn in_newer_form(read: &mut Map<String, Value>, members: &Map<String, Value>) {
     if members.get("nullable") == Some(&Value::Bool(true)) {
         if let Some(Value::String(kind)) = read.get("type").cloned() {

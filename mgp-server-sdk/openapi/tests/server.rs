@@ -1,4 +1,4 @@
-//! Tests of a document as a server: its tools, the requests of their calls, and their results.
+//! Tests of a server made from a document: its tools, the requests that their calls send, and their results.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -49,7 +49,7 @@ components:
         parent: {$ref: "#/components/schemas/Pet"}
 "##;
 
-/// An API that keeps the requests and answers all of them alike.
+/// An API that records all requests and gives each the same response.
 struct Stub {
     requests: Arc<Mutex<Vec<FetchRequest>>>,
     response: FetchResponse,
@@ -76,7 +76,7 @@ fn meta() -> Value {
     })
 }
 
-/// Calls a tool of the server of a document; returns the result and the request.
+/// Calls a tool of the server made from a document; returns the result and the request that was sent.
 async fn call(
     tool: &str,
     arguments: Value,
@@ -242,7 +242,7 @@ fn other_documents_are_refused_in_words() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Whatever a caller sends, requests stay below the path of the operation on its host.
+    /// Whatever arguments a caller sends, requests stay on the same host, and below the path of the operation.
     #[test]
     fn no_argument_leaves_the_path_of_its_operation(id in "\\PC{0,12}", field in "\\PC{0,12}") {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -10,15 +10,15 @@ use mgp_types::{ErrorCode, RpcError, millis};
 
 use super::Question;
 
-/// A question to the user of the caller; await it to ask it.
+/// A question to the caller's user; it is asked when it is awaited.
 ///
-/// A caller that negotiated MGP callbacks gets one, any other caller an elicitation: as a request, or in the modern era
-/// as a round of the call.
+/// A caller that negotiated MGP callbacks receives a callback, any other caller an elicitation. A legacy caller
+/// receives the elicitation as a request, a modern caller in the result of the call.
 ///
 /// # Errors
-/// Code 3003 if the question was not answered in time, or was closed: that never counts as a yes. 1000 if the caller
-/// can be asked in neither form (−32021 in the modern era), 3001 if 64 questions of its session are open, −32602 if
-/// its answer is not one of the options.
+/// Code 3003 if the question was not answered in time, or was closed without an answer; this never counts as a
+/// confirmation. Code 1000 if the caller supports neither form (−32021 in the modern era), 3001 if 64 questions of its
+/// session are open, −32602 if the answer is not one of the options.
 #[must_use = "the question is asked when it is awaited"]
 pub struct UserQuestion<T> {
     question: Question,
@@ -44,19 +44,22 @@ impl<T> UserQuestion<T> {
         Self { question: Question::new(cx, "callback"), params, read }
     }
 
-    /// Sets the possible answers. For a confirmation the first one is the yes; default: `confirm` and `cancel`.
+    /// Sets the possible answers. For a confirmation, the first answer means yes; the default is `confirm` and
+    /// `cancel`.
     pub fn options<O: Into<String>>(mut self, options: impl IntoIterator<Item = O>) -> Self {
         self.params.options = options.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the time limit of the answer, at most 15 minutes and the rest of the call's time limit. Default: 60 s.
+    /// Sets the time limit for the answer: at most 15 minutes, and at most the time that the call
+    /// has left. Default: 60 s.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.params.timeout_ms = Some(millis(limit));
         self
     }
 
-    /// Sets the key of the question, which must be unique within the call. Default: numbered in order of creation.
+    /// Sets the key of the question, which must be unique within the call. By default, questions are numbered in order
+    /// of creation.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.question.key = Some(key.into());
         self
@@ -101,7 +104,7 @@ pub(super) fn inform(cx: &Context, message: String) -> BoxFuture<'static, ()> {
     let (cx, mut note) = (cx.clone(), CallbackRequestParams::new("", CallbackType::Notification));
     note.message = Some(message);
     Box::pin(async move {
-        // A caller that is gone needs no notification.
+        // The result is ignored, because a caller that has disconnected needs no notification.
         let _ = ask_callback(&cx, "inform", note).await;
     })
 }

@@ -32,7 +32,7 @@ impl<T> Elicited<T> {
     }
 }
 
-/// A request to show a form to the user; await it to send it.
+/// A request to show a form to the user; it is sent when it is awaited.
 ///
 /// # Errors
 /// Code 1000 if the caller does not support forms (−32021 in the modern era), −32602 if the answer is not a
@@ -58,7 +58,8 @@ impl<T> Elicitation<T> {
         self
     }
 
-    /// Sets the key of the question, which must be unique within the call. Default: numbered in order of creation.
+    /// Sets the key of the question, which must be unique within the call. By default, questions are numbered in order
+    /// of creation.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.question.key = Some(key.into());
         self

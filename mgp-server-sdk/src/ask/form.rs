@@ -1,4 +1,4 @@
-//! A form from a flat struct: the subset of JSON Schema that clients can show (MCP elicitation).
+//! Creates a form from a flat struct, in the subset of JSON Schema that clients can show (MCP elicitation).
 
 use mgp_types::{RawObject, RpcError};
 use schemars::JsonSchema;
@@ -9,8 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::request::declared_fields;
 
-/// Returns the form of a type. The fields keep the order of their declaration, because the user sees them in
-/// it.
+/// Returns the form for a type. The fields keep the order of their declaration, in which the user sees them.
 ///
 /// # Errors
 /// −32603 if the type is not a struct of strings, numbers, booleans, enums and lists of enums.
@@ -57,7 +56,7 @@ impl Serialize for Fields {
     }
 }
 
-/// The schema keywords of a field that clients support, besides those for choices.
+/// The keywords that clients support in the schema of a field, in addition to those for choices.
 const KEYWORDS: [&str; 13] = [
     "type",
     "title",
@@ -93,7 +92,7 @@ fn field(schema: Value) -> Option<Value> {
             Choices::Plain(words) => ("enum", words),
             Choices::Titled(words) => ("oneOf", words),
         };
-        // Titles in `enumNames`, the form before revision 2025-11-25.
+        // The titles are in `enumNames`, the form that was used before revision 2025-11-25.
         if let Some(names @ Value::Array(titles)) = schema.get("enumNames")
             && words.as_array().is_some_and(|words| member == "enum" && words.len() == titles.len())
         {
@@ -143,7 +142,7 @@ fn choices(schema: &Map<String, Value>) -> Option<Choices> {
     let choices = schema.get("oneOf").or_else(|| schema.get("anyOf"))?.as_array()?;
     let mut titled = Vec::new();
     for choice in choices {
-        // `schemars` puts all variants without a description into one `enum`.
+        // `schemars` combines all variants without a description into one `enum`.
         if let Some(Value::Array(plain)) = choice.get("enum") {
             for word in plain {
                 titled.push(json!({ "const": word.as_str()?, "title": word }));
@@ -158,8 +157,8 @@ fn choices(schema: &Map<String, Value>) -> Option<Choices> {
     Some(Choices::Titled(Value::Array(titled)))
 }
 
-/// Removes `null` from the schema of a field. An optional field is expressed by leaving it out of `required`;
-/// clients do not support `null`.
+/// Removes `null` from the schema of a field. Clients do not support `null`; a field is optional if it is not listed in
+/// `required`.
 fn without_null(mut schema: Value) -> Value {
     let Some(members) = schema.as_object_mut() else { return schema };
     if let Some(Value::Array(kinds)) = members.get_mut("type") {

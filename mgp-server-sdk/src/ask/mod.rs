@@ -1,10 +1,10 @@
 //! Typed requests to the caller for input (questions, elicitation, sampling, roots), in both eras.
 //!
-//! A legacy caller is asked at once, and the function waits for the answer.
-//! A modern caller receives the question as the result of its call, and the function runs again from the top when the
-//! answers arrive: a question must have the same key in each run. Without an explicit key ([`Elicitation::key`] and so
-//! on) questions are numbered in the order in which the function creates them, so that order must not depend on time,
-//! random numbers, or tasks that race. Use `cx.once(key, ..)` for values that must not change between runs.
+//! A legacy caller receives a question immediately, and the function waits for the answer. A modern caller receives the
+//! question as the result of its call, and the function runs again from the start when the answers arrive. Therefore a
+//! question must have the same key in each run. Questions without an explicit key ([`Elicitation::key`] and similar
+//! methods) are numbered in the order in which the function creates them, so this order must not depend on time, random
+//! numbers, or concurrent tasks. Use `cx.once(key, ..)` for values that must not change between runs.
 
 mod callback;
 mod elicit;
@@ -32,7 +32,7 @@ pub use url::{UrlElicitation, UrlElicited};
 
 use crate::log::Logger;
 
-/// The operations of a [`Context`] in functions of a server: ask the caller for input, and log.
+/// The operations of a [`Context`] in a server's functions: asking the caller for input, and logging.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -54,7 +54,7 @@ use crate::log::Logger;
 /// # drop(invite);
 /// ```
 pub trait ContextExt {
-    /// Asks the user to confirm something: `true` only for a clear yes (MGP §13.4).
+    /// Asks the user to confirm something; returns `true` only if the user clearly agrees (MGP §13.4).
     ///
     /// ```
     /// use mgp_server_sdk::ContextExt;
@@ -80,7 +80,8 @@ pub trait ContextExt {
         options: impl IntoIterator<Item = O>,
     ) -> UserQuestion<String>;
 
-    /// Informs the user, who does not answer: as a callback, else as a log message.
+    /// Shows a message to the user, who does not answer: as a callback if the caller negotiated
+    /// it, else as a log message.
     #[must_use = "the message is sent when it is awaited"]
     fn inform(&self, message: impl Into<String>) -> BoxFuture<'static, ()>;
 
@@ -93,7 +94,7 @@ pub trait ContextExt {
     /// Asks the user to visit a URL.
     fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> UrlElicitation;
 
-    /// Notifies the caller that the user has visited a page; `id` is the id of the [`UrlElicitation`].
+    /// Notifies the caller that the user has visited a page; `id` is that of the [`UrlElicitation`].
     ///
     /// Only callers of revision 2025-11-25 are notified; for others this does nothing.
     #[must_use = "the notification is sent when it is awaited"]
@@ -105,20 +106,20 @@ pub trait ContextExt {
     /// Asks the caller for its working directories.
     fn roots(&self) -> RootsRequest;
 
-    /// Turns the call into an MCP task now, if the tool and its caller support tasks; otherwise does nothing.
+    /// Makes the call an MCP task from now on, if the tool and its caller support tasks; otherwise does nothing.
     ///
-    /// Later questions to the caller belong to the task. Without this method, a call becomes a task once it has
-    /// taken longer than [`TasksConfig::grace`](mgp_lifecycle::TasksConfig).
+    /// Later questions to the caller then belong to the task. Without this method, a call becomes a task when it takes
+    /// longer than [`TasksConfig::grace`](mgp_lifecycle::TasksConfig).
     #[must_use = "the task starts when it is awaited"]
     fn begin_task(&self) -> BoxFuture<'static, Result<(), RpcError>>;
 
     /// Closes the response stream of the call. The call continues, and the caller reconnects to receive the rest.
     ///
-    /// Use it in long calls, so that they do not occupy a connection. Returns `false`, and does nothing, if the
-    /// caller cannot reconnect: only callers of revision 2025-11-25 over HTTP can.
+    /// Use it in long calls, so that they do not occupy a connection. If the caller cannot reconnect, does nothing and
+    /// returns `false`; only callers of revision 2025-11-25 over HTTP can reconnect.
     fn end_stream(&self) -> bool;
 
-    /// Sends a log message to the caller: text, or any value that serializes to JSON.
+    /// Sends a log message to the caller: a text, or any value that can be serialized to JSON.
     #[must_use = "a message is sent when it is awaited"]
     fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> BoxFuture<'static, ()>;
 }
@@ -190,11 +191,11 @@ impl ContextExt for Context {
 #[derive(Debug, Default)]
 pub(crate) struct QuestionCounter(AtomicU32);
 
-/// A question that is not asked yet, with its key.
+/// A question that has not been asked yet, and its key.
 #[derive(Clone, Debug)]
 struct Question {
     cx: Context,
-    /// The key that identifies the question; `None` if the order of questions is unknown and the author set no key.
+    /// The key that identifies the question; `None` if the author set no key and the questions cannot be numbered.
     key: Option<String>,
 }
 
@@ -206,13 +207,13 @@ impl Question {
                 Some(format!("{kind}-{}", order.0.fetch_add(1, Ordering::Relaxed) + 1))
             }
             (CallerAccess::Channel(_), None) => None,
-            // Any key will do: it is not sent to this caller.
+            // The key may be the same for all questions, because it is not sent to this caller.
             (_, None) => Some(kind.to_owned()),
         };
         Self { cx: cx.clone(), key }
     }
 
-    /// Asks the question, after checking the client capability that it needs besides support for the method.
+    /// Asks the question, after checking that the client declared the additional capability that the question needs.
     fn ask(
         self,
         needs: ClientCapability,
@@ -236,7 +237,7 @@ impl Question {
     }
 }
 
-/// A client capability that a question needs besides its method.
+/// A capability of the client that a question needs, in addition to support for the method.
 #[derive(Clone, Copy, Debug)]
 enum ClientCapability {
     Nothing,
@@ -255,7 +256,7 @@ impl ClientCapability {
         let elicitation = offered.elicitation.unwrap_or_default();
         let (is_offered, name, needed) = match self {
             Self::Nothing => (true, "", ""),
-            // By specification a client that declares neither `form` nor `url` supports forms.
+            // According to the specification, a client that declares neither `form` nor `url` supports forms.
             Self::Form => (
                 elicitation.form.is_some() || elicitation.url.is_none(),
                 "elicitation.form",
@@ -282,7 +283,7 @@ impl ClientCapability {
     }
 }
 
-/// Decodes an answer of the caller.
+/// Decodes the caller's answer.
 fn read<T: DeserializeOwned>(answer: &Payload, what: &str) -> Result<T, RpcError> {
     serde_json::from_str(answer.as_str()).map_err(|error| {
         RpcError::invalid_params(format!("the caller's answer is not a valid {what}: {error}"))

@@ -7,7 +7,7 @@ use mgp_types::{Payload, RpcError};
 
 use super::{ClientCapability, Question, read};
 
-/// A request for the caller's roots; await it to send it.
+/// A request for the caller's roots; it is sent when it is awaited.
 ///
 /// # Errors
 /// Code 1000 if the caller does not support roots (−32021 in the modern era).
@@ -20,7 +20,7 @@ impl RootsRequest {
         Self(Question::new(cx, "roots"))
     }
 
-    /// Sets the name of the question within the call.
+    /// Sets the key of the question, which must be unique within the call.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.0.key = Some(key.into());
         self

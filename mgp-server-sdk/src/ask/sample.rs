@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{ClientCapability, Question, read};
 
-/// The default of the maximum number of tokens in an answer.
+/// The default maximum number of tokens in an answer.
 const MAX_TOKENS: u64 = 1_024;
 
-/// A request to the caller's model; await it to send it.
+/// A request to the caller's model; it is sent when it is awaited.
 ///
-/// A caller that offers no sampling, but negotiated MGP callbacks, is asked for an `llm_completion`, unless the request
-/// has tools.
+/// If the caller does not offer sampling but negotiated MGP callbacks, it receives a callback `llm_completion` instead,
+/// unless the request contains tools.
 ///
 /// # Errors
-/// Code 1000 if the caller supports neither (−32021 in the modern era), −32602 if its answer is not a message, 3003 if
-/// a callback was not answered in time.
+/// Code 1000 if the caller supports neither sampling nor callbacks (−32021 in the modern era), −32602 if its answer is
+/// not a message, 3003 if a callback was not answered in time.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct Sampling {
@@ -37,7 +37,7 @@ impl Sampling {
         Self { question: Question::new(cx, "sampling"), params }
     }
 
-    /// Sets the name of the question within the call.
+    /// Sets the key of the question, which must be unique within the call.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.question.key = Some(key.into());
         self
@@ -63,7 +63,7 @@ impl Sampling {
 }
 
 impl Sampling {
-    /// Returns the callback for a caller that can be asked only that way.
+    /// Returns the request as a callback, if the caller supports callbacks but not sampling.
     fn completion(&self) -> Option<CallbackRequestParams> {
         #[derive(Serialize)]
         struct Message<'a> {
@@ -93,8 +93,8 @@ fn text(content: &OneOrMany<ContentBlock>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Asks for a completion by a callback. Returns `None` if the caller closed it: a kernel does so for a caller that
-/// supports no sampling.
+/// Requests a completion by a callback. Returns `None` if the caller closed the callback, as a kernel does on behalf of
+/// a caller without sampling.
 async fn complete(
     question: &Question,
     params: CallbackRequestParams,

@@ -14,7 +14,7 @@ use super::{ClientCapability, Question, read};
 /// The user's answer to a request to visit a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlElicited {
-    /// The user agreed to visit the page; whether the visit takes place is not known yet.
+    /// The user agreed to visit the page; it is not known yet whether the visit takes place.
     Agreed,
     /// The user declined.
     Declined,
@@ -22,10 +22,10 @@ pub enum UrlElicited {
     Cancelled,
 }
 
-/// A request to the user to visit a page; await it to send it.
+/// A request that the user visit a page; it is sent when it is awaited.
 ///
 /// # Errors
-/// Code 1000 if the caller does not support URLs (−32021 in the modern era).
+/// Code 1000 if the caller does not support elicitation by URL (−32021 in the modern era).
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
 pub struct UrlElicitation {
@@ -33,7 +33,7 @@ pub struct UrlElicitation {
     message: String,
     url: String,
     id: Option<String>,
-    /// If set, a call in the legacy era fails with −32042 instead of waiting for the answer.
+    /// If set, a call in the legacy era fails with −32042 instead of waiting for the user's answer.
     call_again: bool,
 }
 
@@ -48,13 +48,13 @@ impl UrlElicitation {
         }
     }
 
-    /// Sets the name of the question within the call.
+    /// Sets the key of the question, which must be unique within the call.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.question.key = Some(key.into());
         self
     }
 
-    /// Sets the id under which the server later reports that the page was visited. Default: a random id.
+    /// Sets the id with which the server later reports that the page was visited. Default: a random id.
     ///
     /// See [`ContextExt::elicitation_complete`](super::ContextExt::elicitation_complete). Modern callers do not use
     /// ids.
@@ -66,7 +66,7 @@ impl UrlElicitation {
     /// Makes a call of revision 2025-11-25 fail with code −32042 and the URL of the page; the caller repeats the
     /// call after the visit.
     ///
-    /// A modern caller is asked as usual, because its call does not wait anyway.
+    /// A modern caller receives the question as usual, because its call does not wait in any case.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -126,7 +126,7 @@ impl IntoFuture for UrlElicitation {
 }
 
 impl Question {
-    /// Returns the error −32042 with the page, or the error for a caller that does not support URLs.
+    /// Returns error −32042 with the page, or another error if the caller does not support elicitation by URL.
     fn required_url(&self, page: ElicitParams) -> RpcError {
         let cx = &self.cx;
         if let Err(refused) = ClientCapability::Url.check(cx) {
@@ -145,13 +145,13 @@ pub(super) fn complete(cx: &Context, id: String) -> BoxFuture<'static, ()> {
     if cx.caller.revision != Revision::V2025_11_25 {
         return Box::pin(std::future::ready(()));
     }
-    // The visit may outlast the call that asked for it, so the notification belongs to the session.
+    // The visit may take longer than the call that requested it, so the notification belongs to the session.
     let mut out = cx.peer.context(&cx.scope);
     out.principal = cx.principal.clone();
     let (peer, params) = (cx.peer.clone(), ElicitationCompleteParams::new(id));
     Box::pin(async move {
         match Call::tell::<ElicitationComplete>(&params, out) {
-            // Ignore the outcome: a caller that has disconnected needs no notification.
+            // The outcome is ignored, because a caller that has disconnected needs no notification.
             Ok(call) => drop(peer.send(call).await),
             Err(error) => tracing::debug!(%error, "elicitation/complete not sent"),
         }

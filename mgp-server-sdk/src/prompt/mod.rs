@@ -1,4 +1,4 @@
-//! Prompts from functions (MCP prompts).
+//! Prompts that are created from functions (MCP prompts).
 
 mod registry;
 
@@ -44,8 +44,8 @@ impl Prompt {
     /// Creates a prompt from an async function whose parameters are extracted from the call: [`Args`](crate::Args),
     /// `Context` and so on.
     ///
-    /// The fields of the type in `Args` become the arguments of the prompt; they are strings on the wire, and are
-    /// parsed as numbers, booleans or enum variants where the field has such a type.
+    /// The fields of the type in `Args` become the arguments of the prompt. They are strings in messages, and are
+    /// parsed as numbers, booleans or enum variants for fields of such types.
     pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<GetPromptResult, M>,
@@ -103,7 +103,7 @@ impl Prompt {
         errors
     }
 
-    /// Returns the definition as it is listed.
+    /// Returns the definition in the form in which it is listed.
     #[must_use]
     pub fn definition(&self) -> &mcp::Prompt {
         &self.definition

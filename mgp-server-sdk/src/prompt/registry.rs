@@ -16,7 +16,7 @@ use crate::error::BuildError;
 use crate::request::{HandlerConfig, TextRequest};
 use crate::subscribers::{ListKind, Subscribers};
 
-/// The prompts of a server, which can change while it runs; a cheap handle.
+/// The prompts of a server, which can change while the server runs. Cheap to clone.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -49,7 +49,7 @@ impl Entry for Prompt {
     }
 }
 
-/// The params of `prompts/get`, parsed so that an error can name the invalid argument.
+/// The params of `prompts/get`, decoded in two steps so that an error can name the invalid argument.
 #[derive(Deserialize)]
 struct GetParams {
     name: String,

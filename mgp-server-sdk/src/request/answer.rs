@@ -1,10 +1,10 @@
-//! Return types of functions behind prompts, resources and completions.
+//! The return types of functions that implement prompts, resources and completions.
 
 use mgp_types::RpcError;
 use mgp_types::mcp::{Completion, ContentBlock, GetPromptResult, PromptMessage, Role};
 
-/// A return type of a function behind a prompt, a resource or a completion, converted to `T`: the prompt, the
-/// contents or the proposals.
+/// A return type of a function that implements a prompt, a resource or a completion. It is converted to `T`: the
+/// prompt, the contents or the proposals.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned where `{T}` is expected",
     note = "a prompt is text, a `PromptMessage`, a list of them or a `GetPromptResult`",

@@ -1,4 +1,4 @@
-//! Parameters of functions behind prompts, resources and completions.
+//! The parameters of functions that implement prompts, resources and completions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -53,7 +53,7 @@ impl TextRequest {
         self.state.get_shared()
     }
 
-    /// Returns this request as a [`ToolRequest`], the form that the extractors of tools accept.
+    /// Returns this request as a [`ToolRequest`], the type that the extractors of tools accept.
     fn surroundings(&self) -> ToolRequest {
         static NO_TOOL: LazyLock<Arc<mcp::Tool>> =
             LazyLock::new(|| Arc::new(mcp::Tool::new("", RawObject::empty())));
@@ -62,7 +62,7 @@ impl TextRequest {
     }
 }
 
-/// A parameter of a function behind a prompt, resource or completion.
+/// A parameter of a function that implements a prompt, resource or completion.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -155,7 +155,7 @@ impl FromRequest for PartialArgument {
     }
 }
 
-/// Implements `FromRequest` with the implementation of `FromCall`.
+/// Implements `FromRequest` by calling the implementation of `FromCall`.
 macro_rules! as_tools_do {
     ($($extractor:ty),+ $(,)?) => {$(
         impl FromRequest for $extractor {

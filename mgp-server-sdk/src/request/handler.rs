@@ -1,4 +1,4 @@
-//! Functions behind prompts, resources and completions.
+//! The trait of functions that implement prompts, resources and completions.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use super::extract::{FromRequest, TextRequest};
 use crate::error::BuildError;
 use crate::tool::RequiredState;
 
-/// An async function of up to eight extractors that returns a `T`; `M` distinguishes the arities and is inferred.
+/// An async function with up to eight extractors that returns a `T`; `M` distinguishes the numbers of parameters and is
+/// inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a function that returns `{T}`",
     note = "it is an async function (or a closure that returns an async block) of up to eight parameters",
@@ -94,7 +95,8 @@ impl<T: 'static> Function<T> {
         (self.run)(request).await
     }
 
-    /// Returns an error if the server lacks state that the function needs.
+    /// Returns an error if the server lacks state that the function needs; `what` names the prompt, resource or
+    /// completion.
     pub(crate) fn missing_state(&self, what: &str, state: &Extensions) -> Option<BuildError> {
         let missing = self.needs.iter().find(|need| !need.is_met(state))?;
         Some(BuildError::MissingState { what: what.to_owned(), state: missing.name() })

@@ -1,6 +1,6 @@
-//! Functions behind prompts, resources and completions: their parameters and return types.
+//! Functions that implement prompts, resources and completions: their parameters and return types.
 //!
-//! Their arguments are strings on the wire; [`Args`](crate::Args) parses them into a type.
+//! The arguments are strings in messages; [`Args`](crate::Args) parses them into a type.
 
 mod answer;
 mod extract;

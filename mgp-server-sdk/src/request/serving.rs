@@ -1,7 +1,6 @@
-//! Runs functions behind prompts, resources and completions.
+//! Runs functions that implement prompts, resources and completions.
 //!
-//! Each function runs on a task of its own: the connection continues to read, and dropping the call drops the
-//! function.
+//! Each function runs on its own task, so that the connection continues to read. Dropping the call drops the function.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use mgp_types::RpcError;
 use mgp_types::service::{Context, Extensions, Reply};
 use tokio::task::JoinHandle;
 
-/// The settings of handlers of prompts, resources and completions.
+/// The settings for functions that implement prompts, resources and completions.
 #[derive(Clone, Debug)]
 pub(crate) struct HandlerConfig {
     /// The time limit of a handler.
@@ -27,7 +26,7 @@ impl HandlerConfig {
         handler: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
     ) -> Result<Reply, RpcError> {
         let asking = cx.caller_access.clone();
-        // Poll `asking` inside the task, where the function asks its questions, so that one poll collects all
+        // `asking` is polled inside the task in which the function asks its questions, so that one poll collects all
         // questions of a round.
         let running = async move { asking.run_round(handler).await };
         let mut task = AbortOnDrop(spawn_watched(tokio::time::timeout(self.timeout, running)));

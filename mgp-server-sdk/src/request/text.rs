@@ -43,12 +43,12 @@ pub(crate) fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
     }
 
     let mut fields: &'static [&'static str] = &[];
-    // Deserialization always fails here; only the recorded field names are of interest.
+    // Deserialization always fails here, after the names of the fields were recorded; only these are needed.
     let _ = T::deserialize(FieldRecorder(&mut fields));
     fields
 }
 
-/// A string with its name, which an error quotes.
+/// A string with the name of its argument, for error messages.
 #[derive(Clone, Copy)]
 struct Text<'a> {
     name: &'a str,

@@ -45,7 +45,7 @@ impl Contents {
         Self { body: Body::Bytes(bytes.into()), mime: None, meta: None }
     }
 
-    /// Creates an answer which reports that the resource does not exist.
+    /// Creates the answer for a resource that does not exist.
     pub fn missing() -> Self {
         Self { body: Body::Missing, mime: None, meta: None }
     }
@@ -99,7 +99,7 @@ impl Contents {
     }
 }
 
-/// The parameters of an answer to `resources/read`.
+/// The context of a request `resources/read`, from which its result is built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadContext<'a> {
     pub(crate) uri: &'a str,
@@ -157,7 +157,7 @@ impl IntoAnswer<Contents> for ReadResourceResult {
     }
 }
 
-/// `None` means that there is no such resource.
+/// `None` means that the resource does not exist.
 impl<A: IntoAnswer<Contents>> IntoAnswer<Contents> for Option<A> {
     fn into_answer(self) -> Result<Contents, RpcError> {
         self.map_or_else(|| Ok(Contents::missing()), IntoAnswer::into_answer)

@@ -1,4 +1,4 @@
-//! Resources: fixed ones, templates, and sets looked up at run time (MCP resources).
+//! Resources: with a fixed URI, by template, or in sets that are queried at run time (MCP resources).
 
 mod contents;
 mod registry;
@@ -61,7 +61,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Returns an error if the server lacks state it needs.
+    /// Returns an error if the server lacks state that the resource's function needs.
     fn missing_state(&self, uri: &str, state: &Extensions) -> Option<BuildError> {
         match self {
             Self::Ready(_) => None,
@@ -73,7 +73,7 @@ impl Source {
 /// The time for which a modern client may cache contents that do not change while the server runs.
 const FIXED_TTL: Duration = Duration::from_mins(1);
 
-/// Sets a field that the definitions of both resources and templates have.
+/// Sets a field that exists in the definitions of both resources and templates.
 macro_rules! both {
     ($self:ident, $field:ident = $value:expr) => {
         match &mut $self.definition {
@@ -110,7 +110,7 @@ impl Resource {
         }
     }
 
-    /// Creates a resource that a function reads.
+    /// Creates a resource whose contents a function returns.
     pub fn new<H, M>(uri: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<Contents, M>,
@@ -119,10 +119,11 @@ impl Resource {
         Self::read(definition, Function::new(handler))
     }
 
-    /// Creates a template for resources that a function reads; the variables of the URI are its arguments.
+    /// Creates a template for resources whose contents a function returns; the variables in the URI are the function's
+    /// arguments.
     ///
-    /// A variable `{name}` matches one segment of the URI, `{+name}` matches any text. Percent-encoding is decoded,
-    /// so the value of a segment may contain `/` or `..`: check it before using it as a path.
+    /// A variable `{name}` matches one segment of the URI, `{+name}` matches any text. Percent-encoding is decoded, so
+    /// a value may contain `/` or `..`: the function must check it before using it as a path.
     pub fn template<H, M>(template: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<Contents, M>,

@@ -18,7 +18,7 @@ use crate::completers::{Completers, CompletionTarget};
 use crate::error::{BuildError, BuildErrors};
 use crate::subscribers::{ListKind, Subscribers};
 
-/// The resources of a server, which can change while it runs; a cheap handle.
+/// The resources of a server, which can change while the server runs. Cheap to clone.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -170,7 +170,7 @@ impl Resources {
         self.fixed.remove(uri) || self.templates.remove(uri)
     }
 
-    /// Adds a set of resources that is looked up for each request.
+    /// Adds a set of resources that is queried for each request.
     pub fn add_set(&self, set: impl ResourceSet) {
         self.sets.lock().push(Arc::new(set));
         self.fixed.set_paging(None, Some(first_set()));
@@ -222,8 +222,8 @@ impl Resources {
             || self.sets().iter().any(|set| set.has(uri))
     }
 
-    /// Returns the completion functions of a template, or `None`: the completions of a set's templates are not
-    /// known.
+    /// Returns the completion functions of a template; `None` if there is no such template, because the completions of
+    /// templates in sets are not known.
     pub(crate) fn completable(&self, uri: &str) -> Option<CompletionTarget> {
         if let Some(family) = self.templates.get(uri) {
             return Some(CompletionTarget {
@@ -249,7 +249,7 @@ fn first_set() -> String {
     set_cursor(0, None)
 }
 
-/// Returns the cursor of a set of the given index, and of a position within the set.
+/// Returns a cursor that contains the index of a set and a cursor of that set.
 pub(super) fn set_cursor(index: usize, within: Option<&str>) -> String {
     match within {
         None => format!("s{index}"),

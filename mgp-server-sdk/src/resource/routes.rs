@@ -1,4 +1,4 @@
-//! Endpoints of `resources/…`.
+//! The endpoints of the methods `resources/…`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -170,7 +170,7 @@ fn in_set(cursor: &str) -> Option<(usize, Option<&str>)> {
     }
 }
 
-/// Returns the error for an unknown URI: −32002, in the modern era −32602, with the URI in both.
+/// Returns the error for an unknown URI: −32002 in the legacy era, −32602 in the modern era; both contain the URI.
 fn not_found(uri: &str, era: Era) -> RpcError {
     #[derive(Serialize)]
     struct Data<'a> {

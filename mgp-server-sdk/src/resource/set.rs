@@ -1,4 +1,4 @@
-//! Resources that are looked up at run time: a directory, a table, another server.
+//! Resources that are determined at run time, e.g. from a directory, a table or another server.
 
 use mgp_types::RpcError;
 use mgp_types::mcp;
@@ -6,7 +6,7 @@ use mgp_types::service::{BoxFuture, Context};
 
 use super::contents::Contents;
 
-/// A set of resources that is looked up for each request.
+/// A set of resources that is queried for each request.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -28,10 +28,11 @@ use super::contents::Contents;
 /// # drop(Server::new("notes", "1").resource_set(Notes));
 /// ```
 pub trait ResourceSet: Send + Sync + 'static {
-    /// Returns a page of resources. It begins at a cursor that this set returned earlier; `None` means the start.
+    /// Returns a page of the resources. The page begins at `cursor`, which this set returned earlier, or at the start
+    /// if it is `None`.
     ///
     /// # Errors
-    /// The error that the caller receives; −32602 for an invalid cursor.
+    /// Returns the error that the caller receives; −32602 for an invalid cursor.
     fn list(
         &self,
         cx: &Context,
@@ -44,7 +45,7 @@ pub trait ResourceSet: Send + Sync + 'static {
     /// Lists the resource templates of the set.
     ///
     /// # Errors
-    /// The error that the caller receives.
+    /// Returns the error that the caller receives.
     fn templates(
         &self,
         cx: &Context,
@@ -56,14 +57,14 @@ pub trait ResourceSet: Send + Sync + 'static {
     /// Reads a resource; returns `None` if it does not belong to this set.
     ///
     /// # Errors
-    /// The error that the caller receives.
+    /// Returns the error that the caller receives.
     fn read(
         &self,
         cx: &Context,
         uri: &str,
     ) -> impl Future<Output = Result<Option<Contents>, RpcError>> + Send;
 
-    /// Returns whether a URI may belong to this set; clients may subscribe only to such URIs.
+    /// Returns whether a URI may belong to this set. Clients can subscribe only to such URIs.
     fn has(&self, uri: &str) -> bool {
         let _ = uri;
         true
@@ -101,7 +102,7 @@ impl<T> From<Vec<T>> for Page<T> {
     }
 }
 
-/// A type-erased set.
+/// A set of resources with an erased type.
 pub(crate) trait AnySet: Send + Sync + 'static {
     fn list<'a>(
         &'a self,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::BuildError;
 
-/// A template that URIs are matched against.
+/// A URI template, against which URIs are matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     /// The literal text before the first variable.
@@ -72,11 +72,12 @@ impl Template {
         let mut found = BTreeMap::new();
         for (place, (variable, behind)) in self.rest.iter().enumerate() {
             let end = if place + 1 == self.rest.len() {
-                // The last variable extends as far as possible, even if the literal text after it also occurs earlier.
+                // The last variable is as long as possible, even if the literal text after it also
+                // occurs earlier in the URI.
                 left.len().checked_sub(behind.len()).filter(|&end| left.is_char_boundary(end))?
             } else {
-                // A variable matches at least one character, so the literal text after it is searched from the second
-                // character on.
+                // A variable matches at least one character, so the search for the literal text after it begins at the
+                // second character.
                 let first = left.chars().next()?.len_utf8();
                 first + left[first..].find(behind.as_str())?
             };

@@ -8,7 +8,7 @@ use super::Tool;
 use super::security::declared;
 use crate::error::BuildError;
 
-/// The prefixes of the protocol's own tools.
+/// The prefixes of names that are reserved for the protocol's own tools.
 const RESERVED: [&str; 3] = ["mgp/", "mgp.", "mgp_"];
 
 const MAX_NAME_LENGTH: usize = 128;
@@ -47,7 +47,7 @@ impl Tool {
         }
     }
 
-    /// Logs a warning about a definition that is valid but risky.
+    /// Logs a warning if the definition is valid but risky.
     pub(super) fn advise(&self) {
         let Some(security) = declared(&self.definition) else { return };
         let runs_code = permissions(&self.definition).contains(&Permission::CodeExecution);

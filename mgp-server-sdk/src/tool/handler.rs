@@ -1,4 +1,4 @@
-//! Functions behind tools.
+//! The trait of functions that implement tools.
 
 use mgp_types::service::{BoxFuture, CallRecord, Reply};
 use mgp_types::{RawObject, RpcError};
@@ -7,7 +7,8 @@ use super::extract::{FromCall, RequiredState, ToolRequest};
 use super::result::IntoToolResult;
 use super::schema::{SchemaStyle, any_object};
 
-/// An async function of up to eight extractors; `M` distinguishes the arities and is inferred.
+/// An async function with up to eight extractors as parameters; `M` distinguishes the numbers of parameters and is
+/// inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tool function",
     note = "a tool is an async function (or a closure that returns an async block) of up to eight parameters",
@@ -45,7 +46,7 @@ macro_rules! handler {
                     };
                 )*
                 let era = request.cx.caller.era;
-                // All parameters could be extracted: an error from here on comes from the function itself.
+                // All parameters could be extracted, so an error from here on comes from the function itself.
                 CallRecord::mark_executed(&request.cx);
                 let recorder = request.opened();
                 drop(request);

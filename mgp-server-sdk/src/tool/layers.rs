@@ -1,4 +1,4 @@
-//! Layers around one tool.
+//! Layers around a single tool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::extract::ToolRequest;
 #[derive(Clone, Default)]
 pub(super) struct Layers(Vec<Arc<dyn Fn(Stack) -> Stack + Send + Sync>>);
 
-/// Carries the server's state through the layers of a tool, as an extension of the call.
+/// Passes the server's state through the layers of a tool, as an extension of the call.
 pub(super) struct CarriedState(pub(super) Arc<Extensions>);
 
 impl Layers {
@@ -28,7 +28,8 @@ impl Layers {
         self.0.push(Arc::new(move |stack| Stack::new(layer.layer(stack))));
     }
 
-    /// Wraps the tool in its layers. Returns `None` for a tool without layers, which runs on a faster path.
+    /// Wraps the tool in its layers. Returns `None` for a tool without layers, which is run
+    /// without a stack, i.e. faster.
     pub(super) fn wrap(&self, tool: &Arc<Tool>, definition: &Arc<mcp::Tool>) -> Option<Stack> {
         if self.0.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Tools from functions (MCP tools, MGP §4).
+//! Tools that are created from functions (MCP tools, MGP §4).
 
 mod check;
 mod extract;
@@ -63,7 +63,7 @@ pub struct Tool {
     timeout: Option<Duration>,
     max_stream_bytes: Option<u64>,
     layers: Layers,
-    /// The proposals, i.e. extensions beyond MGP, for which the definition has members.
+    /// The proposals (extensions beyond MGP) whose members the definition contains.
     proposed: ExtensionSet,
     run: Arc<dyn Fn(ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>> + Send + Sync>,
 }
@@ -73,7 +73,8 @@ pub struct Tool {
 enum ExecutionMode {
     /// A new task for each call; the default.
     Task,
-    /// The task of the connection, which does nothing else meanwhile: only for functions that take microseconds.
+    /// The task of the connection, which does nothing else while the function runs: only for functions that take
+    /// microseconds.
     Inline,
     /// The blocking pool: for functions that block their thread.
     Blocking,
@@ -93,14 +94,14 @@ impl Tool {
     /// Creates a tool from an async function whose parameters are extracted from the call: [`Args`], [`State`],
     /// `Context`, `Outlet` and so on.
     ///
-    /// Schemas of arguments and of a [`Json`] result are generated from the function's types.
+    /// The schema of the arguments, and that of a [`Json`] result, are generated from the function's types.
     ///
-    /// The function runs on a task of its own and should not block its thread. Run a function that has to block [on
-    /// the blocking pool](Self::on_blocking_pool). If it blocks nevertheless, a multi-thread runtime with a free
+    /// The function runs on its own task and should not block its thread. A function that must block should run [on the
+    /// blocking pool](Self::on_blocking_pool). If a function blocks nevertheless, a multi-thread runtime with a free
     /// thread continues to serve everything else, including pings. Everything stops if the function blocks the only
-    /// thread (a current-thread runtime), or if calls block every thread. If the tool sends a chunk, progress or a log
-    /// message just before it blocks, and the connection is served on a spawned task, that connection stops until the
-    /// function ends.
+    /// thread (a current-thread runtime), or if calls block all threads. If the tool sends a chunk, progress or a log
+    /// message immediately before it blocks, and the connection is served on a spawned task, that connection stops
+    /// until the function ends.
     pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
     where
         H: Handler<M>,
@@ -129,7 +130,7 @@ impl Tool {
 
     /// Creates a tool from a function that blocks its thread; it runs on the blocking pool and cannot be interrupted.
     ///
-    /// For a function with parameters besides its arguments, see [`Tool::on_blocking_pool`].
+    /// For a function that has parameters in addition to its arguments, see [`Tool::on_blocking_pool`].
     pub fn blocking<T, R>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -179,7 +180,7 @@ impl Tool {
         self
     }
 
-    /// Sets the maximum size of the chunks of a call, in bytes of JSON: beyond it, the call is ended with code 3001.
+    /// Sets the maximum total size of a call's chunks, in bytes of JSON; a call that exceeds it ends with code 3001.
     /// Default: the limit of the server.
     pub fn max_stream_bytes(mut self, bytes: u64) -> Self {
         self.max_stream_bytes = Some(bytes);
@@ -240,8 +241,9 @@ impl Tool {
         self
     }
 
-    /// Declares the media types of the tool. Clients that negotiated `multimodal_signatures` find the tool by them.
-    /// Input beyond the maximum size is refused with code 3001 before the tool runs; other types are accepted.
+    /// Declares the media types that the tool accepts and returns. Clients that negotiated `multimodal_signatures`
+    /// select tools by them. Input above the declared maximum size is refused with code 3001 before the tool runs;
+    /// input of other media types is accepted.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -260,7 +262,8 @@ impl Tool {
         self
     }
 
-    /// Replaces the schema of the arguments; it is listed unchanged, with any keywords of JSON Schema.
+    /// Replaces the schema of the arguments. The list contains it unchanged, including keywords that this crate does
+    /// not know.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -280,10 +283,10 @@ impl Tool {
         self
     }
 
-    /// Sets the schema of the structured content to that of a type, for functions that do not return [`Json`].
+    /// Sets the schema of the structured content to that of the type `T`, for functions that do not return [`Json`].
     ///
-    /// Before 2026-07-28 structured content is an object: callers of earlier revisions do not receive a schema of
-    /// any other type.
+    /// Before 2026-07-28, structured content had to be an object: callers of earlier revisions do not receive the
+    /// schema of any other type.
     pub fn output<T: JsonSchema>(mut self) -> Self {
         self.types.output = Some(schema::result_of::<T>);
         self.write_schemas(self.style.unwrap_or_default());
@@ -297,7 +300,7 @@ impl Tool {
         self
     }
 
-    /// Sets where the schemas of inner types are placed. Default: the style of the server.
+    /// Sets where the schemas of inner types are written. Default: the style of the server.
     pub fn schema_style(mut self, style: SchemaStyle) -> Self {
         self.style = Some(style);
         self.write_schemas(style);
@@ -339,7 +342,7 @@ impl fmt::Debug for Tool {
 
 /// One or more tools, for [`Server::tool`](crate::Server::tool).
 ///
-/// `#[tools]` implements it for the type of its impl block.
+/// The attribute `#[tools]` implements it for the type of its impl block.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tool",
     label = "not a `Tool`, and not a type with `#[tools]` on its impl block",

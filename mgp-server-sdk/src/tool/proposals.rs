@@ -1,4 +1,4 @@
-//! The members that proposals add to tools, and errors of tools with a category.
+//! The members that proposals add to the definition of a tool.
 
 use mgp_types::RpcError;
 use mgp_types::mcp::CallToolResult;
@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::{IntoToolResult, SchemaStyle, Tool};
 
-/// The name of the message for the user, in `_meta` and in `security`.
+/// The name of the member with the message for the user, in `_meta` and in `security`.
 const MESSAGE: &str = "confirmation_message";
 
 impl Tool {
-    /// States the cost of a call, for callers that negotiated `cost_hints`.
+    /// Declares the cost of a call, for callers that negotiated `cost_hints`.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -29,33 +29,34 @@ impl Tool {
         self.propose(Extension::CostHints, "cost", cost)
     }
 
-    /// States the expected duration of a call.
+    /// Declares the expected duration of a call.
     pub fn latency(self, latency: &LatencyClass) -> Self {
         self.propose(Extension::CostHints, "latency", latency)
     }
 
-    /// States the quota that is left.
+    /// Declares the quota that is left.
     pub fn quota(self, quota: &ToolQuota) -> Self {
         self.propose(Extension::CostHints, "quota", quota)
     }
 
-    /// States the scopes that a call requires, for callers that negotiated `scopes`.
+    /// Declares the scopes that a call requires, for callers that negotiated `scopes`.
     pub fn required_scopes<S: Into<String>>(self, scopes: impl IntoIterator<Item = S>) -> Self {
         let scopes: Vec<String> = scopes.into_iter().map(Into::into).collect();
         self.propose(Extension::Scopes, "required_scopes", &scopes)
     }
 
-    /// Demands that a person confirms each call; `{parameter}` in the message is replaced by the argument.
+    /// Requires that a person confirm each call; `{parameter}` in the message is replaced by the value of the argument.
     ///
-    /// Every governed caller is asked; one that negotiated `human_in_the_loop` also
-    /// sees the message in the list of tools.
+    /// All callers of a governed server are asked; a caller that negotiated `human_in_the_loop` also sees the message
+    /// in the list of tools.
     pub fn confirm_each_call(self, message: &str, risk: &ConfirmationRisk) -> Self {
         let (level, reversible) = risk.to_risk();
         let secured = self.secure(|security| {
             security.confirmation_required = Some(true);
             security.reversible = reversible.or(security.reversible);
             security.risk_level = level;
-            // For gateways, which ask their own callers. Text can always be encoded.
+            // This copy is for gateways, which ask their own callers. The encoding cannot fail,
+            // because the message is a text.
             let _ = security.extra.encode(MESSAGE, message);
         });
         secured
@@ -70,7 +71,7 @@ impl Tool {
         name: &str,
         value: &T,
     ) -> Self {
-        // Text and numbers can always be encoded.
+        // Cannot fail: texts and numbers can always be encoded.
         let _ = self.definition.meta.get_or_insert_default().encode(name, value);
         self.proposed = self.proposed | ExtensionSet::EMPTY.with(extension);
         self

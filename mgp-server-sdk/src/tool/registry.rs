@@ -21,7 +21,7 @@ use crate::catalog::LIST_TTL_MS;
 use crate::error::{BuildError, BuildErrors};
 use crate::subscribers::{ListKind, Subscribers};
 
-/// The tools of a server, which can change while it runs; a cheap handle.
+/// The tools of a server, which can change while the server runs. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Tools(Arc<ToolsState>);
 
@@ -40,14 +40,14 @@ struct ToolsState {
     snapshot: Mutex<Arc<Snapshot>>,
     /// The clients that are notified of changes; set when the server is built.
     subscribers: OnceLock<Subscribers>,
-    /// Receives the definitions after each change; set if the server is governed.
+    /// The function that receives the definitions after each change; set if the server is governed.
     observer: OnceLock<DefinitionObserver>,
-    /// Repeats the access decision for calls that waited after the gates had accepted them; set if the server is
+    /// The function that decides again about calls that waited after the gates had admitted them; set if the server is
     /// governed.
     recheck: OnceLock<Recheck>,
 }
 
-/// The function that decides once more about a call that had to wait after the gates accepted it.
+/// The function that decides again about a call that waited after the gates had admitted it.
 struct Recheck(Box<CheckFn>);
 
 type CheckFn = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
@@ -61,21 +61,21 @@ type ObserveFn = dyn Fn(&[mcp::Tool]) + Send + Sync;
 
 mgp_types::opaque_debug!(DefinitionObserver);
 
-/// The tools at one moment. A change replaces the snapshot, so that calls and lists never wait for a lock.
+/// The tools at one point in time. A change replaces the snapshot, so that calls and lists never wait for a lock.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts about all tools, read for each call")]
 struct Snapshot {
     order: Vec<Arc<Entry>>,
-    /// The tools by name. The hash needs no random seed, because callers cannot choose the names.
+    /// The tools by name. The hash needs no random seed, because callers cannot choose the names of the tools.
     by_name: FxHashMap<String, Arc<Entry>>,
     settings: Settings,
     /// `true` if any tool supports tasks. Most servers have no such tool, so their calls skip the lookup of the tool.
     any_task: bool,
-    /// `true` if any tool has an output schema.
+    /// `true` if at least one tool has an output schema.
     any_typed: bool,
-    /// `true` if any tool has its own time limit.
+    /// `true` if at least one tool has its own time limit.
     any_timeout: bool,
-    /// `true` if any tool has members of proposals; the list then depends on what its caller negotiated.
+    /// `true` if a tool has members of proposals; the list then depends on what its caller negotiated.
     any_proposed: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 8],
 }
@@ -84,9 +84,9 @@ struct Snapshot {
 #[derive(Clone, Debug, Default)]
 struct Settings {
     style: SchemaStyle,
-    /// If set, tools whose permissions are known to be denied are not listed; calls of them fail with 1000 either way.
+    /// If set, tools whose permissions are known to be denied are not listed; calls of them fail in either case.
     hides_refused: bool,
-    /// If set, arguments are checked against the schema of their tool before it runs.
+    /// If set, the arguments of a call are checked against the schema of its tool before the tool runs.
     #[cfg(feature = "schemas")]
     checks_arguments: bool,
     /// The values that tools extract as `State`; `None` until the server is built.
@@ -116,7 +116,7 @@ impl Entry {
         let mut definition = tool.definition.clone();
         mgp_security::derive_hints(&mut definition);
         let permissions = check::permissions(&definition).into();
-        // The headers are valid: `check` has refused a tool whose headers cannot be parsed.
+        // The headers are valid, because `check` has refused any tool whose header annotations cannot be parsed.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
         let max_input =
             MediaSignature::of(&definition).and_then(|media| media.max_input_size_bytes);
@@ -125,10 +125,10 @@ impl Entry {
         Arc::new(Self { tool, definition, permissions, headers, max_input, wrapped, is_enabled })
     }
 
-    /// Compares headers with arguments. They must be equal, because a proxy may have routed the call by its
-    /// headers.
+    /// Compares the headers of a call with its arguments. They must be equal, because a proxy may have routed the call
+    /// by its headers.
     ///
-    /// Only the modern era over HTTP has such headers.
+    /// Only calls over HTTP in the modern era have such headers.
     fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
         let cx = call.cx();
         if cx.caller.era == Era::Modern
@@ -144,7 +144,7 @@ impl Entry {
 impl Tools {
     /// Adds a tool, or replaces the tool with the same name.
     ///
-    /// An invalid tool is logged and left out; [`Tools::try_add`] returns the error.
+    /// If the tool is invalid, it is logged and not added; [`Tools::try_add`] returns the error instead.
     pub fn add(&self, tool: Tool) {
         if let Err(error) = self.try_add(tool) {
             tracing::error!(%error, "invalid tool left out");
@@ -154,7 +154,7 @@ impl Tools {
     /// Adds a tool, or replaces the tool with the same name.
     ///
     /// # Errors
-    /// −32603 if its name or a permission is invalid, or the server lacks state it needs.
+    /// −32603 if the tool's name or one of its permissions is invalid, or the server lacks state that the tool needs.
     pub fn try_add(&self, tool: Tool) -> Result<(), RpcError> {
         self.put(tool).map_err(|error| BuildErrors(vec![error]).into())
     }
@@ -184,7 +184,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Sets where schemas of tools place the schemas of inner types, and generates them again.
+    /// Sets where the schemas of tools contain the schemas of inner types, and generates all schemas again.
     pub(crate) fn write_schemas(&self, style: SchemaStyle) {
         self.change(|order, settings| {
             settings.style = style;
@@ -204,7 +204,7 @@ impl Tools {
         self.change(|_, settings| settings.checks_arguments = true);
     }
 
-    /// Checks arguments against the schema of a tool, without calling the tool.
+    /// Checks arguments against the schema of a tool, without running the tool.
     #[cfg(feature = "schemas")]
     pub(crate) fn validate(
         &self,
@@ -219,12 +219,12 @@ impl Tools {
         super::validate::check(&entry.definition, params)
     }
 
-    /// Hides tools whose permissions are known to be denied from the list.
+    /// Omits tools from the list if their permissions are known to be denied.
     pub(crate) fn hide_denied_tools(&self) {
         self.change(|_, settings| settings.hides_refused = true);
     }
 
-    /// Sets the server's state, and returns an error for each tool that needs state the server lacks.
+    /// Sets the server's state; returns an error for each tool that needs state that the server lacks.
     pub(crate) fn set_state(&self, state: Arc<Extensions>) -> Vec<BuildError> {
         let snapshot = self.snapshot();
         let missing = snapshot.order.iter().map(|entry| entry.tool.check_state(&state));
@@ -277,7 +277,7 @@ impl Tools {
         self.set_enabled(name, true)
     }
 
-    /// Disables a tool: it is not listed, and calls fail with code 4002; returns `true` if there is such a tool.
+    /// Disables a tool: it is not listed, and calls fail with code 4002. Returns `true` if there is such a tool.
     #[must_use]
     pub fn disable(&self, name: &str) -> bool {
         self.set_enabled(name, false)
@@ -315,7 +315,7 @@ impl Tools {
         entry.map_or(TaskSupport::Forbidden, |entry| support_of(&entry.definition))
     }
 
-    /// Returns whether calls of any tool may become tasks.
+    /// Returns whether any tool's calls may become tasks.
     pub(crate) fn any_task(&self) -> bool {
         self.snapshot().any_task
     }
@@ -401,7 +401,7 @@ impl Tools {
         }
     }
 
-    /// Sets the receiver of the tools' definitions; returns `false` if there is one already.
+    /// Sets the function that receives the tools' definitions; returns `false` if one is already set.
     pub(crate) fn observe_definitions(
         &self,
         observe: impl Fn(&[mcp::Tool]) + Send + Sync + 'static,
@@ -411,16 +411,16 @@ impl Tools {
         is_first
     }
 
-    /// Sets the function that decides again about calls that had to wait after the gates.
+    /// Sets the function that decides again about calls that waited after the gates had admitted them.
     pub(crate) fn set_recheck(
         &self,
         check: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,
     ) {
-        // Governing a server twice is an error of `into_stack`.
+        // The result is ignored, because `into_stack` reports an error if a server is governed twice.
         let _ = self.0.recheck.set(Recheck(Box::new(check)));
     }
 
-    /// Refuses a call that had to wait and is no longer allowed.
+    /// Refuses a call that waited and is no longer allowed.
     pub(crate) fn recheck(&self, call: &Call) -> Result<(), RpcError> {
         self.0.recheck.get().map_or(Ok(()), |Recheck(check)| check(call))
     }
@@ -439,9 +439,9 @@ impl Tools {
         WeakTools(Arc::downgrade(&self.0))
     }
 
-    /// Sets the listeners that are notified of changes.
+    /// Sets the table of the clients that are notified of changes.
     pub(crate) fn notify(&self, subscribers: Subscribers) {
-        // Ignore the result: a server is built only once, so a second value would be the same.
+        // The result is ignored: a server is built only once, so a second value would be the same.
         let _ = self.0.subscribers.set(subscribers);
     }
 
@@ -502,7 +502,7 @@ fn is_typed(definition: &mcp::Tool) -> bool {
     definition.output_schema.is_some()
 }
 
-/// The variant of a list for a kind of peer.
+/// The variant of a list or definition for one kind of peer.
 #[derive(Clone, Copy)]
 struct Form {
     /// Set if definitions contain the security metadata, for peers that negotiated it.
@@ -539,7 +539,7 @@ impl Snapshot {
     }
 }
 
-/// Returns a definition as a kind of peer receives it; it has the security metadata in both places or in neither.
+/// Returns a definition as a kind of peer receives it; the security metadata is in both of its places or in neither.
 fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {
@@ -554,7 +554,7 @@ fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
         MediaSignature::remove(&mut shown);
     }
     if !form.modern {
-        // Before 2026-07-28 structured content had to be an object, so schemas of other types are omitted.
+        // Before 2026-07-28, structured content had to be an object, so schemas of other types are omitted.
         shown.output_schema = shown.output_schema.filter(schema::is_of_objects);
     }
     if !form.security {
@@ -570,7 +570,7 @@ fn disabled(name: &str) -> RpcError {
     RpcError::new(ErrorCode::TOOL_DISABLED, message)
 }
 
-/// Returns error 4001, with the most similar tool name if there is one, else with a hint how to find the right tool.
+/// Returns error 4001, with the most similar tool name or, if there is none, with a hint how to find the right tool.
 fn unknown(name: &str, snapshot: &Snapshot) -> RpcError {
     let shown = mgp_types::clip(name, 80);
     let near = snapshot

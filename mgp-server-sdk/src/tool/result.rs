@@ -43,16 +43,16 @@ pub trait IntoToolResult: Send + 'static {
     }
 }
 
-/// A result as data: the value is the structured content, and its JSON the text.
+/// A result as data: the value becomes the structured content, and its JSON the text of the result.
 ///
-/// The tool's `outputSchema` is generated from the type.
-/// Before 2026-07-28 structured content is an object: callers of earlier revisions receive another value as text only,
-/// and a list without its schema.
+/// The tool's `outputSchema` is generated from the type. Before 2026-07-28, structured content had to be an object.
+/// Callers of earlier revisions therefore receive any other value only as text, and the list of
+/// tools without its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-/// A failure that the model shall read, in a result with `isError`. An [`RpcError`] is a failure of the call
-/// itself.
+/// A failure that the model should see, returned as a result with `isError`. In contrast, an [`RpcError`] is a failure
+/// of the call itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolError(pub String);
 
@@ -68,11 +68,12 @@ impl<E: std::error::Error> From<E> for ToolError {
     }
 }
 
-/// Returns one text block, encoded directly: it is the most frequent result.
+/// Returns a result with one text block. It is encoded without the generic encoder, because it is
+/// the most frequent result.
 fn text_reply(text: &str) -> Result<Reply, RpcError> {
     let mut out = String::with_capacity(text.len() + text.len() / 16 + 64);
     out.push_str(r#"{"content":[{"type":"text","text":"#);
-    // Branch-free on purpose: checking all bytes is several times faster than stopping at the first special byte.
+    // Branch-free on purpose: checking all bytes is several times as fast as stopping at the first special byte.
     if text.bytes().fold(true, |plain, byte| plain & !matches!(byte, 0..=0x1f | b'"' | b'\\')) {
         out.push('"');
         out.push_str(text);
@@ -110,7 +111,7 @@ impl IntoToolResult for CallToolResult {
     }
 }
 
-/// One block: an image, audio, a link, an embedded resource.
+/// The result is a single block: an image, audio, a link, or an embedded resource.
 impl IntoToolResult for ContentBlock {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         vec![self].into_tool_result()

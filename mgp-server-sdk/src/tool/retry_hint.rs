@@ -1,4 +1,4 @@
-//! Retry hints in the errors of tools that may run twice (MGP §14.5: 3003, 5000, 5001).
+//! Retry hints in the errors of tools that may safely run twice (MGP §14.5: 3003, 5000, 5001).
 //!
 //! Applies to: inbound.
 
@@ -16,8 +16,7 @@ use tower_service::Service;
 
 use super::Tools;
 
-/// A layer that adds retry hints to the errors of read-only or idempotent tools, including time-outs raised by
-/// layers below.
+/// A layer that adds retry hints to the errors of read-only or idempotent tools, including time-outs of inner layers.
 #[derive(Clone, Debug)]
 pub(crate) struct RetryHintLayer(pub(crate) Tools);
 
@@ -46,7 +45,7 @@ impl<S: MgpService> Service<Call> for RetryHint<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // Keep only what a lookup needs; the tool is looked up only if the call fails.
+        // Only the name is stored; the tool is looked up only if the call fails.
         let tool = call.params().target().filter(|at| matches!(at, Target::Tool(_))).cloned();
         let tool = tool.map(|tool| (self.tools.clone(), tool));
         ResponseFuture { future: self.inner.call(call), tool }
@@ -79,7 +78,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Adds retry hints to the error of a tool that may run twice; hints that the author set are kept.
+/// Adds retry hints to the error of a tool that may safely run twice; hints that the author set are not changed.
 fn with_retry_hints(error: RpcError) -> RpcError {
     let Some(usual) = Recovery::default_for(error.code()) else { return error };
     let (Some(said), Some(more)) = (error.as_recovery(), Recovery::for_repeatable(error.code()))

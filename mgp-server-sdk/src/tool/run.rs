@@ -20,8 +20,8 @@ impl Tool {
             ExecutionMode::Inline => {
                 let function = (self.run)(request);
                 Running::Inline(match asking {
-                    // Only a caller that is asked in rounds needs this wrapper; its extra box costs as much as a
-                    // lookup.
+                    // Only a caller that is asked in rounds needs this wrapper, whose additional box costs as much as
+                    // the lookup of the tool.
                     CallerAccess::Channel(_) => {
                         Box::pin(async move { asking.run_round(function).await })
                     }
@@ -30,9 +30,9 @@ impl Tool {
             }
             ExecutionMode::Task => {
                 let function = (self.run)(request);
-                // Poll `asking` inside the task, where the function asks its questions, so that one poll collects all
-                // questions of a round.
-                // A separate task keeps pings answered even if the function blocks its thread, which it should not.
+                // `asking` is polled inside the task in which the function asks its questions, so that one poll
+                // collects all questions of a round. Because the task is separate, pings are answered even if the
+                // function blocks its thread, which it should not do.
                 Running::Task(AbortOnDrop(spawn_watched(async move {
                     asking.run_round(function).await
                 })))

@@ -1,5 +1,4 @@
-//! JSON Schemas (2020-12) of arguments and results, and the two places where schemas of inner types can be
-//! written.
+//! Generates JSON Schemas (2020-12) of arguments and results. The schemas of inner types can be written in two places.
 
 use std::borrow::Cow;
 
@@ -8,37 +7,38 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
-/// The place of the schemas of inner types in a schema.
+/// The place in a schema at which the schemas of inner types are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaStyle {
-    /// At each place of use, because several model APIs reject `$defs`. Recursive types still use `$defs`.
+    /// Wherever the type is used, because several model APIs reject `$defs`. Recursive types still use `$defs`.
     #[default]
     Inlined,
-    /// Once per type, in `$defs` at the root; this is shorter if a type is used often.
+    /// Once per type, in `$defs` at the root; this is shorter if a type is used several times.
     Hoisted,
 }
 
 /// Returns the schema of a tool's arguments.
 pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
     let mut schema = schema_of::<T>(style);
-    // A schema of alternatives has no `type` at its root, but arguments are always an object.
+    // The schema of an enum has no `type` at its root, but arguments are always an object.
     let object = schema.ensure_object();
     object.entry("type").or_insert_with(|| "object".into());
     RawObject::of(&schema).unwrap_or_else(|_| any_object())
 }
 
-/// Returns the schema of a tool's structured content, or `None` if it permits any value.
+/// Returns the schema of a tool's structured content, or `None` if it allows any value.
 pub(super) fn result_of<T: JsonSchema>(style: SchemaStyle) -> Option<RawObject> {
     let schema = schema_of::<T>(style);
-    // The schema `true` permits any value.
+    // The schema `true` allows any value.
     if schema.as_object().is_none_or(serde_json::Map::is_empty) {
         return None;
     }
     RawObject::of(&schema).ok()
 }
 
-/// Returns whether a schema describes an object. Callers before 2026-07-28 accept no other structured content.
+/// Returns whether a schema describes an object; callers of revisions before 2026-07-28 accept no
+/// other structured content.
 pub(super) fn is_of_objects(schema: &RawObject) -> bool {
     #[derive(Deserialize)]
     struct Kind<'a> {
@@ -49,7 +49,7 @@ pub(super) fn is_of_objects(schema: &RawObject) -> bool {
     kind.is_ok_and(|schema| schema.kind.as_deref() == Some("object"))
 }
 
-/// Returns the schema of a tool without arguments.
+/// Returns the schema of the arguments of a tool that takes none.
 pub(super) fn any_object() -> RawObject {
     RawObject::of(&std::collections::BTreeMap::from([("type", "object")])).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Security metadata of a tool: MGP's, and the hints that MCP clients read instead (MGP §4, §7.3).
+//! The security metadata of a tool, and the hints for MCP clients that are derived from it (MGP §4, §7.3).
 
 use mgp_types::Lenient;
 use mgp_types::mcp;
@@ -23,13 +23,13 @@ impl Tool {
         self
     }
 
-    /// Sets the risk of a call; a tool with other metadata and no risk counts as dangerous.
+    /// Sets the risk of a call. A tool that has other security metadata but no risk counts as dangerous.
     pub fn risk(self, risk: RiskLevel) -> Self {
         self.secure(|security| security.risk_level = risk)
     }
 
-    /// Sets the permissions that a call needs. A short name such as `shell` means the standard permissions of that
-    /// group.
+    /// Sets the permissions that a call needs. A short name such as `shell` is replaced by the standard permissions of
+    /// that group.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -62,12 +62,12 @@ impl Tool {
         self.secure(|security| security.validator = Some(validator))
     }
 
-    /// Sets the rules for code among the arguments (MGP §7.3).
+    /// Sets the rules for code in the arguments (MGP §7.3).
     pub fn code_safety(self, rules: CodeSafety) -> Self {
         self.secure(|security| security.code_safety = Some(rules))
     }
 
-    /// Asks clients to confirm each call with the user.
+    /// Requests that clients let the user confirm each call.
     pub fn confirmation(self) -> Self {
         self.secure(|security| security.confirmation_required = Some(true))
     }

@@ -1,4 +1,4 @@
-//! The streamed result of a tool: the content that its function sends while it runs (MGP §12.4, §12.5).
+//! The streamed result of a tool: the content that its function sends before it returns (MGP §12.4, §12.5).
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,16 +15,17 @@ use mgp_types::{ErrorCode, Object, Payload, RpcError};
 
 use super::result::IntoToolResult;
 
-/// Records the chunks of one call, so that its result contains them, and marks the last one.
+/// A recorder of the chunks of one call. It adds them to the result of the call, and marks the last chunk.
 ///
-/// A chunk is kept back until the function waits or sends the next one: the chunk is then known not to be the last.
+/// A chunk is held back until the function waits or sends the next chunk, because only then is it known not to be the
+/// last one.
 pub(crate) struct ChunkRecorder {
-    /// The caller; no outlet if it wants no chunks.
+    /// The outlet to the caller; without a sink if the caller wants no chunks.
     inner: Outlet,
-    /// If set, no chunk is kept back, because the function blocks its thread and never waits.
+    /// If set, chunks are not held back, because the function blocks its thread and never waits.
     is_blocking: bool,
     max_bytes: u64,
-    /// Held while an item is sent, so that items of several tasks keep their order.
+    /// Locked while an item is sent, so that items from several tasks keep their order.
     order: tokio::sync::Mutex<()>,
     state: Mutex<Recorded>,
 }
@@ -37,7 +38,7 @@ struct Recorded {
     bytes: u64,
     is_too_long: bool,
     held: Option<Chunk>,
-    /// The function is being polled, so the recorder looks at `held` afterwards.
+    /// `true` while the function is being polled; the recorder then checks `held` after the poll.
     is_polled: bool,
     waker: Option<Waker>,
 }
@@ -49,7 +50,7 @@ impl ChunkRecorder {
         Arc::new(Self {
             inner: if wants { outlet.clone() } else { Outlet::none() },
             is_blocking,
-            // The chunks that a caller wants are bounded by its connection.
+            // If the caller wants chunks, the connection limits their size instead.
             max_bytes: if wants {
                 u64::MAX
             } else {
@@ -82,7 +83,8 @@ impl ChunkRecorder {
         state.sent += 1;
         if !self.is_blocking && self.is_streamed() {
             state.held = Some(chunk);
-            // A chunk of another task: the function itself may not be polled for a long time.
+            // The chunk was sent by another task, so the function must be woken: otherwise it might not be polled for a
+            // long time.
             let waker = if state.is_polled { None } else { state.waker.take() };
             drop(state);
             if let Some(waker) = waker {
@@ -112,12 +114,12 @@ impl ChunkRecorder {
         self.inner.send(item).await
     }
 
-    /// Sends the chunk that was kept back. The caller of this method has its turn.
+    /// Sends the chunk that was held back. The method's caller must hold the lock `order`.
     async fn send_held(&self) -> Result<(), ConsumerGone> {
         let held = self.state.lock().held.clone();
         if let Some(chunk) = held {
             self.inner.send(OutletItem::Chunk(chunk)).await?;
-            // Removed afterwards, so that nothing is lost if this future is dropped.
+            // The chunk is removed only now, so that it is not lost if this future is dropped while sending.
             self.state.lock().held = None;
         }
         Ok(())
@@ -125,11 +127,11 @@ impl ChunkRecorder {
 
     async fn flush(self: Arc<Self>) {
         let _turn = self.order.lock().await;
-        // The result contains the chunk in any case.
+        // The error is ignored, because the result contains the chunk in any case.
         let _ = self.send_held().await;
     }
 
-    /// Runs the function of the tool, and returns its result completed by what was streamed.
+    /// Runs the function of the tool, and returns its result together with the content that was streamed.
     pub(super) async fn run<F>(self: Arc<Self>, running: F, era: Era) -> Result<Reply, RpcError>
     where
         F: Future<Output: IntoToolResult>,
@@ -178,7 +180,7 @@ impl ChunkRecorder {
         }
     }
 
-    /// Returns whether a chunk is kept back.
+    /// Returns whether a chunk is held back.
     fn end_poll(&self) -> bool {
         let mut state = self.state.lock();
         state.is_polled = false;
@@ -189,10 +191,10 @@ impl ChunkRecorder {
         self.state.lock().content.is_empty()
     }
 
-    /// Makes the text of the result equal to the text of all chunks.
+    /// Completes the result and the chunks, so that both contain the same text.
     ///
-    /// A result that begins with the streamed content is the whole result; any other one follows the streamed content.
-    /// In both cases the caller gets the rest as the last chunks.
+    /// If the result begins with the streamed content, it is the whole result; otherwise it is appended to the streamed
+    /// content. In both cases, the caller receives the rest as the last chunks.
     async fn complete(self: Arc<Self>, body: &Body) -> Result<Reply, RpcError> {
         let mut result: Object = Reply::Complete(body.clone()).get()?;
         let returned: Vec<Payload> = result.decode("content")?.unwrap_or_default();
@@ -214,7 +216,7 @@ impl ChunkRecorder {
         Reply::of(&result)
     }
 
-    /// Sends what is left, and marks the last chunk.
+    /// Sends the remaining content, and marks the last chunk.
     async fn send_last(&self, rest: Vec<Payload>) {
         let _turn = self.order.lock().await;
         let mut left: Vec<_> = self.state.lock().held.take().into_iter().collect();
@@ -222,7 +224,7 @@ impl ChunkRecorder {
         let last = left.len().checked_sub(1);
         for (index, mut chunk) in left.into_iter().enumerate() {
             chunk.done = Some(index) == last;
-            // The result contains the chunk in any case.
+            // The error is ignored, because the result contains the chunk in any case.
             if self.inner.send(OutletItem::Chunk(chunk)).await.is_err() {
                 return;
             }
@@ -241,7 +243,7 @@ fn too_long(max: u64) -> RpcError {
 
 mgp_types::opaque_debug!(ChunkRecorder);
 
-/// The outlet that the function of a tool uses: records chunks on their way to the caller.
+/// The outlet that the function of a tool uses: it records chunks before they are sent to the caller.
 pub(super) struct RecordedOutlet(pub(super) Arc<ChunkRecorder>);
 
 impl Sink for RecordedOutlet {

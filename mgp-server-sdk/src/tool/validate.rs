@@ -1,4 +1,4 @@
-//! Checks of arguments against the input schema of a tool: `tools/validate`, and the check before a call.
+//! Checks arguments against the input schema of a tool: for `tools/validate`, and before a call.
 
 use mgp_types::mcp::{ArgumentError, Tool, ValidateToolParams, ValidateToolResult};
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};

@@ -1,4 +1,5 @@
-//! What a tool declares in `_meta`: its version, which callers may demand, its end, and the effect of repeated calls.
+//! The declarations of a tool in `_meta`: its version, which callers may require, its deprecation, and the effect of
+//! repeated calls.
 
 use mgp_security::{Refusal, check_version};
 use mgp_types::RpcError;
@@ -8,14 +9,14 @@ use serde::Serialize;
 
 use super::Tool;
 
-/// The end of a tool's support.
+/// The announcement that a tool will be removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Deprecation {
     /// The version in which the tool was deprecated.
     #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// The version without the tool.
+    /// The version in which the tool will be removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remove_in: Option<String>,
     /// The tool to use instead.
@@ -24,13 +25,13 @@ pub struct Deprecation {
 }
 
 impl Deprecation {
-    /// Creates a deprecation that began with a version.
+    /// Creates a deprecation that begins with this version.
     #[must_use]
     pub fn since(version: impl Into<String>) -> Self {
         Self { since: Some(version.into()), ..Self::default() }
     }
 
-    /// Sets the version without the tool.
+    /// Sets the version in which the tool will be removed.
     #[must_use]
     pub fn remove_in(mut self, version: impl Into<String>) -> Self {
         self.remove_in = Some(version.into());
@@ -46,7 +47,8 @@ impl Deprecation {
 }
 
 impl Tool {
-    /// Sets the version, which is listed as `_meta.version`; callers may demand a range with `_meta.tool_version`.
+    /// Sets the version, which is listed as `_meta.version`. Callers may require a range of versions with
+    /// `_meta.tool_version`.
     pub fn version(self, version: &str) -> Self {
         self.set_meta("version", &version)
     }
@@ -56,7 +58,8 @@ impl Tool {
         self.set_meta("deprecated", deprecation)
     }
 
-    /// Declares the effect of repeated calls: lists `_meta.idempotency`, which specifications repeat, and the hint of MCP.
+    /// Declares the effect of repeated calls: as `_meta.idempotency`, which specifications repeat, and as the hint that
+    /// MCP defines.
     pub fn idempotency(mut self, effect: &ToolIdempotency) -> Self {
         let hints = self.definition.annotations.get_or_insert_with(ToolAnnotations::new);
         hints.idempotent_hint = Some(*effect == ToolIdempotency::Yes);
@@ -66,13 +69,13 @@ impl Tool {
     /// Sets a member of `_meta`.
     fn set_meta<T: Serialize>(mut self, name: &str, value: &T) -> Self {
         let meta = self.definition.meta.get_or_insert_with(Meta::new);
-        // Encoding these types cannot fail.
+        // Cannot fail: values of these types can always be encoded.
         let _ = meta.0.encode(name, value);
         self
     }
 }
 
-/// Checks that the tool has one of the versions that a call demands.
+/// Checks that the version of the tool is one that the call accepts.
 pub(super) fn check(params: &Params, definition: &mcp::Tool) -> Result<(), RpcError> {
     let meta = || definition.meta.clone();
     check_version(params, &definition.name, meta).map_err(|refused| Refusal::from(refused).into())

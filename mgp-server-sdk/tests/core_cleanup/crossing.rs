@@ -1,4 +1,4 @@
-//! Cancellation and disconnects propagate over a connection.
+//! Cancellations and disconnects are passed on over a connection.
 
 use mgp_transport::{CloseReason, Limits};
 use tokio::io::AsyncWriteExt;

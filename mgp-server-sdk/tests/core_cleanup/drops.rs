@@ -1,4 +1,4 @@
-//! Ten thousand calls dropped at random points.
+//! Ten thousand calls whose callers drop them at random points.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ const CALLS: usize = 10_000;
 const CONNECTIONS: usize = 4;
 const CONCURRENT: usize = 100;
 
-/// `SplitMix64` with a fixed seed: the same calls in every run.
+/// A `SplitMix64` generator with a fixed seed, so that every run makes the same calls.
 struct Random(u64);
 
 impl Random {
@@ -116,7 +116,7 @@ async fn dropped_calls_leave_nothing(seed: u64) {
     while let Some(done) = running.join_next().await {
         answered += usize::from(done.unwrap());
     }
-    // Otherwise the test would cover little.
+    // If fewer calls ended in one of these ways, the test would cover too little.
     assert!(
         answered > CALLS / 10 && answered < CALLS * 9 / 10,
         "{answered} of {CALLS} were answered"
@@ -124,13 +124,13 @@ async fn dropped_calls_leave_nothing(seed: u64) {
     assert!(alive.ever() > CALLS / 4, "only {} tools ran", alive.ever());
     quiet(&pairs, &calls, &alive).await;
     assert_eq!(ends.load(Ordering::SeqCst), 0);
-    // All connections still work.
+    // All connections still work afterwards.
     for pair in &pairs {
         pair.call("now", 0).await.unwrap();
         assert_eq!((pair.client.shed(), pair.server.shed(), pair.server.dropped()), (0, 0, 0));
     }
 
-    // End the connections in every way there is, with running calls.
+    // Ends the connections in every possible way, while calls are running.
     let hanging: Vec<_> = pairs.iter().map(|pair| tokio::spawn(pair.call("hang", 0))).collect();
     until(|| (alive.now() == CONNECTIONS, alive.now())).await;
     pairs[0].cx.peer.close("enough");

@@ -1,4 +1,4 @@
-//! A peer that floods with notifications.
+//! A peer that sends a flood of notifications.
 
 use mgp_server_sdk::prelude::*;
 use mgp_transport::{CloseReason, Limits};
@@ -18,7 +18,8 @@ const REPORT: &str = concat!(
 const ROOTS: &str = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\n";
 const PING: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
 
-/// A server whose handler of one notification never ends, against the rules, so that all others wait behind it.
+/// Creates a server whose handler of one notification never completes, although it should, so that all others wait
+/// behind it.
 fn stuck(alive: &Alive) -> Stack {
     let alive = alive.clone();
     let router = Router::new().on_notification::<RootsListChanged, _, _>(move |_, _| {
@@ -43,12 +44,13 @@ async fn flooded() {
     raw.write(PING).await;
     assert!(raw.line().await.contains("\"result\""));
     let (limits, monitor) = (Limits::default(), raw.monitor.clone());
-    // Each costs half a kilobyte besides its text, so here the bytes are the tighter bound or nearly so.
+    // Each notification needs half a kilobyte in addition to its text, so the limit in bytes is reached first, or
+    // nearly so.
     let held = 200_001 - monitor.dropped();
     assert!(held > 60_000 && held <= limits.notifications as u64, "{held} are held");
     assert!(monitor.held_bytes() <= limits.held_bytes, "{}", monitor.held_bytes());
 
-    // A notification that carries a decision must not be lost: the connection ends.
+    // A notification that may contain a decision must not be lost, so the connection ends instead.
     raw.write(ROOTS).await;
     let closed = end(raw.run).await;
     assert!(matches!(closed, CloseReason::Flooded), "{closed}");
@@ -63,7 +65,7 @@ fn waits_dropped_and_ended_within_bounds() {
     });
 }
 
-/// Long notifications reach the byte limit long before the count.
+/// Long notifications reach the limit in bytes long before the limit of their number.
 #[tokio::test]
 async fn long_ones_are_bounded_by_their_bytes() {
     let alive = Alive::default();
@@ -84,7 +86,7 @@ async fn long_ones_are_bounded_by_their_bytes() {
     raw.run.abort();
 }
 
-/// Without a handler that waits, a flood only costs work.
+/// If no handler waits, a flood only costs processing time.
 #[tokio::test]
 async fn a_flood_that_is_handled_loses_nothing() {
     let mut raw =

@@ -1,13 +1,14 @@
-//! The memory that a scenario takes, measured in a process of its own.
+//! The memory that a scenario needs, measured in a separate process.
 
 use std::process::{Command, Stdio};
 
-/// Set in the process that runs the scenario.
+/// The environment variable that is set in the process that runs the scenario.
 const SCENARIO_VARIABLE: &str = "MGP_TEST_SCENARIO";
 
-/// Runs a scenario in a process of its own: its memory must not grow by more than `bound` bytes.
+/// Runs a scenario in a separate process, and checks that its memory does not grow by more than `bound` bytes.
 ///
-/// `name` is the path of the test that calls this, which runs the scenario when it is called there again.
+/// `name` is the path of the test that calls this function. The separate process runs that test, which calls this
+/// function again and so runs the scenario.
 #[track_caller]
 pub(crate) fn grows_less_than(bound: u64, name: &str, scenario: impl FnOnce()) {
     if std::env::var_os(SCENARIO_VARIABLE).is_some() {
@@ -29,7 +30,7 @@ pub(crate) fn grows_less_than(bound: u64, name: &str, scenario: impl FnOnce()) {
     assert!(played.status.success() && output.contains("1 passed"), "{output}");
 }
 
-/// Returns a figure about the memory of this process in bytes; 0 if `/proc` does not have it.
+/// Returns a figure about the memory of this process, in bytes; 0 if `/proc` does not contain it.
 fn proc_figure(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

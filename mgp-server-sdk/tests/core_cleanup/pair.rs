@@ -27,7 +27,7 @@ pub(crate) struct Alive {
     ever: Arc<AtomicUsize>,
 }
 
-/// A running function; counted until it is dropped.
+/// The mark of a running function; the function counts as running until the mark is dropped.
 #[derive(Debug)]
 pub(crate) struct Life(Arc<AtomicUsize>);
 
@@ -59,7 +59,8 @@ struct Amount {
     n: u64,
 }
 
-/// A server whose tools return at once, sleep, stream, block or hang; `alive` counts their functions.
+/// Creates a server whose tools return immediately, sleep, stream, block or hang; `alive` counts their running
+/// functions.
 pub(crate) fn server(alive: &Alive) -> Server {
     let begin = |alive: &Alive| {
         let alive = alive.clone();
@@ -126,7 +127,7 @@ pub(crate) fn server(alive: &Alive) -> Server {
         }))
 }
 
-/// The two ends of one connection, both driven.
+/// The two ends of a connection; both are being driven.
 pub(crate) struct Pair {
     /// The outbound stack of the client.
     pub(crate) stack: Stack,
@@ -139,7 +140,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Connects a client to a server's stack and does the handshake.
+    /// Connects a client to a server's stack, and completes the handshake.
     pub(crate) async fn join(to: &Stack, limits: Limits) -> Self {
         let (here, there) = duplex();
         let server = Connection::new(there.reader, there.writer, to.clone()).limits(limits);
@@ -184,7 +185,7 @@ impl Pair {
         self.stack.send(Call::request(Method::of("tools/call"), Params::tool(tool, &arguments), cx))
     }
 
-    /// Returns the counts of both sides: waiting, running, held.
+    /// Returns the counters of both sides: waiting, running and stored items.
     pub(crate) fn left(&self) -> [usize; 8] {
         let [ours, theirs] = [&self.client, &self.server].map(|monitor| {
             [monitor.pending(), monitor.running(), monitor.held_bytes(), monitor.inbox_bytes()]
@@ -197,7 +198,7 @@ pub(crate) fn text(reply: &Reply) -> String {
     reply.get::<serde_json::Value>().unwrap()["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
-/// An outlet that counts its items; each takes some time.
+/// An outlet that counts its items, and takes some time for each.
 #[derive(Debug, Default)]
 pub(crate) struct CountingOutlet {
     pub(crate) taken: AtomicUsize,
@@ -222,12 +223,12 @@ impl Sink for CountingOutlet {
     }
 }
 
-/// Waits for the end of a connection, at most a minute.
+/// Waits for the end of a connection, for a minute at most.
 pub(crate) async fn end(run: JoinHandle<CloseReason>) -> CloseReason {
     tokio::time::timeout(Duration::from_mins(1), run).await.unwrap().unwrap()
 }
 
-/// Waits until a condition holds, at most 20 s.
+/// Waits until a condition holds, for 20 s at most.
 #[track_caller]
 pub(crate) fn until<T: std::fmt::Debug>(
     mut look: impl FnMut() -> (bool, T),
@@ -244,7 +245,7 @@ pub(crate) fn until<T: std::fmt::Debug>(
     }
 }
 
-/// Waits until nothing runs on a server.
+/// Waits until no call is running on a server.
 #[track_caller]
 pub(crate) fn quiet<'a>(
     pairs: &'a [Pair],

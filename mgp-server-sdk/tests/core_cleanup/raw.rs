@@ -1,4 +1,4 @@
-//! A peer that writes raw lines.
+//! A peer that writes lines without an SDK.
 
 use mgp_transport::{CloseReason, Connection, ConnectionMonitor, Limits, duplex};
 use mgp_types::service::{Scope, Stack};
@@ -18,7 +18,7 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 impl Raw {
-    /// Connects and does the handshake.
+    /// Connects to a server's stack, and completes the handshake.
     pub(crate) async fn join(to: &Stack, limits: Limits) -> Self {
         let (here, there) = duplex();
         let server = Connection::new(there.reader, there.writer, to.clone()).limits(limits);
@@ -39,7 +39,7 @@ impl Raw {
         self.writer.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// Reads the next line; empty at the end.
+    /// Reads the next line; an empty text at the end of the connection.
     pub(crate) async fn line(&mut self) -> String {
         let mut line = String::new();
         self.reader.read_line(&mut line).await.unwrap();

@@ -11,7 +11,7 @@ use super::memory::grows_less_than;
 use super::pair::{Alive, Pair, end, quiet, server, until};
 use super::raw::Raw;
 
-/// Requests with long answers, endless streams, lists, and lines that are answered with an error.
+/// Returns requests with long answers, with endless streams and for lists, and lines that are answered with an error.
 fn heavy_requests() -> String {
     let mut text = String::new();
     for id in 0..100 {
@@ -51,7 +51,7 @@ async fn a_peer_that_never_reads() {
     let started = Instant::now();
     until(|| (monitor.unread_bytes() > 4 << 20, monitor.unread_bytes())).await;
 
-    // Its unread output slows no other call: no call waits for the clock, which is paused while there is work.
+    // Its unread output delays no other call: the paused clock would advance only if a call had to wait.
     let before = Instant::now();
     for _ in 0..200 {
         good.call("task", 100).await.unwrap();

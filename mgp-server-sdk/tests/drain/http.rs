@@ -19,7 +19,7 @@ use crate::drains;
 use crate::wire;
 use crate::world::{Began, Random, Received, TIMEOUT, call, request, server};
 
-/// A server that listens.
+/// A server that listens on an address.
 struct Listening {
     to: SocketAddr,
     drain: Drain,
@@ -92,7 +92,7 @@ impl Client {
         let mut socket = TcpStream::connect(to).await.ok()?;
         socket.write_all(text.as_bytes()).await.ok()?;
         let mut answer = String::new();
-        // A server that has ended closes the connection.
+        // A server that has ended closes the connection, so the read ends.
         timeout(TIMEOUT, socket.read_to_string(&mut answer)).await.unwrap().ok()?;
         if answer.is_empty() {
             return None;
@@ -105,7 +105,7 @@ impl Client {
 
 const BOTH: &str = "application/json, text/event-stream";
 
-/// Calls until the server is gone; returns the sent and the received messages.
+/// Sends calls until the server cannot be reached; returns the messages that were sent and received.
 async fn calls(
     client: Client,
     to: SocketAddr,

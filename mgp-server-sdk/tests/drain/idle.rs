@@ -1,4 +1,4 @@
-//! A server with nothing to do ends at once.
+//! A server that has no running calls ends immediately.
 
 use std::time::Duration;
 

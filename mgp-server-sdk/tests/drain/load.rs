@@ -1,4 +1,4 @@
-//! Drains under load, at any moment of it.
+//! Drains that begin at random moments while calls are running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,23 +14,23 @@ use tokio::time::sleep;
 use crate::drains;
 use crate::world::{Began, Random, Received, World, call, request, rest, server, write};
 
-/// The number of calls of a peer before it gives up.
+/// The maximum number of calls of a peer.
 const CALLS: u64 = 60;
 /// The id of the request to shut down.
 const SHUTDOWN: u64 = 999_999;
 
-/// The trigger of a drain.
+/// The event that triggers a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
     /// The drain handle.
     Handle,
-    /// A request among the calls.
+    /// A request to shut down, sent among the calls.
     Method,
-    /// The drain handle, with a time limit that cuts off some calls.
+    /// The drain handle, with a time limit that is too short for some calls.
     Surprise,
 }
 
-/// Drains once; returns the number of calls that succeeded, and of those sent too late.
+/// Runs one drain; returns the number of calls that succeeded, and the number of those that were sent too late.
 async fn one(by: Trigger, random: &mut Random) -> (usize, usize) {
     let began = Began::default();
     let World { mut to, mut from, serving, drain } = World::new(server(&began)).await;
@@ -47,7 +47,7 @@ async fn one(by: Trigger, random: &mut Random) -> (usize, usize) {
         flag.store(true, Ordering::SeqCst);
     });
     let asked = random.below(CALLS);
-    // Written after the peer knows that the server drains.
+    // The late calls are those written after the peer was notified of the drain.
     let (mut sent, mut late) = (Vec::new(), Vec::new());
     for id in 0..CALLS {
         if by == Trigger::Method && id == asked {
@@ -136,7 +136,7 @@ async fn the_outcome_of_a_task_reaches_the_caller_that_waits_for_it() {
             let id = json!({"taskId": id});
             world.write(&request(100 + u64::try_from(number).unwrap(), "tasks/result", id)).await;
         }
-        // A request that waits for a task is read before this one is answered.
+        // When this call is answered, the server has read the earlier request that waits for a task.
         world.write(&call(200, "inline", 0)).await;
         assert_eq!(world.receive().await.unwrap()["id"], 200);
         let remaining = world.drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(30));
@@ -213,7 +213,7 @@ async fn a_plain_peer_is_refused_with_an_mcp_error() {
 
 #[tokio::test]
 async fn only_the_owner_shuts_down() {
-    // A peer that does not own the server, and negotiated only this extension.
+    // The peer does not own the server, and has negotiated only this extension.
     let mut world = World::new(mgp_server_sdk::Server::new("s", "1")).await;
     world.write(&request(1, "mgp/lifecycle/shutdown", json!({}))).await;
     let refused = world.receive().await.unwrap();

@@ -1,4 +1,5 @@
-//! Shutdown: accepted requests are answered, later ones are refused, and nothing waits without need (MGP §11.4).
+//! Shutdown: accepted requests are answered, later ones are refused, and the server ends as soon
+//! as possible (MGP §11.4).
 //!
 //! `DRAINS` sets the number of drains of each of the two long tests; the default is 100.
 
@@ -22,10 +23,10 @@ fn drains() -> usize {
     std::env::var("DRAINS").ok().and_then(|count| count.parse().ok()).unwrap_or(100)
 }
 
-/// Returns the time limit for an idle server to end; it is longer beside other tests.
+/// Returns the time limit within which an idle server must end; it is longer if other tests run at the same time.
 fn at_once() -> Duration {
     Duration::from_millis(if drains() < A_CHECK { 2_000 } else { 50 })
 }
 
-/// From this number of drains on the test runs alone, as a check.
+/// The number of drains from which on the test is run alone, as an acceptance check.
 const A_CHECK: usize = 1000;

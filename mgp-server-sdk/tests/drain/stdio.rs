@@ -1,4 +1,4 @@
-//! Real servers on pipes, shut down by a signal and by their parents.
+//! Server processes on pipes that are shut down by a signal or by their parents.
 
 #![cfg(unix)]
 
@@ -52,7 +52,7 @@ impl Process {
     }
 
     async fn write(&mut self, message: &Value) {
-        // A server that has ended shows when its answers are read.
+        // An error is ignored here: if the server has ended, that is noticed when its answers are read.
         let _ = self.to.write_all(format!("{message}\n").as_bytes()).await;
     }
 
@@ -70,7 +70,7 @@ impl Process {
         timeout(TIMEOUT, self.child.wait()).await.unwrap().unwrap()
     }
 
-    /// Makes calls, and waits until they were accepted; some may have ended by then.
+    /// Sends calls, and waits until the server accepted them; some may have completed by then.
     async fn load(&mut self, calls: u64, ms: u64) -> Received {
         for id in 0..calls {
             self.write(&tool(id, "sleep", &json!({"ms": ms}))).await;
@@ -98,7 +98,7 @@ async fn a_process_finishes_its_calls_and_exits_with_success() {
             1 => process.signal("-INT").await,
             _ => process.write(&request(500, "mgp/lifecycle/shutdown", json!({}))).await,
         }
-        // Before this notification the signal may not have arrived.
+        // The first state notification shows that the signal has arrived.
         while received.states.is_empty() {
             received.take(process.receive().await.unwrap());
         }
@@ -136,7 +136,7 @@ async fn an_idle_process_ends_at_once() {
         assert!(process.end().await.success());
     }
     times.sort_unstable();
-    // The time includes the start of `kill`.
+    // The measured time includes the start of the program `kill`.
     assert!(times[times.len() / 2] < at_once(), "{times:?}");
 }
 

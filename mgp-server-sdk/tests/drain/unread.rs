@@ -1,4 +1,4 @@
-//! A peer that never reads does not keep a server from ending.
+//! A peer that never reads cannot prevent a server from ending.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::world::{World, request};
 #[tokio::test(start_paused = true)]
 async fn a_drain_does_not_wait_for_answers_that_are_never_read() {
     let big = Tool::new("big", "Says much", || async {
-        // After the handshake messages, not at once.
+        // Waits until the handshake is complete.
         sleep(Duration::from_millis(10)).await;
         "x".repeat(300_000)
     });
@@ -24,7 +24,7 @@ async fn a_drain_does_not_wait_for_answers_that_are_never_read() {
     let begun = Instant::now();
     let remaining = world.drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(25));
     assert!(remaining.calls > 10, "more than fits on the way: {remaining:?}");
-    // The end was requested, so it is not an error.
+    // The shutdown was requested, so serving returns no error.
     world.serving.await.unwrap().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }

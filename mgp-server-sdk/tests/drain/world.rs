@@ -1,4 +1,4 @@
-//! A server that records which calls began, and a peer that writes lines.
+//! A server that records which of its calls began, and a peer that writes and reads lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
-/// The time limit of a test for each wait.
+/// The maximum time of each wait in a test.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The calls whose tools began.
+/// The ids of the calls whose tools began to run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Began(Arc<Mutex<BTreeSet<u64>>>);
 
@@ -32,7 +32,7 @@ struct Work {
     ms: u64,
 }
 
-/// A server with tools of all kinds.
+/// Creates a server with tools of all kinds.
 pub(crate) fn server(began: &Began) -> Server {
     let note = |began: &Began| {
         let began = began.clone();
@@ -82,7 +82,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Serves a peer and does the handshake.
+    /// Serves a peer, and completes the handshake.
     pub(crate) async fn new(server: Server) -> Self {
         let mut world = Self::without_handshake(server);
         let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
@@ -94,7 +94,7 @@ impl World {
         world.write(&request(1_000_000, "initialize", hello)).await;
         world.receive().await.unwrap();
         world.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-        // The notification was handled once the next request is answered.
+        // When the next request is answered, the notification has been handled.
         world.write(&request(1_000_001, "ping", json!({}))).await;
         world.receive().await.unwrap();
         world
@@ -118,7 +118,7 @@ impl World {
         receive(&mut self.from).await
     }
 
-    /// Reads everything up to the end, and checks that the server ended without an error.
+    /// Reads all messages up to the end, and checks that the server ended without an error.
     pub(crate) async fn rest(mut self) -> Received {
         let received = rest(&mut self.from).await;
         tokio::time::timeout(TIMEOUT, self.serving).await.unwrap().unwrap().unwrap();
@@ -168,9 +168,10 @@ impl Received {
         self.answers.get(&id)?["error"]["code"].as_i64()
     }
 
-    /// Compares the answers with the calls that began: calls that began were answered, refused ones had not begun.
+    /// Compares the answers with the calls that began: every call that began must be answered, and no refused call may
+    /// have begun.
     ///
-    /// Returns the number of calls that succeeded, and of those sent too late.
+    /// Returns the number of calls that succeeded, and the number of those that were sent too late.
     pub(crate) fn judge(
         &self,
         sent: impl Iterator<Item = u64>,
@@ -195,7 +196,7 @@ impl Received {
                     assert_eq!(answer["error"]["data"]["_mgp"]["details"]["started"], false);
                     late += 1;
                 }
-                // The server never read it.
+                // The server never read this call.
                 (false, None, _) => late += 1,
                 other => panic!("call {id}: {other:?}"),
             }
@@ -209,7 +210,7 @@ pub(crate) fn request(id: u64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// Returns a call that is named by its id.
+/// Returns a tool call whose argument contains its id.
 pub(crate) fn call(id: u64, tool: &str, ms: u64) -> Value {
     request(id, "tools/call", json!({"name": tool, "arguments": {"number": id, "ms": ms}}))
 }

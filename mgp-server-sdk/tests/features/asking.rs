@@ -1,4 +1,4 @@
-//! Requests to the user, the model and for the roots, in both eras.
+//! Questions to the user and to the model, and requests for roots, in both eras.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Elicited, Prompt, Resource, UrlElicited};

@@ -43,7 +43,7 @@ async fn capabilities_are_those_of_what_is_registered() {
             json!({ "completions": {}, "prompts": messages })
         );
         assert_eq!(offered(new().logging(), era).await, json!({ "logging": {} }));
-        // The author's own offer is kept.
+        // The offer that the author made is not changed.
         let quiet = new().tool(tool()).offer(|offer| {
             offer.capabilities.tools = Some(ListChanged::new());
         });

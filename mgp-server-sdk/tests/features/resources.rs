@@ -1,4 +1,4 @@
-//! Resources: lists, contents, subscriptions; fixed ones, templates, sets.
+//! Lists, contents and subscriptions of resources: with fixed URIs, of templates, and of sets.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Contents, Page, Resource, ResourceSet, Uri};
@@ -13,7 +13,7 @@ struct Item {
     id: u32,
 }
 
-/// A table of rows with pages of its own.
+/// A set of resources, the rows of a table, that returns its own pages.
 struct Rows;
 
 impl ResourceSet for Rows {

@@ -15,12 +15,12 @@ use tokio::io::{
 pub(crate) struct Wire {
     era: Era,
     capabilities: Value,
-    /// Merged into the `_meta` of each modern request.
+    /// The members that are added to the `_meta` of each modern request.
     pub(crate) meta: Value,
     writer: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     next: i64,
-    /// Notifications that arrived and were not read.
+    /// The notifications that were received and not returned yet.
     notices: VecDeque<Value>,
     /// The answers to the server's questions, in order.
     pub(crate) answers: VecDeque<Value>,
@@ -29,7 +29,7 @@ pub(crate) struct Wire {
     /// The number of rounds of the last request.
     pub(crate) rounds: usize,
     pub(crate) hello: Value,
-    /// The last line as received.
+    /// The last line, as it was received.
     pub(crate) last: String,
     pub(crate) scope: Scope,
 }
@@ -41,7 +41,7 @@ impl Wire {
         Self::offering(server, era, json!({})).await
     }
 
-    /// Connects to a server with client capabilities.
+    /// Connects to a server as a client with these capabilities.
     pub(crate) async fn offering(server: Server, era: Era, capabilities: Value) -> Self {
         Self::to(&server.into_stack().unwrap(), era, capabilities).await
     }
@@ -80,7 +80,8 @@ impl Wire {
                 let hello = wire.ask("initialize", params).await.unwrap();
                 wire.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
                     .await;
-                // A notification has no answer; the next request has.
+                // A notification gets no answer, so a request follows: when it is answered, the
+                // notification has been handled.
                 wire.ask("ping", json!({})).await.unwrap();
                 hello
             }
@@ -183,7 +184,7 @@ impl Wire {
     }
 }
 
-/// Returns the code of an expected error.
+/// Returns the code of an error; fails if there is no error.
 #[track_caller]
 pub(crate) fn code(answer: &Result<Value, Value>) -> i64 {
     answer.as_ref().unwrap_err()["code"].as_i64().unwrap()

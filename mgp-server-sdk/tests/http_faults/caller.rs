@@ -1,4 +1,4 @@
-//! A caller of either era, with the headers and members that each message needs.
+//! A caller of either era that adds the headers and members which each message needs.
 
 use std::net::SocketAddr;
 
@@ -17,18 +17,18 @@ pub(crate) struct Caller {
     era: Era,
     capabilities: Value,
     key: Option<String>,
-    /// The handle by which requests of this caller refer to each other.
+    /// The handle with which requests of this caller can refer to each other.
     pub(crate) handle: Option<&'static str>,
     pub(crate) session: Option<String>,
 }
 
-/// Returns the MGP capabilities of streaming.
+/// Returns the MGP capabilities of a client that supports streaming.
 pub(crate) fn streaming() -> Value {
     json!({ "mgp": { "version": "0.6.0", "extensions": ["streaming"] } })
 }
 
 impl Caller {
-    /// Creates a caller with an optional key, which has sent nothing yet.
+    /// Creates a caller with an optional API key; nothing is sent yet.
     pub(crate) fn new(world: &World, era: Era, capabilities: Value, key: Option<&str>) -> Self {
         let key = key.map(str::to_owned);
         Self { to: world.address, era, capabilities, key, handle: None, session: None }
@@ -45,7 +45,7 @@ impl Caller {
         Self::new(world, Era::Modern, capabilities, key)
     }
 
-    /// Opens a session of a revision.
+    /// Opens a session with this revision.
     pub(crate) async fn open_as(&mut self, revision: &str) {
         let params = json!({
             "protocolVersion": revision,
@@ -57,7 +57,7 @@ impl Caller {
         self.session = Some(answer.header("mcp-session-id").unwrap().to_owned());
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         assert_eq!(self.post(&ready).await.status, 202);
-        // The notification is handled concurrently; until then the session is not ready.
+        // The notification is handled concurrently, and the session is not ready until it has been handled.
         while self.request(0, "tools/list", json!({})).await.message().await.get("error").is_some()
         {
             tokio::task::yield_now().await;
@@ -116,7 +116,7 @@ impl Caller {
         send(self.to, "POST", &headers, &message.to_string()).await
     }
 
-    /// Opens the stream of the session, or resumes after an event.
+    /// Opens the stream of the session, or resumes it after an event.
     pub(crate) async fn get(&self, last: Option<&str>) -> Response {
         let mut headers = self.headers();
         headers.extend(last.map(|last| ("Last-Event-ID", last)));

@@ -1,4 +1,5 @@
-//! A client that leaves in the middle: a legacy call continues and waits for it, a modern call ends at once.
+//! A client that disconnects during a call: a legacy call continues and keeps its answer, a modern call ends
+//! immediately.
 
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ fn progress(event: &Value) -> String {
     event["params"]["progress"].as_f64().unwrap().to_string()
 }
 
-/// Messages without a reader wait, and none arrives twice.
+/// Messages that no client reads are kept, and none is sent twice.
 #[tokio::test]
 async fn legacy_goes_on_and_is_resumed() {
     let world = World::open(|server| server).await;
@@ -25,7 +26,7 @@ async fn legacy_goes_on_and_is_resumed() {
         last = event.id.unwrap();
     }
     drop(cut);
-    // The call continues without a reader, twice.
+    // The call continues without a reader, for two steps.
     world.hold.step(2);
     let mut back = caller.get(Some(&last)).await;
     assert_eq!(back.status, 200);
@@ -46,7 +47,7 @@ async fn legacy_goes_on_and_is_resumed() {
     assert_eq!(caller.get(Some(rest[2].id.as_deref().unwrap())).await.rest().await, []);
 }
 
-/// A response that is written in one piece may be cut off like any other.
+/// A response that is written as one piece can be interrupted like any other.
 #[tokio::test]
 async fn legacy_whole_stream_that_was_cut_is_resumed() {
     let world = World::open(|server| server).await;
@@ -76,7 +77,7 @@ async fn modern_ends_with_its_stream() {
     world.quiet().await;
 }
 
-/// Nothing was sent yet, so the answer would have been JSON.
+/// No message was sent before the answer, so the response would have been JSON.
 #[tokio::test]
 async fn before_the_first_event() {
     let world = World::open(|server| server).await;
@@ -95,14 +96,14 @@ async fn before_the_first_event() {
     until(|| (world.hold.alive() == 1, world.hold.alive())).await;
     asked.abort();
     assert!(asked.await.unwrap_err().is_cancelled());
-    // The client's end is closed; the server must not end the call for that.
+    // The client closed only its sending side, and the server must not end the call because of that.
     assert_eq!(legacy.call(2, "now", json!({})).await.status, 200);
     assert_eq!((world.hold.alive(), world.monitor.running()), (1, 1));
     world.hold.step(1);
     world.quiet().await;
 }
 
-/// The calls of a batch belong to the session, and count as much without their client.
+/// The calls of a batch belong to the session, and count in the limits even after their client has disconnected.
 #[tokio::test]
 async fn batch_without_its_client_still_counts() {
     let world = World::open(|server| server).await;
@@ -123,7 +124,7 @@ async fn batch_without_its_client_still_counts() {
     world.quiet().await;
 }
 
-/// Neither 202, as for a success, nor 404, after which a client repeats the call.
+/// The status is neither 202, which would mean success, nor 404, after which a client would repeat the call.
 #[tokio::test]
 async fn call_whose_session_ends_is_answered_with_an_error() {
     let world = World::open(|server| server).await;
@@ -142,7 +143,7 @@ async fn call_whose_session_ends_is_answered_with_an_error() {
     assert_eq!(world.service.sessions(), 0);
 }
 
-/// A modern client cancels by closing its stream; an id alone may belong to any caller.
+/// A modern client cancels by closing its stream, because several callers may use the same request id.
 #[tokio::test]
 async fn modern_call_is_not_cancelled_by_a_notification() {
     let world = World::open(|server| server).await;
@@ -159,7 +160,8 @@ async fn modern_call_is_not_cancelled_by_a_notification() {
     world.quiet().await;
 }
 
-/// A session that a handler had closed used to be found, and its stream was an empty 200.
+/// Guards against an earlier fault: a session that a handler had closed was still found, and its
+/// stream was an empty 200.
 #[tokio::test]
 async fn session_that_its_server_closed_is_unknown() {
     let world = World::open(|server| server).await;
@@ -173,7 +175,7 @@ async fn session_that_its_server_closed_is_unknown() {
     assert_eq!((world.service.sessions(), world.service.stored_bytes()), (0, 0));
 }
 
-/// A question without a reader waits, and so does everything after its answer.
+/// A question that no client reads is kept, and so is everything after its answer.
 #[tokio::test]
 async fn question_is_answered_over_a_stream_that_was_cut() {
     let world = World::open(|server| server).await;
@@ -182,7 +184,7 @@ async fn question_is_answered_over_a_stream_that_was_cut() {
     let question = cut.event().await.unwrap();
     drop(cut);
     let stream = question.id.as_deref().unwrap().split_once('-').unwrap().0;
-    // A client that lost it requests the stream from before its beginning, which has no event id.
+    // A client that lost the question requests the stream from its beginning, for which there is no event id.
     assert_eq!(caller.get(Some(&format!("{stream}-"))).await.status, 404);
     let result = json!({ "action": "accept", "content": { "name": "Ann" } });
     let answer = json!({ "jsonrpc": "2.0", "id": question.data["id"], "result": result });
@@ -192,7 +194,7 @@ async fn question_is_answered_over_a_stream_that_was_cut() {
     assert_eq!((rest.len(), result_text(&rest[0].data)), (1, "Ann"));
 }
 
-/// The calls of sessions belong to no connection; they end with the server.
+/// The calls of a session belong to no connection; they end when the server is dropped.
 #[tokio::test]
 async fn server_that_is_dropped_ends_the_calls_of_its_sessions() {
     let world = World::open(|server| server).await;
@@ -212,7 +214,7 @@ async fn server_that_is_dropped_ends_the_calls_of_its_sessions() {
     .await;
 }
 
-/// `Duration::MAX` often means "never" and must not panic.
+/// `Duration::MAX` is often used to mean "never", and must not cause a panic.
 #[tokio::test]
 async fn times_may_be_endless() {
     let never = std::time::Duration::MAX;

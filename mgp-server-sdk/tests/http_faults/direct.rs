@@ -1,4 +1,5 @@
-//! Requests to the service without sockets, so that time can be paused and thousands be made at once.
+//! Sends requests to the service without sockets, so that a test can pause time, and send
+//! thousands of requests at once.
 
 use std::pin::Pin;
 
@@ -58,12 +59,12 @@ pub(crate) async fn open(service: &HttpService) -> Result<String, Response<HttpB
     let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     let messages = send(service, request("POST", &[("mcp-session-id", &id)], ready)).await;
     assert_eq!(messages.status(), 202);
-    // A notification is handled concurrently and counts until then.
+    // A notification is handled concurrently, and counts as running until it has been handled.
     tokio::task::yield_now().await;
     Ok(id)
 }
 
-/// Returns whether a session is known.
+/// Returns whether the service knows a session.
 pub(crate) async fn is_known(service: &HttpService, id: &str) -> bool {
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     send(service, request("POST", &[("mcp-session-id", id)], ping)).await.status() == 200
@@ -74,7 +75,7 @@ pub(crate) fn modern(id: u64, tool: &str, arguments: &Value) -> Request<HttpBody
     modern_call(id, tool, json!({}), more)
 }
 
-/// Returns a modern call of a client with capabilities, with additional members.
+/// Returns a modern call of a client with these capabilities, with additional members.
 pub(crate) fn modern_with(tool: &str, capabilities: Value, more: Value) -> Request<HttpBody> {
     modern_call(1, tool, capabilities, more)
 }

@@ -1,4 +1,4 @@
-//! A thousand calls whose callers leave at random points leave nothing behind.
+//! A thousand calls whose callers disconnect at random points leave no resources behind.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::world::{Hold, World, server, until};
 
 const CALLS: u64 = 1_000;
 
-/// `SplitMix64` with a fixed seed: the same calls in every run.
+/// A `SplitMix64` generator with a fixed seed, so that every run makes the same calls.
 struct Random(u64);
 
 impl Random {
@@ -33,7 +33,7 @@ fn one(random: &mut Random) -> (&'static str, Value) {
     }
 }
 
-/// All at once, sent to the service directly, dropped after some polls and some chunks.
+/// Sends all calls at once to the service, without sockets, and drops them after some polls and some chunks.
 async fn thousand_at_once(seed: u64) {
     let hold = Hold::default();
     let server = server(&hold);
@@ -80,7 +80,7 @@ async fn thousand_at_once(seed: u64) {
     while let Some(had) = running.join_next().await {
         begun += usize::from(had.unwrap());
     }
-    // Otherwise the test would cover little.
+    // If nearly all or nearly no calls had a response, the test would cover too little.
     assert!((100..950).contains(&begun), "{begun} of {CALLS} had a response");
     assert!(monitor.running() > 0, "legacy calls go on");
     for session in &sessions {
@@ -107,7 +107,7 @@ fn on_several_threads() {
     runtime.block_on(thousand_at_once(2));
 }
 
-/// Over sockets that are closed at random points.
+/// Sends the calls over sockets, which are closed at random points.
 #[tokio::test]
 async fn over_sockets() {
     let world = World::open(|server| server).await;
@@ -134,7 +134,7 @@ async fn over_sockets() {
                 }
             }
         });
-        // Each takes two descriptors of this process.
+        // Each connection needs two descriptors of this process.
         if running.len() == 300 {
             running.join_next().await.unwrap().unwrap();
         }

@@ -1,4 +1,4 @@
-//! Ten thousand idle sessions: little memory each, an expiry, and room for others.
+//! Ten thousand idle sessions need little memory, expire, and leave room for other sessions.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -63,8 +63,8 @@ fn ten_thousand_take_little() {
     });
 }
 
-/// 128 bits, each set in about half of the ids: with ten thousand ids a deviation of 2.5 % has a chance of 1 in a
-/// million.
+/// Checks 128 bits, each of which is set in about half of the ids: with ten thousand ids, a deviation of 2.5 % has a
+/// probability of 1 in a million.
 fn unguessable(ids: &HashSet<String>) {
     let mut set = [0_usize; 128];
     for id in ids {
@@ -88,7 +88,7 @@ async fn at_the_limit_the_longest_idle_sessions_are_removed() {
         }
         ids.push(open(&service).await.unwrap());
     }
-    // All sessions of a flood are fresh, but the first half of these are not.
+    // In a real flood, all sessions would be new; here, the first half is older.
     sleep(Duration::from_secs(5)).await;
     open(&service).await.unwrap();
     assert_eq!((service.sessions(), ended.load(Ordering::SeqCst)), (991, 10));
@@ -123,7 +123,7 @@ async fn fresh_flood_is_refused_and_ends_no_session() {
     for id in &ids {
         assert!(is_known(&service, id).await);
     }
-    // Once they are idle long enough there is room, but not for those with a listener.
+    // When sessions have been idle long enough, they make room for new ones, unless they have a listener.
     let reads = request("GET", &[("mcp-session-id", &ids[0])], "");
     let listening = send(&service, reads).await;
     assert_eq!(listening.status(), 200);
@@ -135,7 +135,7 @@ async fn fresh_flood_is_refused_and_ends_no_session() {
     assert!(!is_known(&service, &ids[1]).await);
 }
 
-/// A session with a running call or an open stream is not idle, however long that takes.
+/// A session with a running call or an open stream is never idle.
 #[tokio::test(start_paused = true)]
 async fn busy_sessions_do_not_end() {
     let (service, ended) = service(100);

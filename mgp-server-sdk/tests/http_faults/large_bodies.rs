@@ -1,4 +1,5 @@
-//! Bodies of a gibibyte: refused before they are read if announced, cut off at the limit otherwise.
+//! Bodies of a gibibyte are refused before they are read if their length is announced, and are cut off at the limit
+//! otherwise.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,7 +13,8 @@ const GIB: usize = 1 << 30;
 const HEAD: &str =
     "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n";
 
-/// Sends a head and then as much as the server accepts; returns the answer, and the number of bytes.
+/// Sends the head of a request, and then as many bytes as the server accepts; returns the answer
+/// and the number of bytes.
 async fn pour(world: &World, head: &str, piece: &[u8]) -> (String, usize) {
     let socket = TcpStream::connect(world.address).await.unwrap();
     let (mut reader, mut writer) = socket.into_split();
@@ -67,7 +69,7 @@ fn gibibyte_is_refused() {
     });
 }
 
-/// The limit of all bodies together applies to slow senders and to bodies of long calls.
+/// The limit for all bodies together applies to slow senders, and to the bodies of long calls.
 #[tokio::test]
 async fn bodies_are_bounded_together() {
     let world = World::open(|server| server.config(|config| config.held_bytes = 100_000)).await;

@@ -1,4 +1,4 @@
-//! Bad networks and bad clients cause no lasting damage to a server over HTTP (MCP transports).
+//! Bad networks and misbehaving clients cause no lasting damage to a server over HTTP (MCP transports).
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

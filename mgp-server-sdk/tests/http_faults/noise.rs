@@ -1,4 +1,5 @@
-//! Requests of random methods, headers and bodies to the service: each is answered, none is leaked.
+//! Sends requests with random methods, headers and bodies to the service: each is answered, and none
+//! leaves resources behind.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const STATUSES: [u16; 12] = [200, 202, 204, 400, 403, 404, 405, 406, 408, 413, 4
 const REQUESTS: usize = 400;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Headers, and values with a meaning for each.
+/// The headers, each with values that have a meaning for it.
 const HEADERS: &[(&str, &[&str])] = &[
     ("host", &["localhost", "127.0.0.1:80", "evil.example", ""]),
     ("origin", &["http://localhost", "null", "https://evil.example"]),
@@ -36,7 +37,7 @@ const HEADERS: &[(&str, &[&str])] = &[
     ("authorization", &["Bearer x"]),
 ];
 
-/// The random choices for one request.
+/// The random choices from which one request is made.
 #[derive(Clone, Debug)]
 struct Dice {
     method: u8,
@@ -82,7 +83,7 @@ impl Dice {
             let name = HeaderName::from_static(name);
             let usual = values[usize::from(*die) % values.len()];
             match die {
-                // The first value lets a request pass, if one is needed.
+                // The first value of these headers lets a request pass the checks.
                 0..150 if matches!(name.as_str(), "host" | "content-type" | "accept") => {
                     headers.insert(name, HeaderValue::from_static(values[0]));
                 }

@@ -1,4 +1,4 @@
-//! A valid token for another audience.
+//! A token that is valid, but for another audience, is refused.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

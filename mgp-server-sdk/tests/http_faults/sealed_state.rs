@@ -1,5 +1,5 @@
-//! The sealed state of a modern call with questions: valid for the same caller and call, unmodified, and for a limited
-//! time.
+//! The sealed state of a modern call with questions is valid only for the same caller and call, unmodified, and for a
+//! limited time.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn asking() -> Value {
     json!({ "elicitation": {} })
 }
 
-/// Runs the first round; returns the key of the question, and the state.
+/// Runs the first round of a call; returns the key of the question, and the sealed state.
 async fn asked(caller: &Caller) -> (String, String) {
     let answer = caller.call(1, "ask", json!({ "n": 1 })).await.message().await;
     let result = &answer["result"];
@@ -73,7 +73,7 @@ async fn state_of_another_call_or_caller_is_refused() {
     assert_eq!(result_text(&answer), "Ann");
 }
 
-/// The clock is the system's, and counts in seconds.
+/// The test waits in real time, because the expiry uses the system's clock, in seconds.
 #[tokio::test]
 async fn state_that_expired_is_refused() {
     let tool = Stack::from_fn(|call: Call| async move {

@@ -59,7 +59,7 @@ async fn the_connections_of_an_address_are_limited() {
     drop(open);
     let caller = Caller::modern(&world, json!({}), None);
     for _ in 0..2_000 {
-        // They are removed once the server notices.
+        // The connections are removed as soon as the server detects that they are closed.
         if caller.call(1, "now", json!({})).await.status == 200 {
             return;
         }

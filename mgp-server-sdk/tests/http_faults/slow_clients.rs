@@ -1,4 +1,4 @@
-//! Clients that send or read a byte at a time: disconnected in bounded time, while others are served.
+//! Clients that send or read one byte at a time are disconnected after a limited time, while others are served.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use super::wire::response;
 use super::world::World;
 
 const SHORT: Duration = Duration::from_millis(300);
-/// An interval shorter than every time-out.
+/// An interval that is shorter than every time-out of the server.
 const DRIP: Duration = Duration::from_millis(20);
-/// The time limit of a test.
+/// The time limit of each test.
 const BOUND: Duration = Duration::from_secs(10);
 
 async fn impatient() -> World {
@@ -33,7 +33,7 @@ async fn impatient() -> World {
     .await
 }
 
-/// Sends a beginning and then a byte at a time, until the server closes the connection.
+/// Sends the beginning of a request and then one byte at a time, until the server closes the connection.
 async fn drip(world: &World, beginning: &str) -> String {
     let socket = TcpStream::connect(world.address).await.unwrap();
     let (mut reader, mut writer) = socket.into_split();
@@ -44,7 +44,7 @@ async fn drip(world: &World, beginning: &str) -> String {
         }
     });
     let mut answer = Vec::new();
-    // The read may end in a reset; the bytes before it count.
+    // The read may end with a reset; only the bytes received before it matter.
     let _ = timeout(BOUND, reader.read_to_end(&mut answer)).await.expect("it is never ended");
     dripping.abort();
     String::from_utf8(answer).unwrap()
@@ -88,7 +88,7 @@ async fn dripping_head_and_body_are_ended() {
     world.quiet().await;
 }
 
-/// Requests a gigabyte and reads the head only.
+/// Requests a gigabyte, but reads only the head of the response.
 async fn read_nothing(world: &World, caller: &Caller, flood: serde_json::Value) {
     let response = caller.follow(1, "flood", flood).await;
     assert!(response.is_events());
@@ -100,7 +100,7 @@ async fn read_nothing(world: &World, caller: &Caller, flood: serde_json::Value) 
 
 #[test]
 fn client_that_reads_nothing_is_cut() {
-    // The socket buffer, the unread bytes of a stream, and the allocator's overhead.
+    // The allowed growth covers the socket buffer, the unread bytes of a stream, and the allocator's overhead.
     grows_less_than(64 << 20, "slow_clients::client_that_reads_nothing_is_cut", || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -108,7 +108,7 @@ fn client_that_reads_nothing_is_cut() {
             let modern = Caller::modern(&world, json!({}), None);
             let gigabyte = json!({ "n": 16_384, "bytes": 65_536 });
             read_nothing(&world, &modern, gigabyte).await;
-            // A legacy call continues to its end, and keeps its last messages.
+            // A legacy call runs to its end, and its last messages are kept.
             let legacy = Caller::legacy(&world, json!({}), None).await;
             read_nothing(&world, &legacy, json!({ "n": 512, "bytes": 65_536 })).await;
             assert_eq!(legacy.call(2, "now", json!({})).await.status, 200);
@@ -116,7 +116,8 @@ fn client_that_reads_nothing_is_cut() {
     });
 }
 
-/// The server notices that a client left, even if a second request is pipelined on its connection.
+/// The server detects that a client has disconnected, even if the client had sent a second request on the same
+/// connection.
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_turn() {
     let world = impatient().await;

@@ -1,4 +1,5 @@
-//! Cancellation as a request of its own (MGP §12): finds its call by the caller's handle and the id, and no other call.
+//! Cancellation by a separate request (MGP §12): it cancels the call with this id of the same
+//! handle, and no other call.
 
 use serde_json::json;
 
@@ -38,7 +39,7 @@ async fn modern_call_is_found_by_its_caller_and_id() {
     assert_eq!(answer["result"]["cancelled"], false, "{answer}");
 }
 
-/// All callers count their ids from 1, and one key may have many clients.
+/// All callers number their requests from 1, and several clients may use the same API key.
 #[tokio::test]
 async fn late_cancellation_hits_no_other_call() {
     let world = World::guarded().await;
@@ -50,7 +51,7 @@ async fn late_cancellation_hits_no_other_call() {
     let params = json!({ "name": "think", "arguments": {}, "_mgp": { "stream": true } });
     let mut thinks = other.request(5, "tools/call", params).await;
     thinks.event().await.unwrap();
-    // The call of `one` with this id ended before.
+    // The call with this id that the caller `one` made has already ended.
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 5 } });
     assert_eq!(one.post(&cancelled).await.status, 202);
     let answer = one.request(6, "mgp/stream/cancel", json!({ "request_id": 5 })).await;

@@ -1,4 +1,4 @@
-//! Two conversations of one caller over one session, with equal ids and equal tokens.
+//! Two conversations of one caller that share a session, and use equal request ids and progress tokens.
 
 use serde_json::{Value, json};
 
@@ -28,10 +28,10 @@ async fn equal_ids_and_tokens_are_distinguished() {
         tokio::spawn(async move { caller.follow(7, "steps", json!({ "n": 5 })).await })
     };
     until(|| (world.hold.alive() == 2, world.hold.alive())).await;
-    // They take turns, so each of them has reported something then.
+    // The two calls take turns, so each has reported a step after these two.
     world.hold.step(2);
     let other = other.await.unwrap();
-    // The id is ambiguous, so neither call is cancelled.
+    // The id is ambiguous, so the server cancels neither call.
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
     assert_eq!(caller.post(&cancel).await.status, 202);
     assert_eq!(world.hold.alive(), 2);
@@ -56,7 +56,7 @@ async fn questions_reach_the_conversation_they_belong_to() {
         asked.push(question["id"].clone());
     }
     assert_ne!(asked[0], asked[1]);
-    // Answered in the other order.
+    // The questions are answered in the opposite order.
     for (id, name) in [(&asked[1], "Bob"), (&asked[0], "Ann")] {
         let result = json!({ "action": "accept", "content": { "name": name } });
         let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });

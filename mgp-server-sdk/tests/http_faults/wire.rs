@@ -1,4 +1,4 @@
-//! HTTP as bytes, as a client without a library sends and reads it.
+//! HTTP at the level of bytes, without a client library.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -9,15 +9,15 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The time limit of a test for each wait.
+/// The maximum time of each wait in a test.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A response whose body is read incrementally; dropping it disconnects.
+/// A response whose body is read piece by piece; dropping it closes the connection.
 pub(crate) struct Response {
     pub(crate) status: u16,
     head: String,
     body: Body,
-    /// An incomplete event.
+    /// The text of an event that has not been received completely.
     text: String,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Event {
 
 struct Body {
     socket: BufReader<TcpStream>,
-    /// The remaining bytes; `None` for a chunked body.
+    /// The number of bytes that remain; `None` for a chunked body.
     left: Option<usize>,
     ended: bool,
 }
@@ -130,7 +130,7 @@ impl Response {
         events
     }
 
-    /// Returns the next bytes, unparsed.
+    /// Returns the next bytes of the body, unparsed.
     pub(crate) async fn bytes(&mut self) -> Option<Vec<u8>> {
         self.body.piece().await
     }

@@ -12,7 +12,7 @@ use mgp_transport::http::HttpService;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// A server that runs until this is dropped.
+/// A server over HTTP that runs until this value is dropped.
 pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) service: HttpService,
@@ -23,14 +23,14 @@ pub(crate) struct World {
     run: JoinHandle<()>,
 }
 
-/// The number of running tool functions, and the permits for their steps.
+/// The number of running tool functions, and the permits that allow them further steps.
 #[derive(Clone)]
 pub(crate) struct Hold {
     alive: Arc<AtomicUsize>,
     steps: Arc<Semaphore>,
 }
 
-/// A running tool function; counted until it is dropped.
+/// The mark of a running tool function; the function counts as running until the mark is dropped.
 pub(crate) struct Life(Arc<AtomicUsize>);
 
 impl Drop for Life {
@@ -56,7 +56,7 @@ impl Hold {
         self.alive.load(Ordering::SeqCst)
     }
 
-    /// Lets tools take a number of steps.
+    /// Allows the tools to take a number of steps.
     pub(crate) fn step(&self, steps: usize) {
         self.steps.add_permits(steps);
     }
@@ -75,7 +75,7 @@ struct Guest {
     name: String,
 }
 
-/// Returns a server with tools that return at once, take permitted steps, send much, ask, stream, or hang.
+/// Returns a server whose tools return immediately, take permitted steps, send much data, ask, stream, or hang.
 pub(crate) fn server(hold: &Hold) -> Server {
     let (steps, flood, think, hang) = (hold.clone(), hold.clone(), hold.clone(), hold.clone());
     let steps = Tool::new(
@@ -87,7 +87,7 @@ pub(crate) fn server(hold: &Hold) -> Server {
                 let _life = life;
                 for step in 1..=amount.n {
                     hold.steps.acquire().await.map_err(|_| RpcError::internal("closed"))?.forget();
-                    // A missing listener does not matter to this tool.
+                    // The tool continues even if the caller has disconnected.
                     let _ = outlet.progress(f64::from(step), f64::from(amount.n)).await;
                 }
                 Ok::<_, RpcError>(format!("took {}", amount.n))
@@ -177,7 +177,7 @@ impl World {
         Self { address, service, monitor, hold, keys, tools, run }
     }
 
-    /// Starts a server of the test's own, whose tools cannot be observed.
+    /// Starts a server that the test configured itself; its tools cannot be observed.
     pub(crate) async fn of(server: HttpServer, keys: ApiKeys) -> Self {
         let idle = Server::new("idle", "1");
         let (monitor, tools) = (idle.monitor(), idle.tools());
@@ -187,7 +187,7 @@ impl World {
         Self { address, service, monitor, hold: Hold::default(), keys, tools, run }
     }
 
-    /// Issues a key, and returns the value of `Authorization`.
+    /// Creates an API key, and returns the value of the header `Authorization` for it.
     pub(crate) async fn key(&self, tenant: &str, subject: &str) -> String {
         let key = self.keys.issue(KeyGrant::new(tenant, subject)).await.unwrap();
         format!("Bearer {}", key.reveal())

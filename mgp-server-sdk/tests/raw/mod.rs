@@ -1,11 +1,11 @@
-//! A peer that writes raw lines, over a connection in memory.
+//! A peer that writes and reads lines without an SDK, over a connection in memory.
 
 use mgp_server_sdk::Server;
 use mgp_transport::duplex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 
-/// The peer's ends.
+/// The peer's ends of a connection.
 pub(crate) struct Raw {
     reader: BufReader<ReadHalf<DuplexStream>>,
     writer: WriteHalf<DuplexStream>,
@@ -31,7 +31,7 @@ impl Raw {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// Sends a request and returns the messages up to its answer, which is the last.
+    /// Sends a request and returns the messages up to its answer, which is the last one.
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Vec<Value> {
         let id = self.next;
         self.next += 1;

@@ -1,6 +1,6 @@
 //! Description of a child process.
 //!
-//! MGP §11.
+//! Implements the start of servers of MGP §11.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -17,14 +17,14 @@ use super::handle::ShutdownTimeouts;
 use super::stderr::{StderrCallback, drain};
 use super::{Child, ChildError, Confinement, Keeper, StderrLimits, environment, imp};
 
-/// Description of a child process; each [`spawn`](Self::spawn) starts one.
+/// The description of a child process; each call of [`spawn`](Self::spawn) starts one child.
 ///
-/// The child's environment consists of these variables of this process: `HOME`, `LANG`, `LC_*`, `LOGNAME`,
-/// `PATH`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `USER` (on Windows `SystemRoot`, `PATH`, `PATHEXT`,
-/// `TEMP`, the profile folders and the like), those of proxies and certificate authorities (`HTTPS_PROXY`,
-/// `SSL_CERT_FILE`, `NODE_EXTRA_CA_CERTS` and the like), those that [`inherit_env`](Self::inherit_env)
-/// names, and those that [`env`](Self::env) sets. `XDG_RUNTIME_DIR` is not on the list: it leads to the
-/// sockets of the user's session.
+/// The child's environment consists of four groups of variables. First, from this process: `HOME`, `LANG`, `LC_*`,
+/// `LOGNAME`, `PATH`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `USER` (on Windows `SystemRoot`, `PATH`, `PATHEXT`, `TEMP`, the
+/// profile folders and similar ones). Second, those for proxies and certificate authorities (`HTTPS_PROXY`,
+/// `SSL_CERT_FILE`, `NODE_EXTRA_CA_CERTS` and similar ones). Third, those that [`inherit_env`](Self::inherit_env)
+/// names. Fourth, those that [`env`](Self::env) sets. `XDG_RUNTIME_DIR` is not inherited, because it gives access to
+/// the sockets of the user's session.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), mgp_transport::ChildError> {
@@ -90,13 +90,13 @@ impl ChildCommand {
         self
     }
 
-    /// Sets a variable of the child; it overrides an inherited one of that name.
+    /// Sets an environment variable of the child; it overrides an inherited variable of the same name.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// Sets variables of the child.
+    /// Sets environment variables of the child.
     pub fn envs<K: Into<OsString>, V: Into<OsString>>(
         mut self,
         pairs: impl IntoIterator<Item = (K, V)>,
@@ -105,7 +105,8 @@ impl ChildCommand {
         self
     }
 
-    /// Lets the child inherit these variables of this process, if they are set; a final `*` matches the rest of a name.
+    /// Makes the child inherit these environment variables of this process, if they are set; a `*` at the end of a name
+    /// matches any suffix.
     pub fn inherit_env<N: Into<OsString>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.inherit.extend(names.into_iter().map(Into::into));
         self
@@ -117,7 +118,8 @@ impl ChildCommand {
         self
     }
 
-    /// Limits the child to these rights, if [`Confinement::is_available`]; use an absolute path for the program.
+    /// Restricts the child to these rights, if [`Confinement::is_available`]; the path of the program must then be
+    /// absolute.
     pub fn confined(mut self, rights: Confinement) -> Self {
         self.confinement = Some(rights);
         self
@@ -135,7 +137,8 @@ impl ChildCommand {
         self
     }
 
-    /// Sets a callback for each stderr line that is logged, and for the number of lines that are not.
+    /// Sets a callback that receives each logged line of stderr, and messages with the number of
+    /// lines that were not logged.
     ///
     /// The callback runs on the task that reads stderr, so it must not block.
     pub fn on_stderr(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
@@ -143,15 +146,15 @@ impl ChildCommand {
         self
     }
 
-    /// Sets the time between closing stdin and SIGTERM in a shutdown. Default: 3 s.
+    /// Sets how long a shutdown waits after closing stdin before it sends SIGTERM. Default: 3 s.
     pub fn close_timeout(mut self, grace: Duration) -> Self {
         self.timeouts.close = grace;
         self
     }
 
-    /// Sets the time between SIGTERM and SIGKILL in a shutdown. Default: 3 s.
+    /// Sets how long a shutdown waits after SIGTERM before it sends SIGKILL. Default: 3 s.
     ///
-    /// Processes that a child leaves in its group when it ends get the same time.
+    /// Processes that remain in the child's group after the child has ended get the same time.
     pub fn term_timeout(mut self, grace: Duration) -> Self {
         self.timeouts.term = grace;
         self
@@ -159,20 +162,20 @@ impl ChildCommand {
 
     /// Starts the child.
     ///
-    /// Blocks for a fork and an exec, about a millisecond, as tokio's own `spawn` does. The pipes are registered
-    /// with the current runtime; the child itself does not depend on any runtime. The current tracing subscriber
-    /// receives the lines that the child writes to stderr.
+    /// Blocks the thread for a fork and an exec, about a millisecond, as tokio's own `spawn` does. The pipes are
+    /// registered with the current runtime; the child itself does not depend on a runtime. The lines that the child
+    /// writes to stderr are logged to the current tracing subscriber.
     ///
     /// # Errors
     ///
-    /// [`ChildError::NoRuntime`] outside a tokio runtime, [`ChildError::Start`] if the
-    /// program or directory does not exist, [`ChildError::Spawner`] and [`ChildError::Pipes`] if threads or
-    /// descriptors have run out.
+    /// Returns [`ChildError::NoRuntime`] outside a tokio runtime, [`ChildError::Start`] if the program or directory
+    /// does not exist, and [`ChildError::Spawner`] or [`ChildError::Pipes`] if the system has no more threads or
+    /// descriptors.
     ///
     /// # Panics
     ///
-    /// If the runtime has no I/O driver (`enable_io`). Shutting down and limiting stderr need its
-    /// timer (`enable_time`) as well.
+    /// Panics if the runtime has no I/O driver (`enable_io`). The shutdown and the limits for stderr also need the
+    /// runtime's timer (`enable_time`).
     pub fn spawn(&self) -> Result<Child, ChildError> {
         let runtime = Handle::try_current().map_err(|_| ChildError::NoRuntime)?;
         let started = imp::start(self.build(), self.timeouts.term)?;
@@ -194,7 +197,8 @@ impl ChildCommand {
         let pid = started.process.pid();
         let draining =
             drain(stderr, self.stderr.clone(), self.on_stderr.clone(), server.clone(), pid);
-        // With no subscriber yet, one that is installed later must receive the lines: do not capture the empty one.
+        // If no subscriber is installed yet, the empty one is not captured, so that a subscriber installed later
+        // receives the lines.
         if tracing::dispatcher::has_been_set() {
             runtime.spawn(draining.with_current_subscriber());
         } else {
@@ -237,7 +241,7 @@ impl ChildCommand {
 }
 
 impl fmt::Debug for ChildCommand {
-    /// Omits arguments and values: both may be secrets.
+    /// Omits the values of arguments and variables, because they may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
         f.debug_struct("ChildCommand")

@@ -1,7 +1,8 @@
-//! Confinement of a child: the files it reads and writes, its TCP connections, and its resources.
+//! Confinement of a child: restricts the files that it may access, its TCP connections, and its resources.
 //!
-//! The program itself, run again, gives up these rights and then becomes the child, so nothing runs between fork and
-//! exec. Linux only (Landlock); on other systems, and without a [`Keeper`], a child is not confined.
+//! This process's own program is started again; it gives up the other rights and then executes the child's program, so
+//! that no code of this crate runs between fork and exec. Linux only (Landlock); on other systems, and without a
+//! [`Keeper`], a child is not confined.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,22 +12,22 @@ use serde::{Deserialize, Serialize};
 
 use super::keeper::Keeper;
 
-/// The second argument of a program that is to confine itself and then run another program.
+/// The second argument that makes this process's program confine itself and then execute another program.
 pub(super) const MARKER: &str = "confine";
 
-/// The rights of a confined child; everything else is refused to it and to its descendants.
+/// The rights of a confined child and its descendants; everything else is denied.
 ///
-/// UDP, signals and programs of the system are not restricted.
+/// UDP, signals and the execution of the system's programs are not restricted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Confinement {
-    /// The files and folders that the child reads and executes; paths that do not exist are ignored.
+    /// The files and folders that the child may read and execute; paths that do not exist are ignored.
     pub read: Vec<PathBuf>,
-    /// The files and folders that it also writes.
+    /// The files and folders that the child may also write.
     pub write: Vec<PathBuf>,
-    /// If set, it may connect to other programs over TCP.
+    /// If set, the child may connect to other programs over TCP.
     pub connects: bool,
-    /// If set, it may listen on TCP ports.
+    /// If set, the child may listen on TCP ports.
     pub listens: bool,
 }
 
@@ -49,7 +50,7 @@ impl Confinement {
         Keeper::is_installed() && Self::is_supported()
     }
 
-    /// Returns the arguments that a program gets before those of the confined one.
+    /// Returns the program that confines the child, and the arguments that precede those of the child's own program.
     pub(super) fn arguments(&self, keeper: &Keeper) -> Option<(PathBuf, [OsString; 3])> {
         let rights = serde_json::to_string(self).ok()?;
         let (program, marker) = keeper.program();
@@ -57,7 +58,7 @@ impl Confinement {
     }
 }
 
-/// Gives up all rights but those in the first argument, and becomes the program of the others.
+/// Gives up all rights except those in the first argument, and executes the program named by the other arguments.
 pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let rights = arguments.next().and_then(|rights| serde_json::from_str(rights.to_str()?).ok());
     let (Some(rights), Some(program)) = (rights, arguments.next()) else {
@@ -80,10 +81,11 @@ mod imp {
 
     use super::Confinement;
 
-    /// The newest set of rights that is used; an older kernel restricts what it knows.
+    /// The newest version of Landlock whose rights are used; an older Linux kernel restricts only
+    /// the rights that it knows.
     const RIGHTS: ABI = ABI::V6;
 
-    /// The limits of a confined child.
+    /// The resource limits of a confined child.
     const LIMITS: [(Resource, u64); 4] = [
         (Resource::Core, 0),
         (Resource::Fsize, 64 << 20),
@@ -131,7 +133,7 @@ mod imp {
         rules.restrict_self().map(drop)
     }
 
-    /// Adds a path; rights of folders are left out for a file.
+    /// Adds a path to the rules; for a file, rights that apply only to folders are left out.
     fn allowed(
         rules: RulesetCreated,
         path: &std::path::Path,
@@ -142,7 +144,7 @@ mod imp {
         rules.add_rule(PathBeneath::new(opened, access))
     }
 
-    /// Writes a line to the standard error, which the parent logs.
+    /// Writes a line to standard error, which the parent process logs.
     fn report(line: &str) {
         use std::io::Write as _;
         let _ = writeln!(std::io::stderr(), "{line}");

@@ -1,15 +1,15 @@
 //! Variables that a child inherits by default.
 //!
-//! MGP §11. The list contains the variables that a program needs to find its files, its user, its language, and
-//! the network of this machine: proxies and the certificates of its own authorities. It contains no variables
-//! that give access to other things: no tokens, no `SSH_AUTH_SOCK`, no `DBUS_*`, no `XDG_RUNTIME_DIR` (the
-//! sockets of the session). Callers that need one of these name it with [`ChildCommand::inherit_env`].
+//! See MGP §11. The list contains the variables that a program needs to find its files, its user, its language, and the
+//! network of this machine: proxies and the certificates of local authorities. It contains no variables that give
+//! further access: no tokens, no `SSH_AUTH_SOCK`, no `DBUS_*`, no `XDG_RUNTIME_DIR` (the sockets of the user's
+//! session). Callers that need one of these name it with [`ChildCommand::inherit_env`].
 //!
 //! [`ChildCommand::inherit_env`]: super::ChildCommand::inherit_env
 
 use std::ffi::{OsStr, OsString};
 
-/// Variables for proxies and certificate authorities; on some machines programs need them to reach the network.
+/// Variables for proxies and certificate authorities, without which programs on some machines cannot reach the network.
 const NETWORK: &[&str] = &[
     "ALL_PROXY",
     "AWS_CA_BUNDLE",
@@ -78,12 +78,12 @@ fn listed(name: &OsStr) -> bool {
         || name.to_str().is_some_and(|name| name.starts_with("LC_"))
 }
 
-/// Returns whether a value is an exported shell function, which a shell in the child would run.
+/// Returns whether a value is an exported shell function, which a shell in the child could execute.
 fn is_function(value: &OsStr) -> bool {
     value.as_encoded_bytes().starts_with(b"()")
 }
 
-/// Compares names like the operating system does.
+/// Compares names in the same way as the operating system: ignoring case on Windows.
 fn same(a: &OsStr, b: &OsStr) -> bool {
     if cfg!(windows) { a.eq_ignore_ascii_case(b) } else { a == b }
 }

@@ -1,6 +1,6 @@
-//! A running child.
+//! The handle of a running child.
 //!
-//! MGP §11.
+//! Implements the shutdown of processes of MGP §11.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::{ChildReader, ChildWriter, ExitReport, imp};
 /// Maximum time a shutdown waits after SIGKILL before it gives up on the child.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A child process and its group; dropping it kills both.
+/// The handle of a child process and its process group; dropping the handle kills both.
 ///
-/// All methods but [`take_io`](Self::take_io) may be called from several tasks at once, and from
-/// another runtime than the one that started the child.
+/// All methods except [`take_io`](Self::take_io) may be called from several tasks at once, and from a different runtime
+/// than the one that started the child.
 #[must_use = "dropping a child kills it"]
 pub struct Child {
     process: Arc<imp::Process>,
@@ -50,14 +50,14 @@ impl Child {
         Self { process, stdin: handle, io: Some((reader, writer)), server, timeouts }
     }
 
-    /// Takes the child's stdout and stdin; returns `None` the second time.
+    /// Returns the child's stdout and stdin on the first call, and `None` afterwards.
     #[must_use]
     pub fn take_io(&mut self) -> Option<(ChildReader, ChildWriter)> {
         self.io.take()
     }
 
-    /// Returns the child's process id, which is also its group id. Under a keeper it is still the child's, not the
-    /// keeper's.
+    /// Returns the child's process id, which is also the id of its group. If the child runs under a keeper, the id is
+    /// that of the child, not of the keeper.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
@@ -71,27 +71,28 @@ impl Child {
 
     /// Waits until the child has ended and its group is empty.
     ///
-    /// Processes left in the group are then ended; see [`ChildCommand::term_timeout`](super::ChildCommand::term_timeout).
+    /// Processes that remain in the group after the child has ended are terminated, see
+    /// [`ChildCommand::term_timeout`](super::ChildCommand::term_timeout).
     ///
     /// # Cancel safety
     ///
     /// The future may be dropped and the method called again at any time.
     pub async fn wait(&self) -> ExitReport {
         let mut done = self.process.done();
-        // The sender is in `process`, so the wait cannot fail.
+        // The wait cannot fail, because `process` owns the sender.
         let report = done.wait_for(Option::is_some).await;
         report.ok().and_then(|report| *report).unwrap_or_default()
     }
 
-    /// Ends the child: closes stdin, waits, SIGTERM to the group, waits, SIGKILL to the group.
+    /// Ends the child in stages: closes stdin, waits, sends SIGTERM to the group, waits, sends SIGKILL to the group.
     ///
-    /// Returns when the child is reaped and its group is empty, or at the latest 5 s after both grace times have
-    /// passed. Bytes that the [`ChildWriter`] has not written yet are lost, so flush it before.
+    /// Returns when the child is reaped and its group is empty, or at the latest 5 s after both timeouts have passed.
+    /// Bytes that the [`ChildWriter`] has not written yet are lost, so the caller should flush it first.
     ///
     /// # Cancel safety
     ///
     /// The future may be dropped at any time: signals already sent are not undone, and no further stage follows. A
-    /// second call starts over, but does not send SIGTERM again.
+    /// second call starts again with the first stage, but does not send SIGTERM again.
     pub async fn shutdown(&self) -> ExitReport {
         self.stdin.close();
         if let Ok(report) = timeout(self.timeouts.close, self.wait()).await {
@@ -109,7 +110,7 @@ impl Child {
         ExitReport::default()
     }
 
-    /// Kills the group now; [`wait`](Self::wait) returns when it is gone.
+    /// Kills the group immediately; [`wait`](Self::wait) completes when the group has ended.
     pub fn kill(&self) {
         self.process.kill();
     }

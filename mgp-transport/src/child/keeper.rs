@@ -1,12 +1,12 @@
-//! Keepers. A keeper is a small process between this one and a child; it ends the child's whole process tree.
+//! Keepers. A keeper is a small process between this process and a child; it ends the child's whole process tree.
 //!
-//! MGP §11. The death of this process, SIGKILL included, must leave no descendant of a child behind, and a dead
-//! process cannot clean up. So a program may start its children under a keeper: the program itself, run again
-//! with a marker as its first argument. All descendants of the child, also those that left its group (`setsid`,
-//! a double fork), belong to the keeper. They are ended when the child has ended, when this process asks for
-//! it, or when this process is gone.
+//! See MGP §11. If this process dies, even by SIGKILL, no descendant of a child may survive, but a dead process cannot
+//! clean up. Therefore a program may start its children under a keeper: the same program, started again with a marker
+//! as its first argument. The keeper becomes the parent of all orphaned descendants of the child, including those that
+//! left its group (`setsid`, a double fork). It ends them when the child has ended, when this process requests it, or
+//! when this process has died.
 //!
-//! Linux only, where a process can be the reaper of all its descendants; elsewhere children are started directly.
+//! Linux only, where a process can adopt and reap all its descendants; on other systems, children are started directly.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::confine;
 /// The installed keeper.
 static KEEPER: OnceLock<Keeper> = OnceLock::new();
 
-/// Program that is run as the keeper of each child.
+/// The program that is started as the keeper of each child.
 ///
 /// ```no_run
 /// use mgp_transport::Keeper;
@@ -41,13 +41,14 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Uses this program, run again with `marker` as its first argument; its `main` must call [`run`](Self::run) first.
+    /// Uses this program as the keeper, started again with `marker` as its first argument. Its `main` must call
+    /// [`run`](Self::run) first.
     pub fn this_program(marker: impl Into<OsString>) -> Self {
-        // Names the executable that is running, even if its file was replaced on disk since.
+        // This path names the running executable, even if its file on disk has been replaced since.
         Self { program: PathBuf::from("/proc/self/exe"), marker: marker.into() }
     }
 
-    /// Starts all further children of this process under this keeper. Has no effect if a keeper is installed already.
+    /// Makes this process start all further children under this keeper. Has no effect if a keeper is already installed.
     pub fn install(self) {
         let _ = KEEPER.set(self);
     }
@@ -58,10 +59,10 @@ impl Keeper {
         cfg!(target_os = "linux") && KEEPER.get().is_some()
     }
 
-    /// Runs as a keeper, if this process was started as one, until all processes it keeps have ended; or confines this
-    /// process and becomes the program of a [confined](super::Confinement) child.
+    /// If this process was started as a keeper, runs until all processes that it manages have ended. If it was started
+    /// to be [confined](super::Confinement), gives up its rights and executes the child's program.
     ///
-    /// Returns `None` if this process was not started as a keeper.
+    /// Returns `None` if this process was started for neither purpose.
     #[must_use]
     pub fn run(marker: &str) -> Option<ExitCode> {
         let mut arguments = std::env::args_os().skip(1).peekable();

@@ -1,33 +1,33 @@
-//! Servers as child processes: started with a clean environment, stderr drained, ended with their group.
+//! Servers as child processes: they start with a clean environment, their stderr is read and logged, and they end with
+//! their process group.
 //!
-//! MGP §11 (lifecycle) starts and stops servers; this module does it for processes.
-//! Guarantees:
+//! The lifecycle of MGP §11 starts and stops servers; this module implements that for processes. It guarantees:
 //!
 //! - **Group.** Each child leads a process group of its own. Ending the child ends the group.
-//! - **Environment.** Empty, but for an allow-list (see [`ChildCommand`]) and the caller's additions.
-//! - **Descriptors.** The child inherits only descriptors 0, 1 and 2, which are pipes. On Linux all others are
-//!   marked close-on-exec between fork and exec, even those that other libraries left inheritable; on other
-//!   systems this covers only descriptors that the standard library opened.
-//! - **Stderr** is read without pause and logged with `tracing` (target `mgp::child`) up to a
-//!   [`StderrLimits`]; lines beyond it are counted and dropped, so a flood neither blocks the child
-//!   nor fills memory.
+//! - **Environment.** Empty, except for variables on an allow-list (see [`ChildCommand`]) and
+//!   those that the caller sets.
+//! - **Descriptors.** The child inherits only descriptors 0, 1 and 2, which are pipes. On Linux, all other descriptors
+//!   are marked close-on-exec between fork and exec, even those that other libraries left inheritable. On other
+//!   systems, this covers only descriptors that the standard library opened.
+//! - **Stderr** is read continuously and logged with `tracing` (target `mgp::child`) up to a limit ([`StderrLimits`]).
+//!   Lines above the limit are counted and dropped, so that a flood neither blocks the child nor fills the memory.
 //! - **Shutdown** escalates: close stdin, wait, SIGTERM to the group, wait, SIGKILL to the group.
-//! - **Dropping** a [`Child`] kills the group at once. One thread of this process (`mgp-spawner`)
-//!   starts and reaps all children, so no zombie remains even when the runtime is gone.
-//! - **Death of this process**, SIGKILL included, kills the child on Linux (`PR_SET_PDEATHSIG`). The signal
-//!   is tied to the thread that forked, which is why that thread lives as long as the process.
+//! - **Dropping** a [`Child`] kills the group immediately. One thread of this process (`mgp-spawner`) starts and reaps
+//!   all children, so that no zombie remains even after the runtime has ended.
+//! - **Death of this process**, even by SIGKILL, kills the child on Linux (`PR_SET_PDEATHSIG`). The kernel sends this
+//!   signal when the thread that forked ends, so that thread lives as long as the process.
 //!
-//! Limits: a process that left the group (`setsid`, `setpgid`, double fork into a
-//! daemon) is neither signalled nor awaited, and the sudden death of this process reaches direct children only,
-//! not grandchildren. Set-uid programs drop the parent death signal. A program that needs more
-//! installs a [`Keeper`], which ends all descendants of a child with it.
+//! Limits: a process that left the group (`setsid`, `setpgid`, double fork into a daemon) is neither signalled nor
+//! awaited. The sudden death of this process ends only direct children, not their descendants. Set-uid programs do not
+//! get the parent death signal. A program that needs more installs a [`Keeper`], which ends all descendants of a child
+//! together with the child.
 //!
-//! Processes that a child leaves in its group when it ends by itself get SIGTERM, then the
-//! grace time, then SIGKILL. Until they are gone the child counts as running and is not reaped,
-//! so that its process id cannot be given to another process while it may still be signalled.
+//! Processes that remain in a child's group after the child ended by itself get SIGTERM and, after a timeout, SIGKILL.
+//! Until they have ended, the child counts as running and is not reaped, so that no other process can get its process
+//! id while signals may still be sent to it.
 //!
-//! Other Unix systems have no parent death signal, and left-over processes get SIGKILL at
-//! once. On Windows there are no groups: only the child is ended, without a SIGTERM stage.
+//! Other Unix systems have no parent death signal, and remaining processes get SIGKILL immediately. On Windows there
+//! are no groups: only the child itself is ended, without a SIGTERM stage.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -59,10 +59,10 @@ mod unix;
 #[cfg(unix)]
 use self::unix as imp;
 
-/// Exit status of a child.
+/// The exit status of a child.
 ///
-/// Both fields are `None` if it is unknown: another part of the program reaped the child, or the child outlived
-/// SIGKILL (as a process stuck in the kernel does) and was given up.
+/// Both fields are `None` if the status is unknown: another part of the program reaped the child, or the child did not
+/// end after SIGKILL (e.g. because it is blocked in the kernel) and this process stopped waiting for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExitReport {
@@ -72,7 +72,7 @@ pub struct ExitReport {
     pub signal: Option<i32>,
 }
 
-/// Reason why a child could not be started.
+/// The reason why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChildError {
@@ -84,7 +84,7 @@ pub enum ChildError {
     Start {
         /// The program as the caller named it.
         program: OsString,
-        /// The system's error.
+        /// The error that the operating system reported.
         source: io::Error,
     },
     /// The thread that starts and reaps children is not running.

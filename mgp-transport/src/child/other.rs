@@ -1,7 +1,7 @@
-//! Processes on systems without groups: only the child is ended.
+//! Processes on systems without process groups: only the child itself is ended.
 //!
-//! MGP §11 on Windows. One thread per child polls every 20 ms whether it has ended. Windows has no equivalent
-//! of SIGTERM, so a shutdown closes stdin, waits, and then kills the child.
+//! See MGP §11; for Windows. One thread per child checks every 20 ms whether the child has ended. Windows has no
+//! equivalent of SIGTERM, so a shutdown closes stdin, waits, and then kills the child.
 
 use std::io;
 use std::process::{Child as StdChild, Command};
@@ -61,7 +61,7 @@ impl Process {
     }
 
     pub(super) fn kill(&self) {
-        // This fails if the child has ended.
+        // Fails only if the child has already ended.
         let _ = self.child.lock().kill();
     }
 

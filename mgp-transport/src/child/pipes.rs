@@ -1,6 +1,6 @@
 //! The pipes of a child: its stdin and stdout.
 //!
-//! They carry MGP §2 over stdio, seen from the client. Both are non-blocking and registered with the runtime.
+//! A client uses them as its stdio transport (MGP §2). Both pipes are non-blocking and registered with the runtime.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,29 +11,29 @@ use mgp_types::sync::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 
-/// Reads the child's stdout, to the end even after the child has ended.
+/// A reader of the child's stdout. After the child has ended, it still returns the remaining output.
 ///
-/// A read that is dropped before it completes loses nothing.
+/// If a read is dropped before it completes, no data is lost.
 pub struct ChildReader {
     stdout: ChildStdout,
 }
 
-/// Writer to the child's stdin. Stdin is closed when the writer is shut down or dropped, and when the child is
-/// shut down.
+/// A writer to the child's stdin. Stdin is closed when the writer is shut down or dropped, and
+/// when the child is shut down.
 ///
-/// Writes wait while the child does not read; nothing else waits with them.
+/// A write waits until the child reads; it blocks nothing else.
 pub struct ChildWriter {
     stdin: Arc<Mutex<Stdin>>,
 }
 
-/// Closes stdin independently of the writer.
+/// A handle that can close stdin independently of the writer.
 pub(super) struct StdinHandle {
     stdin: Arc<Mutex<Stdin>>,
 }
 
 struct Stdin {
     pipe: Option<ChildStdin>,
-    /// Task that waits for room in the pipe; woken when stdin is closed.
+    /// The task that waits until the pipe has room; it is woken when stdin is closed.
     waker: Option<Waker>,
 }
 
@@ -126,7 +126,7 @@ mgp_types::opaque_debug!(ChildWriter);
 // === impl StdinHandle ===
 
 impl StdinHandle {
-    /// Closes stdin; a waiting write fails with a broken pipe.
+    /// Closes stdin; a write that is waiting fails with a broken pipe.
     pub(super) fn close(&self) {
         close(&self.stdin);
     }

@@ -1,7 +1,7 @@
-//! A child's stderr: read to the end, logged up to a cap.
+//! The stderr of a child: it is read to the end, and logged up to a limit.
 //!
-//! MGP §11. One event per line, target `mgp::child`, level info, fields `server` and `pid`. Reading
-//! never stops before the end of the stream; lines above the cap are counted and dropped, and one
+//! See MGP §11. Each line is logged as one event with target `mgp::child`, level info, and the fields `server` and
+//! `pid`. Reading never stops before the end of the stream. Lines above the limit are counted and dropped, and one
 //! event at level warn reports the counts.
 
 use std::fmt::Write;
@@ -13,27 +13,27 @@ use tokio::process::ChildStderr;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
 
-/// Limit of the stderr output that is logged.
+/// The limit for the stderr output that is logged.
 ///
-/// By default lines of up to 8 KiB, and within 10 s at most 1,000 lines and 256 KiB.
+/// Default: lines of up to 8 KiB, and at most 1,000 lines and 256 KiB in 10 s.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[must_use]
 pub struct StderrLimits {
-    /// Length at which a line is cut.
+    /// The length at which a line is cut, in bytes.
     pub line_bytes: usize,
-    /// Length of a window: after it the counts of lines and bytes restart at zero.
+    /// The length of a time window; after it, the counts of lines and bytes restart at zero.
     pub window: Duration,
-    /// Lines per window.
+    /// The maximum number of lines per window.
     pub lines: u64,
-    /// Bytes per window.
+    /// The maximum number of bytes per window.
     pub bytes: u64,
 }
 
-/// Callback for each line that is logged.
+/// The callback for each line that is logged.
 pub(super) type StderrCallback = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Reads and logs until the child, and all processes that inherited its stderr, are gone.
+/// Reads and logs stderr until the child, and all processes that inherited its stderr, have ended.
 pub(super) async fn drain(
     mut stderr: ChildStderr,
     cap: StderrLimits,
@@ -71,7 +71,7 @@ pub(super) async fn drain(
     log.finish();
 }
 
-/// Cuts bytes into lines and decides which are logged.
+/// Splits bytes into lines, and decides which lines are logged.
 struct LineLog<F> {
     cap: StderrLimits,
     emit: F,
@@ -91,7 +91,7 @@ enum Event {
     Dropped { lines: u64, bytes: u64 },
 }
 
-// === impl StderrCap ===
+// === impl StderrLimits ===
 
 impl StderrLimits {
     /// Sets the length at which a line is cut.
@@ -222,7 +222,7 @@ fn readable(line: &[u8]) -> String {
     let mut text = String::with_capacity(line.len());
     for char in line.chars() {
         if char.is_control() && char != '\t' {
-            // Writing to a string does not fail.
+            // Cannot fail: writing to a string never fails.
             let _ = write!(text, "{}", char.escape_default());
         } else {
             text.push(char);
@@ -235,7 +235,7 @@ fn readable(line: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Feeds chunks, a second apart, and returns the logged events.
+    /// Passes chunks to the log, a second apart, and returns the logged events.
     async fn logged(cap: StderrLimits, chunks: &[&[u8]]) -> Vec<Event> {
         tokio::time::pause();
         let mut events = Vec::new();

@@ -1,4 +1,4 @@
-//! The end of a connection: its phases, and the deadlines for a peer that reads slowly or not at all.
+//! The end of a connection: its phases, and the deadlines for a peer that reads too slowly or not at all.
 
 use std::sync::atomic::Ordering;
 use std::task::{Context as Task, Poll, ready};
@@ -13,11 +13,11 @@ use super::driver::Driver;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
-    /// The peer closed its side: running calls may finish.
+    /// The peer closed its side; running calls may still complete.
     PeerClosed,
-    /// This side closes: running calls may finish.
+    /// This side is closing the connection; running calls may still complete.
     Draining,
-    /// Running calls are dropped at the end; only bytes already queued are still written.
+    /// The running calls will be dropped; only bytes that are already queued are still written.
     Flushing(FlushReason),
 }
 
@@ -32,14 +32,14 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    /// Lets running calls finish after the peer closed its side.
+    /// Allows running calls to complete after the peer closed its side.
     pub(super) fn start_lingering(&mut self) {
         self.phase = Phase::PeerClosed;
         let end = Instant::now() + self.connection.limits.linger_timeout;
         self.deadline = Some(Box::pin(sleep_until(end)));
     }
 
-    /// Stops reading; running calls may finish.
+    /// Stops reading; running calls may still complete.
     pub(super) fn start_draining(&mut self) {
         self.phase = Phase::Draining;
         self.deadline = None;
@@ -48,20 +48,22 @@ where
             Instant::now().checked_add(limits.stall_timeout.max(limits.linger_timeout));
     }
 
-    /// Stops reading and starts the final flush: queued bytes get a full linger timeout of their own to be written.
+    /// Stops reading and starts the final flush. The queued bytes get a new linger timeout, in full, to be written.
     pub(super) fn start_flush(&mut self, reason: FlushReason) {
         self.phase = Phase::Flushing(reason);
         self.deadline = None;
     }
 
-    /// Waits for progress, or closes the connection once its deadline has passed; called when a turn made no progress.
+    /// Waits for progress, or closes the connection if its deadline has passed. Called when a turn of the loop made no
+    /// progress.
     pub(super) fn wait_or_close(&mut self, task: &mut Task<'_>) -> Poll<CloseReason> {
         let is_written = self.unwritten() == 0;
         let limits = &self.connection.limits;
         let (stall, linger) = (limits.stall_timeout, limits.linger_timeout);
         match self.phase {
             Phase::Open => {
-                // Senders and their callers wait from here on, so the peer may not block them for ever.
+                // From now on, senders and their callers wait, so the time for which the peer can
+                // block them must be limited.
                 if !self.connection.send_half.outbox.is_high(self.unwritten()) {
                     return Poll::Pending;
                 }
@@ -112,7 +114,7 @@ impl<R, W> Driver<R, W> {
     }
 }
 
-/// A driver that is dropped while it runs ends its connection too.
+/// Ends the connection also if the driver is dropped while it runs.
 impl<R, W> Drop for Driver<R, W> {
     fn drop(&mut self) {
         self.end();

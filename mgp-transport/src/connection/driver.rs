@@ -1,7 +1,7 @@
-//! The loop of a connection.
+//! The loop that drives a connection.
 //!
-//! Each turn answers finished calls, drives the notification queue, writes, reads and dispatches.
-//! A call is polled once where it is dispatched, so that one that completes at once costs no queue and no wake-up.
+//! Each turn of the loop answers finished calls, drives the notification queue, writes, reads and dispatches. A call is
+//! polled once when it is dispatched, so that a call that completes immediately needs neither a queue nor a wake-up.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
@@ -30,48 +30,51 @@ use super::running::{Batch, Running};
 use super::{CloseReason, Connection};
 use crate::frame::{Line, LineBuffer, bytes_text};
 
-/// Estimated cost of a running call besides its params; it keeps a flood of tiny calls bounded.
+/// The estimated memory of a running call in addition to its params. It ensures that many tiny
+/// calls reach the limit too.
 const CALL_COST: usize = 512;
-/// Time for which reading pauses at the bound of running calls before further calls are refused.
+/// The time for which reading pauses at the limit of running calls, before further calls are refused.
 ///
-/// A peer may write faster than calls of microseconds are scheduled on the runtime. A peer whose calls are slow
-/// does not notice the pause, and messages behind it (a cancellation, an answer a call waits for) are still read in time.
+/// The pause gives the runtime time to run short calls, which a peer may send faster than they are scheduled. If calls
+/// take longer, the peer does not notice the pause, and messages behind it (e.g. a cancellation, or an answer for which
+/// a call waits) are still read soon enough.
 const REFUSAL_DELAY: Duration = Duration::from_millis(50);
-/// Finished calls that one turn answers before it writes and reads again.
+/// The maximum number of finished calls that one turn answers before it writes and reads again.
 const MAX_FINISHED_PER_TURN: usize = 128;
 
 pub(super) struct Driver<R, W> {
     pub(super) connection: Connection<R, W>,
-    /// Context that is cloned for each inbound call.
+    /// The context that is cloned for each inbound call.
     cx: Context,
     lines: LineBuffer,
-    /// Beginning of an overlong message whose id was not found in it; kept until the end of the message arrives.
+    /// The beginning of an overlong message that does not contain the message's id; stored until the
+    /// end of the message arrives.
     cut_head: Option<Bytes>,
     pub(super) read_ahead: ReadAhead,
-    /// If set, the peer closed its side; messages that were read ahead may still wait.
+    /// If set, the peer closed its side; messages that were read ahead may still wait to be dispatched.
     is_eof: bool,
-    /// Bytes being written, of which the first `written` are done.
+    /// The bytes that are being written; the first `written` bytes are done.
     writing: Vec<u8>,
     written: usize,
     pub(super) calls: FuturesUnordered<Running>,
     pub(super) notifications: NotificationQueue,
-    /// Time at which the connection ends if its peer still does not read, or if it still has not finished closing.
+    /// The time at which the connection ends if its peer still does not read, or if closing has not finished.
     pub(super) deadline: Option<Pin<Box<Sleep>>>,
-    /// Latest end of a connection that this side closes, however slowly its peer reads.
+    /// The latest time at which a connection that this side closes ends, however slowly its peer reads.
     pub(super) hard_deadline: Option<Instant>,
-    /// Pause of reading while too many calls run. Kept after it has elapsed, so that no new pause begins until a call
-    /// ends.
+    /// The pause of reading while too many calls run. It is stored even after it has elapsed, so that no new pause
+    /// begins until a call ends.
     pause: Option<Pin<Box<Sleep>>>,
     pub(super) phase: Phase,
 }
 
-/// Result of dispatching the lines that were read.
+/// The result of dispatching the lines that were read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dispatched {
-    /// There is no line left.
+    /// All lines were dispatched.
     All,
     Some,
-    /// No line was dispatched: the next one must wait.
+    /// No line was dispatched, because the next one must wait.
     Nothing,
 }
 
@@ -103,7 +106,7 @@ where
         let closed = poll_fn(|task| self.turn(task)).await;
         self.end();
         if !matches!(closed, CloseReason::Io(_) | CloseReason::Stalled(_)) {
-            // Writers with a buffer of their own (files, terminals) are done only once they are shut down.
+            // Writers with their own buffer (files, terminals) have written everything only when they are shut down.
             let linger = self.connection.limits.linger_timeout;
             let _ = timeout(linger, self.connection.writer.shutdown()).await;
         }
@@ -130,8 +133,8 @@ where
         }
     }
 
-    /// Answers finished calls, unless too many answers wait for the peer to read; returns `true` if more may be
-    /// finished.
+    /// Answers finished calls, unless too many answers wait for the peer to read them; returns `true` if further calls
+    /// may be finished.
     fn answer_finished(&mut self, task: &mut Task<'_>) -> bool {
         for _ in 0..MAX_FINISHED_PER_TURN {
             if self.calls.is_empty()
@@ -168,7 +171,7 @@ where
             if self.unwritten() == 0 {
                 self.writing.clear();
                 self.written = 0;
-                // Frees the large buffer that a burst left behind.
+                // Frees the large buffer that remains after many messages at once.
                 if self.writing.capacity() > self.connection.limits.unread_bytes {
                     self.writing = Vec::new();
                 }
@@ -188,7 +191,8 @@ where
                 Poll::Ready(Ok(count)) => {
                     self.written += count;
                     self.connection.send_half.outbox.notify_senders();
-                    // The peer reads: a stall is over, and an answer in transit may take as long as it needs.
+                    // The peer reads again, so the stall is over; an answer that is being written may take as long as
+                    // it needs.
                     if matches!(self.phase, Phase::Open | Phase::Draining) {
                         self.deadline = None;
                     }
@@ -214,7 +218,7 @@ where
                 return Ok(true);
             }
             Some(CloseRequest::Drain) => {
-                // Buffered requests still get an answer, even if it is only an error.
+                // The requests in the buffer still get an answer, even if it is only an error.
                 self.take_lines(task);
                 self.start_draining();
                 return Ok(true);
@@ -222,7 +226,7 @@ where
         }
         match self.take_lines(task) {
             Dispatched::All => {}
-            // Their answers are written before more is read.
+            // The answers to these lines are written before more is read.
             Dispatched::Some => return Ok(true),
             Dispatched::Nothing => return Ok(false),
         }
@@ -247,7 +251,7 @@ where
         Ok(true)
     }
 
-    /// Dispatches lines that were read as long as there is room for their answers.
+    /// Dispatches the lines that were read, as long as there is room for their answers.
     fn take_lines(&mut self, task: &mut Task<'_>) -> Dispatched {
         let mut dispatched = Dispatched::Nothing;
         while self.phase == Phase::Open {
@@ -277,7 +281,7 @@ where
         dispatched
     }
 
-    /// Queues a line until reading resumes. A ping is dispatched at once: pings overtake other messages.
+    /// Queues a line until reading resumes. A ping is dispatched immediately, so it overtakes other messages.
     fn queue_line(&mut self, line: Line, task: &mut Task<'_>) {
         let Some((message, size)) = self.read_line(line) else { return };
         match message {
@@ -324,14 +328,14 @@ where
         None
     }
 
-    /// Handles an overlong message. Its id is at its beginning or at its end; once it is known, a request is answered
-    /// with an error, and an answer fails the call it belongs to.
+    /// Handles an overlong message. The id is at the beginning or at the end of the message. Once it is known, a
+    /// request is answered with an error, and an answer fails the call that waits for it.
     fn read_cut(&mut self, head: &Bytes, tail: Option<&Bytes>) -> Option<(Message, usize)> {
         let bound = self.connection.limits.line_bytes;
         let id = match CutMessage::read(head, tail.map_or(&[], |tail| &tail[..])) {
             Some(CutMessage::Answer(id)) => {
                 tracing::warn!(?id, bound, "dropped an answer that is too long");
-                // The error code must not invite a retry: the server has carried out the request.
+                // The error code must not suggest a retry, because the server has already executed the request.
                 let error = RpcError::new(
                     ErrorCode::UPSTREAM_ERROR,
                     format!(
@@ -406,8 +410,8 @@ where
             return self.refuse(None, outer, error);
         }
         let batch = Batch::default();
-        // The batch itself counts as one open item until all are dispatched; otherwise a fast answer would complete it
-        // early.
+        // The batch itself counts as one message without answer until all its messages are dispatched; otherwise a fast
+        // answer would complete the batch too early.
         batch.open();
         for item in items {
             if let Some((message, size)) = self.read_message(item, Some(&batch)) {
@@ -455,13 +459,13 @@ where
         self.calls.push(Running { id: Some(id), size, batch: batch.cloned(), future });
     }
 
-    /// Returns whether a request may run beyond the bound: a peer must be able to ping a busy server.
+    /// Returns whether a request may run beyond the limit, because a peer must be able to ping a busy server.
     fn may_exceed_limit(&self, method: &Method, size: usize) -> bool {
         let more = extra_places(method, size.saturating_sub(CALL_COST));
         self.calls.len() < self.connection.limits.in_flight.saturating_add(more)
     }
 
-    /// Returns whether a request is a ping, and small.
+    /// Returns whether a request is a ping with small params.
     fn is_light_ping(method: &Method, size: usize) -> bool {
         is_ping(method) && size <= MAX_PING_BYTES + CALL_COST
     }
@@ -496,7 +500,7 @@ where
         batch: Option<&Batch>,
         outcome: &Result<Reply, RpcError>,
     ) {
-        // There is room again, so the next time the limit is reached a new pause begins.
+        // There is room again, so reading may pause once more when the limit is reached again.
         if self.calls.len() < self.connection.limits.in_flight {
             self.pause = None;
         }

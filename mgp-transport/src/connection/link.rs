@@ -1,4 +1,4 @@
-//! The sending half of a connection: sends calls to the peer, each under a new JSON-RPC id, and waits for the answers.
+//! The sending side of a connection: sends calls to the peer, each with a new JSON-RPC id, and waits for the answers.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::Limits;
 use super::outbox::Outbox;
 use super::pending::PendingRequests;
 
-/// State shared by the connection and its peer handles.
+/// The state that a connection and its peer handles share.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
     pub(crate) outbox: Outbox,
@@ -46,7 +46,7 @@ impl SendHalf {
             .push(|out| {
                 let id = Id::Number(number);
                 write_call(out, Some(&id), call.method().as_str(), call.params(), call.hop());
-                // Inserted before the request is sent, so that its answer finds it.
+                // The call is inserted before the request is sent, so that the answer can be matched to it.
                 slot = self.pending.insert(number, call);
             })
             .map_err(|_| closed_by_peer())?;
@@ -61,8 +61,8 @@ fn closed_by_peer() -> RpcError {
     connection_closed("the peer is gone")
 }
 
-/// Guard of a request that waits for its answer. Dropping it removes the request, and sends a cancellation to the
-/// peer if it is still unanswered.
+/// A guard for a request that waits for its answer. Dropping the guard removes the request and, if it is still
+/// unanswered, sends a cancellation to the peer.
 struct PendingGuard<'a> {
     send_half: &'a SendHalf,
     number: i64,
@@ -86,7 +86,7 @@ pub(crate) fn write_cancelled(out: &mut Vec<u8>, number: i64) {
     write_call(out, None, Cancelled::METHOD, &params, &HopMembers::default());
 }
 
-/// [`Link`] of a connection.
+/// The [`Link`] of a connection over a byte stream.
 #[derive(Debug)]
 pub(crate) struct ConnectionLink(pub(crate) Arc<SendHalf>);
 
@@ -117,7 +117,7 @@ impl Link for ConnectionLink {
     }
 }
 
-/// Classifies a result: complete, input required, or a task.
+/// Determines the kind of a result: complete, input required, or a task.
 pub(crate) fn read_reply(cx: &Context, result: Payload) -> Reply {
     use mgp_types::mcp::Era;
     use mgp_types::service::{Body, InputRequired, leading_result_type};
@@ -126,7 +126,7 @@ pub(crate) fn read_reply(cx: &Context, result: Payload) -> Reply {
     {
         return Reply::raw(result);
     }
-    // Most results do not mention `input_required` or `task` at all; the search is cheaper than the parse.
+    // Most results do not contain the text `input_required` or `task` at all, and a text search is faster than parsing.
     let mentions = |words| result.as_str().contains(words);
     let is_more = mentions("\"input_required\"") || mentions("\"task\"") || mentions(r"\u");
     if !is_more {

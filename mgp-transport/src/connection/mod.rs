@@ -1,7 +1,7 @@
-//! The connection driver: bytes to calls and calls to bytes.
+//! Connections over a byte stream: they convert bytes to calls, and calls to bytes.
 //!
-//! One task reads, dispatches, drives the calls and writes.
-//! The reader never waits for a handler; every queue is bounded, and [`Limits`] documents its overflow rule.
+//! One task reads, dispatches, drives the calls and writes. It never waits for a handler before it reads on. Every
+//! queue is bounded; [`Limits`] documents what happens when a queue is full.
 
 mod closing;
 mod driver;
@@ -35,28 +35,30 @@ pub(crate) use self::priority::{MAX_PING_BYTES, is_ping};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Maximum length of a line; a longer one is refused, and the next one works. Default: 16 MiB.
+    /// The maximum length of a line. A longer line is refused; the lines after it are handled
+    /// as usual. Default: 16 MiB.
     pub line_bytes: usize,
-    /// Maximum number of requests of the peer that run at once. At the limit reading pauses for up to 50 ms until one
-    /// ends; after that, further requests are answered with code 3001. Pings do not wait, and up to 16 may run beyond
-    /// the limit; to find them, up to 1 MiB is read ahead during a pause. Requests for the server's health or shutdown
-    /// may take up to 8 of these 16 places. Default: 1024.
+    /// The maximum number of the peer's requests that run at once. At the limit, reading pauses until a request ends,
+    /// but for 50 ms at most; after that, further requests are answered with code 3001. Pings need not wait: up to 16
+    /// of them may run beyond the limit, and up to 1 MiB is read ahead during a pause to find them. Requests for the
+    /// server's health or shutdown may use up to 8 of these 16 places. Default: 1024.
     pub in_flight: usize,
-    /// Maximum total size of the params of running requests and waiting notifications. A request beyond it is answered
-    /// with code 3001. A notification beyond it is dropped if it only reports (progress, logs); any other one ends the
-    /// connection. Partial results of this side's own calls have a second budget of the same size; those beyond it are
-    /// dropped and counted. Default: 64 MiB.
+    /// The maximum total size of the params of running requests and waiting notifications. A request that exceeds it is
+    /// answered with code 3001. A notification that exceeds it is dropped if it only reports (progress, logs); any
+    /// other one ends the connection. Partial results of calls that this side made have a separate limit of the same
+    /// size; those that exceed it are dropped and counted. Default: 64 MiB.
     pub held_bytes: usize,
-    /// Maximum number of queued notifications; one beyond it is treated as for `held_bytes`. Default: 65,536.
+    /// The maximum number of queued notifications; a further one is treated as for `held_bytes`. Default: 65,536.
     pub notifications: usize,
-    /// Number of bytes queued for the peer above which senders wait. Above 4 times as many, reading stops; above 8
-    /// times as many, answers of finished calls are held back. Default: 1 MiB.
+    /// The number of bytes queued for the peer above which senders wait. Above 4 times this number, reading stops;
+    /// above 8 times, the answers of finished calls are held back. Default: 1 MiB.
     pub unread_bytes: usize,
-    /// Maximum time for which senders may wait while the peer reads nothing; then the connection ends. Default: 30 s.
+    /// The maximum time for which senders wait while the peer reads nothing; after it, the
+    /// connection ends. Default: 30 s.
     pub stall_timeout: Duration,
-    /// Maximum time for running calls to finish after the peer closed its side, or this side
-    /// [closed](Connection::close_handle) the connection. If this side closed it, a peer that keeps reading gets up to
-    /// [`stall_timeout`](Self::stall_timeout) in all. Default: 2 s.
+    /// The maximum time for running calls to complete after the peer closed its side, or this side
+    /// [closed](Connection::close_handle) the connection. If this side closed it and the peer continues to read, the
+    /// peer gets up to [`stall_timeout`](Self::stall_timeout) in total. Default: 2 s.
     pub linger_timeout: Duration,
 }
 
@@ -74,14 +76,14 @@ impl Default for Limits {
     }
 }
 
-/// Reason for the end of a connection.
+/// The reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The peer closed its side and all answers are written.
+    /// The peer closed its side, and all answers were written.
     #[error("the peer closed the connection")]
     Eof,
-    /// This side closed it.
+    /// This side closed the connection.
     #[error("the connection was closed on this side")]
     Local,
     /// The peer read nothing for the given time while senders waited.
@@ -95,7 +97,8 @@ pub enum CloseReason {
     Io(#[from] std::io::Error),
 }
 
-/// A connection over a reader and a writer; it does nothing until [`run`](Self::run) drives it.
+/// A connection over a reader and a writer. It does nothing until [`run`](Self::run) is called
+/// and its future is polled.
 ///
 /// ```
 /// use mgp_transport::{Connection, duplex};
@@ -132,8 +135,8 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    /// Creates a connection that dispatches the peer's calls to `stack`; limits are the default, the principal is
-    /// local.
+    /// Creates a connection that dispatches the peer's calls to `stack`, with the default limits and the local
+    /// principal.
     pub fn new(reader: R, writer: W, stack: Stack) -> Self {
         let limits = Limits::default();
         Self {
@@ -148,7 +151,7 @@ where
         }
     }
 
-    /// Sets the bounds.
+    /// Sets the limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.send_half.outbox.set_high_mark(limits.unread_bytes);
         self.send_half.pending.set_bound(limits.held_bytes);
@@ -156,7 +159,7 @@ where
         self
     }
 
-    /// Sets the principal on whose behalf the peer calls. Default: the local one.
+    /// Sets the principal for whom the peer's calls are made. Default: the local principal.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.principal = principal;
         self
@@ -177,7 +180,7 @@ where
         Context::new(self.peer(), self.scope.clone(), self.principal.clone())
     }
 
-    /// Returns figures of this connection, for health answers and tests.
+    /// Returns a handle to the counters of this connection, for health answers and tests.
     pub fn monitor(&self) -> ConnectionMonitor {
         ConnectionMonitor {
             send_half: Arc::clone(&self.send_half),
@@ -185,7 +188,7 @@ where
         }
     }
 
-    /// Returns a handle that ends the connection gracefully while it runs.
+    /// Returns a handle with which another task can end the connection gracefully.
     pub fn close_handle(&self) -> CloseHandle {
         CloseHandle(Arc::clone(&self.send_half))
     }
@@ -193,14 +196,16 @@ where
     /// Drives the connection until it ends.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the connection: running calls are dropped, waiting ones fail, and the scope ends.
+    /// Dropping the future ends the connection: running calls are dropped, calls that wait for an answer fail, and the
+    /// scope ends.
     pub async fn run(self) -> CloseReason {
         driver::Driver::new(self).run().await
     }
 }
 
 impl<R, W> Connection<R, W> {
-    /// Fails our unanswered requests, drops queued bytes and ends the scope; a second call does nothing.
+    /// Fails the unanswered requests of this side, drops the queued bytes and ends the scope; a
+    /// second call does nothing.
     fn end(&self) {
         self.send_half.outbox.close();
         self.send_half.outbox.discard();
@@ -209,7 +214,7 @@ impl<R, W> Connection<R, W> {
     }
 }
 
-/// A connection that is dropped while it runs, or was never driven, ends too.
+/// Ends the connection also if it is dropped while it runs, or before it was driven.
 impl<R, W> Drop for Connection<R, W> {
     fn drop(&mut self) {
         self.end();
@@ -218,7 +223,7 @@ impl<R, W> Drop for Connection<R, W> {
 
 mgp_types::opaque_debug!(Connection<R, W> { principal, scope, limits });
 
-/// Handle that ends a connection gracefully.
+/// A handle that ends a connection gracefully.
 ///
 /// ```
 /// use mgp_transport::{CloseReason, Connection, duplex};
@@ -237,14 +242,15 @@ mgp_types::opaque_debug!(Connection<R, W> { principal, scope, limits });
 pub struct CloseHandle(Arc<SendHalf>);
 
 impl CloseHandle {
-    /// Announces the end: running calls finish and queue their answers, even if the peer does not read.
+    /// Announces the end of the connection: running calls complete and queue their answers, even
+    /// if the peer does not read.
     ///
-    /// The peer can still send new requests, as long as it reads.
+    /// The peer can still send new requests, as long as it reads the answers.
     pub fn announce(&self) {
         self.0.outbox.accept_all_answers();
     }
 
-    /// Stops reading; running calls are answered, and the connection ends with the last answer.
+    /// Stops reading. Running calls are still answered, and the connection ends after the last answer.
     ///
     /// Calls that take longer than [`Limits::linger_timeout`] are dropped.
     pub fn drain(&self) {
@@ -256,8 +262,8 @@ impl CloseHandle {
 pub(crate) struct Counters {
     pub(crate) running: AtomicUsize,
     pub(crate) held: AtomicUsize,
-    /// Number of notifications that wait for an earlier one (HTTP client only; a byte stream's driver counts its
-    /// queue).
+    /// The number of notifications that wait for an earlier one. Only the HTTP client uses it; the driver of a byte
+    /// stream counts its own queue.
     #[cfg(feature = "http")]
     pub(crate) waiting: AtomicUsize,
     unwritten: AtomicUsize,
@@ -265,7 +271,7 @@ pub(crate) struct Counters {
     pub(crate) dropped: AtomicU64,
 }
 
-/// Figures of a running connection.
+/// The counters of a running connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionMonitor {
     send_half: Arc<SendHalf>,
@@ -278,49 +284,49 @@ impl ConnectionMonitor {
         Self { send_half, counters }
     }
 
-    /// Returns the number of our requests that the peer has not answered.
+    /// Returns the number of this side's requests that the peer has not answered.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.send_half.pending.len()
     }
 
-    /// Returns the number of the peer's requests that run.
+    /// Returns the number of the peer's requests that are running.
     #[must_use]
     pub fn running(&self) -> usize {
         self.counters.running.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes of params of running requests and waiting notifications.
+    /// Returns the total size, in bytes, of the params of running requests and waiting notifications.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.counters.held.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of bytes queued for the peer that are not written yet.
+    /// Returns the number of bytes that are queued for the peer and not written yet.
     #[must_use]
     pub fn unread_bytes(&self) -> usize {
         self.send_half.outbox.len() + self.counters.unwritten.load(Ordering::Relaxed)
     }
 
-    /// Returns the size, in bytes, of partial results that our callers have not consumed yet.
+    /// Returns the size, in bytes, of partial results that the callers on this side have not consumed yet.
     #[must_use]
     pub fn inbox_bytes(&self) -> usize {
         self.send_half.pending.inbox().held()
     }
 
-    /// Returns the number of partial results dropped because their callers are slow.
+    /// Returns the number of partial results that were dropped because their callers consumed them too slowly.
     #[must_use]
     pub fn dropped_items(&self) -> u64 {
         self.send_half.pending.inbox().lost()
     }
 
-    /// Returns the number of requests answered with code 3001 because a bound was reached.
+    /// Returns the number of requests answered with code 3001 because a limit was reached.
     #[must_use]
     pub fn shed(&self) -> u64 {
         self.counters.shed.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of notifications dropped because a bound was reached.
+    /// Returns the number of notifications dropped because a limit was reached.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.counters.dropped.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The notification queue: notifications are handled one after another, in the order they were read.
+//! The notification queue: notifications are handled one after another, in the order in which they were read.
 
 use std::collections::VecDeque;
 use std::task::{Context as Task, Poll};
@@ -9,7 +9,7 @@ use mgp_types::service::{BoxFuture, Reply};
 
 type Handling = BoxFuture<'static, Result<Reply, RpcError>>;
 
-/// Running handlers of notifications, in order of arrival; only the first is polled.
+/// The handlers of notifications that have not completed, in order of arrival; only the first one is polled.
 #[derive(Default)]
 pub(crate) struct NotificationQueue {
     queue: VecDeque<(usize, Handling)>,
@@ -20,7 +20,7 @@ impl NotificationQueue {
         self.queue.len()
     }
 
-    /// Adds a handler; once it is done, [`poll`](Self::poll) passes `size` to its callback.
+    /// Adds a handler. When it has completed, [`poll`](Self::poll) passes `size` to its callback.
     pub(crate) fn push(&mut self, size: usize, handling: Handling) {
         self.queue.push_back((size, handling));
     }
@@ -29,7 +29,7 @@ impl NotificationQueue {
         self.queue.clear();
     }
 
-    /// Polls the first handler; each time one completes, goes on with the next.
+    /// Polls the first handler; whenever one completes, continues with the next.
     pub(crate) fn poll(&mut self, task: &mut Task<'_>, mut done: impl FnMut(usize)) {
         while let Some((size, handling)) = self.queue.front_mut() {
             let Poll::Ready(outcome) = handling.as_mut().poll(task) else { return };
@@ -42,7 +42,8 @@ impl NotificationQueue {
     }
 }
 
-/// Returns whether a notification only reports (progress, logs and the like), so that it may be dropped under load.
+/// Returns whether a notification only reports something (progress, logs and similar), so that it
+/// may be dropped under load.
 pub(super) fn is_report(method: &str) -> bool {
     matches!(
         method,

@@ -6,17 +6,17 @@ use std::task::{Context as Task, Waker};
 use mgp_types::sync::Mutex;
 use tokio::sync::Notify;
 
-/// Buffer that collects encoded messages until the connection writes them.
+/// A buffer that collects encoded messages until the connection writes them.
 ///
-/// Overflow rule: senders wait above `high_mark` bytes; above four times as many reading stops;
-/// above eight times as many, finished calls keep their answers until the peer reads.
+/// Overflow rule: above `high_mark` bytes, senders wait; above four times as many, reading stops; above eight times as
+/// many, the answers of finished calls are held back until the peer reads.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<OutboxState>,
-    /// Length of the buffer, read without the lock: the driver checks it several times a line.
+    /// The length of the buffer. It can be read without the lock, because the driver checks it several times per line.
     len: AtomicUsize,
     high_mark: AtomicUsize,
-    /// If set, answers are accepted however many bytes are queued: the connection is about to end.
+    /// If set, answers are accepted regardless of the number of queued bytes, because the connection is about to end.
     accepts_all: AtomicBool,
     room: Notify,
 }
@@ -29,16 +29,16 @@ struct OutboxState {
     driver: Option<Waker>,
 }
 
-/// Requested end of a connection.
+/// The way in which the connection was requested to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseRequest {
-    /// End when the queued bytes are written.
+    /// End as soon as the queued bytes are written.
     Flush,
-    /// End when the running calls are answered.
+    /// End as soon as the running calls are answered.
     Drain,
 }
 
-/// Error: the connection no longer accepts messages.
+/// The error when the connection no longer accepts messages.
 #[derive(Debug)]
 pub(crate) struct OutboxClosed;
 
@@ -162,15 +162,15 @@ impl Outbox {
         self.room.notify_waiters();
     }
 
-    /// Asks the connection to end once the running calls are answered; until then messages are accepted.
+    /// Requests the connection to end as soon as the running calls are answered; until then, messages are accepted.
     pub(crate) fn drain(&self) {
         self.change_and_wake(|state| state.draining = true);
     }
 
-    /// Accepts the answers of all running calls, however many bytes are queued.
+    /// Accepts the answers of all running calls, regardless of the number of queued bytes.
     pub(crate) fn accept_all_answers(&self) {
         self.accepts_all.store(true, Ordering::Relaxed);
-        // Taking the lock makes the store visible to the woken task.
+        // Taking the lock makes the stored value visible to the task that is woken.
         self.change_and_wake(|_| {});
     }
 
@@ -195,7 +195,7 @@ impl Outbox {
         }
     }
 
-    /// Drops the queued bytes of a connection that ended.
+    /// Drops the queued bytes of a connection that has ended.
     pub(crate) fn discard(&self) {
         let mut state = self.state.lock();
         state.buffer = Vec::new();
@@ -211,11 +211,11 @@ impl Outbox {
     }
 }
 
-/// Ends the message that begins at `start` and makes it one line.
+/// Completes the message that begins at `start`, and ensures that it is a single line.
 ///
-/// A schema from a file, or a body that arrived over HTTP, may have line breaks between its tokens, where they have
-/// no meaning. JSON strings cannot contain them, so replacing them changes no value, and no text can smuggle in a
-/// second message.
+/// A schema from a file, or a body received over HTTP, may have line breaks between its tokens, where they have no
+/// meaning. JSON strings cannot contain line breaks. Replacing them therefore changes no value, and prevents that a
+/// text is read as two messages.
 fn end_line(buffer: &mut Vec<u8>, start: usize) {
     let mut at = start;
     while let Some(found) = memchr::memchr2(b'\n', b'\r', &buffer[at..]) {

@@ -1,7 +1,7 @@
 //! Requests sent by this side that the peer has not answered yet.
 //!
-//! [`PendingRequests::assign_number`] chooses the JSON-RPC id of each request, so a forwarded request has another id
-//! than the request of its caller.
+//! [`PendingRequests::assign_number`] chooses the JSON-RPC id of each request. A forwarded request therefore has a
+//! different id than the request that was received.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -18,22 +18,22 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError};
 use rustc_hash::FxHashMap;
 
-/// Maximum number of partial results of one call that wait for its caller: a burst of small chunks fits.
+/// The maximum number of partial results of one call that wait for its caller; enough for many small chunks at once.
 const MAX_INBOX_ITEMS: usize = 4096;
-/// Maximum size, in bytes, of the waiting partial results of one call; a single larger one is accepted if none
-/// waits.
+/// The maximum size, in bytes, of the waiting partial results of one call. A single larger one is
+/// accepted if none is waiting.
 const MAX_INBOX_BYTES: usize = 4 << 20;
-/// Estimated memory of a waiting item besides its text, in bytes.
+/// The estimated memory of a waiting item in addition to its text, in bytes.
 const ITEM_COST: usize = 64;
 
-/// Table of unanswered requests, by their number on the wire.
+/// The table of unanswered requests, by their number on the wire.
 #[derive(Debug)]
 pub(crate) struct PendingRequests {
     table: Mutex<Table>,
     inbox: Arc<InboxBudget>,
 }
 
-/// Budget of the partial results of all calls of a connection.
+/// The limit for the partial results of all calls of a connection together.
 #[derive(Debug)]
 pub(crate) struct InboxBudget {
     held: AtomicUsize,
@@ -45,13 +45,13 @@ pub(crate) struct InboxBudget {
 struct Table {
     next: i64,
     closed: bool,
-    /// This side chooses the numbers, so the peer cannot provoke hash collisions.
+    /// The requests by number. A fast hash is safe, because the peer cannot choose the numbers to cause collisions.
     entries: FxHashMap<i64, Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// The request without its params; kept because answers and server requests need its context.
+    /// The request without its params; its context is needed for the answer, and for requests that the server sends.
     call: Call,
     slot: Arc<Slot>,
 }
@@ -71,7 +71,7 @@ impl InboxBudget {
 }
 
 impl PendingRequests {
-    /// Creates an empty table whose calls may together keep `bound` bytes of partial results.
+    /// Creates an empty table whose calls may together store `bound` bytes of partial results.
     pub(crate) fn new(bound: usize) -> Self {
         let inbox = InboxBudget {
             held: AtomicUsize::new(0),
@@ -81,7 +81,7 @@ impl PendingRequests {
         Self { table: Mutex::default(), inbox: Arc::new(inbox) }
     }
 
-    /// Sets the maximum size, in bytes, of partial results that wait.
+    /// Sets the maximum size, in bytes, of the partial results that wait.
     pub(crate) fn set_bound(&self, bytes: usize) {
         self.inbox.bound.store(bytes, Ordering::Relaxed);
     }
@@ -90,7 +90,7 @@ impl PendingRequests {
         &self.inbox
     }
 
-    /// Assigns a number to a request, and adds it as the progress token if the caller wants progress.
+    /// Assigns a number to a request; also sets it as the progress token if the caller wants progress.
     ///
     /// Returns `None` if the connection is closed.
     pub(crate) fn assign_number(&self, call: &mut Call) -> Option<i64> {
@@ -124,8 +124,8 @@ impl PendingRequests {
 
     /// Removes a request; returns `true` if it was still unanswered.
     pub(crate) fn remove(&self, number: i64) -> bool {
-        // The entry is dropped after the lock is released, because it holds values of its caller with their own
-        // destructors.
+        // The entry is dropped after the lock is released, because it contains values of its caller, whose destructors
+        // may run other code.
         let entry = self.table.lock().entries.remove(&number);
         entry.is_some()
     }
@@ -158,7 +158,7 @@ impl PendingRequests {
         self.table.lock().entries.len()
     }
 
-    /// Fails every request with the reason, and rejects new ones.
+    /// Fails every request with this reason, and rejects new requests.
     pub(crate) fn close(&self, reason: &str) {
         let entries = {
             let mut table = self.table.lock();
@@ -181,9 +181,9 @@ impl Entry {
     }
 }
 
-/// Queue of the partial results and the answer of one request, in the order they were read.
+/// The queue for the partial results and the answer of one request, in the order in which they were read.
 ///
-/// Overflow rule: above its bounds further chunks are dropped and counted; the answer has the full text.
+/// Overflow rule: above its limits, further chunks are dropped and counted; the answer contains the full text.
 #[derive(Debug)]
 pub(crate) struct Slot {
     state: Mutex<SlotState>,
@@ -199,7 +199,7 @@ struct SlotState {
     consumer: Option<Waker>,
 }
 
-/// Next event of a [`Slot`].
+/// The next event of a [`Slot`].
 pub(crate) enum SlotEvent {
     Item(OutletItem),
     Done(Result<Reply, RpcError>),
@@ -211,7 +211,7 @@ impl Slot {
         loop {
             match self.next().await {
                 SlotEvent::Item(item) => {
-                    // The answer matters even if the consumer of the items left.
+                    // The answer is needed even if the consumer of the partial results was dropped.
                     let _ = outlet.send(item).await;
                 }
                 SlotEvent::Done(outcome) => return outcome,
@@ -219,7 +219,7 @@ impl Slot {
         }
     }
 
-    /// Waits for the next item, and for the answer after the last.
+    /// Waits for the next partial result or, after the last one, for the answer.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -262,7 +262,7 @@ impl Drop for Slot {
     }
 }
 
-/// Returns the cost of an item while it waits.
+/// Returns the estimated memory of an item while it waits.
 fn item_size(item: &OutletItem) -> usize {
     let text = match item {
         OutletItem::Chunk(chunk) => chunk.content.as_str().len(),
@@ -278,11 +278,12 @@ fn item_size(item: &OutletItem) -> usize {
 impl ItemReceiver for Slot {
     fn push(&self, item: OutletItem) -> QueueRoom {
         let mut state = self.state.lock();
-        // After one dropped chunk all further chunks are dropped as well: a gap in the middle would corrupt the text.
+        // After one dropped chunk, all further chunks are dropped too, because a gap in the
+        // middle would corrupt the text.
         let stopped = state.dropped > 0 && matches!(item, OutletItem::Chunk(_));
         let size = item_size(&item);
-        // If nothing waits, an item of any size is accepted, so that a caller that keeps up gets chunks above the limit
-        // too.
+        // If no item is waiting, an item of any size is accepted, so that a fast consumer receives even chunks above
+        // the limit.
         let over = !state.items.is_empty() && state.bytes + size > MAX_INBOX_BYTES;
         if stopped || over || state.items.len() >= MAX_INBOX_ITEMS || !self.budget.has_room(size) {
             state.dropped += 1;
@@ -323,7 +324,7 @@ mod tests {
         (number, pending.insert(number, call).unwrap())
     }
 
-    /// Without a limit in bytes, 256 chunks of 16 MiB (4 GiB) could wait.
+    /// Guards the limit in bytes: without it, 256 chunks of 16 MiB (4 GiB) could wait.
     #[tokio::test]
     async fn chunks_that_wait_are_bounded_in_bytes() {
         let pending = PendingRequests::new(64 << 20);
@@ -332,10 +333,10 @@ mod tests {
         assert_eq!(rooms, [[QueueRoom::Free; 3].as_slice(), &[QueueRoom::Full; 5]].concat());
         assert_eq!(pending.inbox().lost(), 5);
         assert!(matches!(slot.next().await, SlotEvent::Item(_)));
-        // There is room again, but a chunk was dropped before.
+        // There is room again, but chunks are refused because one was dropped before.
         assert_eq!(slot.push(chunk(1)), QueueRoom::Full);
 
-        // A single large item fits.
+        // A single large item is accepted.
         let (_, other) = insert(&pending);
         assert_eq!(other.push(chunk(16 << 20)), QueueRoom::Free);
         assert_eq!(other.push(chunk(1)), QueueRoom::Full);

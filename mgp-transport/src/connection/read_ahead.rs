@@ -1,13 +1,13 @@
-//! Messages read while too many calls run, so that pings among them are found at once.
+//! Messages that are read while too many calls run, in order to find pings among them immediately.
 
 use std::collections::VecDeque;
 
 use mgp_types::service::Message;
 
-/// Number of bytes read ahead at which reading stops; messages after them, pings included, then wait.
+/// The number of bytes after which reading ahead stops; later messages, including pings, then wait.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Messages that were read ahead, in the order in which they arrived.
+/// The messages that were read ahead, in the order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct ReadAhead {
     messages: VecDeque<(Message, usize)>,
@@ -19,7 +19,7 @@ impl ReadAhead {
         self.messages.is_empty()
     }
 
-    /// Returns whether reading ahead must stop; a single message larger than the bound still fits.
+    /// Returns whether reading ahead must stop; a single message that is larger than the limit is still accepted.
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= MAX_BYTES
     }
@@ -32,7 +32,7 @@ impl ReadAhead {
     pub(super) fn pop(&mut self) -> Option<(Message, usize)> {
         let (message, size) = self.messages.pop_front()?;
         self.bytes -= size;
-        // Frees the memory that a burst left behind.
+        // Frees the memory that remains after many messages at once.
         if self.messages.is_empty() {
             self.messages = VecDeque::new();
         }

@@ -1,5 +1,5 @@
-//! Calls that did not complete when they were dispatched, and batches: several messages in one array, which are
-//! answered in one array (MCP 2025-03-26 only).
+//! Calls that did not complete when they were dispatched, and batches. A batch is an array of several messages, which
+//! is answered with an array (MCP 2025-03-26 only).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -38,7 +38,7 @@ impl Future for Running {
     }
 }
 
-/// Collects the answers to one array of messages.
+/// A collector of the answers to a batch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batch(Arc<Mutex<Answers>>);
 
@@ -54,7 +54,7 @@ impl Batch {
         self.0.lock().open += 1;
     }
 
-    /// Adds the answer to one message, which may be empty; returns the array once all are answered.
+    /// Adds the answer to one message, which may be empty; returns the array when all messages are answered.
     pub(super) fn close(&self, answer: &[u8]) -> Option<Vec<u8>> {
         let mut answers = self.0.lock();
         answers.open -= 1;

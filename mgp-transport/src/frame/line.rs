@@ -1,48 +1,48 @@
-//! Newline framing with a bound on the length of a line.
+//! Splits bytes into lines whose length is bounded.
 //!
-//! Short lines are copied out of the read buffer, so that a long-lived call does not keep the whole buffer alive.
-//! Long lines take over the buffer, so that a payload of megabytes is not copied.
+//! A short line is copied out of the read buffer, so that a long-running call does not keep the whole buffer in memory.
+//! A long line takes over the buffer, so that megabytes need not be copied.
 
 use bytes::Bytes;
 use bytestring::ByteString;
 
-/// Capacity that a read is given, in bytes: the size of a Linux pipe.
+/// The number of bytes for which a read gets room: the capacity of a Linux pipe.
 const READ_SIZE: usize = 64 * 1024;
-/// Number of bytes kept of the beginning, and of the end, of an overlong line: the id of the message is in one of
-/// them.
+/// The number of bytes that are stored of the beginning, and of the end, of an overlong line; one of them contains the
+/// id of the message.
 const KEPT_OF_LONG_LINE: usize = 1024;
-/// Size up to which lines are copied. Longer lines are copied if they fill less than half of the buffer.
+/// The length up to which lines are copied. Longer lines are copied too if they fill less than half of the buffer.
 const MAX_COPIED_LINE: usize = 16 * 1024;
 
-/// Buffer that collects bytes and cuts them into lines.
+/// A buffer that collects bytes and splits them into lines.
 #[derive(Debug)]
 pub(crate) struct LineBuffer {
     buffer: Vec<u8>,
-    /// Start of the current line.
+    /// The position at which the current line begins.
     start: usize,
-    /// Offset up to which the buffer has been searched; it contains no newline after `start`.
+    /// The position up to which the buffer was searched: between `start` and this position there is no newline.
     scanned: usize,
     limit: usize,
-    /// If set, the rest of a line over the limit is being discarded.
+    /// If set, the rest of an overlong line is being discarded.
     skipping: bool,
-    /// Last bytes that were discarded.
+    /// The last of the discarded bytes.
     tail: Vec<u8>,
-    /// If set, an overlong line is complete, and `tail` is returned as the next line.
+    /// If set, the overlong line has ended, and `tail` is returned as the next line.
     has_tail: bool,
-    /// Size of the last long line: the next one is likely as long.
+    /// The size of the last long line; the next one probably has a similar size.
     hint: usize,
 }
 
-/// One line, or the reason that there is none.
+/// One line, or the reason why there is none.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// A line of text without its line end.
+    /// A line of text, without its line end.
     Text(ByteString),
     /// The bytes of a line that is not UTF-8.
     NotText(Bytes),
-    /// The beginning of a line over the limit; returned as soon as the limit is passed.
+    /// The beginning of an overlong line, returned as soon as the line exceeds the limit.
     TooLong(Bytes),
-    /// The end of a line over the limit; its beginning was returned before.
+    /// The end of an overlong line whose beginning was returned before.
     LongTail(Bytes),
 }
 
@@ -65,7 +65,7 @@ impl LineBuffer {
     /// Makes room for a read and returns the buffer to read into.
     pub(crate) fn reading(&mut self) -> &mut Vec<u8> {
         if self.start > 0 {
-            // What is left here is the incomplete last line.
+            // Only the incomplete last line is left in the buffer.
             self.buffer.drain(..self.start);
             self.scanned -= self.start;
             self.start = 0;
@@ -113,7 +113,7 @@ impl LineBuffer {
         }
     }
 
-    /// Returns the last line at the end of the stream, if it has no newline; `None` if there is none or it is too long.
+    /// Returns the text after the last newline, at the end of the stream; `None` if there is none or it is too long.
     pub(crate) fn rest(&mut self) -> Option<Line> {
         let trimmed = trim(&self.buffer[self.start..]);
         let (from, to) = (self.start + trimmed.start, self.start + trimmed.end);
@@ -128,7 +128,7 @@ impl LineBuffer {
         Some(line)
     }
 
-    /// Starts discarding when an unfinished line is over the limit.
+    /// Starts discarding if the unfinished line exceeds the limit.
     fn check_length(&mut self) -> Option<Line> {
         if self.skipping {
             self.keep_tail(self.start, self.buffer.len());
@@ -145,12 +145,12 @@ impl LineBuffer {
         Some(Line::TooLong(head))
     }
 
-    /// Returns the beginning of a line over the limit; the same bytes, however the line was split into reads.
+    /// Returns the beginning of an overlong line; it does not depend on how the line was split into reads.
     fn head_of(&self, line: &[u8]) -> Bytes {
         Bytes::copy_from_slice(&line[..self.limit.min(KEPT_OF_LONG_LINE)])
     }
 
-    /// Keeps the last bytes of a line that is being discarded.
+    /// Stores the last bytes of a line that is being discarded.
     fn keep_tail(&mut self, from: usize, to: usize) {
         let from = from.max(to.saturating_sub(KEPT_OF_LONG_LINE));
         self.tail.extend_from_slice(&self.buffer[from..to]);
@@ -171,7 +171,7 @@ impl LineBuffer {
         let (bytes, kept) = if to - from <= MAX_COPIED_LINE || (to - from) * 2 < self.buffer.len() {
             (copy(&self.buffer[from..to]), None)
         } else {
-            // The line keeps the buffer; the bytes after it move to a new one of the size of this line.
+            // The line takes over the buffer; the bytes after it move to a new buffer with the size of this line.
             self.hint = (to - from + READ_SIZE).next_multiple_of(READ_SIZE);
             let mut rest = Vec::with_capacity(self.hint.max(self.buffer.len() - self.start));
             rest.extend_from_slice(&self.buffer[self.start..]);
@@ -187,7 +187,7 @@ impl LineBuffer {
     }
 }
 
-/// Inline storage for a short line. One allocation holds bytes and reference count, so slices need no further one.
+/// Inline storage for a short line: one allocation contains the bytes and the reference count, so slices need no other.
 struct Short<const ROOM: usize> {
     room: [u8; ROOM],
     length: usize,
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(feed(&mut buffer, b"d\n"), [text("cd")]);
     }
 
-    /// Lines of 17 KiB once kept buffers of ten times their size alive.
+    /// Guards against an earlier fault: lines of 17 KiB kept buffers of ten times their size in memory.
     #[test]
     fn a_line_keeps_little_more_than_itself() {
         let mut buffer = LineBuffer::new(1 << 20);

@@ -4,7 +4,7 @@ mod line;
 
 pub(crate) use line::{Line, LineBuffer};
 
-/// Returns a limit of bytes for messages.
+/// Returns a number of bytes as text, for error messages.
 pub(crate) fn bytes_text(bytes: usize) -> String {
     match (bytes >> 20, bytes % (1 << 20)) {
         (mebibytes, 0) if mebibytes > 0 => format!("{mebibytes} MiB"),

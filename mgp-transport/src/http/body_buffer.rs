@@ -1,12 +1,12 @@
-//! Collects the pieces of a body; a body that arrives in one piece is not copied.
+//! Collects the pieces of an HTTP body; a body that arrives in one piece is not copied.
 
 use bytes::Bytes;
 
 #[derive(Default)]
 pub(super) struct BodyBuffer {
-    /// The only piece so far.
+    /// The only piece received so far.
     first: Bytes,
-    /// All pieces, once there are several.
+    /// All pieces, if there are several.
     all: Vec<u8>,
 }
 
@@ -29,7 +29,8 @@ impl BodyBuffer {
         self.all.extend_from_slice(&data);
     }
 
-    /// Returns the body; one in a single piece is copied if it is shorter than `copied_below`.
+    /// Returns the body. If it consists of a single piece, the piece is copied only if it is shorter than
+    /// `copied_below`.
     #[inline]
     pub(super) fn into_bytes(self, copied_below: usize) -> Bytes {
         if !self.all.is_empty() {

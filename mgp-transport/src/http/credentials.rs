@@ -1,10 +1,10 @@
-//! Credentials that a client presents to a server at a URL, and the server's refusals.
+//! The credentials that a client presents to a server at a URL, and the refusals of a server.
 
 use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::service::BoxFuture;
 
-/// Source of a client's credentials. It may obtain new ones when a server refuses them.
+/// A source of a client's credentials. It may obtain new ones when a server refuses them.
 ///
 /// Credentials that are the same for every request need only [`authorization`](Self::authorization) and
 /// [`handle_refusal`](Self::handle_refusal).
@@ -15,8 +15,8 @@ pub trait Credentials: Send + Sync + 'static {
     /// Returns the value of the `Authorization` header; `None` to send the request without one.
     async fn authorization(&self) -> Result<Option<String>, RpcError>;
 
-    /// Returns the credentials of one request; called each time it is sent, so that each proof is used only once.
-    /// ot `async`, because it is called for every request: a hand-written future is smaller.
+    /// Returns the credentials for one request. Called each time the request is sent, so that each proof is used only
+    /// once. The method is not `async`, because it is called for every request, and a hand-written future is smaller.
     fn for_request<'a>(
         &'a self,
         _request: RequestTarget<'a>,
@@ -24,17 +24,18 @@ pub trait Credentials: Send + Sync + 'static {
         Box::pin(async { Ok(RequestCredentials::new(self.authorization().await?)) })
     }
 
-    /// Stores the nonce that an answer supplied for later proofs (`DPoP-Nonce`, RFC 9449 §8.2). Called for answers
-    /// only; the nonce of a refusal is in [`CredentialRefusal::nonce`]. Does nothing by default.
+    /// Stores the nonce that the server supplied in an answer, for later proofs (`DPoP-Nonce`, RFC 9449 §8.2). A nonce
+    /// in a refusal is passed as [`CredentialRefusal::nonce`] instead. Does nothing by default.
     fn handle_nonce(&self, _nonce: &str) {}
 
-    /// Handles a refusal. On `Ok` the client sends the request again; on an error the request fails with that error.
+    /// Handles a refusal. If this returns `Ok`, the client sends the request again; if it returns an error, the request
+    /// fails with it.
     ///
-    /// Implementations must not return `Ok` without end: see [`CredentialRefusal::attempts`].
+    /// An implementation must not return `Ok` without limit, see [`CredentialRefusal::attempts`].
     async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError>;
 }
 
-/// Method and URL of a request that is about to be sent, e.g. for a proof.
+/// The method and URL of a request that is about to be sent, e.g. for a proof.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RequestTarget<'a> {
@@ -44,30 +45,30 @@ pub struct RequestTarget<'a> {
     pub url: &'a str,
 }
 
-/// Credentials of one request.
+/// The credentials for one request.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct RequestCredentials {
-    /// Value of `Authorization`, if any.
+    /// The value of the header `Authorization`, if any.
     pub authorization: Option<String>,
     /// Further headers, by lower-case name.
     pub headers: Vec<(&'static str, String)>,
 }
 
-/// A refusal: 401, or 403 with a challenge.
+/// A refusal of credentials: status 401, or status 403 with a challenge.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CredentialRefusal {
     /// Status code.
     pub status: u16,
-    /// Values of `WWW-Authenticate`.
+    /// The values of the header `WWW-Authenticate`.
     pub challenges: Vec<String>,
-    /// `Authorization` value with which the request was sent. If it differs from the current one, another request has
-    /// already renewed the credentials.
+    /// The value of `Authorization` with which the request was sent. If it differs from the current value, another
+    /// request has already caused a renewal.
     pub shown: Option<String>,
     /// Nonce for later proofs (`DPoP-Nonce`).
     pub nonce: Option<String>,
-    /// Number of refusals of the request, this one included.
+    /// The number of times that the request was refused, including this one.
     pub attempts: u32,
 }
 

@@ -14,8 +14,8 @@
 //! | socket | Node, inetd, systemd | non-blocking, registered with the runtime |
 //! | file, terminal, `/dev/null`, other | people, tests | one blocking thread per direction |
 //!
-//! `tokio::io::stdin` is a blocking read on the thread pool for each of them, about ten context switches
-//! per call; here only the last row uses a thread, and that thread reads ahead.
+//! In contrast, `tokio::io::stdin` reads on the blocking thread pool for all of these kinds, which takes about ten
+//! context switches per call. Here, only the kinds in the last row use a thread, and that thread reads ahead.
 //!
 //! # Shared descriptors
 //!
@@ -48,18 +48,18 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes the process's stdin and stdout as the two ends of a protocol channel.
 ///
-/// Afterwards descriptor 0 is `/dev/null` and descriptor 1 is stderr, for this process and for
-/// its future children. On Windows the handles stay in place.
+/// Afterwards, descriptor 0 is `/dev/null` and descriptor 1 is stderr, for this process and for children that it starts
+/// later. On Windows, the handles stay unchanged.
 ///
-/// Take the channel before anything reads `std::io::stdin`: bytes that are already buffered there are lost.
-/// Text that `std::io::stdout` has buffered goes to stderr.
+/// The channel must be taken before other code reads `std::io::stdin`, because bytes that are buffered there are lost.
+/// Text that `std::io::stdout` has buffered is written to stderr.
 ///
 /// # Errors
 ///
-/// [`StdioError::NoRuntime`] outside a tokio runtime, [`StdioError::AlreadyTaken`] if the channel was taken
-/// before. After [`StdioError::Stdin`] and [`StdioError::Stdout`], a descriptor that is closed or
-/// unusable, both are unchanged and the call may be repeated; after [`StdioError::Redirect`]
-/// and [`StdioError::Thread`] the channel is lost.
+/// [`StdioError::NoRuntime`] outside a tokio runtime, and [`StdioError::AlreadyTaken`] if the channel was taken before.
+/// [`StdioError::Stdin`] and [`StdioError::Stdout`] report a descriptor that is closed or unusable; both descriptors
+/// are then unchanged, and the call may be repeated. After [`StdioError::Redirect`] and [`StdioError::Thread`], the
+/// channel is lost.
 ///
 /// # Panics
 ///
@@ -78,9 +78,9 @@ pub fn take() -> Result<(StdioReader, StdioWriter), StdioError> {
     taken
 }
 
-/// Reader of the process's original stdin.
+/// A reader of the process's original stdin.
 ///
-/// A read that is dropped before it completes loses nothing.
+/// If a read is dropped before it completes, no data is lost.
 pub struct StdioReader {
     input: Input,
     kind: StdioKind,
@@ -88,11 +88,11 @@ pub struct StdioReader {
     _nonblock: unix::NonblockGuard,
 }
 
-/// Writes the taken stdout.
+/// A writer to the process's original stdout.
 ///
-/// On pipes and sockets a completed write has reached the kernel. On files and terminals a
-/// write fills a buffer of 256 KiB that a thread empties: flush, or shut down, before the process
-/// ends. Shutting down closes the descriptor, so the parent sees the end of the stream.
+/// On pipes and sockets, data has been passed to the operating system when the write completes. On files and terminals,
+/// a write fills a buffer of 256 KiB that a thread empties, so the caller must flush or shut down before the process
+/// ends. Shutting down closes the descriptor, so that the parent process detects the end of the stream.
 pub struct StdioWriter {
     output: Output,
     kind: StdioKind,
@@ -100,7 +100,7 @@ pub struct StdioWriter {
     nonblock: unix::NonblockGuard,
 }
 
-/// Kind of a standard descriptor.
+/// The kind of a standard descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StdioKind {
@@ -116,7 +116,7 @@ pub enum StdioKind {
     Device,
 }
 
-/// Reason why stdin and stdout could not be taken.
+/// The reason why stdin and stdout could not be taken.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StdioError {
@@ -132,7 +132,7 @@ pub enum StdioError {
     /// Descriptor 1 is closed or cannot be written.
     #[error("stdout is not usable")]
     Stdout(#[source] io::Error),
-    /// The standard descriptors could not be pointed at `/dev/null` and stderr.
+    /// The standard descriptors could not be replaced by `/dev/null` and stderr.
     #[error("stdin and stdout could not be pointed away from the protocol channel")]
     Redirect(#[source] io::Error),
     /// A thread for blocking reads or writes did not start.
@@ -244,7 +244,7 @@ impl AsyncWrite for StdioWriter {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.output {
             Output::Thread(thread) => thread.poll_flush(cx),
-            // Nothing to flush: every byte that was accepted is in the kernel.
+            // There is nothing to flush, because all accepted bytes have been passed to the operating system.
             #[cfg(unix)]
             Output::Pipe(_) | Output::Socket(_) => Poll::Ready(Ok(())),
             Output::Closed => Poll::Ready(Ok(())),
@@ -253,7 +253,7 @@ impl AsyncWrite for StdioWriter {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let done = match &mut self.output {
-            // Stdin may be the same socket, so closing alone would not end the stream.
+            // Stdin may be the same socket, so closing stdout alone would not end the stream.
             #[cfg(unix)]
             Output::Socket(socket) => Pin::new(socket).poll_shutdown(cx),
             #[cfg(unix)]

@@ -1,7 +1,7 @@
 //! Standard handles on systems without descriptors: plain threads.
 //!
-//! MGP §2 over stdio on Windows. The handles stay in place, so a stray `println!` does reach the
-//! wire there.
+//! See MGP §2; for Windows. The handles stay unchanged, so a stray `println!` is written into
+//! the protocol stream there.
 
 use std::io::{self, IsTerminal};
 

@@ -1,10 +1,9 @@
-//! Blocking descriptors behind one thread per direction.
+//! Descriptors with blocking I/O; each direction uses one thread.
 //!
-//! Used for the stdio transport of MGP §2 where non-blocking I/O is not possible: files, terminals, devices. Both
-//! directions are bounded: the reader keeps at most [`MAX_CHUNKS`] chunks of [`CHUNK_SIZE`] bytes and then stops
-//! reading; the writer keeps at most [`MAX_BUFFERED`] bytes, plus as many that its thread is writing, and then the
-//! caller waits. The threads are detached: one that is stuck in a system call ends with the process and never keeps
-//! it alive.
+//! Used for stdio where non-blocking I/O is not possible: files, terminals, devices. Both directions are bounded. The
+//! reader stores at most [`MAX_CHUNKS`] chunks of [`CHUNK_SIZE`] bytes and then stops reading. The writer stores at
+//! most [`MAX_BUFFERED`] bytes, plus the same number that its thread is writing, and then the caller waits. The threads
+//! are detached, so a thread that is blocked in a system call does not prevent the process from ending.
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,22 +14,22 @@ use bytes::{Buf, Bytes};
 use tokio::io::ReadBuf;
 use tokio::sync::mpsc;
 
-/// Bytes that one blocking read asks for.
+/// The number of bytes that one blocking read requests.
 const CHUNK_SIZE: usize = 64 * 1024;
 
-/// Chunks that may wait for the reader.
+/// The maximum number of chunks that wait for the reader.
 const MAX_CHUNKS: usize = 4;
 
-/// Bytes that may wait for the writing thread.
+/// The maximum number of bytes that wait for the writing thread.
 const MAX_BUFFERED: usize = 256 * 1024;
 
-/// Reading end of a thread that reads ahead.
+/// The reader of the data from a thread that reads ahead.
 pub(super) struct ThreadReader {
     chunks: mpsc::Receiver<io::Result<Bytes>>,
     current: Bytes,
 }
 
-/// Writing end of a thread that empties a buffer.
+/// A writer into a buffer that a thread empties.
 pub(super) struct ThreadWriter {
     queue: Arc<WriteQueue>,
 }
@@ -50,9 +49,9 @@ struct WriteState {
     closing: bool,
     /// If set, the thread has closed the descriptor.
     closed: bool,
-    /// Error that ended writing for good.
+    /// The error after which nothing more can be written.
     failed: Option<io::ErrorKind>,
-    /// The one task that writes, flushes or shuts down.
+    /// The task that writes, flushes or shuts down; there is only one.
     waker: Option<Waker>,
 }
 
@@ -173,7 +172,7 @@ impl WriteQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for bytes and moves them to `buffer`; returns `false` if there will be no more.
+    /// Waits for bytes and moves them to `buffer`; returns `false` if no more bytes will be added.
     fn collect(&self, buffer: &mut Vec<u8>) -> bool {
         let mut state = self.lock();
         loop {
@@ -217,7 +216,7 @@ fn write_behind(mut target: impl Write, queue: &WriteQueue) {
         state.failed = failed.as_ref().map(io::Error::kind);
         state.wake();
     }
-    // The descriptor closes before that is reported.
+    // The descriptor is closed before the end is reported.
     drop(target);
     let mut state = queue.lock();
     state.closed = true;
@@ -230,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// Blocks until the channel sends, then fails or counts.
+    /// A writer that blocks until the test sends to its channel; then it fails, or counts the bytes.
     struct Gate {
         open: std::sync::mpsc::Receiver<io::Result<()>>,
         written: Arc<Mutex<usize>>,
@@ -260,7 +259,7 @@ mod tests {
         let mut writer = ThreadWriter::start(target).unwrap();
         let block = vec![b'x'; CHUNK_SIZE];
         let mut accepted = 0;
-        // Much more than fits, if there were no bound.
+        // Far more bytes than would be accepted, so the write must wait.
         let filling = async {
             for _ in 0..64 {
                 accepted += write(&mut writer, &block).await.unwrap();

@@ -1,7 +1,7 @@
-//! Standard descriptors on Unix: identified by type, moved away, replaced.
+//! Standard descriptors on Unix: their kind is determined, they are moved to other numbers, and replaced.
 //!
-//! MGP §2 over stdio. Every step that can fail is done before the descriptors are replaced, and the
-//! threads start after it, so a failed attempt changes nothing.
+//! See MGP §2. Every step that can fail is done before the descriptors are replaced, and the threads are started
+//! afterwards. So a failed attempt changes nothing.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -19,7 +19,7 @@ use tokio::net::unix::pipe;
 use super::thread::{ThreadReader, ThreadWriter};
 use super::{Input, Output, StdioError, StdioKind, StdioReader, StdioWriter};
 
-/// Lowest number of a moved descriptor: above the three standard ones.
+/// The lowest number for a moved descriptor, above the three standard ones.
 const ABOVE_STDIO: i32 = 3;
 
 /// Guard that removes `O_NONBLOCK` from a shared description when its last owner is dropped.
@@ -31,7 +31,8 @@ pub(super) fn take() -> Result<(StdioReader, StdioWriter), StdioError> {
 
     let (moved_input, input_nonblock) =
         input.open(OFlags::RDONLY, None).map_err(StdioError::Stdin)?;
-    // One socket on both descriptors is one description: the half that is dropped last removes the flag.
+    // If both descriptors are the same socket, they share one description; the half that is
+    // dropped last removes the flag.
     let shared = if input.same_file(&output) { input_nonblock.clone() } else { None };
     let (moved_output, output_nonblock) =
         output.open(OFlags::WRONLY, shared).map_err(StdioError::Stdout)?;
@@ -89,9 +90,9 @@ pub(super) struct RestoreBlocking {
     fd: OwnedFd,
 }
 
-/// A file whose reads and writes wait even if another process made it non-blocking.
+/// A file whose reads and writes block even if another process made it non-blocking.
 ///
-/// Node does that to the terminal it shares with the programs it starts.
+/// Node makes the terminal that it shares with the programs it starts non-blocking.
 struct BlockingFile(File);
 
 // === impl StdDescriptor ===
@@ -113,7 +114,7 @@ impl StdDescriptor {
         (self.stat.st_dev, self.stat.st_ino) == (other.stat.st_dev, other.stat.st_ino)
     }
 
-    /// Opens or duplicates the descriptor; if `shared` is given, the flag is already set and guarded.
+    /// Opens or duplicates the descriptor. If `shared` is given, the non-blocking flag is already set, and guarded.
     fn open(
         &self,
         access: OFlags,
@@ -159,7 +160,7 @@ impl MovedDescriptor {
 // === impl RestoreBlocking ===
 
 impl RestoreBlocking {
-    /// Makes a description non-blocking; returns `None` if it already was and so stays.
+    /// Makes a description non-blocking; returns `None` if it already was, because it then stays so.
     fn unblock(fd: &OwnedFd) -> io::Result<NonblockGuard> {
         let flags = fcntl_getfl(fd)?;
         if flags.contains(OFlags::NONBLOCK) {
@@ -173,7 +174,7 @@ impl RestoreBlocking {
 
 impl Drop for RestoreBlocking {
     fn drop(&mut self) {
-        // There is no caller left to report a failure to.
+        // A failure is ignored, because there is no caller to which it could be reported.
         if let Ok(flags) = fcntl_getfl(&self.fd) {
             let _ = fcntl_setfl(&self.fd, flags - OFlags::NONBLOCK);
         }
@@ -229,8 +230,8 @@ fn socket(fd: OwnedFd) -> io::Result<UnixStream> {
 
 /// Opens an anonymous pipe again, which creates a separate file description.
 ///
-/// Returns `None` if that is impossible: another system, no `/proc`, a pipe made by another user. Named
-/// pipes are left alone, because a new reader is not notified when all writers have left.
+/// Returns `None` if that is impossible: on other systems, without `/proc`, or for a pipe that another user created.
+/// Named pipes are not opened again, because a new reader would not be notified when all writers have closed the pipe.
 fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> Option<OwnedFd> {
     #[cfg(target_os = "linux")]
     {
@@ -254,7 +255,7 @@ fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> Option<OwnedFd> {
     }
 }
 
-/// Moves a descriptor that filled a gap among the standard ones.
+/// Moves a descriptor above the standard ones, in case it has one of their numbers.
 fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() >= ABOVE_STDIO {
         return Ok(fd);
@@ -262,10 +263,10 @@ fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(fd, ABOVE_STDIO)?)
 }
 
-/// Points descriptor 0 at `/dev/null` and descriptor 1 at stderr.
+/// Replaces descriptor 0 by `/dev/null`, and descriptor 1 by stderr.
 fn redirect(output: &StdDescriptor) -> io::Result<()> {
     let nothing = above_stdio(open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)?;
-    // With `2>&1` stderr is the wire itself; then stray prints are discarded.
+    // If the process was started with `2>&1`, stderr is the protocol stream itself; then stray prints are discarded.
     let log = match StdDescriptor::inspect(stderr()) {
         Ok(log) if log.kind == StdioKind::Terminal || !log.same_file(output) => log.fd,
         _ => nothing.as_fd(),

@@ -173,8 +173,8 @@ impl ContentBlock {
         Self::Text(TextContent::new(text.into()))
     }
 
-    /// Returns the text of a text block without further members, from its JSON in the order in which most peers write
-    /// it; `None` for all other blocks, and for other spellings. Several times as fast as decoding the block.
+    /// Returns the text of a text block that has no further members, if its JSON has the member order that most peers
+    /// write; `None` for all other blocks and spellings. Several times as fast as decoding the block.
     ///
     /// ```
     /// use mgp_types::Payload;
@@ -187,16 +187,16 @@ impl ContentBlock {
     pub fn plain_text(block: &Payload) -> Option<Cow<'_, str>> {
         let quoted = block.as_str().strip_prefix(Self::TEXT_PREFIX)?.strip_suffix('}')?;
         let text = quoted.strip_prefix('"')?.strip_suffix('"')?;
-        // Has no early exit, so that the compiler can vectorize it.
+        // Checks every byte without an early exit, so that the compiler can vectorize the loop.
         let special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
         if text.bytes().fold(false, |found, byte| found | special(byte)) {
-            // Fails if the quote at the end belongs to another member.
+            // Fails if the last quote belongs to another member than the text.
             return serde_json::from_str(quoted).ok().map(Cow::Owned);
         }
         Some(Cow::Borrowed(text))
     }
 
-    /// The JSON of a text block up to its text.
+    /// The JSON of a text block, up to the quote before its text.
     pub(crate) const TEXT_PREFIX: &str = r#"{"type":"text","text":"#;
 
     /// Borrows the text of a text block.

@@ -73,13 +73,13 @@ record! {
 }
 
 impl ElicitParams {
-    /// Returns whether the user must visit a page; an absent mode means a form.
+    /// Returns whether the elicitation asks the user to visit a page; an absent mode means a form.
     #[must_use]
     pub fn is_url(&self) -> bool {
         self.mode == Some(ElicitMode::Url)
     }
 
-    /// Returns the default values of the form, for the fields that have one.
+    /// Returns the default values of the form's fields; fields without a default value are left out.
     #[must_use]
     pub fn defaults(&self) -> Object {
         #[derive(Deserialize)]
@@ -99,7 +99,7 @@ impl ElicitParams {
             .collect()
     }
 
-    /// Returns an acceptance: of a form with its default values, of a page without content.
+    /// Returns an acceptance: for a form with its default values, for a page without content.
     ///
     /// ```
     /// use mgp_types::mcp::ElicitParams;

@@ -33,7 +33,7 @@ impl Revision {
     /// The revisions this crate implements, oldest first.
     pub const SUPPORTED: &'static [Self] = Self::KNOWN;
 
-    /// Returns whether this crate implements the revision.
+    /// Returns whether this crate implements this revision.
     #[must_use]
     pub fn is_supported(&self) -> bool {
         self.is_known()
@@ -45,8 +45,8 @@ impl Revision {
         if *self == Self::MODERN { Era::Modern } else { Era::Legacy }
     }
 
-    /// Returns the revision that a server answers to `initialize`: the requested one if it is a known legacy revision,
-    /// else the newest legacy revision.
+    /// Returns the revision that a server answers to `initialize`: the requested revision if it is a known legacy
+    /// revision, else the newest legacy revision.
     #[must_use]
     pub fn negotiate(asked: &Self) -> Self {
         if Self::LEGACY.contains(asked) { asked.clone() } else { Self::LATEST_LEGACY }

@@ -207,7 +207,7 @@ mod tests {
         check(r#","security":{"risk_level":"safe"}"#, Some(&RiskLevel::Safe));
         let mirror = r#","_meta":{"dev.cloto/mgp":{"security":{"risk_level":"moderate"}}}"#;
         check(mirror, Some(&RiskLevel::Moderate));
-        // A malformed `security` is not replaced by the copy in `_meta`, which may declare a lower risk.
+        // If `security` is malformed, it is not replaced by its copy in `_meta`, which may declare a lower risk.
         check(&format!(r#","security":{{}}{mirror}"#), None);
     }
 }

@@ -71,7 +71,8 @@ impl UiToolMeta {
         ui
     }
 
-    /// Writes `_meta.ui` of a tool, and the URI also into the older member if the tool has it.
+    /// Writes the metadata to the `_meta.ui` of a tool, and its URI also to the older member if
+    /// the tool has that member.
     ///
     /// # Errors
     /// Returns −32603 if the members cannot be encoded.

@@ -1,4 +1,4 @@
-//! Function pointers to the codec and the schema of each message type (feature `schema`).
+//! Function pointers to the codec and the JSON Schema of each message type (feature `schema`).
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;

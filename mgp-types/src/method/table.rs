@@ -430,7 +430,7 @@ pub fn methods() -> impl ExactSizeIterator<Item = &'static MethodInfo> {
     TABLE.iter()
 }
 
-/// Returns the method of a name.
+/// Returns the method with a given name.
 #[must_use]
 pub fn lookup(name: &str) -> Option<&'static MethodInfo> {
     if name == NAMES[USUAL] {

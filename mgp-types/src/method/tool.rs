@@ -89,16 +89,16 @@ tools! {
     "mgp.kernel.sessions" = "mgp/kernel/sessions";
 }
 
-/// The tool that replays audit events (later revisions of §6); it has no method.
+/// The name of the tool that replays audit events (later revisions of §6); it has no MGP method.
 pub const AUDIT_REPLAY: &str = "mgp.audit.replay";
 
-/// The tool that calls a tool found by a search (§16.5); it has no method.
+/// The name of the tool that calls a tool found by a search (§16.5); it has no MGP method.
 pub const TOOLS_CALL: &str = "mgp.tools.call";
 
-/// The tool that makes several calls of found tools at once; it has no method.
+/// The name of the tool that calls several tools found by a search at once; it has no MGP method.
 pub const CALL_MANY: &str = "mgp.tools.call_many";
 
-/// The tool that returns the next part of a long result; it has no method.
+/// The name of the tool that returns the next part of a long result; it has no MGP method.
 pub const READ_MORE: &str = "mgp.read_more";
 
 /// Returns the kernel tool with a name in any of its spellings: `mgp/tools/discover`, `mgp.tools.discover` or
@@ -110,7 +110,7 @@ pub fn find_kernel_tool(name: &str) -> Option<&'static KernelToolName> {
     KERNEL_TOOLS.iter().find(|tool| tool.name.bytes().map(plain).eq(name.bytes().map(plain)))
 }
 
-/// Returns the spelling of a name that all model providers accept: with underscores instead of dots and slashes.
+/// Returns a name in the spelling that all model providers accept: with underscores instead of dots and slashes.
 #[must_use]
 pub fn tool_spelling(name: &str) -> String {
     name.replace(['/', '.'], "_")
@@ -135,7 +135,8 @@ mod tests {
         for tool in KERNEL_TOOLS {
             assert!(tool.method.is_none_or(|method| crate::method::lookup(method).is_some()));
         }
-        // If an operator's method had no row, a call of it as a tool would fail as unknown instead of as refused.
+        // If a method for operators were missing in `KERNEL_TOOLS`, calling it as a tool would fail as unknown instead
+        // of being refused.
         let kernel = crate::method::methods().filter(|info| info.is_kernel_only());
         for info in kernel.filter(|info| info.kind == crate::method::Kind::Request) {
             assert!(find_kernel_tool(info.name).is_some(), "{}", info.name);

@@ -168,7 +168,8 @@ record! {
 }
 
 impl AccessGrantParams {
-    /// Creates a grant of all tools of a server to an agent; `group:NAME` names a group, `*` every agent.
+    /// Creates an entry that grants an agent all tools of a server; the agent `group:NAME` means
+    /// a group, `*` every agent.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -183,13 +184,14 @@ impl AccessGrantParams {
         Self::new(EntryType::ServerGrant, agent, server, AccessPermission::Allow)
     }
 
-    /// Creates a denial of all tools of a server to an agent; `group:NAME` names a group, `*` every agent.
+    /// Creates an entry that denies an agent all tools of a server; the agent `group:NAME` means
+    /// a group, `*` every agent.
     #[must_use]
     pub fn deny(agent: impl Into<String>, server: impl Into<String>) -> Self {
         Self::new(EntryType::ServerGrant, agent, server, AccessPermission::Deny)
     }
 
-    /// Restricts the entry to a tool.
+    /// Restricts the entry to one tool of the server.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.entry_type = EntryType::ToolGrant;
@@ -204,8 +206,8 @@ impl AccessGrantParams {
         self
     }
 
-    /// Lets the calls that this entry allows run without confirmation, even if a tool requires one. For a whole server,
-    /// this includes tools that are added later.
+    /// Allows the calls that match this entry to run without confirmation, even if a tool requires one. An entry for a
+    /// whole server also applies to tools that the server adds later.
     #[must_use]
     pub fn without_confirmation(mut self) -> Self {
         self.extra.insert("confirm", Payload::from_trusted(r#""never""#));
@@ -234,7 +236,7 @@ impl AccessRevokeParams {
         Self::new(agent, server, EntryType::ServerGrant)
     }
 
-    /// Revokes the entry for a tool instead.
+    /// Revokes the agent's entry for a single tool, instead of the entry for the whole server.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.entry_type = EntryType::ToolGrant;

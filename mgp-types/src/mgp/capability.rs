@@ -82,7 +82,7 @@ record! {
 }
 
 impl MgpCapability {
-    /// Returns the extensions known to this version.
+    /// Returns the extensions in this capability that this version of the crate knows.
     #[must_use]
     pub fn extension_set(&self) -> ExtensionSet {
         ExtensionSet::from_offer(&self.extensions)

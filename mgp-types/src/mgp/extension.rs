@@ -86,7 +86,7 @@ impl Extension {
         Self::ToolDiscovery,
     ];
 
-    /// Returns the extension of §2.2 that contains this one; any other extension is returned unchanged.
+    /// Returns the extension of §2.2 of which this extension is a part; any other extension is returned unchanged.
     #[must_use]
     pub const fn whole(self) -> Self {
         match self {
@@ -102,7 +102,7 @@ impl Extension {
         matches!(self, Self::Security | Self::Bidirectional)
     }
 
-    /// Returns the bits of the extension in a set; an extension with parts has the bits of all its parts.
+    /// Returns the bits of the extension in a set; an extension that has parts has the bits of all its parts.
     const fn bits(self) -> u64 {
         match self {
             Self::Permissions => 1,
@@ -113,7 +113,7 @@ impl Extension {
             Self::CodeSafety => 1 << 4,
             Self::Lifecycle => 1 << 5,
             Self::Progress => 1 << 6,
-            // Bit 7 is chunks and cancellation. Bit 6 is progress, which streaming always includes (§12).
+            // Bit 7 means chunks and cancellation, bit 6 means progress, which streaming always includes (§12).
             Self::Streaming => 0b11 << 6,
             Self::Events => 1 << 8,
             Self::Callbacks => 1 << 9,
@@ -140,7 +140,8 @@ impl Extension {
     }
 }
 
-/// A set of extensions. An extension shares its bits with its parts, so a set may contain only a part.
+/// A set of extensions, one bit or several bits per extension. An extension shares its bits with its parts, so a set
+/// may contain only a part of an extension.
 ///
 /// ```
 /// use mgp_types::mgp::{Extension, ExtensionSet};
@@ -169,7 +170,7 @@ impl ExtensionSet {
         set
     };
 
-    /// The proposals: extensions beyond §2.2 that a program chooses one by one.
+    /// The proposals: the extensions beyond §2.2, each of which a program enables separately.
     pub const PROPOSALS: Self = Self(0x3fff << 16);
 
     /// Creates a set from names; unknown names are ignored.
@@ -180,8 +181,8 @@ impl ExtensionSet {
 
     /// Creates a set from the names in a peer's offer or answer; unknown names are ignored.
     ///
-    /// If a half is named together with its whole, only the half counts: a peer that has only `tool_security` must also
-    /// write `security`, for peers that know only the names of §2.2.
+    /// If the names include an extension and one of its halves, only the half counts: a peer that supports only
+    /// `tool_security` must also send `security`, for peers that know only the names of §2.2.
     ///
     /// ```
     /// use mgp_types::mgp::{Extension, ExtensionSet};
@@ -249,14 +250,14 @@ impl ExtensionSet {
         })
     }
 
-    /// Returns the names to send in an offer: each extension in the set and, if the set contains only a half of
-    /// `security` or `bidirectional`, also the name of the whole.
+    /// Returns the names to send in an offer: each extension in the set and, if the set contains only one half of
+    /// `security` or `bidirectional`, also the name of the whole extension.
     pub fn offered_names(self) -> impl Iterator<Item = &'static str> {
         Extension::ALL.iter().filter(move |one| self.is_named(**one)).map(|one| one.as_str())
     }
 
-    /// Returns the names to send in an answer. All of them were in the offer, because the peer may not know other
-    /// names.
+    /// Returns the names to send in an answer. Only names from the peer's offer are returned, because the peer may not
+    /// know others.
     #[must_use]
     pub fn names_for<S: AsRef<str>>(self, offered: &[S]) -> Vec<&'static str> {
         let mut names = Vec::new();
@@ -268,8 +269,8 @@ impl ExtensionSet {
         names
     }
 
-    /// Returns whether a message to a peer should name the extension: the set contains it, or contains one of its two
-    /// halves.
+    /// Returns whether a message to a peer should name the extension: the set contains the extension or, if it is
+    /// split, at least one of its halves.
     const fn is_named(self, extension: Extension) -> bool {
         if extension.is_split() { self.0 & extension.bits() != 0 } else { self.contains(extension) }
     }
@@ -349,7 +350,7 @@ mod tests {
         check(&["permissions"], &["security"], "permissions", &["security"]);
         check(&["tool_security"], &["security"], "tool_security", &["security"]);
         check(&["events"], &["bidirectional"], "events", &["bidirectional"]);
-        // `progress` alone does not count as `streaming`, which also promises chunks.
+        // `progress` alone does not count as `streaming`, which also includes chunks.
         check(&["progress"], &["streaming"], "progress", &[]);
     }
 
@@ -367,7 +368,7 @@ mod tests {
         check(&["callbacks", "audit"], "audit bidirectional callbacks");
         check(&["streaming"], "streaming progress");
         check(&["progress", "delegation"], "progress delegation");
-        // The offer names a whole and the half that is not served, so nothing is active.
+        // The offer names a whole extension and the half that this side does not support, so nothing is negotiated.
         let offer = ExtensionSet::from_offer(["security", "permissions"]);
         assert!((offer & ExtensionSet::from_names(["tool_security"])).is_empty());
     }

@@ -58,7 +58,7 @@ open_enum! {
 }
 
 impl ServerState {
-    /// Returns the state whose name matches without regard to case; unknown names stay unchanged.
+    /// Returns the known state with this name, ignoring upper and lower case; an unknown name is returned unchanged.
     #[must_use]
     pub fn in_any_case(self) -> Self {
         let known =
@@ -66,7 +66,7 @@ impl ServerState {
         known.cloned().unwrap_or(self)
     }
 
-    /// Returns whether a server may change from this state to another one: the changes of §11.2, and further ones for a
+    /// Returns whether a server may change from this state to `next`: the changes of §11.2, and further changes for a
     /// crash, a retry and a second start.
     #[must_use]
     pub fn can_become(&self, next: &Self) -> bool {

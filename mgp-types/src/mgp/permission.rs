@@ -88,7 +88,8 @@ impl Permission {
         }
     }
 
-    /// Expands a short name such as `shell` to the standard permissions that it means; any other name means itself.
+    /// Expands a short name such as `shell` to the standard permissions that it includes; returns any other name
+    /// unchanged.
     #[must_use]
     pub fn expand(&self) -> Vec<Self> {
         match self.as_str() {
@@ -101,7 +102,7 @@ impl Permission {
         }
     }
 
-    /// Expands short names to standard permissions, and removes duplicates; the order is kept.
+    /// Expands short names to standard permissions, and removes duplicates; the order is preserved.
     #[must_use]
     pub fn canonical<'a, I: IntoIterator<Item = &'a Self>>(permissions: I) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
@@ -113,7 +114,7 @@ impl Permission {
         all
     }
 
-    /// Returns whether the name is valid: standard, a short name, or in reverse-domain notation.
+    /// Returns whether the name is valid: a standard name, a short name, or a name in reverse-domain notation.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let is_label = |label: &str| {

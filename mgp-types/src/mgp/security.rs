@@ -85,7 +85,7 @@ impl Ord for RiskLevel {
 }
 
 impl TrustLevel {
-    /// Returns the rank, from 0 (lowest) to 3; an unknown level has rank 0.
+    /// Returns the rank of the level, from 0 (lowest) to 3; an unknown level has rank 0.
     #[must_use]
     pub fn rank(&self) -> u8 {
         match self {
@@ -96,7 +96,8 @@ impl TrustLevel {
         }
     }
 
-    /// Returns the level of §2.3 that corresponds to this one; `experimental` becomes `sandboxed`.
+    /// Returns the level of the first specification (§2.3) that corresponds to this one; `experimental` becomes
+    /// `sandboxed`.
     #[must_use]
     pub fn seed(&self) -> Self {
         match self.rank() {

@@ -1,6 +1,6 @@
 //! Calls, results and errors of Codomyrmex tools, as MCP messages and back.
 //!
-//! Reading is lenient, since senders add members and statuses; writing is exact.
+//! Reading is lenient, because senders add members and statuses of their own; writing follows the schema exactly.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::mcp::{CallToolParams, CallToolResult, ContentBlock, Meta};
 use crate::{ErrorCode, Payload, RawObject, RpcError};
 
-/// The member of `_meta` that holds the parts of a result for which MCP has no member.
+/// The member of `_meta` that contains the parts of a result for which MCP has no member.
 const META: &str = "codomyrmex";
 
 /// A call of a tool.
@@ -182,7 +182,8 @@ impl ToolCall {
         Ok(params)
     }
 
-    /// Creates the result for an error of this call; that of a wrong argument names it, its value and its constraint.
+    /// Creates the result for an error of this call; if an argument is wrong, the result names the argument, its value
+    /// and the violated constraint.
     #[must_use]
     pub fn failure(&self, error: &RpcError) -> ToolResult {
         let mut result = ToolResult::from_error(error);
@@ -190,7 +191,7 @@ impl ToolCall {
         let details: Option<Value> =
             details.and_then(|details| Payload::of(details).ok()?.get().ok());
         let Some((detail, details)) = result.error.as_mut().zip(details) else { return result };
-        // The first wrong argument, as a tool names it, or as the check of a schema does.
+        // The first wrong argument, as reported by the tool itself or by the check against the schema.
         let first = details.pointer("/violations/0").unwrap_or(&details);
         let text = |names: [&str; 2]| names.iter().find_map(|name| first.get(*name)?.as_str());
         if let Some(path) = text(["field", "path"]) {
@@ -226,7 +227,7 @@ impl ToolResult {
     /// Checks the rules about the members of a result.
     ///
     /// # Errors
-    /// −32602 with the name of the wrong member.
+    /// −32602 with the name of the invalid member.
     pub fn check(&self) -> Result<(), RpcError> {
         if self.is_failure() && self.error.is_none() {
             return Err(RpcError::invalid_params("`error` is missing in a failed result"));
@@ -250,7 +251,7 @@ impl ToolResult {
         Self { status: "failure".to_owned(), error: Some(error), ..Self::default() }
     }
 
-    /// Creates the result that a result of `tools/call` describes.
+    /// Creates the result that corresponds to a result of `tools/call`.
     #[must_use]
     pub fn from_mcp(result: &CallToolResult) -> Self {
         let kept = result.meta.as_ref().and_then(|meta| meta.get(META)?.get::<Value>().ok());
@@ -282,7 +283,7 @@ impl ToolResult {
         read
     }
 
-    /// Returns the result of `tools/call`.
+    /// Returns the corresponding result of `tools/call`.
     ///
     /// # Errors
     /// −32603 if the data cannot be encoded, which does not happen.
@@ -357,7 +358,7 @@ mod tests {
         }
         let read: ToolResult = serde_json::from_str("{}").unwrap();
         assert_eq!((&*read.status, read.data), ("success", None));
-        // An error beside a success is tolerated.
+        // An error in a successful result is accepted.
         let both = r#"{"status":"success","error":{"error_type":"X","error_message":"m","error_details":"d"}}"#;
         assert!(serde_json::from_str::<ToolResult>(both).unwrap().check().is_ok());
     }

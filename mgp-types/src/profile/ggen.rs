@@ -62,7 +62,7 @@ pub fn from_profile(code: ErrorCode) -> ErrorCode {
     }
 }
 
-/// Returns whether a caller may repeat a call after an error of this profile.
+/// Returns whether a caller may repeat a call that failed with this code of the profile.
 #[must_use]
 pub fn may_retry(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::INTERNAL_ERROR | TOOL_EXECUTION)
@@ -83,7 +83,7 @@ fn error_type(code: ErrorCode) -> &'static str {
     }
 }
 
-/// Returns an error in this profile; its data always has the trace id of the request.
+/// Converts an error to this profile; its data always contains the trace id of the request.
 #[must_use]
 pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
     #[derive(Deserialize)]
@@ -102,7 +102,7 @@ pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
     let details = details.and_then(|details| Payload::of(details).ok()?.get::<Details>().ok());
     let field = details.and_then(|details| details.violations.into_iter().next());
     let field = field.map(|field| field.path.trim_start_matches('/').to_owned());
-    // The remedy follows the last semicolon of a message.
+    // A message that names a remedy ends with a semicolon and the remedy.
     let remedy = error.message().rsplit_once("; ").map(|(_, remedy)| remedy.to_owned());
     let again = may_retry(code).then(|| "try again later".to_owned());
     let data = ErrorData {

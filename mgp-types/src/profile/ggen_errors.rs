@@ -9,7 +9,7 @@ use super::ggen::convert;
 use crate::RpcError;
 use crate::service::{BoxFuture, Call, MgpService, Reply};
 
-/// Returns errors with the codes and the data of ggen, for a server whose callers expect them.
+/// A layer that returns errors with the codes and the data of ggen, for a server whose callers expect them.
 ///
 /// ```
 /// use mgp_types::profile::GgenErrorsLayer;

@@ -1,4 +1,4 @@
-//! Proposal 8 (`checkpoint`): streams that go on after a disconnect.
+//! Proposal 8 (`checkpoint`): streams that the caller can resume after a disconnect.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,12 +34,12 @@ impl Member for WantsCheckpoints {
     const NAME: &'static str = "checkpoints";
 }
 
-/// The name of a checkpoint in the `_meta` of a chunk's content.
+/// The member of a chunk's `_meta` that contains the checkpoint.
 const IN_CHUNK: &str = "checkpoint";
 
 impl Checkpoint {
-    /// Returns the content of the chunk that carries the checkpoint: an empty text, so that the result is the same
-    /// with and without it.
+    /// Returns the content of the chunk that carries the checkpoint: an empty text, so that the chunk does not change
+    /// the joined result.
     #[must_use]
     pub fn to_chunk(&self) -> ContentBlock {
         let mut meta = Meta::new();

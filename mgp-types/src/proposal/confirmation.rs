@@ -8,13 +8,13 @@ use crate::mgp::{Extension, RiskLevel};
 use crate::record::{Object, open_enum, record};
 use crate::{Payload, clip};
 
-/// The member of a tool, and of its `security`, with the message.
+/// The member with the confirmation message, both in a tool and in the tool's `security`.
 const MESSAGE: &str = "confirmation_message";
 
-/// The longest value of an argument in a message, in bytes.
+/// The maximum length of an argument's value in a message, in bytes.
 const MAX_VALUE: usize = 200;
 
-/// The longest message, in bytes.
+/// The maximum length of a message, in bytes.
 const MAX_MESSAGE: usize = 2_000;
 
 open_enum! {
@@ -37,7 +37,8 @@ open_enum! {
 }
 
 impl ConfirmationRisk {
-    /// Returns the level of MGP and whether the effects can be undone; an unknown value counts as destructive.
+    /// Returns the corresponding risk level of MGP, and whether the effects can be undone; an unknown value counts as
+    /// destructive.
     #[must_use]
     pub fn to_risk(&self) -> (RiskLevel, Option<bool>) {
         match self {
@@ -47,7 +48,7 @@ impl ConfirmationRisk {
         }
     }
 
-    /// Returns the value for a level of MGP; an unknown level counts as destructive.
+    /// Returns the value that corresponds to a risk level of MGP; an unknown level counts as destructive.
     #[must_use]
     pub fn of_risk(risk: &RiskLevel) -> Self {
         match risk {
@@ -72,7 +73,7 @@ record! {
     }
 }
 
-/// The token of the answer to the first call, which the repeated call carries.
+/// The token that the server returns for the unconfirmed call; the client sends it with the repeated call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ConfirmationToken(pub String);
@@ -82,7 +83,7 @@ impl Member for ConfirmationToken {
     const NAME: &'static str = "confirmation_token";
 }
 
-/// The answer of the caller's user: `true` if the user confirmed the call, `false` if the user denied it.
+/// The user's decision, sent by the client: `true` if the user confirmed the call, `false` if the user denied it.
 ///
 /// It has no effect without a [`ConfirmationToken`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,14 +96,14 @@ impl Member for UserConfirmed {
 }
 
 impl ConfirmationRequired {
-    /// Reads the answer to an unconfirmed call; `None` if the call ran or failed.
+    /// Reads the server's answer to an unconfirmed call; returns `None` if the call ran or failed.
     #[must_use]
     pub fn of(result: &CallToolResult) -> Option<Self> {
         let content = result.structured_content.as_ref()?;
         content.get().ok().filter(|found: &Self| found.status == ConfirmationStatus::Required)
     }
 
-    /// Returns the result that carries the answer: the message as text, all of it as structured content.
+    /// Returns the result that contains this answer: the message as text, and the whole answer as structured content.
     #[must_use]
     pub fn to_result(&self) -> CallToolResult {
         let mut result = CallToolResult::text(self.confirmation_message.clone());
@@ -111,7 +112,7 @@ impl ConfirmationRequired {
     }
 }
 
-/// The confirmation that a server demands for a tool.
+/// The confirmation that a server requires for calls of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolConfirmation {
@@ -124,7 +125,7 @@ pub struct ToolConfirmation {
 }
 
 impl ToolConfirmation {
-    /// Reads the declaration of a tool; a member that cannot be read counts as absent.
+    /// Reads the declaration in the definition of a tool; a member that cannot be decoded counts as absent.
     #[must_use]
     pub fn of(tool: &mcp::Tool) -> Self {
         let members = ToolMembers::of(tool);
@@ -142,8 +143,8 @@ impl ToolConfirmation {
 
 /// Fills the `{parameter}` placeholders of a message with arguments; an unknown placeholder is kept as it is.
 ///
-/// Values are shortened and lose control characters, and are not filled again, so an argument cannot change the rest
-/// of the message.
+/// The values are shortened, lose their control characters, and are not searched for placeholders. An argument can
+/// therefore not change the rest of the message.
 ///
 /// ```
 /// use mgp_types::proposal::fill_message;

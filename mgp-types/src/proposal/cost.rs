@@ -1,4 +1,4 @@
-//! Proposal 3 (`cost_hints`): the cost, latency and quota that a server states for its tools.
+//! Proposal 3 (`cost_hints`): the cost, latency and quota that a server declares for its tools.
 
 use super::{Member, ToolMembers};
 use crate::Timestamp;
@@ -74,7 +74,7 @@ impl Member for ActualCost {
     const NAME: &'static str = "cost";
 }
 
-/// The statements of a server about the cost of a tool.
+/// The cost, latency and quota that a server declares for a tool.
 ///
 /// ```
 /// use mgp_types::mcp::Tool;
@@ -100,7 +100,7 @@ pub struct CostHints {
 }
 
 impl CostHints {
-    /// Reads the hints of a tool; a member that cannot be read counts as absent.
+    /// Reads the hints in the definition of a tool; a member that cannot be decoded counts as absent.
     #[must_use]
     pub fn of(tool: &mcp::Tool) -> Self {
         let members = ToolMembers::of(tool);
@@ -111,7 +111,7 @@ impl CostHints {
         }
     }
 
-    /// Returns the kind of cost, if it is stated.
+    /// Returns the category of the cost, if the server declares one.
     #[must_use]
     pub fn category(&self) -> Option<&CostCategory> {
         self.cost.as_ref()?.category.as_ref()
@@ -136,7 +136,7 @@ impl ActualCost {
     }
 }
 
-/// Rounds up; a negative number counts as 0.
+/// Rounds a number up to a whole one; a negative number counts as 0.
 fn round_up(units: &Number) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,

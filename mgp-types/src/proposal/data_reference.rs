@@ -1,4 +1,4 @@
-//! Proposal 9 (`data_references`): data that moves from server to server without passing the client.
+//! Proposal 9 (`data_references`): data that one server fetches from another, without passing through the client.
 
 use std::fmt;
 
@@ -80,7 +80,7 @@ impl DataReference {
     }
 }
 
-/// A checksum of data. It is also read from one text such as `sha256:9f86…`.
+/// A checksum of data. Decoding also accepts a single text such as `sha256:9f86…`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Checksum {
@@ -100,7 +100,7 @@ impl Checksum {
     /// Returns the bytes of a SHA-256 checksum.
     ///
     /// # Errors
-    /// −32602 for another algorithm, which is not safe to rely on, and for a value of another length.
+    /// −32602 for another algorithm, because MD5 is not secure, and for a value of the wrong length.
     pub fn to_sha256(&self) -> Result<Vec<u8>, RpcError> {
         if !self.algorithm.eq_ignore_ascii_case("sha256") {
             let message = format!("the checksum `{}` is not supported; use sha256", self.algorithm);

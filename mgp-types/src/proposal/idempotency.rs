@@ -9,7 +9,7 @@ use crate::{RpcError, Timestamp};
 /// The maximum length of an idempotency key.
 const MAX_KEY_BYTES: usize = 128;
 
-/// The key of a call, which its caller chooses. Of several calls with the same key, only the first runs.
+/// The key that a caller chooses for a call. Of several calls with the same key, only the first one runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdempotencyKey(pub String);
@@ -42,7 +42,7 @@ impl Member for IdempotencyKey {
     const NAME: &'static str = "idempotency_key";
 }
 
-/// The number of seconds for which the key of a call is kept.
+/// The number of seconds for which the server remembers the key of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdempotencyTtl(pub u64);
@@ -52,7 +52,7 @@ impl Member for IdempotencyTtl {
     const NAME: &'static str = "idempotency_ttl_seconds";
 }
 
-/// Marks a result that is not new, but was stored for an earlier call with the same key.
+/// The mark of a result that was stored for an earlier call with the same key; the tool did not run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WasReplay(pub bool);
@@ -62,7 +62,7 @@ impl Member for WasReplay {
     const NAME: &'static str = "was_replay";
 }
 
-/// The time at which the call of a key began to run.
+/// The time at which the first call with the key began to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OriginalTimestamp(pub Timestamp);
@@ -72,7 +72,7 @@ impl Member for OriginalTimestamp {
     const NAME: &'static str = "original_timestamp";
 }
 
-/// The key that the HTTP request of a call has in the header `X-Idempotency-Key`; stored in the extensions of the
-/// call's context.
+/// The idempotency key in the header `X-Idempotency-Key` of an HTTP request; stored in the
+/// extensions of the call's context.
 #[derive(Clone, Debug)]
 pub struct IdempotencyHeader(pub IdempotencyKey);

@@ -8,7 +8,7 @@ use crate::record::record;
 
 /// The purpose of a call, in the words of its caller.
 ///
-/// A caller can write anything here: use it to explain and to advise, and never to decide.
+/// A caller can write anything here: use the text for explanations and advice, never for decisions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Intent(pub String);

@@ -86,8 +86,8 @@ record! {
 }
 
 impl ManifestTool {
-    /// Creates the description of a tool. Members of proposals are copied; those of MCP that a manifest does not know
-    /// are left out.
+    /// Creates the manifest entry of a tool. Members that proposals add are copied; MCP members that have no place in a
+    /// manifest are left out.
     #[must_use]
     pub fn of(tool: &Tool) -> Self {
         let mut entry = Self::new(tool.name.as_str());
@@ -98,7 +98,7 @@ impl ManifestTool {
         entry
     }
 
-    /// Converts the entry to a definition, which takes any arguments if the manifest has no schema.
+    /// Converts the entry to a tool definition; if the entry has no schema, the definition accepts any arguments.
     #[must_use]
     pub fn to_tool(&self) -> Tool {
         let input = self.input_schema.clone().unwrap_or_else(RawObject::empty);

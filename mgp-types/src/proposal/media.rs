@@ -32,15 +32,15 @@ record! {
     }
 }
 
-/// The member of `_meta["dev.cloto/mgp"]` that holds a folded signature.
+/// The member of `_meta["dev.cloto/mgp"]` that contains a folded signature, see [`MediaSignature::fold`].
 const FOLDED: &str = "media";
 
 impl MediaSignature {
-    /// The names of the members in a definition.
+    /// The names of the members in the definition of a tool.
     pub const MEMBERS: [&'static str; 4] =
         ["input_types", "output_types", "max_input_size_bytes", "binary_transport"];
 
-    /// Returns the signature of a tool: its members in the definition or, if there are none, in its `_meta`.
+    /// Returns the signature of a tool: the members in its definition or, if it has none, those in its `_meta`.
     /// Malformed members count as absent.
     #[must_use]
     pub fn of(tool: &Tool) -> Option<Self> {
@@ -59,14 +59,14 @@ impl MediaSignature {
         (signature != Self::default()).then_some(signature)
     }
 
-    /// Returns the signature that a gateway [folded](Self::fold).
+    /// Returns the signature that a gateway stored in `_meta` by [`fold`](Self::fold).
     fn folded(tool: &Tool) -> Option<Self> {
         let mirror: Object = tool.meta.as_ref()?.get(key::MGP)?.get().ok()?;
         mirror.get(FOLDED)?.get().ok()
     }
 
-    /// Moves the signature of a tool to `_meta["dev.cloto/mgp"].media`, where a gateway keeps what its server
-    /// negotiated until it knows whether its caller did too.
+    /// Moves the signature of a tool to `_meta["dev.cloto/mgp"].media`. A gateway stores the signature there until it
+    /// knows whether its own caller negotiated the proposal, as the server did.
     ///
     /// # Errors
     /// Returns −32603 if the signature cannot be written as JSON.
@@ -80,7 +80,7 @@ impl MediaSignature {
         Ok(())
     }
 
-    /// Takes a folded signature out of a tool's `_meta`, and returns it.
+    /// Removes a folded signature from a tool's `_meta`, and returns it.
     pub fn unfold(tool: &mut Tool) -> Option<Self> {
         let signature = Self::folded(tool)?;
         let meta = tool.meta.as_mut()?;
@@ -89,7 +89,7 @@ impl MediaSignature {
         if mirror.is_empty() {
             meta.remove(key::MGP);
         } else {
-            // The signature was read from JSON, so writing it as JSON does not fail.
+            // Cannot fail: the signature was read from JSON, so it can be written as JSON.
             let _ = meta.encode(key::MGP, &mirror);
         }
         if meta.is_empty() {
@@ -114,17 +114,17 @@ impl MediaSignature {
     }
 }
 
-/// Refuses the arguments of a tool that are longer than its [`max_input_size_bytes`].
+/// Refuses arguments that are longer than the [`max_input_size_bytes`] of the tool.
 ///
-/// The size is that of the JSON text. If an argument has `contentEncoding: "base64"`, its decoded size counts instead
-/// of the size of its text.
+/// The size of the arguments is the size of their JSON text, except that an argument whose schema has `contentEncoding:
+/// "base64"` counts with its decoded size.
 ///
 /// # Errors
-/// Returns 3001 with the size and the limit.
+/// Returns 3001 with the size and the limit in its details.
 ///
 /// [`max_input_size_bytes`]: MediaSignature::max_input_size_bytes
 pub fn check_input_size(tool: &Tool, arguments: &str, max: u64) -> Result<(), RpcError> {
-    // Decoding makes a text shorter, so most calls need no further look.
+    // Decoding only makes a text shorter, so arguments whose text is within the limit need no further check.
     if arguments.len() as u64 <= max {
         return Ok(());
     }

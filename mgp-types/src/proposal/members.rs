@@ -1,4 +1,5 @@
-//! The members of proposals that a call carries through the layers, and those that its result will get.
+//! The members that proposals add to tool calls, kept while a call passes the layers, and those
+//! to be added to its result.
 
 use std::sync::{Arc, LazyLock};
 
@@ -24,17 +25,18 @@ fn rows(place: &str) -> Vec<(&'static str, Extension)> {
     named.filter(|(_, extension)| ExtensionSet::PROPOSALS.contains(*extension)).collect()
 }
 
-/// The members of proposals in a call, in the extensions of its context: received from the caller, or set by a client.
+/// The members that proposals add to a call; stored in the extensions of its context. The server receives them from the
+/// caller, or a client sets them.
 ///
-/// A client sends on those whose extension the server negotiated.
+/// A client sends only the members whose extensions the next server negotiated.
 #[derive(Clone, Debug, Default)]
 pub struct CallMembers(Vec<(&'static str, Extension, Payload)>);
 
 impl CallMembers {
-    /// Takes the members of negotiated proposals out of a call and keeps them in its context.
+    /// Removes the members of negotiated proposals from a call's params, and stores them in its context.
     ///
-    /// The canonical place is `_meta`; `_mgp` and the top level of the params are read too, because other
-    /// implementations write there. `_meta` wins.
+    /// Members belong in `_meta`. Those in `_mgp` and at the top level of the params are read too, because other
+    /// implementations write them there. If a member is in several places, the one in `_meta` counts.
     ///
     /// # Errors
     /// −32602 if a place is not an object.
@@ -57,8 +59,8 @@ impl CallMembers {
         Ok(())
     }
 
-    /// Removes the members of proposals from the top level of the params, where a server would take them for its own
-    /// params.
+    /// Removes the members of proposals from the top level of the params, where a server would treat
+    /// them as params of its own.
     fn take_from_top<'a>(
         &mut self,
         call: &mut Call,
@@ -93,14 +95,14 @@ impl CallMembers {
         Ok(())
     }
 
-    /// Returns the members except one, which the next peer must not receive.
+    /// Returns the members without the member `M`, which the next peer must not receive.
     #[must_use]
     pub fn without<M: Member>(mut self) -> Self {
         self.0.retain(|(name, ..)| *name != M::NAME);
         self
     }
 
-    /// Takes a member out of a call, so that it is not sent on.
+    /// Removes a member from a call and returns it, so that the call is forwarded without the member.
     ///
     /// # Errors
     /// −32602 if the member has another form.
@@ -141,7 +143,8 @@ pub struct ResultMembers {
 }
 
 impl ResultMembers {
-    /// Starts to collect the members of a call's result, for a caller that negotiated these extensions.
+    /// Creates the collection for the result of a call whose caller negotiated these extensions, and stores it in the
+    /// call's context.
     #[must_use]
     pub fn collect(cx: &mut Context, active: ExtensionSet) -> Arc<Self> {
         let new = Arc::new(Self { active, members: Mutex::default() });
@@ -149,7 +152,7 @@ impl ResultMembers {
         new
     }
 
-    /// Moves the members into the result.
+    /// Moves the collected members into a result.
     pub fn write(&self, body: &mut Body) {
         for (name, value) in std::mem::take(&mut *self.members.lock()) {
             body.insert_meta(name, value);
@@ -158,7 +161,8 @@ impl ResultMembers {
 
     /// Returns the names of the members of `_meta` that belong to the given extensions.
     ///
-    /// A gateway removes them from results that it forwards if its own caller did not negotiate the extensions.
+    /// A gateway removes these members from results that it forwards, if its own caller did not negotiate the
+    /// extensions.
     #[must_use]
     pub fn names_of(foreign: ExtensionSet) -> Vec<&'static str> {
         let rows = OF_RESULTS.iter().filter(|(_, extension)| foreign.contains(*extension));
@@ -167,8 +171,8 @@ impl ResultMembers {
 }
 
 impl Context {
-    /// Returns the member of a proposal that the caller sent; `None` if there is none or the proposal is not
-    /// negotiated.
+    /// Returns the member of a proposal that the caller sent; `None` if the caller sent none, or did not negotiate the
+    /// proposal.
     ///
     /// # Errors
     /// −32602 if the member has another form.
@@ -231,7 +235,7 @@ mod tests {
             let intent = call.cx().member::<Intent>().unwrap();
             assert_eq!(intent.as_ref().map(|intent| intent.0.as_str()), expected, "{params}");
             assert!(!call.params().may_contain_member("\"intent\""), "{params}");
-            // Without the extension the call stays as it is.
+            // Without the extension, the params of the call stay unchanged.
             let plain = received(params, ExtensionSet::EMPTY);
             assert_eq!(plain.cx().member::<Intent>().unwrap(), None, "{params}");
         }

@@ -1,5 +1,5 @@
-//! Proposals: extensions beyond the sections of MGP that both sides must choose, and the members they add to tool
-//! calls and results.
+//! Proposals: extensions beyond the sections of MGP, and the members that they add to tool calls and results. Each
+//! proposal applies only if both sides negotiated it.
 //!
 //! Each proposal has a module with its messages. A member that travels in the `_meta` of calls or results is a type
 //! that implements [`Member`]; [`CallMembers`] and [`ResultMembers`] hold them while a call passes the layers.

@@ -1,4 +1,4 @@
-//! Proposal 7 (`provenance`): the sources of a result, and the servers it passed.
+//! Proposal 7 (`provenance`): the sources of a result, and the gateways through which it passed.
 
 use serde::{Deserialize, Serialize};
 
@@ -65,14 +65,14 @@ record! {
     }
 }
 
-/// The sources of a result: the member `provenance`, one object or a list.
+/// The sources of a result, as the member `provenance` of its `_meta`: one object or a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Sources(pub OneOrMany<Provenance>);
 
 /// The gateways through which a result passed, beginning with the one next to the server: the member `provenance_hops`.
 ///
-/// They are in a separate member, so that gateways do not change the claims of the server.
+/// They have their own member, so that gateways need not change what the server declared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ProvenanceHops(pub Vec<ProvenanceHop>);
@@ -94,8 +94,8 @@ impl From<Vec<Provenance>> for Sources {
 }
 
 impl Sources {
-    /// Returns the sources that a result names in `_meta`, or else in the form `{result, provenance}` of its
-    /// structured content. Malformed claims count as absent.
+    /// Returns the sources that a result names in its `_meta` or, if there are none, in structured content of the form
+    /// `{result, provenance}`. Malformed sources count as absent.
     #[must_use]
     pub fn of_result(result: &CallToolResult) -> Vec<Provenance> {
         let in_meta = Self::read(result.meta.as_ref()).ok().flatten();

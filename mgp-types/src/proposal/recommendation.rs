@@ -17,7 +17,7 @@ open_enum! {
     }
 }
 
-/// A [`MatchConfidence`] that is also read from a number between 0 and 1, and always written as a word.
+/// A [`MatchConfidence`] that can be decoded from a number between 0 and 1 too, but is always encoded as a word.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct MatchLevel(pub MatchConfidence);
@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for MatchLevel {
 schema_of!(MatchLevel as inline "MatchLevel", {"enum": ["high", "medium", "low"]});
 
 impl MatchLevel {
-    /// Returns the level of a share between 0 and 1.
+    /// Returns the level that corresponds to a number between 0 and 1.
     #[must_use]
     pub fn of_share(share: f64) -> Self {
         Self(match share {

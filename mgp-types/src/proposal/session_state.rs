@@ -7,7 +7,7 @@ use crate::mgp::Extension;
 use crate::record::Object;
 use crate::wire::{ErrorCode, Recovery, RpcError};
 
-/// The member of an error's details that names an event in the life of a session.
+/// The member of an error's details that names an event of a session, e.g. that its state was rejected.
 const LIFECYCLE: &str = "session_event";
 
 const INVALIDATED: &str = "session_invalidated";
@@ -20,13 +20,13 @@ pub struct SessionState(pub String);
 // The state may contain secrets of the server.
 crate::opaque_debug!(SessionState);
 
-/// Set in a result whose session state differs from the state that the call had: the member `state_changed`.
+/// The mark of a result whose session state differs from the state that the client sent: the member `state_changed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StateChanged(pub bool);
 
 impl SessionState {
-    /// The maximum size in bytes. A longer state is neither sent nor kept.
+    /// The maximum size of a state, in bytes. A longer state is neither sent nor stored.
     pub const MAX_BYTES: usize = 64 * 1024;
 
     /// Returns whether the state is longer than [`MAX_BYTES`](Self::MAX_BYTES).
@@ -41,7 +41,7 @@ impl SessionState {
         let message = format!("{reason}; start a new session: call again without `session_state`");
         let mut recovery = Recovery::default_for(ErrorCode::INVALID_TOOL_ARGS).unwrap_or_default();
         let mut details = Object::new();
-        // A text can always be encoded.
+        // Cannot fail: a text can always be encoded as JSON.
         let _ = details.encode(LIFECYCLE, INVALIDATED);
         recovery.details = Some(details);
         RpcError::new(ErrorCode::INVALID_TOOL_ARGS, message).recovery(recovery)

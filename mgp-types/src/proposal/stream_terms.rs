@@ -1,9 +1,10 @@
-//! Proposal 8 (`streaming`, `progress_notifications`): the messages of §12 in the words of the proposal, mapped in
-//! both directions without loss.
+//! Proposal 8 (`streaming`, `progress_notifications`): converts the messages of §12 to the member names of the proposal
+//! and back, without loss.
 //!
-//! `operation_id` is `request_id`, `sequence` is `index`, `is_final` is `done`, `data` is `content`, and
-//! `estimated_remaining_seconds` is `estimated_remaining_ms`. A value that the other form cannot express exactly is
-//! kept beside the closest one, under its own name.
+//! The names of the proposal correspond to those of MGP: `operation_id` to `request_id`, `sequence` to `index`,
+//! `is_final` to `done`, `data` to `content`, and `estimated_remaining_seconds` to `estimated_remaining_ms`. If a value
+//! cannot be converted exactly, the message contains the closest value and, under its own name,
+//! also the original value.
 
 use crate::mcp::{ContentBlock, Meta, TextContent};
 use crate::mgp::{ChunkParams, StreamProgressParams};
@@ -85,7 +86,7 @@ impl From<ChunkParams> for OperationChunk {
         let data = to_data(&params.content);
         let mut out = Self::new(to_operation(&params.request_id), params.index, data);
         (out.is_final, out.extra) = (params.done, params.extra);
-        // Encoding these values cannot fail.
+        // Cannot fail: these values can always be encoded as JSON.
         if let Some(trace) = params.trace_id {
             let _ = out.extra.encode("trace_id", &trace);
         }
@@ -101,8 +102,8 @@ impl From<ChunkParams> for OperationChunk {
 
 // === Ids ===
 
-/// Returns the operation id for a request id. A text that looks like a number is quoted, so that it is not read as a
-/// number later.
+/// Returns the operation id for a request id. A string id that looks like a number is put in quotes, so that it is not
+/// decoded as a number later.
 fn to_operation(id: &Id) -> String {
     match id {
         Id::Number(number) => number.to_string(),
@@ -130,7 +131,7 @@ fn as_number(text: &str) -> Option<i64> {
 }
 
 fn quoted(text: &str) -> String {
-    // Encoding a text cannot fail.
+    // Cannot fail: a text can always be encoded as JSON.
     serde_json::to_string(text).unwrap_or_default()
 }
 
@@ -165,11 +166,11 @@ fn to_millis(seconds: &Payload) -> u64 {
 
 // === Content ===
 
-/// The name under which data of another form is kept in the `_meta` of a text block.
+/// The member of a text block's `_meta` that contains data which is neither a text nor a content block.
 const DATA: &str = "data";
 
-/// Returns a content block for data: a text becomes a text block, a content block stays as it is, and any other data
-/// becomes a text block with the data in its `_meta`.
+/// Converts the data of a chunk to a content block. A text becomes a text block, a content block stays unchanged, and
+/// any other data becomes a text block with the data in its `_meta`.
 fn to_content(data: &Payload) -> ContentBlock {
     if let Ok(text) = data.get::<String>()
         && quoted(&text) == data.as_str()
@@ -192,12 +193,12 @@ fn to_data(content: &ContentBlock) -> Payload {
     {
         return data.clone();
     }
-    // Encoding a content block cannot fail.
+    // Cannot fail: a content block can always be encoded as JSON.
     Payload::of(content).unwrap_or_else(|_| Payload::empty_object())
 }
 
-/// Returns the data as a content block, if it is one. A text block whose `_meta` holds other data is not: it was
-/// created from that data.
+/// Returns the data as a content block, if it is one. A text block that contains other data in its `_meta` does not
+/// count, because [`to_content`] created it from that data.
 fn as_block(data: &Payload) -> Option<ContentBlock> {
     let block: ContentBlock = data.get().ok().filter(|_| data.as_str().starts_with('{'))?;
     (to_data(&block) == *data).then_some(block)

@@ -6,7 +6,7 @@ use crate::mcp::CallToolResult;
 use crate::record::{Object, open_enum, record};
 use crate::{ErrorCode, Payload, Recovery, RpcError};
 
-/// The member of `error.data` and of `structuredContent` that holds the error.
+/// The member of `error.data` and of `structuredContent` that contains the structured error.
 const MEMBER: &str = "error";
 
 /// The text that replaces a secret.
@@ -22,8 +22,8 @@ const NAMES: &[(ErrorCode, &str)] = &[
     (ErrorCode::INVALID_TOOL_ARGS, "INVALID_INPUT"),
 ];
 
-/// Names of the proposal that are read, but do not have their own code. Only the first of them is also written, for
-/// missing scopes.
+/// Names of the proposal that have no code of their own, with the codes as which they are decoded. Only the first name
+/// is also encoded, for missing scopes.
 const READ_NAMES: &[(&str, ErrorCode)] = &[
     (SCOPE_INSUFFICIENT, ErrorCode::PERMISSION_DENIED),
     ("INVALID_PARAMETERS", ErrorCode::INVALID_PARAMS),
@@ -33,10 +33,10 @@ const READ_NAMES: &[(&str, ErrorCode)] = &[
     ("UNSUPPORTED_OPERATION", ErrorCode::METHOD_NOT_FOUND),
 ];
 
-/// The name of 1000 if scopes are missing.
+/// The name of code 1000 if the reason of the refusal is missing scopes.
 const SCOPE_INSUFFICIENT: &str = "SCOPE_INSUFFICIENT";
 
-/// The names of members of `details` that may hold secrets or internals.
+/// The names of members of `details` that may contain secrets or internal information.
 const SECRET_NAMES: &[&str] = &[
     "password",
     "passphrase",
@@ -51,7 +51,7 @@ const SECRET_NAMES: &[&str] = &[
     "traceback",
 ];
 
-/// The beginnings of words that are secrets.
+/// The prefixes by which a word is recognized as a secret.
 const SECRET_WORDS: &[&str] =
     &["sk-", "ghp_", "gho_", "github_pat_", "xoxb-", "xoxp-", "AKIA", "eyJ"];
 
@@ -102,7 +102,7 @@ record! {
 }
 
 impl StructuredError {
-    /// Reads the structured error in an error of a call.
+    /// Decodes the structured error in the data of an error.
     ///
     /// ```
     /// use mgp_types::proposal::{ErrorKind, StructuredError};
@@ -120,7 +120,7 @@ impl StructuredError {
         data.decode::<Self>(MEMBER).ok()?.map(Self::cleaned)
     }
 
-    /// Reads the structured error in the result of a tool that failed: in `structuredContent`, or as a member of the
+    /// Decodes the structured error in the result of a failed tool: from `structuredContent`, or from a member of the
     /// result.
     #[must_use]
     pub fn in_result(result: &CallToolResult) -> Option<Self> {
@@ -131,14 +131,14 @@ impl StructuredError {
         found.map(Self::cleaned)
     }
 
-    /// Adds this error to `error.data` of an error.
+    /// Adds this structured error to the `error.data` of an error.
     #[must_use]
     pub fn attach(self, error: RpcError) -> RpcError {
         let data = error.as_data().map(Payload::get::<Object>);
         let mut data = match data {
             None => Object::new(),
             Some(Ok(data)) => data,
-            // Data that is not an object has no room for members.
+            // Members cannot be added to data that is not an object.
             Some(Err(_)) => return error,
         };
         match data.encode(MEMBER, &self.cleaned()).and_then(|()| Payload::of(&data)) {
@@ -147,8 +147,8 @@ impl StructuredError {
         }
     }
 
-    /// Returns the structured content of a failed tool with this error in it; `None` if `content` is not an object, or
-    /// has an `error` already.
+    /// Returns the structured content of a failed tool with this error added; `None` if `content` is not an object, or
+    /// already has a member `error`.
     #[must_use]
     pub fn in_content(self, content: Option<&Payload>) -> Option<Payload> {
         let mut content = match content {
@@ -162,7 +162,7 @@ impl StructuredError {
         Payload::of(&content).ok()
     }
 
-    /// Returns the same error as MGP writes it, with the structured error in its data.
+    /// Returns the corresponding error of MGP, with the structured error in its data.
     #[must_use]
     pub fn to_error(&self) -> RpcError {
         let code = code_of(&self.code, &self.category);
@@ -178,7 +178,7 @@ impl StructuredError {
         self.clone().attach(RpcError::new(code, self.message.clone()).recovery(hints))
     }
 
-    /// Returns the error without secrets, and without a link that is not `https`.
+    /// Returns the error without secrets, and without its link if the link is not `https`.
     #[must_use]
     fn cleaned(mut self) -> Self {
         self.documentation_url = self.documentation_url.filter(|url| url.starts_with("https://"));
@@ -190,7 +190,7 @@ impl StructuredError {
                 if let Some(value) = &mut value
                     && clean_member(&name, value)
                 {
-                    // A value that was read can be written.
+                    // Cannot fail: a value that was decoded can be encoded again.
                     drop(details.encode(name, value));
                 }
             }
@@ -200,7 +200,8 @@ impl StructuredError {
 }
 
 impl From<&RpcError> for StructuredError {
-    /// Returns the structured error that the error contains, or else one made of its code and recovery hints.
+    /// Returns the structured error in the error's data or, if there is none, one made from its
+    /// code and recovery hints.
     fn from(error: &RpcError) -> Self {
         if let Some(own) = Self::in_error(error) {
             return own;
@@ -257,7 +258,7 @@ fn name_of(code: ErrorCode) -> String {
     }
 }
 
-/// Returns the code of a name; for an unknown name, a code that fits the category.
+/// Returns the code for a name; for an unknown name, a code that fits the category.
 fn code_of(name: &str, kind: &ErrorKind) -> ErrorCode {
     let own = NAMES.iter().find(|(_, own)| *own == name).map(|(code, _)| *code);
     let read = || READ_NAMES.iter().find(|(read, _)| *read == name).map(|(_, code)| *code);
@@ -276,7 +277,7 @@ fn code_of(name: &str, kind: &ErrorKind) -> ErrorCode {
     })
 }
 
-/// Replaces secrets in a member; returns whether there was one.
+/// Replaces the secrets in a member; returns whether it contained any.
 fn clean_member(name: &str, value: &mut Value) -> bool {
     let name = name.to_ascii_lowercase();
     if SECRET_NAMES.iter().any(|secret| name.contains(secret)) {
@@ -304,7 +305,7 @@ fn clean_member(name: &str, value: &mut Value) -> bool {
     }
 }
 
-/// Replaces the words of a text that are secrets; `None` if there is none.
+/// Returns a text with its secret words replaced; `None` if it contains no secret.
 fn clean_text(text: &str) -> Option<String> {
     let mut words = text.split(' ').peekable();
     let (mut clean, mut found) = (Vec::new(), false);

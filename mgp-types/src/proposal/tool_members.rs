@@ -6,7 +6,7 @@ use crate::mcp;
 use crate::method::MEMBERS;
 use crate::mgp::{Extension, ExtensionSet};
 
-/// The members of proposals in a tool, which implementations write in different places.
+/// A view of a tool that finds the members of proposals, which implementations write in different places.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToolMembers<'a>(&'a mcp::Tool);
 
@@ -15,7 +15,7 @@ impl<'a> ToolMembers<'a> {
         Self(tool)
     }
 
-    /// Reads a member: from `_meta`, where this implementation writes it, or from the tool itself.
+    /// Decodes a member: from `_meta`, where this implementation writes it, or else from the tool itself.
     pub(super) fn read<T: DeserializeOwned>(self, name: &str) -> Option<T> {
         let Self(tool) = self;
         let in_meta = tool.meta.as_ref().and_then(|meta| meta.get(name));
@@ -24,7 +24,7 @@ impl<'a> ToolMembers<'a> {
     }
 }
 
-/// The place of the members of tools in the [table of members](crate::method::MEMBERS).
+/// The path prefix of the members of tools in the [table of members](crate::method::MEMBERS).
 const PLACE: &str = "result.tools[]._meta.";
 
 /// Removes the members of some proposals from the `_meta` of a tool.
@@ -52,7 +52,7 @@ pub fn hide_tool_members(tool: &mut mcp::Tool, hidden: ExtensionSet) {
     }
 }
 
-/// Copies the members of some proposals from one definition of a tool to another, into its `_meta`.
+/// Copies the members of some proposals from one definition of a tool into the `_meta` of another definition.
 pub fn copy_tool_members(from: &mcp::Tool, to: &mut mcp::Tool, wanted: ExtensionSet) {
     for (name, _) in names().filter(|(_, extension)| wanted.contains(*extension)) {
         let in_meta = from.meta.as_ref().and_then(|meta| meta.get(name));

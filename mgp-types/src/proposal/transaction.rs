@@ -7,7 +7,7 @@ use crate::mgp::Extension;
 use crate::record::{List, open_enum, record};
 use crate::{RawObject, Timestamp};
 
-/// The transaction that a call is a step of; also in the result.
+/// The id of the transaction to which a call belongs as a step; the result of the call repeats it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TransactionId(pub String);
@@ -17,7 +17,7 @@ impl Member for TransactionId {
     const NAME: &'static str = "transaction_id";
 }
 
-/// The name of a step in its transaction; a call has it, and its result repeats it.
+/// The name of a step in its transaction; the call contains it, and the result repeats it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StepId(pub String);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::Key;
 use crate::Payload;
 
-/// Defines an enum of records; the text of one member (the tag) selects the variant.
+/// Defines an enum of records. The string value of one member, the tag, determines the variant.
 ///
 /// ```text
 /// tagged! {
@@ -21,8 +21,8 @@ use crate::Payload;
 /// }
 /// ```
 ///
-/// Decoding first keeps the value as raw JSON, then finds the tag in it, then decodes the record of that tag.
-/// A value with an unknown tag is preserved in `Other`.
+/// A value is decoded in three steps: it is stored as raw JSON, the tag is read from it, and the record for that tag is
+/// decoded. A value with an unknown tag is preserved in `Other`.
 macro_rules! tagged {
     ($(
         $(#[doc = $doc:literal])*
@@ -134,10 +134,10 @@ pub(crate) fn peek<E: de::Error>(raw: &Payload, tag: &'static str) -> Result<Opt
 /// The maximum nesting of raw values that are decoded; MCP needs three.
 const MAX_NESTING: u8 = 16;
 
-/// Decodes raw text inside another decoder.
+/// Decodes raw JSON text inside another decoder, and counts the nesting.
 ///
-/// Every call of `from_str` starts with a new recursion limit, and reading raw JSON has none. Deeply nested content
-/// blocks could therefore overflow the stack, so the depth is counted here.
+/// Every call of `serde_json::from_str` starts with a fresh recursion limit, and reading raw JSON has none. Without
+/// this count, deeply nested content blocks could overflow the stack.
 pub(crate) fn decode<T: DeserializeOwned, E: de::Error>(raw: &Payload) -> Result<T, E> {
     let _level = Level::enter().ok_or_else(|| E::custom("nested too deep"))?;
     serde_json::from_str(raw.as_str()).map_err(E::custom)

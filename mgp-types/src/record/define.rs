@@ -22,10 +22,10 @@
 /// }
 /// ```
 ///
-/// The struct has public fields for the declared members, and `extra: Extras` for all others. It gets `new` with an
-/// argument for each `req` member, `Default` if it has no `req` member, `Serialize` (declared members first, then
-/// the others in the order received), `Deserialize` (of repeated members the last one counts) and, with the feature
-/// `schema`, `JsonSchema`.
+/// The struct has a public field for each declared member, and `extra: Extras` for all others. The macro implements
+/// `new` with an argument for each `req` member, `Default` if there is no `req` member, `Serialize` (declared members
+/// first, then the others in the order received), `Deserialize` (if a member is repeated, the last one counts) and,
+/// with the feature `schema`, `JsonSchema`.
 macro_rules! record {
     ($(
         $(#[doc = $doc:literal])*
@@ -126,7 +126,8 @@ macro_rules! record {
         }
     )+};
 
-    // Returns the name of a member on the wire: the given name or, without one, the name of the field.
+    // Returns the name of a member in the JSON: the name given in the macro or, if there is
+    // none, the name of the field.
     (@wire $field:ident) => { stringify!($field) };
     (@wire $field:ident $wire:literal) => { $wire };
 

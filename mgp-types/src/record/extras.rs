@@ -100,14 +100,15 @@ impl Extras {
         self.0.len()
     }
 
-    /// Adds a member while an object is read, even if its name is repeated; `dedup` removes repetitions afterwards.
+    /// Adds a member while an object is read, without checking for a repeated name; `dedup` removes repetitions
+    /// afterwards.
     pub(crate) fn push_read(&mut self, name: String, value: Payload) {
         self.0.push((name, value));
     }
 
     /// Removes repeated names, keeping the last value. Takes linear time, because a peer chooses the number of members.
     pub(crate) fn dedup(mut self) -> Self {
-        // Up to 16 names are compared pairwise, which needs no allocation.
+        // Up to 16 names are compared in pairs, which needs no allocation.
         let few = self.0.len() <= 16;
         let repeats = |at: usize| self.0[..at].iter().any(|(name, _)| *name == self.0[at].0);
         if few && !(1..self.0.len()).any(repeats) {
@@ -193,7 +194,7 @@ crate::record::schema_of!(Extras as inline "Object", { "type": "object" });
 #[cfg(feature = "service")]
 pub(crate) fn text_of(json: &str) -> Option<Cow<'_, str>> {
     match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        // Most are short, and then a plain loop is faster than a search.
+        // Most strings are short, and for short ones a plain loop is faster than an optimized search.
         Some(text) if text.bytes().all(|byte| byte != b'\\') => Some(Cow::Borrowed(text)),
         _ => serde_json::from_str::<Key<'_>>(json).ok().map(|Key(text)| text),
     }

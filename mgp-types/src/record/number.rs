@@ -1,4 +1,4 @@
-//! A JSON number that keeps its spelling (MGP §12.6).
+//! A JSON number that is written with the spelling in which it was read (MGP §12.6).
 
 use std::fmt;
 

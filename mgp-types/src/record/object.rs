@@ -1,4 +1,4 @@
-//! A JSON object as text: arguments and schemas, passed on without parsing (MGP §1.5).
+//! A JSON object kept as text, e.g. arguments and schemas, which are passed on without parsing (MGP §1.5).
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};

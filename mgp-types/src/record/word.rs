@@ -2,8 +2,8 @@
 
 /// Defines an enum of strings that preserves unknown values.
 ///
-/// Several spellings of a value are possible, e.g. `Safe = "safe" | "SAFE"`: all are read, and the first is
-/// written.
+/// A value may have several spellings, e.g. `Safe = "safe" | "SAFE"`: all of them are decoded, and
+/// the first one is encoded.
 macro_rules! open_enum {
     ($(
         $(#[doc = $doc:literal])*

@@ -28,7 +28,7 @@ struct CallData {
     method: Method,
     kind: Kind,
     params: Params,
-    /// Boxed, because inbound calls rarely have such members.
+    /// Stored in a box, because inbound calls rarely have such members.
     hop: Option<Box<HopMembers>>,
     related: Option<CallKey>,
     cx: Context,
@@ -104,13 +104,13 @@ impl Call {
         &self.0.method
     }
 
-    /// Returns whether this is a call of the method of a marker type.
+    /// Returns whether the call is a request with the method of `R`.
     #[must_use]
     pub fn is<R: Request>(&self) -> bool {
         self.0.method.as_str() == R::METHOD
     }
 
-    /// Returns whether this is the notification of a marker type.
+    /// Returns whether the call is a notification with the method of `N`.
     #[must_use]
     pub fn tells<N: Notification>(&self) -> bool {
         self.0.method.as_str() == N::METHOD
@@ -147,7 +147,7 @@ impl Call {
         self.0.hop.as_deref().unwrap_or(&NOTHING)
     }
 
-    /// Returns the members that this hop adds, mutably.
+    /// Returns a mutable reference to the members that this peer adds to the params when it sends the call.
     #[must_use]
     pub fn hop_mut(&mut self) -> &mut HopMembers {
         self.0.hop.get_or_insert_default()
@@ -223,7 +223,7 @@ pub struct Context {
     pub outlet: Outlet,
     /// The way in which the caller can be asked during the call.
     pub caller_access: CallerAccess,
-    /// The time at which the caller stops waiting.
+    /// The instant at which the caller stops waiting.
     pub deadline: Deadline,
     /// Values that outer layers pass to inner layers.
     pub extensions: Extensions,
@@ -258,7 +258,7 @@ impl Context {
 
     /// Asks the caller and waits for the answer.
     ///
-    /// `key` identifies the question within the call and must be the same each time the handler runs.
+    /// `key` identifies the question within the call. It must be the same each time the handler runs.
     ///
     /// # Errors
     /// Returns 1000 if the caller cannot be asked (−32021 for a modern caller), else the caller's error.
@@ -288,14 +288,14 @@ impl Context {
         }
     }
 
-    /// Asks in the same way as [`ask`](Self::ask), but ignores an answer that the caller gave before the question was
+    /// Asks the caller as [`ask`](Self::ask) does, but ignores an answer that the caller sent before the question was
     /// asked.
     ///
-    /// Use it for questions whose answer permits something. A modern caller can put answers into its first request;
-    /// those do not prove that the user saw the question.
+    /// Use it for questions whose answer permits an action. A modern caller can include answers in its first request,
+    /// but such answers do not prove that the user saw the question.
     ///
     /// # Errors
-    /// Returns the errors of [`ask`](Self::ask).
+    /// Returns the same errors as [`ask`](Self::ask).
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.

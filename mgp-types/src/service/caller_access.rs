@@ -1,8 +1,8 @@
 //! Questions to the caller while a call runs, in both eras (MCP elicitation, sampling, roots).
 //!
-//! A legacy caller receives a request, and the handler waits for its answer.
-//! A modern caller cannot receive requests. If the answer to a question is not known yet, the question is suspended:
-//! the call returns all suspended questions, and the next round, with the answers, runs the handler again from the top.
+//! A legacy caller receives a request, and the handler waits for its answer. A modern caller cannot receive requests:
+//! if an answer is not available, the question is suspended, and the call returns all suspended questions to the
+//! caller. The caller repeats the call with the answers (the next round), which runs the handler again from the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,13 +18,13 @@ use crate::sync::Mutex;
 use crate::wire::{Payload, RpcError};
 
 /// A channel for questions to the caller of one logical call.
-// Not `async`: the question must be registered for this round when the method is called, not when it is polled
-// first.
+// Not `async`: the question must be registered for this round when the method is called, not when
+// the future is first polled.
 pub trait CallerChannel: Send + Sync {
     /// Asks a question; `key` identifies it within the call and must be the same in every round.
     fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>>;
 
-    /// Discards the answer to a question if the caller gave it before it was asked.
+    /// Discards the answer to a question if the caller sent the answer before the question was asked.
     fn forget_early(&self, _key: &str) {}
 
     /// Returns a value that was stored under this key in an earlier round.
@@ -54,7 +54,7 @@ pub enum CallerAccess {
 }
 
 impl CallerAccess {
-    /// Polls a handler until it completes, or cannot continue without answers that only the next round can bring.
+    /// Polls a handler until it completes, or until it needs answers that the caller can send only in the next round.
     ///
     /// If a poll suspends questions, the handler is dropped and the questions become the reply.
     /// The next round runs the handler again from the start, with the answers available.
@@ -95,19 +95,19 @@ impl fmt::Debug for CallerAccess {
 #[derive(Clone, Default)]
 pub struct Rounds(Arc<Mutex<RoundData>>);
 
-/// The state that one round passes to the next. The caller holds it between the rounds, sealed, so that it can neither
-/// read nor change it.
+/// The state that one round passes to the next. The caller stores it between the rounds in sealed form, so that it can
+/// neither read nor change it.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RoundState {
     /// The id of the logical call, the same in all its rounds.
     pub logical: String,
     /// The number of earlier rounds.
     pub round: u32,
-    /// The keys of the questions that the previous round asked; answers to other questions are ignored.
+    /// The keys of the questions that the previous round asked; answers with other keys are ignored.
     pub asked: Vec<String>,
     /// The answers received so far, by question key.
     pub answers: BTreeMap<String, Payload>,
-    /// The keys of answers that the caller gave before the question was asked.
+    /// The keys of the answers that the caller sent before the question was asked.
     #[serde(default)]
     pub early: BTreeSet<String>,
     /// The stored values, by key.
@@ -123,7 +123,7 @@ struct RoundData {
 }
 
 impl Rounds {
-    /// Creates a round from the state that the previous round left.
+    /// Creates a round from the state at the end of the previous round.
     #[must_use]
     pub fn new(state: RoundState) -> Self {
         Self(Arc::new(Mutex::new(RoundData { state, ..RoundData::default() })))

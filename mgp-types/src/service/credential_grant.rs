@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-/// The credentials of a caller, in the view of the server; created by the layer that verified them.
+/// The credentials of a caller, as seen by the server; created by the layer that verified them.
 ///
-/// An authenticating layer puts the grant into the extensions of an HTTP request, beside the
-/// [`Principal`](super::Principal).
-/// The server copies the grant into the extensions of the call, and ends a stream once the credentials are invalid.
+/// An authenticating layer stores the grant in the extensions of an HTTP request, together with the
+/// [`Principal`](super::Principal). The server copies the grant to the extensions of the call, and ends a stream when
+/// the credentials become invalid.
 ///
 /// ```
 /// use mgp_types::service::CredentialGrant;
@@ -22,8 +22,8 @@ pub struct CredentialGrant {
 }
 
 impl CredentialGrant {
-    /// Creates a grant from permissions or scopes. `good` returns whether the credentials are still valid, and must not
-    /// wait.
+    /// Creates a grant from permissions or scopes. The function `good` returns whether the credentials are still valid;
+    /// it must not wait.
     #[must_use]
     pub fn new(
         permissions: impl IntoIterator<Item = impl Into<String>>,
@@ -36,7 +36,8 @@ impl CredentialGrant {
         }
     }
 
-    /// Sets the id of the API key, by which work that goes on after the call finds out whether the key is still valid.
+    /// Sets the id of the API key. Work that continues after the call uses the id to check
+    /// whether the key is still valid.
     #[must_use]
     pub fn of_key(mut self, id: &str) -> Self {
         self.key = Some(id.into());
@@ -49,7 +50,7 @@ impl CredentialGrant {
         self.key.as_deref()
     }
 
-    /// Returns the permissions of the key, or the scopes of the token.
+    /// Returns the permissions of the API key, or the scopes of the token.
     #[must_use]
     pub fn permissions(&self) -> &[String] {
         &self.permissions

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A small map from a type to a value of that type; an empty map needs no allocation.
 #[derive(Clone, Default)]
 pub struct Extensions {
-    /// Stored inline, because most calls have at most one value and the list would need an allocation.
+    /// The first value, stored inline: most calls have at most one value, and the list would need an allocation.
     first: Option<Value>,
     rest: Vec<Value>,
 }
@@ -71,7 +71,7 @@ mod tests {
         values.insert(1_u8);
         values.insert(2_u16);
         values.insert(3_u32);
-        // Replaces both the inline value and a value in the list.
+        // Replaces a value wherever it is stored: inline or in the list.
         values.insert(4_u8);
         values.insert(5_u32);
         assert_eq!(

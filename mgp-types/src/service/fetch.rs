@@ -1,4 +1,4 @@
-//! Download of documents by URL (metadata, keys, tokens), for code that has no HTTP client of its own.
+//! Download of documents by URL (metadata, keys, tokens), for code that contains no HTTP client.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -99,21 +99,21 @@ impl FetchResponse {
         Self { status, headers: Vec::new(), body: body.into() }
     }
 
-    /// Returns the first header of a lower-case name.
+    /// Returns the value of the first header with this lower-case name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Hides the headers, body and query, which may be secrets.
+/// Omits the headers, the body and the query, which may contain secrets.
 impl fmt::Debug for FetchRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, shown_url(&self.url))
     }
 }
 
-/// Hides the body, which may be a secret.
+/// Omits the body, which may contain a secret.
 impl fmt::Debug for FetchResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {} bytes", self.status, self.body.len())

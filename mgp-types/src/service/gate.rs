@@ -1,4 +1,4 @@
-//! Layers made of closures: a gate that admits or refuses a call, and a wrapper around calls.
+//! Layers created from closures: a gate that admits or refuses calls, and a wrapper around calls.
 //!
 //! Applies to: both.
 

@@ -2,8 +2,9 @@
 
 use bytestring::ByteString;
 
-/// The `Mcp-Param-*` headers of a call, kept in its [`Extensions`](super::Extensions). An outbound layer sets them for
-/// the transport to write, and an HTTP server stores those it received; other transports have no headers.
+/// The `Mcp-Param-*` headers of a call, stored in its [`Extensions`](super::Extensions). For an outgoing call, a layer
+/// sets the headers and the HTTP transport writes them; for an incoming call, the HTTP server stores the received ones.
+/// Other transports have no headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderParams(Vec<(ByteString, ByteString)>);
 

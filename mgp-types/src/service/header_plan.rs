@@ -1,6 +1,6 @@
 //! The tool arguments that are repeated in headers, declared by `x-mcp-header` in the schema (MCP 2026-07-28, tools).
 //!
-//! A plan is read from the text of the schema alone: `$ref` is never followed, not even within the schema.
+//! The annotations are read from the text of the schema alone: `$ref` is never followed, not even within the schema.
 
 use serde_json::{Map, Value};
 
@@ -58,7 +58,7 @@ pub enum HeaderPlanError {
     /// The argument is not a string, integer or boolean.
     #[error("`{0}` must be a string, an integer or a boolean to be repeated in a header")]
     Type(String),
-    /// The annotation is not on a property that is reached through properties alone.
+    /// The annotation is in a place that cannot be reached from the schema's root through `properties` alone.
     #[error("`x-mcp-header` is not on a plain property: {0}")]
     Place(String),
 }
@@ -91,12 +91,12 @@ impl HeaderPlan {
     /// Returns the first invalid annotation; a client must not call such a tool over HTTP.
     pub fn of(schema: &RawObject) -> Result<Self, HeaderPlanError> {
         let text = schema.as_payload().as_str();
-        // Most schemas have no annotation, and searching the text for one costs less than parsing. An annotation's name
-        // may be written with escapes.
+        // Most schemas contain no annotation, and a text search is faster than parsing. With `\u` escapes, the name of
+        // an annotation could be written differently, so such a schema is parsed too.
         if !text.contains(ANNOTATION) && !text.contains(r"\u") {
             return Ok(Self::default());
         }
-        // A schema nested too deep for the parser is refused.
+        // A schema that is nested too deeply for the parser is refused.
         let Ok(Value::Object(schema)) = serde_json::from_str(text) else {
             return Err(HeaderPlanError::Place("the schema cannot be read".to_owned()));
         };
@@ -152,7 +152,7 @@ impl HeaderPlan {
     /// # Errors
     /// Returns the first difference.
     pub fn check(&self, arguments: &str, headers: &HeaderParams) -> Result<(), HeaderMismatch> {
-        // Invalid arguments are refused elsewhere.
+        // Arguments that are not valid JSON are refused by other code.
         let Ok(arguments) = serde_json::from_str::<Value>(arguments) else { return Ok(()) };
         for Mirrored { path, header } in &self.0 {
             let mut values = headers.values(header);
@@ -233,7 +233,7 @@ impl From<HeaderMismatch> for RpcError {
 
 // === Schemas ===
 
-/// Finds annotations that are not allowed: below any keyword but `properties`.
+/// Finds annotations in places where they are not allowed: below any keyword except `properties`.
 fn find_stray(keyword: &str, value: &Value) -> Result<(), HeaderPlanError> {
     if DATA_KEYWORDS.contains(&keyword) {
         return Ok(());
@@ -254,8 +254,8 @@ fn find_stray(keyword: &str, value: &Value) -> Result<(), HeaderPlanError> {
     }
 }
 
-/// Returns whether a type has exactly one spelling in a header. `null` may be added to it: a null argument has no
-/// header.
+/// Returns whether a value of this type can be written to a header in exactly one way. The type may also allow `null`,
+/// because a null argument has no header.
 fn is_primitive(kind: Option<&Value>) -> bool {
     let primitive = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));
     match kind {
@@ -300,8 +300,8 @@ fn equals(header: &str, argument: &Value) -> bool {
     }
 }
 
-/// Returns a number as an integer if it has no fraction (`1.0` counts) and at most [`MAX_SAFE_INTEGER`] as its
-/// magnitude.
+/// Returns a number as an integer if it has no fraction (`1.0` has none) and its absolute value is at most
+/// [`MAX_SAFE_INTEGER`].
 fn integer(number: &serde_json::Number) -> Option<i64> {
     let found = if let Some(integer) = number.as_i64() {
         integer

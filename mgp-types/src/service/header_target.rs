@@ -1,4 +1,4 @@
-//! The value that the header `Mcp-Name` repeats of a request (MCP 2026-07-28, standard headers).
+//! The value of the header `Mcp-Name`, which repeats a part of the request (MCP 2026-07-28, standard headers).
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use crate::method::{
     Request as _, ResourcesDirectoryRead, SkillsGet, TasksCancel, TasksGet, TasksUpdate,
 };
 
-/// The target of a request, as repeated in `Mcp-Name` after [`encode_header`](super::encode_header).
+/// The part of a request that `Mcp-Name` repeats; [`encode_header`](super::encode_header) encodes it for the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderTarget<'a> {
     /// A tool, a prompt or a resource: the header is required.

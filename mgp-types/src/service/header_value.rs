@@ -23,8 +23,8 @@ const MARKER_END: &str = "?=";
 #[must_use]
 pub fn encode_header(text: &str) -> Cow<'_, str> {
     let padded = text.starts_with(' ') || text.ends_with(' ');
-    // Text that looks like an encoded value must be encoded, or its reader would decode it. An empty value is encoded,
-    // because some readers drop empty headers.
+    // Plain text that looks like an encoded value must be encoded, or the receiver would decode it. An empty value is
+    // encoded too, because some HTTP implementations drop empty headers.
     if !text.is_empty() && text.bytes().all(is_plain) && !padded && inside(text).is_none() {
         return Cow::Borrowed(text);
     }
@@ -45,7 +45,8 @@ fn inside(value: &str) -> Option<&str> {
     value.strip_prefix(MARKER_START)?.strip_suffix(MARKER_END)
 }
 
-/// Returns whether a byte is visible ASCII or a space. A tab would be allowed, but readers treat it differently.
+/// Returns whether a byte is visible ASCII or a space. A tab is excluded although HTTP allows it, because
+/// implementations treat it differently.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~')
 }

@@ -1,4 +1,4 @@
-//! Hop-by-hop members: a peer that forwards a call does not pass them on, but writes its own.
+//! Hop-by-hop members: a peer that forwards a call removes the received ones and writes its own.
 
 use std::borrow::Cow;
 
@@ -39,7 +39,7 @@ impl HopMembers {
         }
     }
 
-    /// Returns only the members that describe the sender, for further requests on behalf of the same sender.
+    /// Returns only the members that describe the sender, for further requests of the same sender.
     #[must_use]
     pub fn sender_members(&self) -> Self {
         let members = self.meta.iter().filter(|(name, _)| SENDER_MEMBERS.contains(&&**name));
@@ -57,7 +57,7 @@ impl HopMembers {
     }
 }
 
-/// Writes a JSON object with additional members; an additional member replaces a member of the same name.
+/// Writes a JSON object with additional members; an additional member replaces an existing member of the same name.
 pub(super) fn merge_meta(
     out: &mut Vec<u8>,
     original: Option<&str>,

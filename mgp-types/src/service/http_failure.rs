@@ -1,5 +1,5 @@
-//! The HTTP failure that caused an error. It shows whether the server refused a request, or whether the request failed
-//! on its way.
+//! The HTTP failure that caused an error. It shows whether the server refused a request, or whether the request or its
+//! response was lost.
 
 use std::error::Error as StdError;
 
@@ -12,10 +12,10 @@ pub enum HttpFailure {
     /// The server was not reached.
     #[error("the server was not reached")]
     Unreachable,
-    /// The connection ended before the response, which may have been under way.
+    /// The connection ended before the response was complete; the server may have received the request.
     #[error("the connection ended before the answer")]
     ConnectionLost,
-    /// The server responded with this status, and without a JSON-RPC error.
+    /// The server responded with this status, without a JSON-RPC error.
     #[error("HTTP status {0}")]
     Status(u16),
     /// The server responded with this status and a JSON-RPC error.

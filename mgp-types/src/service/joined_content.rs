@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::mcp::ContentBlock;
 use crate::wire::Payload;
 
-/// Content blocks in which each run of plain text blocks is one block.
+/// Content blocks in which consecutive plain text blocks are joined to one block.
 ///
 /// ```
 /// use mgp_types::Payload;
@@ -74,8 +74,7 @@ impl JoinedContent {
         self.0.iter().map(Part::to_block).collect()
     }
 
-    /// Returns the blocks that `whole` has in addition to this content; `None` if `whole` does not begin with this
-    /// content.
+    /// Returns the blocks that `whole` contains after this content; `None` if `whole` does not begin with this content.
     #[must_use]
     pub fn rest_of(&self, whole: &Self) -> Option<Vec<Payload>> {
         let Some((last, before)) = self.0.split_last() else { return Some(whole.to_blocks()) };
@@ -97,8 +96,8 @@ impl JoinedContent {
         Some(rest)
     }
 
-    /// Returns whether both contents are a single text each, and these texts differ at most in white space at their
-    /// ends.
+    /// Returns whether both contents consist of a single text, and the two texts differ at most in white space at their
+    /// start or end.
     #[must_use]
     pub fn is_same_text(&self, other: &Self) -> bool {
         matches!(

@@ -1,4 +1,4 @@
-//! Progress while a call waits for a person, so that its caller keeps waiting (MCP progress).
+//! Progress notifications while a call waits for a person, so that the caller does not time out (MCP progress).
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,13 +8,14 @@ use tokio::time::timeout;
 
 use super::{Outlet, OutletItem, OutletItemKind, Progress};
 
-/// The time between two notifications: less than the shortest time limit of a host.
+/// The time between two notifications, shorter than the shortest timeout of any known host.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The progress that one notification adds. It is small, so that progress of the tool itself, which follows, is larger.
+/// The progress that one notification adds. It is small, so that later progress reports of the tool itself are larger,
+/// as MCP requires.
 const STEP: f64 = 1.0 / 1024.0;
 
-/// Waits for a future, and sends progress every five seconds if the caller of the call accepts it.
+/// Waits for a future, and sends progress every five seconds if the caller accepts progress notifications.
 ///
 /// # Cancel safety
 /// Dropping the future also drops the awaited future.

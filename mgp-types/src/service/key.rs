@@ -1,4 +1,4 @@
-//! Keys that identify calls inside this process; only the transport knows request ids of the wire.
+//! Keys that identify calls inside this process; request ids of the wire are known only to the transport.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use super::write::format_u64;
 
 const PREFIX: &str = "call-";
 
-/// The span under which a call is exported, as an extension of the call's context. The next server receives it as the
-/// parent of its own span.
+/// The tracing span with which a call is exported, stored in the extensions of the call's context. The next server
+/// receives it as the parent of its own span.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSpan(pub u64);
 
@@ -26,9 +26,9 @@ impl CallKey {
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Returns the key as text, e.g. to name a logical call after its first part.
+    /// Returns the key as text, e.g. to name a logical call after its first round.
     ///
-    /// Formatted by hand, because every call through a kernel needs it; `format!` takes three times as long.
+    /// Formats the text by hand, because every call through a kernel needs it, and `format!` takes three times as long.
     #[must_use]
     pub fn to_text(self) -> ByteString {
         let mut digits = [0; 20];

@@ -35,18 +35,18 @@ pub enum Message {
         /// The parameters.
         params: Params,
     },
-    /// A response to a request of this side.
+    /// A response to a request that this side sent.
     Response {
         /// The id of the answered request; `None` if the peer could not read that id.
         id: Option<Id>,
         /// The result or the error.
         outcome: Result<Payload, RpcError>,
     },
-    /// The messages of an array (2025-03-26 only), not parsed yet.
+    /// The messages of a JSON array (2025-03-26 only), not parsed yet.
     Batch(Vec<ByteString>),
 }
 
-/// The maximum number of messages in an array. Bounded, because short messages can cause long answers.
+/// The maximum number of messages in one JSON array. A limit is needed because short messages can cause long answers.
 const MAX_BATCH: usize = 128;
 
 /// The error for text that is not a valid message, with the answer to send.
@@ -59,7 +59,7 @@ pub struct InvalidMessage {
 }
 
 impl Message {
-    /// Parses one line as a message; the payloads are ranges of `line`, without copies.
+    /// Parses one line as a message. The payloads share the memory of `line` instead of being copied.
     ///
     /// # Errors
     /// Returns the error to answer with, if the text is not a valid message.
@@ -78,7 +78,7 @@ impl Message {
         };
         match parsed {
             Ok(Parsed::Message(message)) => Ok(message),
-            // `line` is moved into the params, because a shared copy would need an allocation.
+            // Moves `line` into the params, because sharing it would need an allocation.
             Ok(Parsed::Call { id, method, parts }) => {
                 let params = Params::of_parts(line, parts);
                 Ok(match id {
@@ -91,7 +91,7 @@ impl Message {
         }
     }
 
-    /// Converts a response that is not valid UTF-8 into an error response, so that the waiting call ends.
+    /// Converts a response that is not valid UTF-8 into an error response, so that the call that waits for it ends.
     ///
     /// ```
     /// use mgp_types::service::Message;
@@ -112,9 +112,10 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CutMessage {
-    /// The message is a request with this id; it can be answered with an error.
+    /// The message is a request with this id; this side can answer it with an error.
     Request(Id),
-    /// The message is the response to our request with this id; the call that waits for it can be ended with an error.
+    /// The message is the response to a request of this side with this id; the call that waits for
+    /// it can end with an error.
     Answer(Id),
 }
 
@@ -134,8 +135,8 @@ impl CutMessage {
     pub fn read(head: &[u8], tail: &[u8]) -> Option<Self> {
         let head = String::from_utf8_lossy(head);
         let mut envelope = Envelope::default();
-        // Parsing always fails, because the end of the message is missing. `envelope` then has the members that were
-        // read before the failure.
+        // Parsing always fails, because the end of the message is missing. Afterwards `envelope` contains the members
+        // that precede the missing part.
         let _ = EnvelopeSeed { out: &mut envelope, text: &head }
             .deserialize(&mut serde_json::Deserializer::from_str(&head));
         let id = envelope.id.and_then(|raw| read_id(raw.get())).or_else(|| id_at_end(tail))?;
@@ -144,14 +145,14 @@ impl CutMessage {
     }
 }
 
-/// Finds the id if it follows the long member of the message.
+/// Finds an id that comes after the long member of the message.
 fn id_at_end(tail: &[u8]) -> Option<Id> {
     let tail = String::from_utf8_lossy(tail);
     tail.match_indices("\"id\"").find_map(|(at, _)| {
         let mut envelope = Envelope::default();
         let end = format!("{{{}", &tail[at..]);
         let mut reader = serde_json::Deserializer::from_str(&end);
-        // If the `id` belongs to a nested object, more than one closing brace follows, so parsing fails.
+        // If the `id` belongs to a nested object, parsing fails, because more than one closing brace follows.
         EnvelopeSeed { out: &mut envelope, text: &end }
             .deserialize(&mut reader)
             .and_then(|()| reader.end())
@@ -184,14 +185,15 @@ struct Envelope<'a> {
     params: Option<ParamsSlot<'a>>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
-    /// `true` if there is a `result` or `error` member, even one that cannot be read.
+    /// `true` if there is a member `result` or `error`, even one that cannot be decoded.
     is_answer: bool,
     repeated: bool,
 }
 
 enum ParamsSlot<'a> {
     Read(Parts),
-    /// Params that precede the method in the message, so that it is not known yet which member names the target.
+    /// Params that precede the method in the message: until the method is known, the member that names the target is
+    /// not known either.
     Raw(&'a RawValue),
 }
 
@@ -245,9 +247,10 @@ impl Envelope<'_> {
         }))
     }
 
-    /// Converts a response that cannot be parsed into an error response with its id, so that the waiting call ends.
+    /// Converts a response that cannot be parsed into an error response with its id, so that the
+    /// call that waits for it ends.
     ///
-    /// Such responses occur: Python, e.g., writes `NaN`, which is not JSON.
+    /// Such responses occur in practice: e.g. Python writes `NaN`, which is not valid JSON.
     fn unreadable_response(&self, why: &serde_json::Error) -> Option<Message> {
         if !self.is_answer || self.method_is_text {
             return None;
@@ -271,7 +274,7 @@ impl Envelope<'_> {
             (Some(result), None) => Ok(Payload::from_trusted(line.slice_ref(result.get()))),
             (None, Some(error)) => match serde_json::from_str::<RpcError>(error.get()) {
                 Ok(error) => Err(error),
-                // The call that waits for this response must end; the malformed error itself is dropped.
+                // The call that waits for this response must end, so it gets a new error; the malformed one is dropped.
                 Err(_) => Err(RpcError::internal("the peer answered with a malformed error")),
             },
             (Some(_), Some(_)) => {
@@ -284,7 +287,8 @@ impl Envelope<'_> {
 }
 
 impl InvalidMessage {
-    /// Determines why a line is not a message, or splits it if it is an array. Needs a second, slower pass.
+    /// Finds the reason why a line is not a message, or splits the line if it is an array. This
+    /// takes a second, slower pass.
     fn explain(line: &ByteString, envelope: &Envelope<'_>, why: &serde_json::Error) -> Unparsed {
         if let Err(error) = serde_json::from_str::<de::IgnoredAny>(line) {
             return Unparsed::Bad(Self { id: None, error: Some(RpcError::parse(error)) });
@@ -318,7 +322,7 @@ impl InvalidMessage {
     }
 }
 
-/// Reads an id. Short numbers, which are the usual ids, are read without the JSON parser.
+/// Reads an id. Short numbers, the most common ids, are read without the JSON parser.
 fn read_id(raw: &str) -> Option<Id> {
     let is_short = matches!(raw.as_bytes(), [b'1'..=b'9', rest @ ..]
         if rest.len() < 18 && rest.iter().all(u8::is_ascii_digit));

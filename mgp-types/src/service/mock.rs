@@ -12,12 +12,12 @@ use crate::wire::{Id, Payload, RpcError};
 #[derive(Debug)]
 pub struct Client {
     stack: Stack,
-    /// The context that is cloned for each call; tests set caller, peer, outlet and so on here.
+    /// The context that is cloned for each call; tests set its caller, peer, outlet and other fields.
     pub cx: Context,
     next_id: i64,
 }
 
-/// Creates a client of a stack, with a connection scope of its own.
+/// Creates a client of a stack, with its own connection scope.
 #[must_use]
 pub fn client(stack: Stack) -> Client {
     let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
@@ -79,7 +79,7 @@ pub fn peer(stack: Stack) -> MockPeer {
 }
 
 impl MockPeer {
-    /// Returns the peer, as the end of an outbound stack.
+    /// Returns the peer as a [`Peer`], for use at the end of an outbound stack.
     #[must_use]
     pub fn peer(&self) -> Peer {
         Peer::new(Arc::new(self.clone()))

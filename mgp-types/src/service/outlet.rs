@@ -10,7 +10,7 @@ use super::write::write_text;
 use crate::mcp::ContentBlock;
 use crate::wire::{Payload, RpcError};
 
-/// The channel for partial results of a call; a forwarded call keeps it.
+/// The channel for partial results of a call; when a call is forwarded, it keeps its outlet.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -84,9 +84,9 @@ pub enum OutletItemKind {
 /// The progress of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// The units done.
+    /// The number of units done.
     pub progress: f64,
-    /// The total units, if known.
+    /// The total number of units, if known.
     pub total: Option<f64>,
     /// A description for the user.
     pub message: Option<String>,
@@ -106,7 +106,7 @@ impl From<ConsumerGone> for RpcError {
 }
 
 /// A consumer of the items of one call; a layer can wrap it to observe them.
-// Not `async`: a wrapping layer can return the boxed future of the inner sink unchanged.
+// Not `async`: this way a wrapping layer can return the boxed future of the inner sink unchanged.
 pub trait Sink: Send + Sync {
     /// Consumes an item. Waits while the consumer is slow; the implementation bounds the wait.
     ///
@@ -114,7 +114,7 @@ pub trait Sink: Send + Sync {
     /// Returns [`ConsumerGone`] if the consumer no longer accepts items.
     fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>>;
 
-    /// Returns whether the sink accepts items of a kind, so that callers can avoid creating unwanted items.
+    /// Returns whether the sink accepts items of a kind, so that callers need not create items that it would drop.
     fn wants(&self, _kind: OutletItemKind) -> bool {
         true
     }
@@ -180,13 +180,13 @@ impl Outlet {
         Self(Some(sink))
     }
 
-    /// Returns an outlet without a sink.
+    /// Returns an outlet without a sink; items sent to it are dropped.
     #[must_use]
     pub const fn none() -> Self {
         Self(None)
     }
 
-    /// Creates an outlet to a function, which must not wait.
+    /// Creates an outlet that passes each item to a function, which must not wait.
     ///
     /// ```
     /// use mgp_types::service::Outlet;
@@ -205,7 +205,7 @@ impl Outlet {
         Self::new(Arc::new(Function(take)))
     }
 
-    /// Creates an outlet to a queue of `room` items (at least one); a sender waits while the queue is full.
+    /// Creates an outlet to a queue with room for `room` items (at least one); a sender waits while the queue is full.
     #[must_use]
     pub fn channel(room: usize) -> (Self, mpsc::Receiver<OutletItem>) {
         struct Queue(mpsc::Sender<OutletItem>);

@@ -9,7 +9,7 @@ use tower_service::Service;
 use super::{BoxFuture, Call, CallKey, CallRecord, Context, Reply, Scope};
 use crate::wire::{Id, RpcError};
 
-/// The interface of a connection to the layers: object safe, free of I/O types, easy to mock.
+/// A connection as layers see it: object safe, free of I/O types, easy to mock.
 // Not `async`: `send` must queue the call before it returns, so that calls keep their order.
 pub trait Link: Send + Sync + 'static {
     /// Sends a call. The future of a request completes with the answer, that of a notification once it has been sent.
@@ -17,7 +17,7 @@ pub trait Link: Send + Sync + 'static {
     /// Dropping the future of a request cancels the request at the peer.
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// Returns the outgoing request to which a message of the peer refers by wire id or progress token.
+    /// Returns the outgoing request to which a message from the peer refers by its wire id or progress token.
     fn in_flight(&self, _id: &Id) -> Option<InFlight> {
         None
     }
@@ -32,11 +32,12 @@ pub trait Link: Send + Sync + 'static {
         false
     }
 
-    /// Closes the connection after sending queued messages; running calls end with the reason.
+    /// Closes the connection after sending the queued messages; running calls end with an error
+    /// that contains the reason.
     fn close(&self, _reason: &str) {}
 
-    /// Ends the stream on which a call of the peer is answered, if the peer can resume it. Returns whether the stream
-    /// ended.
+    /// Ends the stream on which this side answers a call of the peer, if the peer can resume the stream. Returns
+    /// whether the stream ended.
     fn end_stream(&self, _call: CallKey) -> bool {
         false
     }
@@ -49,7 +50,7 @@ pub struct InFlight {
     pub id: Id,
     /// The context: principal, outlet, the way to ask the caller.
     pub cx: Context,
-    /// The inbox for partial results, in the order received, ahead of the answer.
+    /// The queue for partial results, which arrive in order before the answer.
     pub inbox: Inbox,
 }
 
@@ -57,9 +58,9 @@ pub struct InFlight {
 #[derive(Clone)]
 pub struct Inbox(Arc<dyn ItemReceiver>);
 
-/// The side of an [`Inbox`] that receives items. It runs on the read loop, so it must never wait.
+/// The receiving side of an [`Inbox`]. The read loop of the connection calls it, so it must never wait.
 pub trait ItemReceiver: Send + Sync {
-    /// Adds an item and returns the remaining room.
+    /// Adds an item and returns the room that is left in the queue.
     fn push(&self, item: super::OutletItem) -> QueueRoom;
 }
 
@@ -68,9 +69,9 @@ pub trait ItemReceiver: Send + Sync {
 pub enum QueueRoom {
     /// There is room.
     Free,
-    /// The queue is above its high-water mark; a peer that supports it should be asked to slow down.
+    /// The queue is filled above its high-water mark; if the peer supports it, it should be asked to send more slowly.
     High,
-    /// The queue was full, so the item was dropped and counted; the final answer reports the gap.
+    /// The queue was full, so the item was dropped and counted; the final answer reports the missing items.
     Full,
 }
 
@@ -144,13 +145,13 @@ impl Peer {
         self.0.is_closed()
     }
 
-    /// Closes the connection, with the reason for running calls.
+    /// Closes the connection; running calls end with an error that contains the reason.
     pub fn close(&self, reason: &str) {
         self.0.close(reason);
     }
 
-    /// Ends the stream on which a call from the peer is answered, if the peer can resume the stream (2025-11-25 over
-    /// HTTP).
+    /// Ends the stream on which this side answers a call of the peer, if the peer can resume the stream (2025-11-25
+    /// over HTTP).
     ///
     /// Returns whether the stream ended.
     #[expect(clippy::must_use_candidate, reason = "a call goes on either way")]
@@ -165,7 +166,7 @@ impl Peer {
     }
 }
 
-/// Returns the error of a call whose connection is closed.
+/// Returns the error for a call that was not sent, because the connection is closed.
 #[must_use]
 pub fn connection_closed(why: &str) -> RpcError {
     RpcError::new(crate::wire::ErrorCode::SERVER_NOT_READY, format!("connection closed: {why}"))
@@ -173,8 +174,8 @@ pub fn connection_closed(why: &str) -> RpcError {
 
 /// Returns the error for a call that was sent before its connection ended, so that the call may have run.
 ///
-/// The error has the code of [`connection_closed`], but its hints forbid a retry and `details.started` is `true`: a
-/// caller that does not know the tool must not run it twice. A caller that knows that the tool can be repeated
+/// The code is that of [`connection_closed`], but the recovery hints forbid a retry and `details.started` is `true`: a
+/// caller that knows nothing about the tool must not run it twice. A caller that knows that the tool may be repeated
 /// checks [`is_connection_lost`].
 #[must_use]
 pub fn connection_lost(why: &str) -> RpcError {

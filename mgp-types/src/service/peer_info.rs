@@ -1,4 +1,4 @@
-//! What was negotiated with the peer at one end of a call (MGP §2).
+//! The result of the negotiation with the peer at one end of a call (MGP §2).
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,7 +6,8 @@ use crate::Payload;
 use crate::mcp::{ClientCapabilities, Era, Revision};
 use crate::mgp::{Extension, ExtensionSet, MgpVersion, TrustLevel};
 
-/// The parameters negotiated with one party: shared by its calls in the legacy era, created per call in the modern one.
+/// The parameters negotiated with one peer: shared by its calls in the legacy era, created for
+/// each call in the modern era.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PeerInfo {
@@ -28,7 +29,7 @@ pub struct PeerInfo {
     pub claimed_server_id: Option<String>,
     /// The trust level that the peer claims (§2.3); shown, but never used for a decision.
     pub claimed_trust_level: Option<TrustLevel>,
-    /// The permissions that the peer declares to need (§2.3).
+    /// The permissions that the peer declares that it needs (§2.3).
     pub permissions_required: Vec<String>,
     /// The kinds of requests that the peer accepts.
     pub accepts: AcceptedRequests,
@@ -68,13 +69,12 @@ impl AcceptedRequests {
             "elicitation/create" => self.elicitation,
             "sampling/createMessage" => self.sampling,
             "roots/list" => self.roots,
-            // Whether other kinds of questions (callbacks, custom ones) are accepted is decided by the code that asks
-            // them.
+            // Other kinds of questions, such as callbacks, are checked by the code that asks them.
             _ => true,
         }
     }
 
-    /// Returns whether the client accepts any kind of request.
+    /// Returns whether the client accepts requests of at least one kind.
     #[must_use]
     pub fn any(self) -> bool {
         self.elicitation || self.sampling || self.roots
@@ -108,7 +108,7 @@ impl PeerInfo {
         }
     }
 
-    /// Returns the description that is used before any negotiation.
+    /// Returns the description that is used before the negotiation.
     #[must_use]
     pub fn none() -> Arc<Self> {
         static NONE: LazyLock<Arc<PeerInfo>> = LazyLock::new(Arc::default);

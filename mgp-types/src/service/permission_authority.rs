@@ -8,8 +8,8 @@ use crate::mgp::{Permission, PermissionDecision};
 
 /// The authority that decides about the permissions of servers.
 ///
-/// Two parts of a program use it: the layer that guards calls stores the decisions, and the code that connects to a
-/// server requests them and sends them to the server.
+/// Two parts of a program use it: the layer that guards calls stores the decisions in it, and the code that connects to
+/// a server requests decisions and sends them to the server.
 ///
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
@@ -24,10 +24,10 @@ pub trait PermissionAuthority: Send + Sync {
         permissions: Vec<Permission>,
     ) -> PermissionDecision;
 
-    /// Records all permissions that a server declares in a handshake; the list is empty if it declares none.
+    /// Records the permissions that a server declares in a handshake, possibly none.
     fn declared(&self, _server: &ServerId, _permissions: &[Permission]) {}
 
-    /// Returns the current decisions for a server, without asking.
+    /// Returns the current decisions for a server, without asking an operator.
     fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision;
 
     /// Returns a receiver that is notified when a decision is granted, revoked or expires.

@@ -73,7 +73,8 @@ name_newtype!(
 
 /// The principal for whom a call is made; forwarding never changes it.
 ///
-/// The local [process](Self::process) only serves the audit log: principals that differ only in it are equal.
+/// Principals that differ only in their local [process](Self::process) are equal, because the process only serves the
+/// audit log.
 ///
 /// ```
 /// use mgp_types::service::{PeerProcess, Principal};

@@ -119,7 +119,8 @@ pub fn result_type(result: &Payload) -> Option<String> {
     serde_json::from_str::<ResultKind>(result.as_str()).ok()?.kind
 }
 
-/// Returns the `resultType` of a result if it is the first member and has no escapes: usually, and without a parse.
+/// Returns the `resultType` of a result if it is the first member and has no escapes, which is the
+/// usual form; needs no parse.
 #[must_use]
 pub fn leading_result_type(result: &str) -> Option<&str> {
     let (kind, _) = result.strip_prefix(r#"{"resultType":""#)?.split_once('"')?;

@@ -1,4 +1,4 @@
-//! Adapter for tower layers of other crates: waits for readiness per call, and converts errors.
+//! An adapter for tower layers from other crates: waits for readiness in each call, and converts errors.
 //!
 //! Applies to: both.
 
@@ -12,8 +12,8 @@ use tower_service::Service;
 use super::{BoxFuture, Call, Reply};
 use crate::wire::RpcError;
 
-/// A wrapper around a layer of another crate; it waits in the future of a call, so that the read loop is never
-/// blocked.
+/// A wrapper around a layer from another crate. It waits for the layer's readiness in the future of each call, so that
+/// the read loop is never blocked.
 ///
 /// ```
 /// use std::time::Duration;
@@ -73,7 +73,7 @@ where
     }
 }
 
-/// Passes an [`RpcError`] on unchanged; any other error becomes an internal error.
+/// Returns an [`RpcError`] unchanged; converts any other error to an internal error.
 fn foreign<E: Into<Box<dyn StdError + Send + Sync>>>(error: E) -> RpcError {
     match error.into().downcast::<RpcError>() {
         Ok(own) => *own,

@@ -18,13 +18,13 @@ pub enum Reply {
     /// The callee needs answers before it can return a result; the caller must repeat the call with these answers (MCP
     /// 2026-07-28).
     InputRequired(InputRequired),
-    /// The call continues as a task; the body is the task as created.
+    /// The call continues as a task; the body is the description of the new task.
     Task(Body),
     /// No reply: the call is a notification, or a request that must not be answered.
     None,
 }
 
-/// A result object: the JSON that the callee sent, and members to add when it is written.
+/// The object that answers a call: the JSON that the callee sent, and members to add when it is written.
 #[derive(Clone, Debug)]
 pub struct Body {
     raw: Payload,
@@ -128,13 +128,13 @@ impl Body {
         self.meta.push((name, value));
     }
 
-    /// Returns a member of the result: an added member, or if there is none, the callee's member.
+    /// Returns a member of the result: the added member or, if there is none, the member that the callee sent.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Payload> {
         if let Some((_, added)) = self.extra.iter().rev().find(|(added, _)| added == name) {
             return Some(added.clone());
         }
-        // Most results do not mention the member; the search is cheaper than the parse.
+        // Most results do not contain the member's name, and a text search is faster than parsing.
         let raw = self.raw.as_str();
         if !raw.contains(name) && !raw.contains("\\u") {
             return None;
@@ -157,8 +157,8 @@ impl Body {
             out.extend_from_slice(raw.as_bytes());
             return;
         }
-        // Usually the result has none of the new members; they are then written first, and the rest is copied without
-        // parsing. If a name in the result may be written with escapes, the result is parsed instead.
+        // If the result contains none of the new members, as usual, they are written first, and the rest is copied
+        // without parsing. If a name in the result may be written with escapes, the result is parsed instead.
         let is_plain = !raw.contains('\\') || !raw.contains("\\u") && !raw.contains("\\/");
         let fresh = |name: &str| is_plain && !raw.contains(&format!("\"{name}\""));
         if self.extra.iter().all(|(name, _)| fresh(name))
@@ -187,7 +187,7 @@ impl Body {
 fn merged(original: Option<&str>, more: &[(Cow<'static, str>, Payload)]) -> String {
     let mut out = Vec::new();
     merge_meta(&mut out, original, more);
-    // All parts are text.
+    // Cannot fail: all parts are UTF-8.
     String::from_utf8(out).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! The number of an attempt of a call (MGP §14.6).
+//! The mark that distinguishes the attempts of a repeated call (MGP §14.6).
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::wire::ErrorCode;
 
 /// The mark of a repeated call, stored in the extensions of the call; the first attempt has no mark.
 ///
-/// All attempts share the [logical call](super::Context::logical) and the trace, but each has a key of its own.
-/// An inner audit layer records every attempt with the values of its mark.
+/// All attempts share the [logical call](super::Context::logical) and the trace, but each has its own key. An inner
+/// audit layer records every attempt, with the values of its mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryAttempt {
-    /// The number of repetitions so far, including this one.
+    /// The number of the repetition, counted from 1.
     pub retry: u32,
     /// The error code of the previous attempt.
     pub previous_code: ErrorCode,

@@ -1,4 +1,4 @@
-//! Routers: handlers, found by method name.
+//! Routers: they select the handler of a call by its method name.
 //!
 //! Applies to: both.
 
@@ -59,8 +59,8 @@ impl Router {
             R::METHOD,
             Stack::from_fn(move |call: Call| {
                 let (_, params, cx) = call.into_parts();
-                // Params are decoded and the handler is called now, so that calls keep their order; only the future is
-                // awaited later.
+                // Decodes the params and calls the handler immediately, so that calls keep their order; only the
+                // handler's future is awaited later.
                 let running = params.get::<R::Params>().map(|params| handler(cx, params));
                 async move { Reply::of(&running?.await?) }
             }),
@@ -116,8 +116,8 @@ impl Router {
         self.routes.keys().copied()
     }
 
-    /// Converts the router to a layer that handles its methods and passes all other calls to the inner service; a
-    /// fallback is dropped.
+    /// Converts the router to a layer. The layer handles the router's methods and passes all other calls to the inner
+    /// service; the router's fallback is dropped.
     pub fn into_layer(self) -> RouterLayer {
         RouterLayer(self.routes)
     }
@@ -202,7 +202,7 @@ impl<S: MgpService> Service<Call> for RoutedService<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // Most calls are tool calls, and this check is cheaper than a lookup.
+        // Most calls are tool calls, and this check is faster than a lookup in the table.
         if !self.has_tools && call.tool().is_some() {
             return super::Either::Right { future: self.inner.call(call) };
         }

@@ -7,7 +7,7 @@ use crate::wire::RpcError;
 
 /// The description of the rule that decided about a call. It is written to the audit log, and never sent to a peer.
 ///
-/// A refusal carries the rule in its chain of error sources, where [`Rule::of`] finds it.
+/// The error of a refusal contains the rule in its chain of sources, where [`Rule::of`] finds it.
 ///
 /// ```
 /// use mgp_types::service::Rule;
@@ -34,7 +34,7 @@ impl Rule {
         &self.0
     }
 
-    /// Returns the first rule in the chain of sources of an error.
+    /// Returns the first rule in an error's chain of sources.
     #[must_use]
     pub fn of(error: &RpcError) -> Option<&Self> {
         let mut source = error.source();

@@ -51,7 +51,7 @@ struct ScopeData {
 struct ScopeState {
     ended: bool,
     next_hook: u64,
-    /// A handful at most: a linear search is faster than hashing.
+    /// At most a handful of values, for which a linear search is faster than hashing.
     values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
     hooks: HashMap<u64, Box<dyn FnOnce() + Send>>,
 }
@@ -93,8 +93,8 @@ impl Scope {
         value.downcast().unwrap_or_default()
     }
 
-    /// Registers a hook that runs when the scope ends, or immediately if it has ended already. Dropping the returned
-    /// guard removes the hook.
+    /// Registers a function that runs when the scope ends, or immediately if it has ended already. Dropping the
+    /// returned guard removes the function.
     #[must_use = "dropping the guard forgets the hook"]
     pub fn on_end(&self, hook: impl FnOnce() + Send + 'static) -> EndGuard {
         let mut state = self.0.state.lock();
@@ -115,7 +115,7 @@ impl Scope {
         self.0.state.lock().ended
     }
 
-    /// Ends the scope: runs the hooks and drops the state.
+    /// Ends the scope: runs the registered functions and drops the state.
     pub fn end(&self) {
         let (hooks, values) = {
             let mut state = self.0.state.lock();
@@ -135,7 +135,7 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// A guard that removes its hook from the scope when it is dropped.
+/// A guard that removes a registered function from the scope when it is dropped.
 #[derive(Debug)]
 pub struct EndGuard {
     scope: Weak<ScopeData>,
@@ -152,7 +152,7 @@ impl fmt::Debug for ScopeData {
 }
 
 impl EndGuard {
-    /// Leaves the hook registered until the scope ends.
+    /// Consumes the guard, so that the function stays registered until the scope ends.
     pub fn keep(mut self) {
         self.scope = Weak::new();
     }

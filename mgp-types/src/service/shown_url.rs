@@ -23,8 +23,8 @@ pub fn shown_url(url: &str) -> String {
     let (scheme, rest) = bare.split_at(start);
     let (authority, path) = rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    // An `@` after the authority may mean that a password contains a slash, so that the part before the slash looks
-    // like a host with a port.
+    // If an `@` follows the authority, a password may contain a slash. Then the part before the slash only looks like a
+    // host with a port, but contains the user name and the beginning of the password.
     let behind = &url[start + authority.len()..];
     let is_doubtful = authority.contains(':') && behind.contains('@');
     if is_doubtful || !has_fair_port(host) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::BoxFuture;
 use crate::mgp::ShutdownReason;
 
-/// A way to start a server, repeatedly: a process, a container, a connection to a URL.
+/// A way to start a server any number of times: as a process, as a container, or by connecting to a URL.
 ///
 /// ```
 /// use mgp_types::mgp::ShutdownReason;
@@ -42,12 +42,12 @@ use crate::mgp::ShutdownReason;
 ///     fn kill(&self) {}
 /// }
 /// ```
-// Not `async`, here and below: the supervisor stores the future together with the value that returned it.
+// Not `async`, like the methods below: the supervisor stores the future together with the value that returned it.
 pub trait Spawn: Send + Sync + 'static {
     /// A started server.
     type Server: Spawned;
 
-    /// Starts the server; the future completes as soon as there is a server to stop, before it is ready.
+    /// Starts the server; the future completes before the server is ready, as soon as there is something to stop.
     ///
     /// If the future is dropped, everything that was started is killed.
     fn start(&self) -> BoxFuture<'static, Result<Self::Server, SpawnError>>;
@@ -55,22 +55,22 @@ pub trait Spawn: Send + Sync + 'static {
 
 /// A started server; dropping it kills the server with its whole process tree.
 ///
-/// The futures of its methods own their data; dropping them has no effect on the server.
+/// The futures of its methods borrow nothing, and dropping them does not affect the server.
 pub trait Spawned: Send + Sync + 'static {
     /// The client of a ready server.
     type Client: Clone + Send + Sync + 'static;
 
-    /// Waits until the handshake is complete and the server can be called; called once.
+    /// Waits until the handshake is complete and the server can be called. The supervisor calls this once.
     fn ready(&self) -> BoxFuture<'static, Result<Self::Client, SpawnError>>;
 
     /// Waits until the server has ended, and returns how it ended.
     fn wait(&self) -> BoxFuture<'static, Exit>;
 
-    /// Stops the server and everything it started; completes when all has ended.
+    /// Stops the server and everything that it started; the future completes when all of it has ended.
     ///
-    /// With a reason the stop is graceful: the server is notified and finishes its running requests. No reason means
-    /// that the server failed and may have ended already; it is not notified. A server that is not ready yet can be
-    /// stopped too.
+    /// If there is a reason, the stop is graceful: the server is notified and completes its running requests. Without a
+    /// reason, the server has failed and may have ended already, so it is not notified. A server that is not ready yet
+    /// can be stopped too.
     fn stop(&self, reason: Option<&ShutdownReason>) -> BoxFuture<'static, ()>;
 
     /// Kills the server and everything it started, without waiting; has no effect if the server has ended.
@@ -131,14 +131,14 @@ impl SpawnError {
         Self { cause: Arc::from(source.into()), is_permanent: false }
     }
 
-    /// Marks a failure that another start does not mend by itself, e.g. a missing program.
+    /// Marks a failure that a further start cannot correct, e.g. a missing program.
     #[must_use]
     pub fn permanent(mut self) -> Self {
         self.is_permanent = true;
         self
     }
 
-    /// Returns whether another start would fail in the same way.
+    /// Returns whether a further start would fail in the same way.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         self.is_permanent

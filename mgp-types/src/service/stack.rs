@@ -10,7 +10,7 @@ use tower_service::Service;
 use super::{BoxFuture, Call, Reply};
 use crate::wire::RpcError;
 
-/// A service that layers of this workspace can wrap: always ready, cheap to clone, and its futures may be dropped
+/// A service that layers of this workspace can wrap: it is always ready, cheap to clone, and its futures may be dropped
 /// at any await point.
 ///
 /// Implemented for every tower service of this shape; use `S: MgpService` in bounds.
@@ -32,9 +32,9 @@ impl<S> MgpService for S where
 {
 }
 
-/// A type-erased stack of services; a clone shares the stack and only increments a reference count.
+/// A stack of services with an erased type. Clones share the stack, so cloning only increments a reference count.
 ///
-/// Tower's own boxed services clone the whole stack instead.
+/// In contrast, tower's own boxed services clone the whole stack.
 #[derive(Clone)]
 pub struct Stack(Arc<dyn Erased>);
 
@@ -45,7 +45,8 @@ trait Erased: Send + Sync {
 impl<S: MgpService> Erased for S {
     fn dispatch(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let mut service = self.clone();
-        // The workspace's layers are always ready; a foreign layer may not be, and then the future waits.
+        // The layers of this workspace are always ready. A layer from another crate may not be; then the future waits
+        // until it is.
         match service.poll_ready(&mut Task::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => boxed(service.call(call)),
             Poll::Ready(Err(error)) => Box::pin(ready(Err(error))),
@@ -57,8 +58,7 @@ impl<S: MgpService> Erased for S {
     }
 }
 
-/// Boxes a future. A future that is boxed already, because the service returns that of an inner service, is not boxed
-/// again.
+/// Boxes a future, unless it is boxed already because the service returns the future of an inner service unchanged.
 fn boxed<F>(future: F) -> BoxFuture<'static, Result<Reply, RpcError>>
 where
     F: Future<Output = Result<Reply, RpcError>> + Send + 'static,

@@ -1,14 +1,14 @@
-//! The maximum size of the chunks of one call (MGP §12.4, §14.3: 3001).
+//! The maximum total size of the chunks of one call (MGP §12.4, §14.3: 3001).
 
 use std::sync::Arc;
 
 use super::Context;
 use crate::sync::Mutex;
 
-/// The maximum size of the chunks of one call, in bytes of JSON.
+/// The maximum total size of the chunks of one call, in bytes of JSON.
 ///
-/// The layer that sends the chunks of a call to its caller puts this value into the extensions of the call, and applies
-/// it to each chunk. Layers and tools further in may lower the limit.
+/// The layer that sends the chunks of a call to its caller stores this value in the extensions of the call, and checks
+/// it for each chunk. Inner layers and tools may lower the limit.
 ///
 /// ```
 /// use mgp_types::service::StreamLimit;
@@ -32,10 +32,10 @@ struct Current {
 }
 
 impl StreamLimit {
-    /// The maximum if no layer or tool lowers it.
+    /// The maximum that applies if no layer or tool sets another.
     pub const DEFAULT_BYTES: u64 = 16 << 20;
 
-    /// Creates a limit that the first restriction replaces.
+    /// Creates a limit; the first call of [`restrict`](Self::restrict) replaces it.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         Self(Mutex::new(Current { bytes, is_default: true, setting: None }))
@@ -47,7 +47,7 @@ impl StreamLimit {
         cx.extensions.get()
     }
 
-    /// Restricts the size; `setting` is the key of the configuration that an operator can raise.
+    /// Replaces the default, or lowers a maximum that was set before; `setting` is its configuration key.
     pub fn restrict(&self, bytes: u64, setting: Option<&str>) {
         let mut current = self.0.lock();
         if current.is_default || bytes < current.bytes {

@@ -1,4 +1,4 @@
-//! Trace ids for calls that arrive without one (MGP §6.5).
+//! Trace ids for calls that have none (MGP §6.5).
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use crate::hex::hex_of_16;
 
 const LENGTH: usize = 32;
 
-/// The number of ids created at once. Each id keeps the shared text of its batch (512 bytes) alive.
+/// The number of ids that are created together. Each id keeps the shared text of its batch (512 bytes) in memory.
 const IDS_PER_BATCH: usize = 16;
 
 thread_local! {
@@ -21,10 +21,10 @@ struct IdBatch {
     used: usize,
 }
 
-/// Returns a new id: unique, but not secret, since it only correlates events.
+/// Returns a new id. It is unique but not secret, because it only correlates events.
 ///
-/// The ids of a batch share one allocation. A separate allocation for each id would be freed by another thread, the
-/// one that writes the log, which takes several times as long as creating the id.
+/// All ids of a batch share one allocation. With one allocation per id, the thread that writes the log would free what
+/// another thread allocated, which takes several times as long as creating the id.
 pub(super) fn next() -> ByteString {
     BATCH.with_borrow_mut(|batch| {
         if batch.used == batch.text.len() {
@@ -42,7 +42,7 @@ impl IdBatch {
         for id in text.as_chunks_mut().0 {
             *id = hex_of_16(fastrand::u128(..).to_be_bytes());
         }
-        // Digits are ASCII.
+        // Cannot fail: hexadecimal digits are ASCII.
         let text = ByteString::try_from(Bytes::from_owner(text)).expect("digits are text");
         Self { text, used: 0 }
     }

@@ -1,11 +1,11 @@
-//! Visibility of tools: one decision for calls and for lists (MGP §5).
+//! Visibility of tools: the same decision for calls and for lists (MGP §5).
 
 use super::{Context, Rule, ServerId};
 
 /// The decision whether a caller sees a tool, and may therefore call it.
 ///
-/// The same implementation filters lists and guards calls, so that the two always agree.
-/// It decides from a snapshot and must not wait.
+/// The same implementation filters lists and guards calls, so that the two always agree. It decides on the basis of a
+/// snapshot and must not wait.
 ///
 /// ```
 /// use mgp_types::service::{AllVisible, Hidden, Visibility, mock, visibility, Router, Stack};
@@ -28,7 +28,7 @@ pub trait Visibility: Send + Sync {
 
 /// The error for a tool that the caller does not see, with the rule that hides the tool.
 ///
-/// As the source of a refusal, it brings its [`Rule`] into the audit log.
+/// If it is the source of a refusal, the audit log records its [`Rule`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("hidden")]
 pub struct Hidden {
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Returns the closure unchanged; only helps the compiler to infer the types of its arguments.
+/// Returns the closure unchanged. Its only purpose is to let the compiler infer the types of the closure's arguments.
 pub fn visibility<F>(decide: F) -> F
 where
     F: Fn(&Context, Option<&ServerId>, &str) -> Result<(), Hidden> + Send + Sync,

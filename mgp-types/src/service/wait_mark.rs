@@ -4,8 +4,8 @@ use super::Context;
 
 /// The mark of a call that waited between the gates and its handler, e.g. for an approval, a list or a permit.
 ///
-/// The decision of the gates may no longer be valid after the wait, so a governed stack decides again immediately
-/// before such a call starts. About calls without the mark it decides only once.
+/// After the wait, the decision of the gates may no longer be valid. A governed stack therefore decides again
+/// immediately before a marked call starts; for other calls it decides only once.
 ///
 /// ```
 /// use mgp_types::service::{Reply, Stack, WaitMark, mock};
@@ -19,7 +19,7 @@ use super::Context;
 pub struct WaitMark(());
 
 impl WaitMark {
-    /// Marks a call; called by the code that makes the call wait.
+    /// Marks a call. The code that makes the call wait must call this.
     pub fn mark(cx: &mut Context) {
         cx.extensions.insert(Self(()));
     }

@@ -1,11 +1,11 @@
-//! Wire rules that the handshake sets for the transport of the same connection.
+//! Rules for messages that the handshake sets for the transport of the same connection.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::mcp::Revision;
 
-/// Rules about the wire format that depend on the negotiated revision; stored in the [`Scope`](super::Scope).
+/// Rules for messages that depend on the negotiated revision; stored in the [`Scope`](super::Scope) of the connection.
 #[derive(Debug, Default)]
 pub struct WireRules {
     revision: OnceLock<Revision>,

@@ -1,6 +1,6 @@
 //! Numbers and strings written as JSON, without the cost of `std::fmt`.
 
-/// Formats a number into `buffer` without `write!`, which would take as long as the rest of a short answer.
+/// Formats a number into `buffer`. `write!` would take as long as the rest of a short answer.
 pub(super) fn format_u64(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
     let mut at = buffer.len();
     loop {
@@ -14,8 +14,8 @@ pub(super) fn format_u64(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
 }
 
 pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
-    // Few texts need escapes, and this check is cheaper than the JSON writer. It has no early exit, so that the
-    // compiler can vectorize it.
+    // Few texts need escapes, and this check is faster than the JSON writer. It checks every byte without an early
+    // exit, so that the compiler can vectorize the loop.
     let special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |found, byte| found | special(byte)) {
         // Writing a string into memory cannot fail.

@@ -1,4 +1,4 @@
-//! The envelopes of JSON-RPC messages, decoded strictly and completely (MGP §1.5).
+//! The envelopes of JSON-RPC messages; they are decoded strictly, with all members (MGP §1.5).
 
 use crate::record::{RawObject, record, string_enum};
 use crate::{Id, Payload, RpcError};

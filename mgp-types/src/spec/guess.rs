@@ -1,4 +1,4 @@
-//! Guesses the type of a result or fragment from its members and from the section in the file name.
+//! Guesses the type of a result or fragment from its members, and from the section number in the file name.
 
 use serde_json::Value;
 
@@ -62,14 +62,14 @@ pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
         };
         (section, shape)
     });
-    // §3.6 shows the decision as a result, and §3.5 can be read that way.
+    // §3.6 shows the decision as a result, and §3.5 can be interpreted in the same way.
     let decision = Shape::of::<mgp::PermissionDecision>("PermissionDecision");
     let task = Shape::of::<mcp::LegacyCreateTaskResult>("LegacyCreateTaskResult");
     choose(file_name, value, results.chain([("3.6", decision), ("MCP", task)]))
 }
 
-/// Returns the candidate that knows the most members of the value; among candidates that know equally many, the one
-/// with the fewest members. If candidates belong to the file's section, only these are compared.
+/// Returns the candidate that has fields for the most members of the value. Among candidates with equally many, returns
+/// the one with the fewest fields. If there are candidates from the file's section, only these are compared.
 fn choose(
     file_name: &str,
     value: &Value,
@@ -94,7 +94,7 @@ fn choose(
     (score > 0 || members.is_empty() || any_in_section).then_some(shape)
 }
 
-/// Returns the section in a file name: `03.6-1-permission.json` and `s3_6_permission.json` are 3.6.
+/// Returns the section number in a file name: 3.6 for `03.6-1-permission.json` and for `s3_6_permission.json`.
 fn section(file_name: &str) -> Option<String> {
     let name = file_name.strip_prefix('s').unwrap_or(file_name);
     let (chapter, rest) = name.split_once(['.', '_'])?;

@@ -1,8 +1,8 @@
 //! Checks example messages against the Rust types of this crate (feature `schema`).
 //!
-//! The type is chosen by content: by the method of a request, or by the members of a result or fragment together
-//! with the section in the file name. Each example is decoded, encoded again and compared. Rules that are stricter
-//! than the decoders are then applied, see [`check_example`].
+//! The type is determined from the content: from the method of a request, or from the members of a result or fragment
+//! together with the section in the file name. Each example is decoded, encoded again and compared. Then rules that are
+//! stricter than the decoders are applied, see [`check_example`].
 
 mod envelope;
 mod guess;
@@ -54,13 +54,13 @@ pub enum SpecError {
     NoType(String),
 }
 
-/// Checks an example: decodes it as its type, encodes it again and compares. Returns the name of the type.
+/// Checks an example: decodes it as its type, encodes it again, and compares the two. Returns the name of the type.
 ///
 /// This is stricter than the decoders: members that the specification shows or requires must be present, even if a
 /// decoder accepts messages of peers that omit them.
 ///
 /// # Errors
-/// Returns the first fault.
+/// Returns the first fault that was found.
 ///
 /// ```
 /// use mgp_types::spec::check_example;
@@ -93,7 +93,7 @@ pub fn check_example(file_name: &str, text: &str) -> Result<&'static str, SpecEr
     }
 }
 
-/// Returns the normal form of a JSON text: members sorted, no spaces.
+/// Returns the normal form of a JSON text: members sorted, without spaces.
 ///
 /// # Errors
 /// Returns an error if the text is not JSON.
@@ -102,8 +102,8 @@ pub fn normal_form(text: &str) -> Result<String, SpecError> {
     Ok(sorted(&value).to_string())
 }
 
-/// Returns the value with sorted members. They are sorted here, because `serde_json`'s map keeps another order if a
-/// feature of some other crate is on.
+/// Returns the value with its members sorted. They are sorted here, because `serde_json`'s map keeps another order if
+/// any crate of the build enables the feature for it.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -134,7 +134,7 @@ fn check_request(text: &str, value: &Value) -> Result<&'static str, SpecError> {
 fn check_notification(text: &str, value: &Value) -> Result<&'static str, SpecError> {
     let mut envelope: NotificationEnvelope = decode("NotificationEnvelope", text)?;
     let Some(info) = method::lookup(&envelope.method) else {
-        // A request without its id must not pass as a notification.
+        // A request that lacks its id must not be accepted as a notification.
         if !envelope.method.starts_with("notifications/") {
             return Err(SpecError::NoType(format!("notification {}", envelope.method)));
         }
@@ -149,7 +149,7 @@ fn check_notification(text: &str, value: &Value) -> Result<&'static str, SpecErr
     same(shape.name, value, &encode(shape.name, &envelope)?)
 }
 
-/// Checks params; absent params are allowed only if the type accepts `{}`.
+/// Checks params; they may be absent only if the type accepts `{}`.
 fn check_params(shape: &Shape, params: Option<RawObject>) -> Result<Option<RawObject>, SpecError> {
     let Some(params) = params else {
         return reencode(shape, "{}").map(|_| None);
@@ -170,7 +170,8 @@ fn check_result(file_name: &str, text: &str, value: &Value) -> Result<&'static s
 fn check_error(text: &str, value: &Value) -> Result<&'static str, SpecError> {
     let envelope: ErrorEnvelope = decode("RpcError", text)?;
     if let Some(raw) = value.pointer("/error/data/_mgp") {
-        // The decoder of errors accepts unreadable hints and keeps them as data; in an example they must be readable.
+        // The decoder of errors accepts hints that it cannot decode, and keeps them as data; in an example, hints must
+        // be decodable.
         decode::<crate::Recovery>("Recovery", &raw.to_string())?;
         rule::check("Recovery", raw)?;
     } else if envelope.error.code().category().is_some() {
@@ -185,7 +186,7 @@ fn check_fragment(file_name: &str, value: &Value) -> Result<&'static str, SpecEr
     same(shape.name, value, &reencode(&shape, &value.to_string())?)
 }
 
-/// Decodes and encodes JSON with a type, then applies the rules of the type.
+/// Decodes JSON as a type and encodes it again, then applies the rules of the type.
 fn reencode(shape: &Shape, text: &str) -> Result<String, SpecError> {
     let after =
         (shape.reencode)(text).map_err(|source| SpecError::Decode { name: shape.name, source })?;

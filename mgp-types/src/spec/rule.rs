@@ -1,4 +1,4 @@
-//! Members that an example must have although decoders do not require them.
+//! Rules about members that an example must have although the decoders do not require them.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ enum Rule {
 
 use Rule::{Has, Mgp, Object, Security};
 
-/// Members that §4.3 and §2.3 call optional are not included.
+/// Returns the rules of a type. Members that §4.3 and §2.3 call optional need no rule.
 fn rules(name: &str) -> &'static [Rule] {
     match name {
         "InitializeParams" | "InitializeResult" | "DiscoverResult" => &[Mgp("capabilities/mgp")],
@@ -111,7 +111,7 @@ fn discovery_rules(name: &str) -> &'static [Rule] {
 }
 
 pub(super) fn check(name: &'static str, value: &Value) -> Result<(), SpecError> {
-    // A result without a list of entries is the decision about a single tool, and must have these members instead.
+    // A result without a list of entries is the decision about a single tool, which must have these members instead.
     if name == "AccessQueryResult" && value.get("entries").is_none() {
         let members = ["permission", "source", "granted_by", "granted_at", "expires_at"];
         return members.iter().try_for_each(|path| apply(name, value, &Has(path)));

@@ -27,9 +27,9 @@ struct Shared {
 #[derive(Default)]
 struct MemoryData {
     records: BTreeMap<(&'static str, String), (Payload, u64)>,
-    /// Removed records (space, key) with the revision that removed each, oldest first.
+    /// The removed records (space, key), each with the revision that removed it, oldest first.
     gone: VecDeque<(&'static str, String, u64)>,
-    /// The newest revision with a removal that `gone` no longer contains; changes since older revisions cannot be
+    /// The newest revision among the removals that were dropped from `gone`; changes since an older revision cannot be
     /// listed.
     forgotten: u64,
     revision: u64,

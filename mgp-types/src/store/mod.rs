@@ -1,7 +1,7 @@
-//! State that outlives a call: records by space and key, changed together with their audit events.
+//! State that outlives a call: records, found by space and key, that are changed together with their audit events.
 //!
-//! Code that keeps state writes through a [`Store`], but decides from a snapshot of its own. [`Store::revision`]
-//! notifies this code when others change the store.
+//! Code that has state writes it through a [`Store`], but decides on the basis of its own snapshot. [`Store::revision`]
+//! notifies this code when another writer changes the store.
 
 mod memory;
 #[cfg(feature = "sqlite")]
@@ -28,11 +28,10 @@ pub use rusqlite as sql;
 pub use sqlite::{Db, DbConfig, DbError, Durability};
 pub use timeout::with_timeout;
 
-/// The maximum number of removals that a store remembers; a reader that lags further behind must load everything
-/// again.
+/// The maximum number of removals that a store remembers; a reader that needs older ones must load all records again.
 const MAX_REMOVALS: usize = 4096;
 
-/// The maximum number of events that wait for their logs; a change that would exceed it fails with
+/// The maximum number of events that wait for their audit logs; a change that would exceed it fails with
 /// [`PENDING_FULL`].
 const MAX_PENDING: usize = 65_536;
 
@@ -56,8 +55,8 @@ const PENDING_FULL: StoreError = StoreError::Busy("too many events wait for thei
 /// assert!(later.records[0].value.is_none(), "it is gone");
 /// # });
 /// ```
-// Not `async`: an operation is queued when its method is called, not when it is polled, so that calls keep their
-// order.
+// Not `async`: an operation is queued when its method is called, instead of when its future is polled, so that calls
+// keep their order.
 pub trait Store: Send + Sync {
     /// Returns all records of a space (a named group of records).
     ///
@@ -68,7 +67,8 @@ pub trait Store: Send + Sync {
     /// Returns the records of a space that changed after a revision; a removed record has no value.
     ///
     /// # Errors
-    /// Returns [`StoreError::TooOld`] if removals after that revision are no longer known, else the error of the read.
+    /// Returns [`StoreError::TooOld`] if removals after that revision are no longer known, else the error of reading
+    /// the store.
     fn changes(
         &self,
         space: &'static str,
@@ -81,7 +81,8 @@ pub trait Store: Send + Sync {
     /// Returns [`StoreError::Conflict`] if an expectation failed, else the error of writing the store.
     ///
     /// # Cancel safety
-    /// The change is handed over before the future is returned; if the future is dropped, it may or may not be applied.
+    /// The change is queued before the future is returned; if the future is dropped, the change
+    /// may or may not be applied.
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>>;
 
     /// Returns a receiver of the newest known revision, which grows with every change by this process or another.
@@ -103,8 +104,8 @@ pub trait Store: Send + Sync {
     /// Returns [`StoreError`] if the store cannot be written.
     fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Returns how long callers wait for an answer before they give up with [`StoreError::Timeout`]; 500 ms unless the
-    /// store needs longer.
+    /// Returns how long callers wait for an answer before the operation fails with [`StoreError::Timeout`]; 500 ms
+    /// unless the store needs longer.
     fn answer_timeout(&self) -> Duration {
         Duration::from_millis(500)
     }
@@ -130,7 +131,7 @@ impl Record {
     }
 }
 
-/// Records as of a revision.
+/// The records of a space, as they were at a certain revision.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LoadedRecords {
@@ -156,7 +157,7 @@ pub struct Change {
     pub(crate) writes: Vec<Write>,
     /// The expected revisions of records; if one differs, nothing is changed.
     pub(crate) expected: Vec<Expectation>,
-    /// The name of an audit log and an event for it, which is stored with the change.
+    /// The events of the change, each with the name of its audit log; they are stored together with the change.
     pub(crate) events: Vec<(String, AuditEvent)>,
 }
 
@@ -253,10 +254,10 @@ pub enum StoreError {
         /// The key of the record.
         key: String,
     },
-    /// Removals since that revision are no longer known; the reader must load everything again.
+    /// Removals since that revision are no longer known; the reader must load all records again.
     #[error("changes that old are forgotten; load everything again")]
     TooOld,
-    /// The store is full, or too many operations wait for it.
+    /// The store has no room left, or too many operations wait for it.
     #[error("the store is busy: {0}")]
     Busy(&'static str),
     /// There was no answer in time; the change may still be stored, now or later.
@@ -267,7 +268,7 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The content of the store is not known: the store was not opened yet, or could not be read.
+    /// The content of the store is not known, because the store was not opened yet or could not be read.
     #[error(
         "the content of the store is not known; open it first, or wait until it can be read again"
     )]
@@ -275,7 +276,7 @@ pub enum StoreError {
     /// The content cannot be read: a newer version wrote it, or it is damaged.
     #[error("the store cannot be used: {0}")]
     Unreadable(String),
-    /// The system reported an error.
+    /// The operating system or the database reported an error.
     #[error("the store failed: {0}")]
     Failed(#[source] Arc<dyn StdError + Send + Sync>),
 }
@@ -291,12 +292,12 @@ impl StoreError {
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
         let (code, message) = match &error {
-            // Another change came first, or there is not enough room now; the caller may retry.
+            // Another change was applied first, or there is not enough room now; the caller may retry.
             StoreError::Conflict { .. } | StoreError::TooOld | StoreError::Busy(_) => {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
             StoreError::Timeout(_) => (ErrorCode::TIMEOUT, error.to_string()),
-            // The operator must act; the details are not shown to callers.
+            // An operator must correct the fault; callers receive no details.
             _ => (
                 ErrorCode::SERVER_NOT_READY,
                 "the store cannot be used; the operator must check it".to_owned(),

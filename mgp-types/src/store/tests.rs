@@ -20,7 +20,7 @@ pub(super) fn event(id: &str) -> AuditEvent {
     .unwrap()
 }
 
-/// Runs a check on a fresh store of each kind.
+/// Runs a check on a new store of each kind.
 async fn on_each(check: impl AsyncFn(Arc<dyn Store>)) {
     check(Arc::new(MemoryStore::new())).await;
     #[cfg(feature = "sqlite")]
@@ -46,7 +46,7 @@ async fn a_change_that_expects_otherwise_changes_nothing() {
         let right = Change::new().remove("s", "a").expect_revision("s", "a", Some(first));
         assert_eq!(store.commit(right).await.unwrap(), 2);
         assert_eq!(*store.revision().borrow(), 2);
-        // A removed record counts as never written: its absence can be expected again.
+        // A removed record counts as one that was never written, so a change can expect its absence again.
         store
             .commit(Change::new().put("s", "a", one()).expect_revision("s", "a", None))
             .await
@@ -208,7 +208,8 @@ mod random {
     enum Edit {
         Put(&'static str, &'static str, u8),
         Remove(&'static str, &'static str),
-        /// Expects a record to have the revision this many before the newest; `None` expects that it does not exist.
+        /// Expects the record to have the revision that is this many before the newest; `None`
+        /// expects that it does not exist.
         Expect(&'static str, &'static str, Option<u64>),
         Tell(&'static str, u8),
     }

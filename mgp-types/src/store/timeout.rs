@@ -1,4 +1,4 @@
-//! Waiting for a store with a timeout (MGP §14.3: 3003).
+//! Waits for a store, with a timeout (MGP §14.3: 3003).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -12,9 +12,9 @@ use super::StoreError;
 /// Waits for the result of a store operation; `limit` is usually
 /// [`Store::answer_timeout`](super::Store::answer_timeout).
 ///
-/// After a timeout the change may nevertheless be applied, so the caller must read again before it reports a
-/// result. An immediate answer needs no timer. Any other needs a runtime with timers (`enable_all`, as in
-/// `#[tokio::main]`).
+/// After a timeout, the change may nevertheless be applied, so the caller must read it again before it reports a
+/// result. An operation that completes immediately needs no timer; any other one needs a runtime with timers
+/// (`enable_all`, as in `#[tokio::main]`).
 ///
 /// ```
 /// use mgp_types::store::{Change, MemoryStore, Store, StoreError, with_timeout};
@@ -42,8 +42,8 @@ pub async fn with_timeout<T>(
     operation: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     let mut operation = pin!(operation);
-    // The operation is first polled without a timer, because a store in memory answers immediately and must work in any
-    // runtime.
+    // The operation is first polled without a timer, because a store in memory answers immediately, and must work in
+    // every runtime.
     if let Poll::Ready(answer) = poll_fn(|task| Poll::Ready(operation.as_mut().poll(task))).await {
         return answer;
     }

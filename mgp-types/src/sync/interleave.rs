@@ -1,7 +1,8 @@
-//! Gives a checker control before each lock is taken.
+//! Gives control to a checker before each lock is taken; for tests of concurrent code.
 //!
-//! The checker runs the threads of a model one at a time and chooses the next one at each of these places, so that it
-//! finds orders in which the data behind the locks is wrong. Threads without a checker use the locks as usual.
+//! The checker runs the threads of a model one at a time, and chooses at each lock which thread runs next. It can thus
+//! find orders in which the data protected by the locks becomes wrong. Threads without a
+//! checker use the locks as usual.
 
 use std::cell::Cell;
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
@@ -9,9 +10,9 @@ use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 /// The functions of a checker.
 #[derive(Clone, Copy, Debug)]
 pub struct Checker {
-    /// Lets the checker choose which thread of the model runs next: another one, or the same one.
+    /// Makes the checker choose which thread of the model runs next: another one, or the same one again.
     pub switch: fn(),
-    /// Lets another thread of the model run, because the current thread waits for that thread.
+    /// Makes another thread of the model run, because the current thread waits for a lock.
     pub wait: fn(),
 }
 

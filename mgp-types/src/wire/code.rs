@@ -34,7 +34,8 @@ macro_rules! codes {
         impl ErrorCode {
             $( $(#[doc = $doc])* pub const $name: Self = Self($code); )+
 
-            /// Every code with a name: those of JSON-RPC, MCP and MGP §14.3, and later additions to MGP.
+            /// All codes that have a name: those of JSON-RPC, MCP and MGP §14.3, and those that
+            /// later revisions of MGP added.
             pub const KNOWN: &'static [Self] = &[$(Self::$name),+];
 
             /// Returns the name of the code, if it has one.
@@ -151,7 +152,7 @@ impl fmt::Display for ErrorCode {
 }
 
 impl<'de> Deserialize<'de> for ErrorCode {
-    /// Codes outside 32 bits are clamped: the message matters more than the number.
+    /// A code that does not fit into 32 bits is clamped, because the message is more important than the number.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
 

@@ -47,43 +47,43 @@ impl RpcError {
         }))
     }
 
-    /// Creates error −32700: the text is not JSON.
+    /// Creates error −32700 for a text that is not JSON.
     #[must_use]
     pub fn parse(source: serde_json::Error) -> Self {
         Self::new(ErrorCode::PARSE_ERROR, format!("parse error: {source}")).because(source)
     }
 
-    /// Creates error −32600: the text is JSON, but not a valid message.
+    /// Creates error −32600 for JSON that is not a valid message.
     #[must_use]
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INVALID_REQUEST, message)
     }
 
-    /// Creates error −32602: the text is JSON, but lacks expected members or has wrong ones.
+    /// Creates error −32602 for JSON in which expected members are absent or invalid.
     #[must_use]
     pub fn invalid_members(source: serde_json::Error) -> Self {
         Self::invalid_params(super::invalid_json::reason(&source)).because(source)
     }
 
-    /// Creates error −32601: the method is unknown.
+    /// Creates error −32601 for an unknown method.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
         Self::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method `{method}`"))
     }
 
-    /// Creates error −32602: the parameters do not match the method.
+    /// Creates error −32602 for params that do not match the method.
     #[must_use]
     pub fn invalid_params(message: impl fmt::Display) -> Self {
         Self::new(ErrorCode::INVALID_PARAMS, format!("invalid params: {message}"))
     }
 
-    /// Creates error −32603: an internal error of this side.
+    /// Creates error −32603 for an internal error of this side.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INTERNAL_ERROR, message)
     }
 
-    /// Sets the source of the error, which is for local logs only and never sent to a peer.
+    /// Sets the source of the error, which is only used in local logs and never sent to a peer.
     #[must_use]
     pub fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Arc::new(source));
@@ -111,7 +111,7 @@ impl RpcError {
         self
     }
 
-    /// Sets `error.data`; the recovery hints are added to it when the error is sent.
+    /// Sets `error.data`; when the error is sent, the recovery hints are added to it.
     #[must_use]
     pub fn data(mut self, data: Payload) -> Self {
         self.0.data = Some(data);
@@ -144,7 +144,7 @@ impl RpcError {
 }
 
 impl PartialEq for RpcError {
-    /// Compares the parts that are sent to a peer.
+    /// Compares only the parts that are sent to a peer.
     fn eq(&self, other: &Self) -> bool {
         self.0.code == other.0.code
             && self.0.message == other.0.message
@@ -206,7 +206,7 @@ impl Serialize for DataWithRecovery<'_> {
         let members = match self.data.map(|data| serde_json::from_str::<Extras>(data.as_str())) {
             None => Extras::new(),
             Some(Ok(members)) => members,
-            // Data that is not an object has no place for the hints, so they are left out.
+            // Hints cannot be added to data that is not an object, so they are omitted.
             Some(Err(_)) => return self.data.serialize(serializer),
         };
         let mut map = serializer.serialize_map(None)?;
@@ -223,7 +223,7 @@ impl Serialize for DataWithRecovery<'_> {
 const MGP: &str = "_mgp";
 
 impl<'de> Deserialize<'de> for RpcError {
-    /// Ignores all unreadable members except the code, because a malformed error is still an error.
+    /// Ignores all members that cannot be decoded except the code, because a malformed error is still an error.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = Extras::deserialize(deserializer)?;
         let code = members.decode("code").map_err(D::Error::custom)?;
@@ -242,7 +242,7 @@ impl<'de> Deserialize<'de> for RpcError {
     }
 }
 
-/// Splits the recovery hints from `error.data`; unreadable hints stay in the data.
+/// Separates the recovery hints from `error.data`; hints that cannot be decoded stay in the data.
 fn split(data: Option<Payload>) -> (Option<Payload>, Option<Recovery>) {
     let Some(data) = data else { return (None, None) };
     let Ok(mut members) = serde_json::from_str::<Extras>(data.as_str()) else {

@@ -1,4 +1,4 @@
-//! The reason why JSON cannot be decoded, in the terms of JSON.
+//! The reason why JSON cannot be decoded, without terms of Rust.
 
 /// The names of JSON types that decoders use in their messages, each with its usual name in JSON.
 const NAMES: [(&str, &str); 11] = [
@@ -15,7 +15,7 @@ const NAMES: [(&str, &str); 11] = [
     ("unit", "null"),
 ];
 
-/// Returns the reason of an error without positions in a text that the caller does not see.
+/// Returns the reason of an error without line and column, which refer to a text that the caller does not see.
 pub(super) fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(before, _)| before);

@@ -48,10 +48,10 @@ record! {
 }
 
 impl Recovery {
-    /// Returns the default hints of a code: for all codes of §14.3, but not for codes of JSON-RPC and MCP.
+    /// Returns the default hints for a code: defined for all codes of §14.3, but not for codes of JSON-RPC and MCP.
     ///
-    /// By default, 2001, 3003, 5000 and 5001 are not retryable. 2001 is only if a restart follows, and the others only
-    /// for read-only or idempotent tools; code that knows more overrides the hints.
+    /// By default, 2001, 3003, 5000 and 5001 must not be retried. 2001 may be retried only if a restart follows, and
+    /// the others only for read-only or idempotent tools; code that knows more overrides the hints.
     #[must_use]
     pub fn default_for(code: ErrorCode) -> Option<Self> {
         use RetryStrategy::{ExponentialBackoff, FixedDelay};
@@ -61,7 +61,7 @@ impl Recovery {
             ErrorCode::SERVER_NOT_READY | ErrorCode::SERVER_RESTARTING => {
                 (FixedDelay, Some(1000), 5)
             }
-            // Only the rate limiter knows how long the caller must wait, so no delay is given here.
+            // Only the rate limiter knows how long the caller must wait, so the default contains no delay.
             ErrorCode::RATE_LIMITED => (ExponentialBackoff, None, 3),
             ErrorCode::RESOURCE_EXHAUSTED | ErrorCode::UPSTREAM_UNAVAILABLE => {
                 (ExponentialBackoff, Some(1000), 3)
@@ -98,7 +98,7 @@ impl Recovery {
     #[must_use]
     pub fn from_payload(hints: &Payload) -> Option<Self> {
         let text = hints.as_str();
-        // Nearly all hints are well-formed.
+        // Nearly all hints are well-formed, so the strict decoder is tried first.
         if let Ok(hints) = serde_json::from_str(text) {
             return Some(hints);
         }
@@ -128,7 +128,7 @@ impl Recovery {
         self
     }
 
-    /// Forbids a retry, and removes strategy, delay and maximum.
+    /// Forbids a retry, and removes the strategy, the delay and the maximum number of repetitions.
     #[must_use]
     pub fn no_retry(mut self) -> Self {
         self.retryable = Some(false);
@@ -146,12 +146,12 @@ impl Recovery {
     }
 }
 
-/// Converts a non-negative JSON number to an integer: rounds up and clamps at `limit`. Other text returns `None`.
+/// Converts a non-negative JSON number to an integer: rounds up, and clamps at `limit`. Returns `None` for other text.
 fn whole(text: &str, limit: u64) -> Option<u64> {
     if let Ok(figure) = text.parse::<u64>() {
         return Some(figure.min(limit));
     }
-    // Excludes text such as `NaN` or `inf`, which is not a JSON number but parses as a float.
+    // Excludes text such as `NaN` or `inf`, which parses as a float but is not a JSON number.
     let is_number = text.starts_with(|first: char| first.is_ascii_digit());
     let figure = text.parse::<f64>().ok().filter(|figure| is_number && *figure >= 0.0)?;
     #[expect(

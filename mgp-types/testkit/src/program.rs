@@ -1,12 +1,12 @@
-//! The programs of `xtask/programs`.
+//! Finds and builds the programs of `xtask/programs`, and examples.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Returns the path of a program of `xtask/programs`, built with the profile of the running test. If the program
-/// does not exist, builds all of them, because some start others.
+/// Returns the path of a program of `xtask/programs`, built with the same profile as the running test. If the program
+/// does not exist, all programs are built, because some of them start others.
 ///
-/// An existing program is not built again here. After a change, run the tests of the whole workspace or of
+/// An existing program is not built again. After a change of a program, run the tests of the whole workspace or of
 /// `mgp-programs`.
 ///
 /// # Panics

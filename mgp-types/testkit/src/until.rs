@@ -1,4 +1,4 @@
-//! Waiting for a condition, with a bound.
+//! Waits for a condition, for a limited time.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Comparison of the keywords of JSON Schema that restrict a value by themselves.
+//! Compares the JSON Schema keywords that restrict a value independently of other keywords.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,21 @@ use serde_json::{Map, Value};
 
 use super::schema::Relation;
 
-/// Receives a relation, the keyword, and the change.
+/// A function that receives each change: its relation, the keyword, and a description.
 type Report<'a> = dyn FnMut(Relation, &str, String) + 'a;
 
-/// Bounds for which a higher number permits fewer values.
+/// Bounds for which a higher number allows fewer values.
 const LOWER_BOUNDS: &[&str] =
     &["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"];
 
-/// Bounds for which a lower number permits fewer values.
+/// Bounds for which a lower number allows fewer values.
 const UPPER_BOUNDS: &[&str] =
     &["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"];
 
-/// Keywords whose presence restricts values, in a way that is not compared further.
+/// Keywords whose presence restricts the values; their contents are not compared further.
 const RESTRICTIONS: &[&str] = &["pattern", "format"];
 
-/// Keywords without an effect on the values that are valid.
+/// Keywords that do not affect which values are valid.
 const TEXTS: &[&str] = &[
     "title",
     "description",
@@ -34,14 +34,14 @@ const TEXTS: &[&str] = &[
     "contentMediaType",
 ];
 
-/// Returns whether [`compare`] looks at a keyword.
+/// Returns whether [`compare`] examines a keyword.
 pub(super) fn is_known(keyword: &str) -> bool {
     let lists = [LOWER_BOUNDS, UPPER_BOUNDS, RESTRICTIONS];
     lists.iter().any(|list| list.contains(&keyword))
         || matches!(keyword, "type" | "enum" | "const" | "multipleOf" | "uniqueItems" | "default")
 }
 
-/// Returns the relation of a change of any other keyword.
+/// Returns the relation that a change of any other keyword has.
 pub(super) fn relation_of_other(
     keyword: &str,
     old: Option<&Value>,
@@ -143,7 +143,7 @@ fn compare_enums(old: &Map<String, Value>, new: &Map<String, Value>, report: &mu
     }
 }
 
-/// Reports the change of a bound; `is_upper` if a lower number permits fewer values.
+/// Reports the change of a bound; `is_upper` means that a lower number allows fewer values.
 fn compare_bound(
     keyword: &str,
     old: &Map<String, Value>,

@@ -1,7 +1,7 @@
-//! Differences between two definitions of a tool, and the semantic version change that they demand.
+//! Compares two definitions of a tool, and determines which part of the semantic version must be raised.
 //!
-//! Arguments and results are judged in opposite directions: a caller breaks if the arguments become narrower, or if
-//! the result becomes wider.
+//! Arguments and results are judged in opposite directions: a caller may fail if fewer arguments are accepted, or if
+//! more kinds of results are returned.
 
 mod keywords;
 mod schema;
@@ -25,7 +25,7 @@ pub enum Bump {
     /// There is no change.
     #[default]
     None,
-    /// Texts changed, but no call.
+    /// Only texts changed; calls are not affected.
     Patch,
     /// The tool accepts or returns more, and every earlier call still works.
     Minor,
@@ -44,12 +44,12 @@ pub struct Change {
     pub what: String,
 }
 
-/// The differences between two definitions of a tool.
+/// The differences between two definitions of the same tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ToolDifference {
     /// The name of the tool.
     pub tool: String,
-    /// The part of the version that the changes raise together.
+    /// The part of the version that all changes together raise.
     pub bump: Bump,
     /// The changes, in the order of the definition.
     pub changes: Vec<Change>,
@@ -149,7 +149,7 @@ fn compare_texts(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     changes.push(change(bump, "/execution/taskSupport", "the support for tasks changed"));
 }
 
-/// The hints of MCP, and the value after which a caller must be more careful.
+/// The hints of MCP, each with the value that requires more caution of a caller.
 const HINTS: &[(&str, bool)] = &[
     ("readOnlyHint", false),
     ("destructiveHint", true),

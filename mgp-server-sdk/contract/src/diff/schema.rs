@@ -1,4 +1,4 @@
-//! Differences between two JSON Schemas, found by their structure.
+//! Compares the structure of two JSON Schemas.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,7 +9,7 @@ use super::{Bump, Change, keywords};
 /// The maximum depth of schemas and references that are compared; deeper parts are compared as text.
 const MAX_DEPTH: usize = 32;
 
-/// The maximum number of compared schemas, since references can repeat parts.
+/// The maximum number of schemas that are compared; a limit is needed because references can repeat parts.
 const MAX_SCHEMAS: usize = 20_000;
 
 /// The use of a schema.
@@ -40,12 +40,13 @@ pub(super) struct SchemaDiff<'a> {
     new_root: &'a Value,
     side: Side,
     compared: usize,
-    /// The pairs of definitions that references led to. Each is compared once, since definitions can be recursive.
+    /// The pairs of definitions that references reached. Each pair is compared only once, because definitions can be
+    /// recursive.
     visited: HashSet<(*const Value, *const Value)>,
     changes: Vec<Change>,
 }
 
-/// The keywords that this module compares, or that have no meaning of their own.
+/// The keywords that this module compares, or that have no effect on their own.
 const STRUCTURE: &[&str] = &[
     "$ref",
     "$defs",
@@ -65,7 +66,7 @@ const STRUCTURE: &[&str] = &[
 static ANYTHING: Value = Value::Bool(true);
 
 impl<'a> SchemaDiff<'a> {
-    /// Returns the changes from one schema to another.
+    /// Returns the changes between an old and a new schema.
     pub(super) fn of(old: &'a Value, new: &'a Value, side: Side, path: &str) -> Vec<Change> {
         let mut diff = Self {
             old_root: old,
@@ -152,7 +153,7 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares the keywords that are neither structure nor known to `keywords`.
+    /// Compares the keywords that are neither part of the structure nor known to the module `keywords`.
     fn compare_unknown(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
         let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         for name in names {
@@ -164,7 +165,7 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares default values: a call that omits the argument may now do something else.
+    /// Compares default values: if one changes, a call that omits the argument may have a different effect.
     fn compare_defaults(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
         let path = format!("{path}/default");
         match (old.get("default"), new.get("default")) {
@@ -217,7 +218,7 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares lists of schemas; `added` is the relation if the list becomes longer.
+    /// Compares two lists of schemas; `added` is the relation to report if the list becomes longer.
     fn compare_lists(
         &mut self,
         old: Option<&'a Value>,
@@ -231,7 +232,8 @@ impl<'a> SchemaDiff<'a> {
             if added == Relation::Narrower { Relation::Wider } else { Relation::Narrower };
         match (list(old), list(new)) {
             (None, None) => {}
-            // A first alternative restricts the values, and the last one to go frees them, whatever the keyword.
+            // For every such keyword, adding the first alternative restricts the values, and removing the last one
+            // allows all values.
             (None, Some(_)) => self.report(Relation::Narrower, path, "it is added"),
             (Some(_), None) => self.report(Relation::Wider, path, "it is removed"),
             (Some(old), Some(new)) if old.len() == new.len() => {
@@ -272,7 +274,7 @@ fn accepts_all(schema: &Value) -> bool {
     }
 }
 
-/// Returns the schema that a local reference names; other references stay.
+/// Returns the schema to which a local reference points; a schema with any other reference is returned unchanged.
 fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..MAX_DEPTH {

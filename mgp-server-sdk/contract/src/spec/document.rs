@@ -1,4 +1,4 @@
-//! Reading of specifications. The reader accepts any text: what it cannot use becomes a flaw.
+//! Reads specifications in Markdown. The reader accepts any text, and reports what it cannot use as flaws.
 
 use semver::Version;
 use serde_json::Value;
@@ -27,18 +27,18 @@ struct Section {
     line: usize,
     /// The name in the heading of the section.
     title: Option<String>,
-    /// The level of the headings of its parts.
+    /// The level of the headings that begin the parts of the section.
     level: usize,
     parts: [Option<Body>; 8],
     version: Option<String>,
 }
 
-/// The text of a part.
+/// The text of one part of a section.
 #[derive(Default)]
 struct Body {
     line: usize,
     text: String,
-    /// The fenced blocks of JSON, and the line of each.
+    /// The fenced blocks of JSON, each with the number of its line.
     blocks: Vec<(usize, String)>,
 }
 
@@ -62,7 +62,7 @@ pub fn read_spec(text: &str) -> SpecDocument {
     document
 }
 
-/// Splits a document into its tools.
+/// Splits a document into one section per tool.
 fn sections(text: &str, lints: &mut Vec<Lint>) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut part: Option<Part> = None;
@@ -120,7 +120,7 @@ fn heading(line: &str) -> Option<(usize, &str)> {
     ((1..=6).contains(&level) && line[level..].starts_with(' ')).then_some((level, text))
 }
 
-/// Opens the section or part that a heading begins; returns the part to which the next lines belong.
+/// Begins the section or part to which a heading belongs; returns the part to which the following lines belong.
 fn open(
     sections: &mut Vec<Section>,
     level: usize,
@@ -137,13 +137,13 @@ fn open(
         }
         return None;
     }
-    // A deeper heading belongs to its part, whatever its words.
+    // A deeper heading belongs to the current part, whatever its text is.
     let is_deeper =
         sections.last().is_some_and(|section| section.level > 0 && level > section.level);
     if is_deeper && current.is_some() {
         return current;
     }
-    // The heading of the document is not a part.
+    // The heading of the whole document does not begin a part.
     let part = Part::of_heading(heading).filter(|_| level > 1)?;
     let is_new = sections.last().is_none_or(|section| section.parts[part.index()].is_some());
     if is_new && (sections.is_empty() || part.index() == 0) && sections.len() < MAX_TOOLS {
@@ -183,7 +183,7 @@ impl Section {
         self.part(Part::Name).and_then(quoted).or_else(|| self.title.clone())
     }
 
-    /// Adds the contract of the section and its flaws to a document.
+    /// Adds the contract of the section, and its flaws, to a document.
     fn judge(self, document: &mut SpecDocument) {
         let name = self.name();
         let shown = name.clone().unwrap_or_default();
@@ -228,7 +228,8 @@ impl Section {
             let is_version = |lint: &Lint| lint.message.contains("_meta.version");
             let is_output = |lint: &Lint| lint.message.contains("no output schema");
             let own = lint(&contract).into_iter();
-            // The flaws that were already added, with the words of this document.
+            // Adds the other flaws of the contract; flaws of version and output were already reported, in terms of this
+            // document.
             lints.extend(own.filter(|lint| !is_version(lint) && !is_output(lint)));
             document.contracts.push(contract);
         }
@@ -247,7 +248,7 @@ impl Section {
         contract
     }
 
-    /// Returns the schema of a part: its first block that is an object with a type or properties.
+    /// Returns the schema in a part: its first JSON block that is an object with a type or properties.
     fn schema(
         &self,
         part: Part,

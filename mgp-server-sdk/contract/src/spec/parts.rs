@@ -14,7 +14,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// All parts in their order, with their headings and the words by which other authors name them.
+    /// All parts in order, each with its heading and the words that other authors use for it.
     pub(super) const ALL: [(Self, &'static str, &'static [&'static str]); 8] = [
         (Self::Purpose, "Tool Purpose and Description", &["purpose", "description", "overview"]),
         (Self::Name, "Invocation Name", &["invocation name", "invocation"]),
@@ -26,7 +26,7 @@ impl Part {
         (Self::Security, "Security Considerations", &["security"]),
     ];
 
-    /// Returns the part that a heading begins.
+    /// Returns the part that a heading begins; `None` for any other heading.
     pub(super) fn of_heading(heading: &str) -> Option<Self> {
         let lower = heading.to_ascii_lowercase();
         let begins = |word: &&&str| lower.contains(**word);

@@ -1,4 +1,4 @@
-//! Writing of specifications from definitions.
+//! Writes specifications in Markdown from definitions.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::parts::Part;
 use crate::contract::Contract;
 use crate::example::examples;
 
-/// Returns the specification of tools, with eight parts each.
+/// Returns a specification of the tools, with eight parts for each tool.
 #[must_use]
 pub fn write_spec(title: &str, tools: &[Contract]) -> String {
     let mut text = format!("# {}\n", line_of(title));
@@ -37,12 +37,13 @@ pub fn write_spec(title: &str, tools: &[Contract]) -> String {
     text
 }
 
-/// Returns a text as one line without backquotes.
+/// Returns a text as a single line, without backquotes.
 fn line_of(text: &str) -> String {
     mgp_types::clip(text, 200).replace('`', "'").trim().to_owned()
 }
 
-/// Writes a foreign text as a quotation, so that its headings and fences are not those of the document.
+/// Writes a text from a definition as a quotation, so that its headings and fences do not become part of the document's
+/// structure.
 fn quote(text: &str, out: &mut String) {
     for line in text.lines() {
         let _ = writeln!(out, "> {line}");
@@ -68,7 +69,7 @@ fn fence(value: &Value, out: &mut String) {
     let _ = write!(out, "```json\n{json}\n```\n");
 }
 
-/// Writes a table of the members of a schema, and the schema.
+/// Writes a schema: a table of its members, and its JSON.
 fn schema(schema: &Value, out: &mut String) {
     let properties = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array);
@@ -93,7 +94,7 @@ fn schema(schema: &Value, out: &mut String) {
     fence(schema, out);
 }
 
-/// The errors that any tool may return: the type, the code and the cause.
+/// The errors that every tool may return: type, code and cause.
 const ERRORS: &[(&str, &str, &str)] = &[
     ("ValidationError", "4000", "The arguments do not fit the input schema."),
     ("ResourceNotFound", "4001", "There is no such tool."),

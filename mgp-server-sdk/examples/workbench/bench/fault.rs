@@ -1,4 +1,4 @@
-//! The faults that flags switch on: a handshake that hangs, and an exit after a number of calls.
+//! The faults that flags enable: a handshake that hangs, and an exit after a number of calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use super::Settings;
 
-/// The exit status of `--exit-after`.
+/// The exit status of the process after `--exit-after`.
 const EXIT_STATUS: i32 = 3;
 
 /// A layer that adds the faults to a server.

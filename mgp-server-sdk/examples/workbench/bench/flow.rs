@@ -66,10 +66,11 @@ async fn stream(Args(stream): Args<Stream>, outlet: Outlet) -> Result<String, Rp
     let mut whole = String::new();
     for number in 0..stream.chunks {
         tokio::time::sleep(Duration::from_millis(stream.delay_ms)).await;
-        // Each chunk repeats one letter, in alphabetical order, so that a test can check the order of chunks.
+        // Each chunk repeats one letter, and the letters are in alphabetical order, so that a test can check the order
+        // of the chunks.
         let letter = char::from(b'a' + u8::try_from(number % 26).unwrap_or_default());
         let text = letter.to_string().repeat(stream.bytes);
-        // Ignore the error: a caller that disconnected or accepts no chunks does not affect the result.
+        // The error is ignored, because a caller that has disconnected or accepts no chunks does not affect the result.
         let _ = outlet.send(OutletItem::chunk(Payload::of(&ContentBlock::text(&*text))?)).await;
         whole += &text;
     }

@@ -1,4 +1,4 @@
-//! Tools that a client must check before it calls them (MGP §4.3, §7.3); they have no effects.
+//! Tools that a client must check before it calls them (MGP §4.3, §7.3). The tools have no effects.
 
 use mgp_server_sdk::prelude::*;
 use mgp_types::mgp::{

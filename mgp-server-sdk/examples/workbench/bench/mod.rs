@@ -1,4 +1,4 @@
-//! The workbench server: its flags, its tools, and its faults on request.
+//! The workbench server: its flags, its tools, and the faults that flags enable.
 
 mod fault;
 mod flow;

@@ -34,7 +34,7 @@ struct Problem {
     what: String,
 }
 
-/// Returns error 4000. The path of the field is computed here, so valid calls do not pay for it.
+/// Returns error 4000. The path of the field is determined only here, so that valid calls do not need the time for it.
 #[cold]
 fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) -> RpcError {
     let mut json = serde_json::Deserializer::from_str(request.arguments.as_str());
@@ -51,7 +51,7 @@ fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) 
     };
     let mut recovery = Recovery::default_for(ErrorCode::INVALID_TOOL_ARGS).unwrap_or_default();
     let mut details = Object::new();
-    // Ignore the results: strings and JSON values can always be encoded.
+    // The results are ignored, because strings and JSON values can always be encoded.
     let _ = details.encode("field", &problem.field);
     if let Some(expected) = &expected {
         let _ = details.encode("expected", expected);
@@ -64,7 +64,7 @@ fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) 
 impl Problem {
     fn new(path: &str, error: &serde_json::Error) -> Self {
         let text = error.to_string();
-        // Remove the line and column: the caller does not see the arguments as lines.
+        // Removes the line and column, because the caller does not see the arguments as text with lines.
         let what = text.rfind(" at line ").map_or(&*text, |at| &text[..at]);
         let parent = if path == "." { "" } else { path };
         let missing = quoted(what, "missing field `").filter(|_| error.is_data());
@@ -73,7 +73,7 @@ impl Problem {
         }
         if let Some(name) = quoted(what, "unknown field `").filter(|_| error.is_data()) {
             let known = what.split_once("`, ").map_or("", |(_, known)| known);
-            // With some deserializers the path ends with the unknown name; remove it.
+            // With some deserializers, the path ends with the unknown name, which is removed here.
             let parent =
                 parent.strip_suffix(name).map_or(parent, |rest| rest.trim_end_matches('.'));
             let field = join(parent.trim_end_matches(".?").trim_end_matches('?'), name);

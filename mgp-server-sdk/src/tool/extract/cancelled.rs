@@ -1,4 +1,4 @@
-//! The extractor for tools that handle the cancellation of their call.
+//! The extractor for tools that react to the cancellation of their call.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use super::{FromCall, ToolRequest};
 
 /// A handle to the cancellation of the call.
 ///
-/// A cancelled async tool is dropped at its current await point, so most tools need no handle. A tool that
-/// waits on [`Cancelled::cancelled`] is not dropped: the future completes, and the tool must return by itself.
-/// A tool on the blocking pool cannot be dropped; it should check [`Cancelled::is_cancelled`] from time to
+/// If a call is cancelled, an async tool is dropped at its current await point, so most tools do not need this handle.
+/// A tool that waits on [`Cancelled::cancelled`] is not dropped: the future completes, and the tool must return by
+/// itself. A tool on the blocking pool cannot be dropped; it should check [`Cancelled::is_cancelled`] from time to
 /// time.
 ///
 /// ```
@@ -30,10 +30,10 @@ use super::{FromCall, ToolRequest};
 pub struct Cancelled(Option<Arc<CancelSignal>>);
 
 impl Cancelled {
-    /// Waits until the call is cancelled; after the first use the call is no longer dropped on cancellation.
+    /// Waits until the call is cancelled. After this method was first used, a cancellation no longer drops the call.
     ///
     /// # Cancel safety
-    /// The future may be dropped; a new call waits for the same cancellation.
+    /// The future may be dropped; calling the method again waits for the same cancellation.
     pub async fn cancelled(&self) {
         match &self.0 {
             Some(signal) => signal.listen().await,

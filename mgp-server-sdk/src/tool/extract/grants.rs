@@ -1,4 +1,4 @@
-//! The client's decisions about permissions, as a parameter of tools (MGP §3.6, §8.2).
+//! The client's decisions about permissions, as a parameter of tool functions (MGP §3.6, §8.2).
 
 use mgp_security::{GrantState, Grants};
 use mgp_types::RpcError;
@@ -7,7 +7,7 @@ use mgp_types::mgp::Permission;
 use super::{FromCall, ToolRequest};
 use crate::error::PermissionMissing;
 
-/// Refuses a tool if a permission is known not to be granted.
+/// Refuses the call of a tool if it is known that a required permission is not granted.
 pub(crate) fn admit(
     grants: &Grants,
     tool: &str,

@@ -1,4 +1,4 @@
-//! Parameters of tool functions.
+//! The parameters of tool functions.
 
 mod args;
 mod cancelled;
@@ -49,7 +49,7 @@ impl ToolRequest {
         Self { definition, arguments, cx, state, recorder, max_stream_bytes: None }
     }
 
-    /// Records the chunks of the call, if its caller wants chunks.
+    /// Starts to record the chunks of the call, if its caller wants chunks.
     pub(super) fn open_stream(&mut self, is_blocking: bool, max_bytes: Option<u64>) {
         self.max_stream_bytes = max_bytes;
         if !self.cx.outlet.wants(OutletItemKind::Chunk) {
@@ -63,18 +63,18 @@ impl ToolRequest {
         self.recorder = recorder.into();
     }
 
-    /// Returns the recorder of a call that has one.
+    /// Returns the recorder of the call's chunks; `None` if the call has none.
     pub(super) fn opened(&self) -> Option<Arc<ChunkRecorder>> {
         self.recorder.get().cloned()
     }
 
-    /// Returns the recorder of the call; if the caller wants no chunks, one for the result only.
+    /// Returns the recorder of the call's chunks; if the caller wants no chunks, a recorder for the result only.
     fn recorder(&self) -> Arc<ChunkRecorder> {
         let make = || ChunkRecorder::new(&Outlet::none(), false, self.max_stream_bytes);
         Arc::clone(self.recorder.get_or_init(make))
     }
 
-    /// Returns the definition of the tool, as it is listed.
+    /// Returns the definition of the tool, in the form in which it is listed.
     #[must_use]
     pub fn definition(&self) -> &mcp::Tool {
         &self.definition

@@ -1,4 +1,4 @@
-//! The extractor for tools that send their result in pieces.
+//! The extractor for tools that send their result in several pieces.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use serde::Serialize;
 use super::super::stream::ChunkRecorder;
 use super::{FromCall, ToolRequest};
 
-/// The result of the call, in pieces: each piece is sent to a caller that asked for chunks, and the result contains
-/// all of them (MGP §12.4).
+/// The result of a call, sent in pieces. A caller that requested chunks receives each piece immediately; the final
+/// result contains all pieces (MGP §12.4).
 ///
-/// The value that the function returns follows the pieces, unless it begins with their content: then it is the whole
-/// result. A caller that did not ask for chunks gets the same result at once. An error, or a result with `isError`,
-/// replaces the pieces.
+/// The value that the function returns is appended to the pieces, unless it begins with their content: then it is the
+/// whole result. A caller that did not request chunks receives the same result in one piece. An error, or a result with
+/// `isError`, replaces the pieces.
 ///
 /// ```
 /// use mgp_server_sdk::ResultStream;
@@ -33,7 +33,7 @@ use super::{FromCall, ToolRequest};
 #[derive(Clone, Debug)]
 pub struct ResultStream {
     recorder: Arc<ChunkRecorder>,
-    /// `None` if the caller did not ask for checkpoints.
+    /// `None` if the caller did not request checkpoints.
     checkpoints: Option<Arc<Checkpoints>>,
 }
 
@@ -41,7 +41,8 @@ impl ResultStream {
     /// Sends a piece of text; waits while the caller is slow.
     ///
     /// # Errors
-    /// Returns [`ConsumerGone`] if the caller left, or if the result is too large; the tool should stop.
+    /// Returns [`ConsumerGone`] if the caller has disconnected, or if the result is too large;
+    /// the tool should then stop.
     ///
     /// # Cancel safety
     /// If the future is dropped, the text may or may not be part of the result.
@@ -62,11 +63,12 @@ impl ResultStream {
         self.recorder.send(Chunk::new(content)).await
     }
 
-    /// Marks a place from which the call can go on if the connection is lost: all that was sent so far lies before it.
+    /// Marks a place at which the call can be resumed if the connection is lost. Everything sent so
+    /// far precedes this place.
     ///
-    /// `place` is the tool's own description of it, at most 4 KiB of JSON, e.g. the number of the next row; a call that
-    /// goes on there gets it as [`Resume`](crate::Resume). Nothing is sent to a caller that did not ask for
-    /// checkpoints (extension `checkpoint`).
+    /// `place` is a description that only the tool interprets, e.g. the number of the next row; at most 4 KiB of JSON.
+    /// A call that resumes there receives it as [`Resume`](crate::Resume). Nothing is sent to a caller that did not
+    /// request checkpoints (extension `checkpoint`).
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -89,7 +91,7 @@ impl ResultStream {
     /// ```
     ///
     /// # Errors
-    /// See [`send_text`](Self::send_text); also if the place is too long.
+    /// See [`send_text`](Self::send_text); also fails if the place is too long.
     ///
     /// # Cancel safety
     /// If the future is dropped, the place may or may not be marked.

@@ -1,4 +1,4 @@
-//! The place from which a call goes on after its connection was lost.
+//! The place at which a call resumes after its connection was lost.
 
 use mgp_stream::Checkpoints;
 use mgp_types::RpcError;
@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use super::{FromCall, ToolRequest};
 
 /// The place that an earlier call marked with [`ResultStream::checkpoint`](crate::ResultStream::checkpoint); `None` if
-/// the call begins at the start.
+/// the call starts at the beginning.
 ///
-/// The server offers [`CheckpointLayer`](crate::CheckpointLayer), which refuses a place that was not marked by a call
-/// of the same caller to the same tool with the same arguments.
+/// The server must offer [`CheckpointLayer`](crate::CheckpointLayer), which refuses a place unless a call of the same
+/// caller to the same tool with the same arguments marked it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resume<T>(pub Option<T>);
 

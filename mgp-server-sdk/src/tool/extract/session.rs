@@ -9,10 +9,10 @@ use mgp_types::service::PeerInfo;
 
 use super::{FromCall, ToolRequest};
 
-/// The protocol and extensions that the caller negotiated.
+/// The protocol revision and the extensions that the caller negotiated, and its description of itself.
 ///
-/// Use a client's description of itself for logs and messages only, because it is not verified; base decisions
-/// on `Principal`.
+/// The client's description of itself is not verified: use it only for logs and messages, and base decisions on
+/// `Principal`.
 ///
 /// ```
 /// use mgp_server_sdk::SessionInfo;
@@ -58,7 +58,7 @@ impl SessionInfo {
         self.0.has(extension)
     }
 
-    /// Returns everything known about the client.
+    /// Returns all parameters that were negotiated with the client.
     #[must_use]
     pub fn facts(&self) -> &PeerInfo {
         &self.0

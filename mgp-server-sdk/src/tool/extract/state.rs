@@ -1,4 +1,4 @@
-//! State of the server, shared by all calls.
+//! State of the server that all calls share.
 
 use std::any::type_name;
 use std::ops::Deref;
@@ -43,7 +43,7 @@ impl<T> Deref for State<T> {
 
 impl<T: Send + Sync + 'static> FromCall for State<T> {
     fn from_call(request: &ToolRequest) -> Result<Self, RpcError> {
-        // Only a tool that was added to a running server can lack state: `into_stack` checks all others.
+        // Only a tool that was added to a running server can lack state, because `into_stack` checks all other tools.
         request.state().map(State).ok_or_else(|| {
             RpcError::internal(format!("the server has no state `{}`", type_name::<T>()))
         })

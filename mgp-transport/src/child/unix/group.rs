@@ -1,12 +1,12 @@
 //! Members and parents of processes, read from `/proc`.
 //!
-//! MGP §11.
+//! Used to end a child together with its process group (MGP §11).
 
 use rustix::process::Pid;
 
-/// Returns whether a process group has a living member; `None` if the group cannot be listed.
+/// Returns whether a process group has a living member; `None` if the members of the group cannot be listed.
 ///
-/// A living leader counts as a member, so call this once the leader is dead.
+/// A living leader counts as a member, so this function should be called only after the leader has died.
 #[cfg(target_os = "linux")]
 pub(super) fn has_members(group: Pid) -> Option<bool> {
     let group = group.as_raw_nonzero().get();
@@ -15,7 +15,7 @@ pub(super) fn has_members(group: Pid) -> Option<bool> {
         if !name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) {
             continue;
         }
-        // A process may end during the scan.
+        // The process may have ended since the scan began; its text is then empty.
         let stat = std::fs::read(entry.path().join("stat")).unwrap_or_default();
         if living_in(&stat) == Some(group) {
             return Some(true);
@@ -32,7 +32,7 @@ pub(super) fn has_members(_group: Pid) -> Option<bool> {
 /// Returns the group of a living process from its `/proc` line.
 #[cfg(target_os = "linux")]
 fn living_in(stat: &[u8]) -> Option<i32> {
-    // The name in parentheses may contain anything, parentheses included.
+    // The program's name, in parentheses, may contain any character, even parentheses.
     let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;
     let mut fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
     let state = fields.next()?;

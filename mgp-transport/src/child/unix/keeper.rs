@@ -1,7 +1,7 @@
 //! The keeper process: starts one program, and ends all its descendants.
 //!
-//! MGP §11. It has two threads: one reaps, the other reads commands from the process that started the keeper.
-//! There is one keeper per server, so its memory use must stay small.
+//! See MGP §11. A keeper has two threads: one reaps processes, the other reads commands from the process that started
+//! the keeper. There is one keeper per server, so its memory use must be small.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -27,7 +27,7 @@ use super::{group, now};
 
 const POLL_DELAYS: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
 
-/// Exit code for a program that cannot be started, as in a shell.
+/// The exit code for a program that cannot be started, as a shell returns it.
 const EXIT_NOT_STARTED: u8 = 127;
 
 /// State shared by the two threads.
@@ -58,9 +58,9 @@ fn start(
     program: OsString,
     arguments: impl Iterator<Item = OsString>,
 ) -> io::Result<(Arc<KeeperState>, Pid)> {
-    // A name for process lists; a failure does not matter.
+    // The name is only shown in lists of processes, so a failure is ignored.
     let _ = rustix::thread::set_name(c"mgp-keeper");
-    // Orphaned descendants become our children. Without that the program and its group are still ended.
+    // Makes this process the parent of orphaned descendants. If this fails, the program and its group are still ended.
     let _ = set_child_subreaper(Some(getpid()));
     let mut command = Command::new(program);
     command.args(arguments).process_group(0);
@@ -72,7 +72,7 @@ fn start(
         Err(error) => [0, error.raw_os_error().unwrap_or(0).unsigned_abs()],
     };
     let report: Vec<u8> = report.into_iter().flat_map(u32::to_ne_bytes).collect();
-    // If the parent is gone, the other thread notices.
+    // If the parent process has died, writing fails, and the other thread detects the closed socket.
     let _ = socket.write_all(&report);
     let program = i32::try_from(started?.id()).ok().and_then(Pid::from_raw);
     let program = program.ok_or(io::ErrorKind::Other)?;
@@ -90,8 +90,8 @@ fn start(
     Ok((state, program))
 }
 
-/// Releases the standard descriptors and the working directory: otherwise the keeper would keep the child's
-/// pipes open and its directory in use.
+/// Releases the standard descriptors and the working directory; otherwise the child's pipes would stay open and its
+/// directory would stay in use.
 fn release_inherited() {
     let null: io::Result<File> = OpenOptions::new().read(true).write(true).open("/dev/null");
     if let Ok(null) = null {
@@ -102,12 +102,12 @@ fn release_inherited() {
     let _ = rustix::process::chdir("/");
 }
 
-/// Waits until the program has ended, then ends its descendants. Returns the program's exit code, or dies by
-/// the same signal.
+/// Waits until the program has ended, then ends its descendants. Returns the program's exit code, or ends this process
+/// by the same signal that ended the program.
 fn wait_and_end(state: &KeeperState, program: Pid, grace: Duration) -> ExitCode {
     let mut ended = None;
     while ended.is_none() {
-        // A dead process is reaped below under the lock, so that no signal can reach another process with its id.
+        // A dead process is reaped later under the lock, so that no signal can reach another process with the same id.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         match waitid(WaitId::All, options) {
             Ok(_) => ended = state.reap(program).1,
@@ -118,7 +118,7 @@ fn wait_and_end(state: &KeeperState, program: Pid, grace: Duration) -> ExitCode 
     end_descendants(state, program, grace);
     let Some(ended) = ended else { return ExitCode::FAILURE };
     if let Some(signal) = ended.terminating_signal().and_then(Signal::from_named_raw) {
-        // The crash already wrote a core file.
+        // Prevents a second core file: the crashed program has already written one.
         let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
         let _ = kill_process(getpid(), signal);
     }
@@ -127,7 +127,7 @@ fn wait_and_end(state: &KeeperState, program: Pid, grace: Duration) -> ExitCode 
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// Ends the remaining descendants: SIGTERM once, and SIGKILL after the grace time.
+/// Ends the remaining descendants: sends SIGTERM once, and SIGKILL after the grace time.
 fn end_descendants(state: &KeeperState, program: Pid, grace: Duration) {
     let (began, mut delays, mut terminated) = (now(), POLL_DELAYS, Vec::new());
     while state.reap(program).0 {
@@ -144,7 +144,7 @@ fn end_descendants(state: &KeeperState, program: Pid, grace: Duration) {
     }
 }
 
-/// Returns the child processes; only the calling thread reaps them, so their ids stay valid.
+/// Returns the child processes. Only the calling thread reaps them, so their ids remain valid.
 fn children() -> Vec<Pid> {
     let us = getpid().as_raw_nonzero().get();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
@@ -159,7 +159,7 @@ fn children() -> Vec<Pid> {
 // === impl KeeperState ===
 
 impl KeeperState {
-    /// Executes commands of the parent until it is gone.
+    /// Executes the commands of the parent process until it ends.
     fn listen(&self, mut socket: UnixStream) {
         let mut command = [0];
         loop {
@@ -172,7 +172,7 @@ impl KeeperState {
         }
     }
 
-    /// Ends the program and its group now; the other thread ends the remaining descendants.
+    /// Kills the program and its group immediately; the other thread ends the remaining descendants.
     fn kill(&self) {
         self.is_killing.store(true, Ordering::Release);
         self.signal(Signal::KILL);
@@ -184,7 +184,8 @@ impl KeeperState {
         }
     }
 
-    /// Reaps all dead children; returns whether any child is left, and the program's status if it was among them.
+    /// Reaps all dead children. Returns whether any child is left, and the program's status if the program was among
+    /// the dead.
     fn reap(&self, program: Pid) -> (bool, Option<WaitStatus>) {
         let mut running = self.program.lock();
         let mut ended = None;

@@ -1,6 +1,6 @@
-//! Processes on Unix: groups, signals, and the one thread that starts and reaps.
+//! Processes on Unix: process groups, signals, and the thread that starts and reaps all children.
 //!
-//! MGP §11.
+//! Implements MGP §11 for Unix.
 
 mod group;
 #[cfg(target_os = "linux")]
@@ -17,7 +17,7 @@ pub(super) use self::keeper::run;
 pub(super) use self::process::Process;
 pub(super) use self::spawner::start;
 
-/// Reads the real clock, also where a test has paused tokio's.
+/// Returns the time of the system's clock, even in tests that pause tokio's clock.
 #[expect(clippy::disallowed_methods, reason = "grace times of real processes pass in real time")]
 fn now() -> Instant {
     Instant::now()

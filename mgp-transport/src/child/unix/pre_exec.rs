@@ -1,11 +1,11 @@
 //! Code that runs in the child between fork and exec, on Linux.
 //!
-//! MGP §11. Three things can only be done there: asking the operating system to kill the child when its parent
-//! dies, marking descriptors that other code left inheritable, and passing one descriptor on by its number.
-//! This is the only file of the crate with `unsafe`, and it cannot be avoided: `CommandExt::pre_exec` is unsafe
-//! because its closure runs in a copy of a process whose other threads are gone, perhaps in the middle of an
-//! allocation, and no safe call does any of these tasks. Hence the closure makes plain system calls
-//! only: it does not allocate, lock, log or panic.
+//! See MGP §11. Three things can only be done there: asking the operating system to kill the child when its parent
+//! dies, marking descriptors that other code left inheritable, and passing on a descriptor by its number. This is the
+//! only file of the crate with `unsafe`, and it cannot be avoided: no safe function does these things, and
+//! `CommandExt::pre_exec` is unsafe. Its closure runs in a copy of a process whose other threads no longer exist, one
+//! of them perhaps in the middle of an allocation. Therefore the closure only makes system calls: it does not allocate,
+//! lock, log or panic.
 
 #![expect(
     unsafe_code,
@@ -23,11 +23,11 @@ use rustix::fs::{Mode, OFlags, RawDir, open};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
-/// Makes the child die with the calling thread, and keeps it from inheriting descriptors other than 0, 1 and 2.
+/// Makes the child die when the calling thread ends, and prevents it from inheriting descriptors other than 0, 1 and 2.
 ///
-/// The operating system sends the death signal when the *thread* that forked ends, so spawn on a thread that
-/// never ends. A child that gets a socket (a keeper) gets no death signal: the closed socket notifies it of our
-/// end, and it must then end its descendants.
+/// The operating system sends the death signal when the *thread* that forked ends, so the calling thread must never
+/// end. A child that gets a socket, i.e. a keeper, gets no death signal: the closed socket notifies it of the end of
+/// this process, and it must then end its descendants.
 pub(super) fn prepare(command: &mut Command, socket: Option<&UnixStream>) {
     let (parent, socket) = (getpid(), socket.map(AsRawFd::as_raw_fd));
     // SAFETY: `in_child` only makes system calls with data on its own stack, as the module documentation requires.
@@ -39,14 +39,14 @@ pub(super) fn prepare(command: &mut Command, socket: Option<&UnixStream>) {
 fn in_child(parent: Pid, socket: Option<RawFd>) -> io::Result<()> {
     if socket.is_none() {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // If the parent died before that call, there will be no signal.
+        // If the parent died before the call above, the operating system does not send the signal.
         if getppid() != Some(parent) {
             return Err(Errno::SRCH.into());
         }
     }
     close_on_exec();
     if let Some(socket) = socket {
-        // SAFETY: the caller of `prepare` keeps it open until the child is started.
+        // SAFETY: the caller of `prepare` keeps the socket open until the child is started.
         let socket = unsafe { BorrowedFd::borrow_raw(socket) };
         fcntl_setfd(socket, FdFlags::empty())?;
     }
@@ -55,16 +55,16 @@ fn in_child(parent: Pid, socket: Option<RawFd>) -> io::Result<()> {
 
 /// Takes ownership of an inherited descriptor by its number; returns `None` if it is not open, or is 0, 1 or 2.
 ///
-/// Call this once, before anything else is opened.
+/// Must be called only once, before the process opens anything else.
 pub(super) fn inherited(number: RawFd) -> Option<OwnedFd> {
     if number <= 2 {
         return None;
     }
-    // SAFETY: the system rejects a number that is not open, and it is not used further.
+    // SAFETY: the system reports an error for a number that is not open, and such a number is not used further.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     fcntl_getfd(borrowed).ok()?;
     fcntl_setfd(borrowed, FdFlags::CLOEXEC).ok()?;
-    // SAFETY: it is open, and in a process that has just started it has no other owner.
+    // SAFETY: the descriptor is open and, in a process that has just started, has no other owner.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -79,7 +79,7 @@ fn close_on_exec() {
     while let Some(Ok(entry)) = entries.next() {
         let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
         if let Some(number) = number.filter(|&number: &i32| number > 2) {
-            // SAFETY: the kernel has just listed it, and this process has no thread to close it.
+            // SAFETY: the kernel has just listed the descriptor, and no other thread of this process can close it.
             let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
             let _ = fcntl_setfd(descriptor, FdFlags::CLOEXEC);
         }

@@ -1,11 +1,11 @@
-//! One child: signalled under a lock, reaped last.
+//! One child process: it is signalled under a lock, and reaped last.
 //!
-//! MGP §11. A process id may be signalled only until the process is reaped; afterwards another process may get
-//! the id. So we first find out that the child has ended, without reaping it. Then we end the other processes of its
-//! group, and only then reap the child, under the lock that every signal takes.
+//! See MGP §11. A process id may be signalled only until the process is reaped; afterwards another process may get the
+//! same id. So this module first detects, without reaping, that the child has ended. Then it ends the other processes
+//! of the child's group. Only then it reaps the child, under the lock that is also held for every signal.
 //!
-//! If a child has a keeper, the keeper signals it. The process that we start and reap is then the keeper, which ends
-//! when the whole process tree has ended.
+//! If a child has a keeper, the keeper sends the signals. The process that this module starts and reaps is then the
+//! keeper, which ends when the whole process tree has ended.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -21,11 +21,11 @@ use super::group::has_members;
 use super::now;
 use crate::child::ExitReport;
 
-/// Command to a keeper: send SIGTERM to the program.
+/// The command that makes a keeper send SIGTERM to its program.
 pub(super) const TERMINATE: u8 = b'T';
 
-/// Time to wait after SIGKILL until no process of the group is left. After it, the leader is reaped even if others are
-/// left.
+/// The maximum time to wait after SIGKILL for the end of all processes of the group. After this time, the leader is
+/// reaped even if other processes remain.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(in crate::child) struct Process {
@@ -36,21 +36,21 @@ pub(in crate::child) struct Process {
     done: watch::Sender<Option<ExitReport>>,
 }
 
-/// Handle of a keeper: its socket, and the process id of the program it started.
+/// The handle of a keeper: its socket, and the process id of the program that it started.
 pub(super) struct KeeperHandle {
-    /// Socket to the keeper; closing it makes the keeper end all its processes.
+    /// The socket to the keeper; closing it makes the keeper end all its processes.
     socket: UnixStream,
     program: Pid,
 }
 
-/// Next action of the spawner thread for a child.
+/// The next action of the spawner thread for a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The child runs: wait for its end.
+    /// The child is running: wait for its end.
     Running,
     /// The child has ended, but other processes of its group have not: check again soon.
     Emptying,
-    /// The child and its group have ended, and the child is reaped.
+    /// The child and its group have ended, and the child has been reaped.
     Ended,
 }
 
@@ -81,7 +81,7 @@ impl Process {
         self.done.subscribe()
     }
 
-    /// Sends SIGTERM to the group, once.
+    /// Sends SIGTERM to the group; only the first call sends it.
     pub(in crate::child) fn terminate(&self) {
         let mut state = self.state.lock();
         if state.terminated.is_none() && self.signal(&state, Signal::TERM) {
@@ -97,7 +97,7 @@ impl Process {
         }
     }
 
-    /// Checks the child; called by the spawner thread only.
+    /// Checks the state of the child; only the spawner thread calls this.
     pub(super) fn step(&self) -> Step {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         match waitid(WaitId::Pid(self.pid), options) {
@@ -107,7 +107,7 @@ impl Process {
                 Step::Ended
             }
             Ok(Some(_)) => Step::Emptying,
-            // Another part of the program has reaped it, so the process id is no longer ours.
+            // Another part of the program has reaped the child, so its process id may belong to another process now.
             Err(_) => {
                 self.state.lock().reaped = true;
                 self.done.send_replace(Some(ExitReport::default()));
@@ -116,7 +116,7 @@ impl Process {
         }
     }
 
-    /// Ends the processes that a dead leader left behind, one stage per call; returns whether none is left.
+    /// Ends the processes that remain in the group of a dead leader, one stage per call; returns whether none is left.
     fn group_is_empty(&self) -> bool {
         let members = has_members(self.pid);
         let (terminated, killed) = {
@@ -141,8 +141,8 @@ impl Process {
 
     fn reap(&self, report: ExitReport) {
         let mut state = self.state.lock();
-        // Signal the group once more, for processes that were started since the check, and for systems where the
-        // members of a group cannot be listed.
+        // Signals the group once more, because processes may have started since the check, and because some systems
+        // cannot list the members of a group.
         self.signal(&state, Signal::KILL);
         let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         state.reaped = true;
@@ -150,12 +150,13 @@ impl Process {
         self.done.send_replace(Some(report));
     }
 
-    /// Signals the group unless the child is reaped; returns whether the signal was sent.
+    /// Signals the group unless the child has been reaped; returns whether the signal was sent.
     fn signal(&self, state: &ProcessState, signal: Signal) -> bool {
         if let Some(keeper) = self.keeper.as_ref().filter(|_| !state.reaped) {
             return keeper.signal(signal);
         }
-        // The only other failure is an empty group, and a zombie leader still counts as a member.
+        // Sending fails otherwise only for an empty group, and the group is not empty while its
+        // dead leader is not reaped.
         !state.reaped && kill_process_group(self.pid, signal).is_ok()
     }
 }
@@ -167,7 +168,7 @@ impl KeeperHandle {
         Self { socket, program }
     }
 
-    /// Asks the keeper to signal the program; returns whether the keeper is there.
+    /// Requests the keeper to signal the program; returns whether the keeper could be reached.
     fn signal(&self, signal: Signal) -> bool {
         if signal == Signal::KILL {
             return self.socket.shutdown(Shutdown::Both).is_ok();

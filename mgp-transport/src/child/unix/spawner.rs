@@ -1,10 +1,10 @@
 //! The thread that starts and reaps every child of this process.
 //!
-//! MGP §11. There is one such thread, because the parent death signal is tied to the thread that forks. It is
-//! not a thread of a runtime, because it must outlive every runtime. It sleeps in `poll` on a wake-up pipe
-//! (written for each request) and on the children's pidfds; without pidfds it checks its children every 50 ms.
-//! It never reads, writes or logs for a child, so no child can block it; only an exec from a hanging file
-//! system can.
+//! See MGP §11. There is only one such thread, because the parent death signal is tied to the thread that forks. It
+//! does not belong to a runtime, because it must outlive every runtime. It sleeps in `poll` on a wake-up pipe, to which
+//! each request writes, and on the children's pidfds; without pidfds it checks its children every 50 ms. It never
+//! reads, writes or logs for a child, so no child can block it; only starting a program from a file system that does
+//! not respond can.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 #[cfg(target_os = "linux")]
@@ -32,10 +32,10 @@ use super::process::{KeeperHandle, Process, Step};
 use crate::child::Keeper;
 use crate::child::{ChildError, Started};
 
-/// Interval at which children without a pidfd are checked.
+/// The interval at which children without a pidfd are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Time for which a keeper may take to report the start of its program; it takes a few milliseconds.
+/// The time within which a keeper must report the start of its program; usually it takes a few milliseconds.
 #[cfg(target_os = "linux")]
 const KEEPER_START_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -43,7 +43,7 @@ const POLL_DELAYS: Backoff = Backoff::new(Duration::from_millis(2), Duration::fr
 
 static SPAWNER: Mutex<Option<Spawner>> = Mutex::new(None);
 
-/// Starts a child on the spawner thread, and that thread if it is not running.
+/// Starts a child on the spawner thread; starts that thread if it is not running.
 pub(in crate::child) fn start(
     command: Command,
     term_grace: Duration,
@@ -75,7 +75,7 @@ struct Request {
     reply: mpsc::SyncSender<io::Result<Started>>,
 }
 
-/// Wakes the thread from `poll`; at most one byte is in the pipe.
+/// A pipe that wakes the thread from `poll`; it contains at most one byte.
 struct Waker {
     is_woken: AtomicBool,
     writer: PipeWriter,
@@ -84,9 +84,9 @@ struct Waker {
 /// A child that the thread watches.
 struct Watch {
     process: Arc<Process>,
-    /// Becomes readable when the child ends; `None` on systems without pidfds.
+    /// A descriptor that becomes readable when the child ends; `None` on systems without pidfds.
     pidfd: Option<OwnedFd>,
-    /// Time of the next check by the clock; `None` while the thread waits for the pidfd.
+    /// The time of the next check; `None` while the thread waits for the pidfd instead.
     next_check: Option<Instant>,
     delays: Backoff,
 }
@@ -111,12 +111,12 @@ impl Spawner {
 impl Waker {
     fn wake(&self) {
         if !self.is_woken.swap(true, Ordering::AcqRel) {
-            // Cannot block or fail: the pipe is nearly empty, and its reader lives as long as the thread.
+            // Cannot block or fail: the pipe contains at most one byte, and its reader lives as long as the thread.
             let _ = (&self.writer).write(&[1]);
         }
     }
 
-    /// Empties the pipe; requests sent before are visible afterwards.
+    /// Empties the pipe. All requests that were sent before are visible afterwards.
     fn reset(&self, reader: &mut PipeReader) {
         let _ = reader.read(&mut [0; 8]);
         self.is_woken.store(false, Ordering::Release);
@@ -132,7 +132,7 @@ impl Watch {
         Self { process, pidfd, next_check, delays: POLL_DELAYS }
     }
 
-    /// Checks the child; returns `false` if all its processes have ended.
+    /// Checks the child; returns `false` if the child and its whole group have ended.
     fn check(&mut self) -> bool {
         match self.process.step() {
             Step::Ended => return false,
@@ -144,7 +144,7 @@ impl Watch {
         true
     }
 
-    /// Returns the descriptor to poll; `None` once the child has ended, because it stays readable then.
+    /// Returns the descriptor to poll; `None` after the child has ended, because the descriptor then stays readable.
     fn polled(&self) -> Option<&OwnedFd> {
         self.pidfd.as_ref().filter(|_| self.next_check.is_none())
     }
@@ -171,8 +171,8 @@ fn run(inbox: &mpsc::Receiver<Request>, waker: &Waker, mut reader: PipeReader) {
     }
 }
 
-/// Sleeps until something happens; returns which sources are ready: first the wake-up pipe, then each child in
-/// order.
+/// Sleeps until a source is ready, or the next check is due. Returns which sources are ready: first the wake-up pipe,
+/// then each child in order.
 fn wait(reader: &PipeReader, watched: &[Watch]) -> Vec<bool> {
     let mut polled = vec![PollFd::new(reader, PollFlags::IN)];
     let mut places = vec![0];
@@ -194,7 +194,7 @@ fn wait(reader: &PipeReader, watched: &[Watch]) -> Vec<bool> {
             }
         }
         Err(rustix::io::Errno::INTR) => {}
-        // `poll` fails when the kernel is out of memory: check all children instead, but not too often.
+        // `poll` fails if the kernel has no memory left. All children are then checked, but with a pause in between.
         Err(_) => {
             thread::sleep(POLL_INTERVAL);
             ready[1..].fill(true);
@@ -203,7 +203,7 @@ fn wait(reader: &PipeReader, watched: &[Watch]) -> Vec<bool> {
     ready
 }
 
-/// Starts one child and returns the process to watch.
+/// Starts one child, and returns the process that the thread must watch.
 fn serve(request: Request) -> Option<Arc<Process>> {
     let Request { command, term_grace, reply } = request;
     let (mut child, keeper) = match spawn(command, term_grace) {
@@ -234,7 +234,7 @@ fn serve(request: Request) -> Option<Arc<Process>> {
     Some(process)
 }
 
-/// A started process; if it is a keeper, also its report about the start of its program.
+/// A started process and, if it is a keeper, its report about the start of its program.
 type Spawned = (Child, Option<io::Result<KeeperHandle>>);
 
 fn spawn(mut command: Command, grace: Duration) -> io::Result<Spawned> {
@@ -255,8 +255,7 @@ fn spawn(mut command: Command, grace: Duration) -> io::Result<Spawned> {
     Ok((command.spawn()?, None))
 }
 
-/// Builds the command that runs `command` under a keeper. The keeper gets the environment that was built for
-/// the child.
+/// Returns a command that runs `command` under a keeper. The keeper gets the environment that was built for the child.
 #[cfg(target_os = "linux")]
 fn kept_command(
     keeper: &Keeper,

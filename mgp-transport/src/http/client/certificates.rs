@@ -1,15 +1,15 @@
-//! Root certificates for TLS, and error messages for server certificates that are not accepted.
+//! Root certificates for TLS, and error messages for server certificates that are refused.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// Additional root certificates, as PEM.
+/// Additional root certificates, in PEM format.
 #[derive(Clone, Default)]
 pub(in crate::http) struct Roots(Vec<Arc<[u8]>>);
 
 impl Roots {
-    /// Adds the certificates in a text, which is parsed when a connection is created.
+    /// Adds the certificates in a text; the text is parsed later, when a connection is created.
     pub(in crate::http) fn add(&mut self, pem: &[u8]) {
         self.0.push(pem.into());
     }
@@ -68,7 +68,7 @@ mod tls {
         }
     }
 
-    /// Returns the explanation of an invalid certificate, if that is the cause of the error.
+    /// Returns an explanation if an invalid certificate is the cause of the error, else `None`.
     pub(in crate::http::client) fn certificate_error(
         error: &(dyn StdError + 'static),
     ) -> Option<String> {
@@ -78,7 +78,7 @@ mod tls {
                 return Some(words(wrong));
             }
             next = match error.downcast_ref::<io::Error>() {
-                // `io::Error::source` skips the error it wraps, so that one is visited first.
+                // The `source` of an `io::Error` skips the error that it wraps, so the wrapped error is visited first.
                 Some(outer) => outer.get_ref().map(|inner| inner as &(dyn StdError + 'static)),
                 None => error.source(),
             };

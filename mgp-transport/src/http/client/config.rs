@@ -17,48 +17,50 @@ use crate::http::{CredentialRefusal, Credentials};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpClientConfig {
-    /// Time for opening a connection, TLS included. Default: 10 s.
+    /// The maximum time for opening a connection, including TLS. Default: 10 s.
     pub connect_timeout: Duration,
-    /// Time for a message that is not a request: a notification, an answer to the server, the end of a session.
-    /// Default: 30 s.
+    /// The maximum time for sending a message that is not a request: a notification, an answer to the server, or the
+    /// end of a session. Default: 30 s.
     pub message_timeout: Duration,
-    /// Maximum length of a response head; a longer one fails the request. Default: 64 KiB, at least 8 KiB.
+    /// The maximum length of the head of a response; a longer one fails the request. Default: 64 KiB, at least 8 KiB.
     pub header_bytes: usize,
-    /// Maximum length of a JSON answer; a longer one fails its call. Default: 16 MiB.
+    /// The maximum length of an answer in JSON; a longer one fails its call. Default: 16 MiB.
     pub response_bytes: usize,
-    /// Maximum length of an event in a stream. A longer one fails the call that the stream answers; on the session's
-    /// own stream it is skipped. Default: 16 MiB.
+    /// The maximum length of an event in a stream. A longer one fails the call that the stream answers; on the
+    /// session's own stream, it is skipped. Default: 16 MiB.
     pub event_bytes: usize,
-    /// Requests at once, each on its own connection; further ones wait. Default: 256.
+    /// The maximum number of requests at once, each on its own connection; further ones wait. Default: 256.
     pub requests: usize,
-    /// Requests of the server that run at once; further ones are answered with code 3001. Default: 256.
+    /// The maximum number of the server's requests that run at once; further ones are answered with
+    /// code 3001. Default: 256.
     pub server_requests: usize,
-    /// Idle connections that are kept, including those whose response is still being read. Default: 32.
+    /// The maximum number of idle connections that are kept, including those whose response is still being read.
+    /// Default: 32.
     pub idle_connections: usize,
-    /// Time for which an idle connection is kept. Default: 55 s, because many servers close theirs after a minute.
+    /// The time for which an idle connection is kept. Default: 55 s, because many servers close theirs after a minute.
     pub idle_timeout: Duration,
-    /// Time before the client resumes an interrupted stream, unless the server sends another value. Default: 1 s.
+    /// The time before the client resumes an interrupted stream, unless the server sends another value. Default: 1 s.
     pub retry: Duration,
-    /// Upper limit of the time that a server may ask the client to wait before resuming. Default: 60 s.
+    /// The maximum time that a server can make the client wait before it resumes a stream. Default: 60 s.
     pub max_retry: Duration,
-    /// Attempts in a row to resume a stream without a new event. Default: 10.
+    /// The maximum number of consecutive attempts to resume a stream without receiving a new event. Default: 10.
     pub max_reconnects: u32,
-    /// Times one request is sent again with other credentials. Default: 3.
+    /// The maximum number of times that one request is sent again with other credentials. Default: 3.
     pub max_refusals: u32,
-    /// Additional headers of every request, e.g. keys; those of the protocol take precedence.
+    /// Additional headers of every request, e.g. API keys; headers that the protocol defines take precedence.
     ///
-    /// As they may be secrets, they require `https` like [`credentials`](Self::credentials), except for `User-Agent` and
-    /// `Accept-Language`.
+    /// Because they may be secrets, they are sent only over `https`, like [`credentials`](Self::credentials);
+    /// `User-Agent` and `Accept-Language` are exempt.
     pub headers: HeaderMap,
-    /// Source of the `Authorization` header.
+    /// The source of the `Authorization` header.
     pub credentials: Option<Arc<dyn Credentials>>,
     /// If set, credentials and additional headers may be sent over plain `http` to another machine. Default: `false`.
     pub credentials_in_clear: bool,
-    /// Proxy of new connections. Default: none, whatever the environment has.
+    /// The proxy for new connections. Default: none, even if environment variables name one.
     pub proxy: Proxy,
     /// Additional root certificates.
     pub(in crate::http) roots: Roots,
-    /// Cache of the servers' eras. Default: one shared by the process.
+    /// The cache of the servers' protocol eras. Default: one cache for the whole process.
     pub eras: EraCache,
 }
 
@@ -89,7 +91,7 @@ impl Default for HttpClientConfig {
 }
 
 impl HttpClientConfig {
-    /// Adds certificate authorities, in PEM format, that are trusted besides the system's; several calls accumulate.
+    /// Adds certificate authorities, in PEM format, to those of the system. Several calls add up.
     ///
     /// The text is parsed when a connection is created, which fails if it is invalid.
     ///
@@ -121,7 +123,7 @@ impl fmt::Debug for HttpClientConfig {
     }
 }
 
-/// Fixed bearer token, which is not renewed.
+/// A fixed bearer token, which is never renewed.
 pub struct Bearer(String);
 
 impl Bearer {

@@ -1,4 +1,4 @@
-//! A connection to an endpoint: a handle to call the server, and a future to drive.
+//! A connection to an HTTP endpoint: a handle to call the server, and a future that must be driven.
 
 use std::sync::Arc;
 
@@ -14,17 +14,18 @@ use crate::connection::{CloseReason, ConnectionMonitor, Limits};
 
 /// A connection over HTTP that is not driven yet; nothing is sent before the first call.
 ///
-/// **Calls that are sent twice.** A call that may have run is not, unless it changes nothing. A call is sent again
+/// **Calls that are sent twice.** A call that the server may have run is not sent again, unless it changes nothing at
+/// the server. A call is sent again
 /// - after 401 or 403, with other credentials, up to [`refusals`](HttpClientConfig::max_refusals) times;
-/// - after 404, or 400 with an error about the session, for a lost session: once, in a new session;
+/// - after 404, or 400 with an error about the session, because the session is lost: once, in a new session;
 /// - after 307 or 308 to another path of the same origin, once;
 /// - on another connection, if the one from the pool was closed before a byte of the call was written;
-/// - once more, if the connection broke before an answer began and the call changes nothing: lists, reads,
-///   `server/discover`, pings.
+/// - once more, if the connection broke before the answer began and the call changes nothing at the server: lists,
+///   reads, `server/discover`, pings.
 ///
-/// A new session gets the subscriptions and the log level of the old one.
-/// A client may add cases above: `mgp-client-sdk` repeats a tool call whose headers a server refused with
-/// HTTP 400 and code −32020, and requests the state of a task again.
+/// A new session gets the subscriptions and the log level of the lost one. A client may resend calls in further cases:
+/// `mgp-client-sdk` repeats a tool call whose headers a server refused with HTTP 400 and code −32020, and a request for
+/// the state of a task.
 ///
 /// ```no_run
 /// use mgp_transport::Limits;
@@ -52,10 +53,12 @@ pub struct HttpConnection {
 impl HttpConnection {
     /// Creates a connection to an endpoint; `stack` handles the server's requests and notifications.
     ///
-    /// Of `limits` only `held_bytes`, `notifications` and `linger_timeout` apply; `config` has the others.
+    /// Of `limits`, only `held_bytes`, `notifications` and `linger_timeout` are used; `config`
+    /// contains the other limits.
     ///
     /// # Errors
-    /// [`HttpClientError`] if TLS is needed and not built in, or if credentials or keys would be sent in clear text.
+    /// [`HttpClientError`] if the URL needs TLS, which is not built in, or if credentials or keys would be sent
+    /// unencrypted.
     pub fn new(
         endpoint: Endpoint,
         stack: Stack,
@@ -83,16 +86,16 @@ impl HttpConnection {
         self.core.context()
     }
 
-    /// Returns figures of this connection.
+    /// Returns a handle to the counters of this connection.
     pub fn monitor(&self) -> ConnectionMonitor {
         ConnectionMonitor::new(Arc::clone(&self.core.send_half), Arc::clone(&self.core.counters))
     }
 
-    /// Drives the traffic outside of calls: the session's own stream, the server's requests and notifications,
+    /// Drives everything that is not part of a call: the session's own stream, the server's requests and notifications,
     /// cancellations.
     ///
-    /// Returns once the connection is closed through its peer handle; a legacy session is ended at the server (DELETE)
-    /// first.
+    /// Returns when the connection was closed through its peer handle; before that, it ends a legacy session at the
+    /// server (DELETE).
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection; a legacy session is then ended at the server in the background, if the

@@ -8,24 +8,24 @@ use super::certificates::Roots;
 use super::error::HttpClientError;
 use super::proxy::{Proxy, ProxyConnector};
 
-/// Connector with a name resolver.
+/// A connector with a name resolver, for builds with TLS.
 #[cfg(feature = "tls")]
 pub(in crate::http) type Connector<R> = hyper_rustls::HttpsConnector<ProxyConnector<R>>;
-/// Connector with a name resolver.
+/// A connector with a name resolver, for builds without TLS.
 #[cfg(not(feature = "tls"))]
 pub(in crate::http) type Connector<R> = ProxyConnector<R>;
 
 /// Time after which a dead connection is detected.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Need for TLS.
+/// The choice whether a connection uses TLS.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Security {
     Tls,
     None,
 }
 
-/// Creates a connector with a resolver, which is not used for hosts that are reached over the proxy.
+/// Creates a connector with a name resolver; the resolver is not used for hosts that are reached through the proxy.
 pub(in crate::http) fn connector<R>(
     resolver: R,
     proxy: &Proxy,
@@ -60,7 +60,7 @@ fn over_tls<R>(
         .map_err(|error| HttpClientError::Roots(std::io::Error::other(error)))?;
     let trusted = match secure {
         Security::Tls => roots.store()?,
-        // Reading the system's authorities takes longer than many short-lived clients run.
+        // Reading the system's certificate authorities takes longer than many short-lived clients run.
         Security::None => RootCertStore::empty(),
     };
     let tls = builder.with_root_certificates(trusted).with_no_client_auth();

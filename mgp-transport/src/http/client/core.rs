@@ -26,17 +26,18 @@ use super::sender::{HttpSender, drain};
 use super::session::{Session, SessionGuard, SessionHeaders, SessionRef};
 use crate::connection::{Counters, Limits, SendHalf};
 
-/// Jobs that may wait for the runner.
+/// The maximum number of jobs that wait for the runner.
 const MAX_JOBS: usize = 4096;
-/// Maximum number of background tasks started by the peer or by callers: server requests, cancellations of our
-/// requests.
+/// The maximum number of background tasks that the peer or callers start: for requests of the server, and for
+/// cancellations of the client's requests.
 pub(super) const MAX_TASKS: usize = 1024;
 
 pub(super) struct Core {
     pub(super) sender: HttpSender,
     pub(super) stack: Stack,
     pub(super) limits: Limits,
-    /// Only the closed flag of its outbox is used: over HTTP nothing is queued there.
+    /// The state that link and peers share. Of its outbox only the closed flag is used, because over HTTP nothing is
+    /// queued there.
     pub(super) send_half: Arc<SendHalf>,
     pub(super) counters: Arc<Counters>,
     pub(super) session: Session,
@@ -48,33 +49,34 @@ pub(super) struct Core {
     tasks: AtomicUsize,
 }
 
-/// Session in which a message without an answer is sent.
+/// The session in which a message that gets no answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionBinding {
-    /// None: the modern era.
+    /// No session, because the server is of the modern era.
     None,
-    /// The current session, or a new one if the server has lost it.
+    /// The current session, or a new one if the server has lost the current one.
     Current,
-    /// This session and no other: the message refers to something in it.
+    /// Only this session, because the message refers to something in it.
     Only(SessionRef),
 }
 
-/// Job for the runner.
+/// A job for the runner.
 pub(super) enum Job {
     /// Runs a background task to its end.
     Task(BoxFuture<'static, ()>),
-    /// Runs the handler of a notification: one after another.
+    /// Runs the handler of a notification; such handlers run one after another.
     Notification(usize, BoxFuture<'static, Result<Reply, RpcError>>),
-    /// Read the current session's own stream, and notify the channel once the server has answered the request for it.
+    /// Reads the current session's own stream; notifies the channel when the server has answered
+    /// the request for the stream.
     Listen(oneshot::Sender<()>),
 }
 
-/// Time for which the first call of a session waits for the session's stream.
+/// The time for which the first call of a session waits for the session's own stream.
 ///
-/// Some servers send its response only with the first event.
+/// It is limited because some servers send the response to that request only with the first event.
 const LISTEN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Requests that are replayed at once in a new session.
+/// The maximum number of requests that are replayed at the same time in a new session.
 const MAX_CONCURRENT_REPLAYS: usize = 8;
 
 impl Core {
@@ -138,21 +140,21 @@ impl Core {
         self.jobs.try_send(job).is_ok()
     }
 
-    /// Opens the session's own stream, and waits up to [`LISTEN_TIMEOUT`] until the server has answered.
+    /// Opens the session's own stream, and waits up to [`LISTEN_TIMEOUT`] for the server's answer.
     ///
-    /// A server may send requests on it during the first call, and many servers cannot send them while nothing reads
-    /// it.
+    /// A server may send requests on that stream during the first call, and many servers cannot send them before the
+    /// client reads it.
     pub(super) async fn listen(&self) {
         let (opened, known) = oneshot::channel();
         if self.send_job(Job::Listen(opened)) {
-            // On a timeout the calls go on without the stream.
+            // After a timeout, calls are sent without waiting for the stream.
             let _ = timeout(LISTEN_TIMEOUT, known).await;
         }
     }
 
     // === Messages without an answer ===
 
-    /// Sends a message that gets no answer, by POST.
+    /// Sends a message that gets no answer, as a POST.
     pub(super) async fn post(
         self: &Arc<Self>,
         headers: HeaderMap,
@@ -204,15 +206,16 @@ impl Core {
 
     // === The session ===
 
-    /// Opens the session again, unless another request did so already.
+    /// Opens a new session instead of a lost one, unless another request has already done so.
     ///
     /// # Cancel safety
-    /// Dropping the future keeps the old session, and ends a new one that was half opened; the next request tries again.
+    /// Dropping the future keeps the lost session as the current one, and ends a new session whose handshake is
+    /// incomplete; the next request tries again.
     pub(super) fn renew(
         self: &Arc<Self>,
         lost: SessionRef,
     ) -> BoxFuture<'static, Result<(), RpcError>> {
-        // Boxed, because a handshake is a request, and a request may need a handshake.
+        // Boxed, because the types are recursive: a handshake is a request, and a request may need a handshake.
         Box::pin(Arc::clone(self).reopen(lost))
     }
 
@@ -241,7 +244,7 @@ impl Core {
                 }
                 new.insert_headers(&mut headers);
             }
-            // `initialized` must be the first message in the new session, before any other request uses it.
+            // `initialized` must be the first message of the new session, before other requests use the session.
             let (make_headers, body) = (|| headers.clone(), initialized());
             let response =
                 self.sender.send(&Method::POST, &make_headers, &body, ResendPolicy::Never).await?;
@@ -251,16 +254,16 @@ impl Core {
                 return Err(Fault::Session(format!("and refused a new one (HTTP {status})")).into());
             }
             guard.start(opening)?;
-            // Started before the first await, because this future may be dropped there.
+            // Started before the first await, because the future of this function may be dropped there.
             let repeated = self.replay_settings();
             self.listen().await;
-            // On a timeout the calls go on; the replay continues in the background.
+            // After a timeout, calls are sent nevertheless; the replay continues in the background.
             let _ = timeout(LISTEN_TIMEOUT, repeated).await;
         }
         Ok(())
     }
 
-    /// Replays the settings of the previous session in a new one; the channel is notified when that is done.
+    /// Replays the settings of the previous session in the new one; the returned channel is notified when that is done.
     fn replay_settings(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (done, repeated) = oneshot::channel();
         let (core, settings) = (Arc::clone(self), self.session.settings());
@@ -306,12 +309,12 @@ impl Core {
                 .send(&Method::DELETE, &make_headers, &Bytes::new(), ResendPolicy::Once)
                 .await
             {
-                // Status 405 is fine: such a server ends its sessions by itself.
+                // Status 405 is not an error here: such a server ends its sessions by itself.
                 Ok(response) => drain(response.into_body()).await,
                 Err(error) => tracing::debug!(%error, "ending the session at the server failed"),
             }
         };
-        // The caller does not wait long for a server it leaves.
+        // The wait is limited, because the caller is about to leave the server anyway.
         let _ = timeout(self.limits.linger_timeout, ending).await;
     }
 
@@ -324,9 +327,9 @@ impl Core {
     }
 }
 
-/// Returns whether a refusal means that the session is lost: 404, or 400 with an error about the session.
+/// Returns whether a refusal means that the session is lost: status 404, or status 400 with an error about the session.
 ///
-/// The second is the usual answer of servers on the official SDKs that were restarted.
+/// Servers built with the official SDKs usually answer with 400 after a restart.
 pub(super) fn is_session_lost(
     status: StatusCode,
     refusal: &RpcError,

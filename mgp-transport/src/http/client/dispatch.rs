@@ -1,4 +1,5 @@
-//! Dispatch of received messages: answers to their requests, all others to the inbound stack.
+//! Dispatch of received messages: answers go to the requests that wait for them, all other
+//! messages to the inbound stack.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,15 +20,15 @@ use super::link::StreamLink;
 use super::session::SessionRef;
 use crate::connection::read_reply;
 
-/// Estimated cost of a message while it is handled, besides its text.
+/// The estimated memory of a message while it is handled, in addition to its text.
 const MESSAGE_COST: usize = 512;
 
-/// Source of a message.
+/// The place where a message was received.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MessageSource {
-    /// In the response to this legacy request of ours, sent in this session; `initialize` has no session.
+    /// The response to this legacy request of the client, sent in this session; `initialize` has no session.
     Request(i64, Option<SessionRef>),
-    /// In the response to this modern request of ours, where the server may not send requests.
+    /// The response to this modern request of the client, in which the server may not send requests.
     Modern(i64),
     /// The own stream of this session.
     Session(SessionRef),
@@ -60,7 +61,7 @@ impl Core {
         let size = text.len() + MESSAGE_COST;
         match Message::parse(text) {
             Ok(Message::Response { id, outcome }) => {
-                // An error without an id belongs to the request whose answer carried it.
+                // An error without an id belongs to the request in whose response it was received.
                 let id = id.or_else(|| from.number().filter(|_| outcome.is_err()).map(Id::Number));
                 let known = id.as_ref().is_some_and(|id| {
                     let pending = &self.send_half.pending;
@@ -135,7 +136,7 @@ impl Core {
         let future = self.stack.send(Call::request(method, params, cx));
         let running = RunningRequest::new(core, size);
         self.spawn_task(async move {
-            // If the session ended, the server has forgotten its request and may reuse the id, so the answer is
+            // If the session has ended, the server no longer knows its request and may reuse the id, so the answer is
             // dropped.
             let Some(outcome) = running.core.while_in_session(from, future).await else {
                 tracing::debug!(%id, "dropped a server request: its session ended");
@@ -145,7 +146,7 @@ impl Core {
         });
     }
 
-    /// Runs a future as long as the session of its message lasts.
+    /// Runs a future until it completes, or until the session of its message ends.
     async fn while_in_session<T>(
         &self,
         from: MessageSource,
@@ -186,8 +187,7 @@ impl Core {
     ) {
         let mut handling =
             self.stack.send(Call::notification(method, params, self.inbound_context(from)));
-        // Most handlers complete at once; those that do not are queued on the runner, which runs them one after
-        // another.
+        // Most handlers complete immediately. The others are queued on the runner, which runs them one after another.
         let is_first = self.counters.waiting.load(Ordering::Relaxed) == 0;
         if is_first && handling.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_ready() {
             return;

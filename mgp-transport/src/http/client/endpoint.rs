@@ -46,13 +46,14 @@ impl Endpoint {
         &self.origin
     }
 
-    /// Returns whether it is on this machine: `localhost`, a name below it, or a loopback address.
+    /// Returns whether the endpoint is on this machine: `localhost`, a name that ends in
+    /// `.localhost`, or a loopback address.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         self.uri.host().is_some_and(is_loopback_host)
     }
 
-    /// Returns whether requests are unencrypted on the network: plain `http` to another machine.
+    /// Returns whether requests are sent over the network unencrypted: with plain `http` to another machine.
     pub(super) fn is_in_clear(&self) -> bool {
         !self.is_https() && !self.is_loopback()
     }
@@ -78,7 +79,8 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the endpoint at an address that the server named, absolute or relative, if it is on the same origin.
+    /// Returns the endpoint at an address from the server, absolute or relative; `None` if it
+    /// is not on the same origin.
     pub(super) fn resolve(&self, address: &str) -> Option<Self> {
         let address = address.trim();
         let uri = if address.contains("://") || address.starts_with('/') {
@@ -108,9 +110,9 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Destination of a request in the forms that are written; created once for many requests.
+/// The destination of a request, in the forms in which it is written; created once for many requests.
 pub(super) struct Destination {
-    /// The whole URL, which goes into `DPoP` proofs.
+    /// The whole URL, for `DPoP` proofs.
     pub(super) url: String,
     /// Path and query, for the request line.
     pub(super) path: Uri,

@@ -1,4 +1,4 @@
-//! Cache of the protocol eras of known servers. A later connection then tries the right era first (MCP versioning).
+//! A cache of the protocol eras of known servers, so that later connections try the right era first (MCP versioning).
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -8,14 +8,14 @@ use mgp_types::mcp::Era;
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-/// Maximum number of origins; when it is reached, the oldest entry is replaced.
+/// The maximum number of origins in the cache; at the maximum, a new entry replaces the oldest one.
 const MAX_ORIGINS: usize = 256;
-/// Time after which an era is forgotten, because the server may have been upgraded.
+/// The time after which an entry expires, because the server may have been upgraded.
 const ERA_TTL: Duration = Duration::from_hours(1);
 
-/// Cache of eras by origin; clones share one cache.
+/// A cache of protocol eras by origin; clones share one cache.
 ///
-/// An entry is a hint only: a client removes an era that turns out wrong.
+/// An entry is only a hint: a client removes an era that proves to be wrong.
 ///
 /// ```
 /// use mgp_transport::http::EraCache;

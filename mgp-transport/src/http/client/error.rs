@@ -1,4 +1,4 @@
-//! Errors of creating a client at a URL, and of its HTTP exchanges.
+//! Errors when a client for a URL is created, and errors of its HTTP exchanges.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use mgp_types::{ErrorCode, Recovery, RpcError};
 
 use crate::frame::bytes_text;
 
-/// Reason why a client cannot be created for a URL.
+/// The reason why a client cannot be created for a URL.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpClientError {
@@ -35,7 +35,7 @@ pub enum HttpClientError {
     /// An additional root certificate could not be read.
     #[error("the certificates given to `root_certificates` cannot be used: {0}")]
     RootCertificates(String),
-    /// Credentials, or headers that may be keys, would be readable in transit.
+    /// Credentials, or headers that may contain keys, would be sent unencrypted.
     #[error(
         "`{0}` is not https, so the credentials and headers given for it could be read in transit; \
          use https, or set `credentials_in_clear` if the network is yours"
@@ -43,16 +43,16 @@ pub enum HttpClientError {
     InClear(String),
 }
 
-/// Failure of one exchange.
+/// The failure of one HTTP exchange.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// No connection could be opened.
     Unreached { place: String, why: String },
     /// The certificate is not trusted.
     Untrusted { place: String, why: String },
-    /// The connection broke before the head of the answer.
+    /// The connection broke before the head of the response was received.
     Broken { place: String, why: String },
-    /// A redirect that is not followed.
+    /// The server sent a redirect that the client does not follow.
     Redirect { status: StatusCode, to: String },
     /// An error status without a JSON-RPC error.
     Status { status: StatusCode, wait: Option<Duration>, challenge: String, has_credentials: bool },
@@ -116,13 +116,13 @@ impl From<Fault> for RpcError {
                     format!("cannot trust {place}: {why}"),
                 )
                 .because(HttpFailure::Unreachable);
-                // The next attempt would fail with the same certificate.
+                // The certificate is still not trusted in the next attempt, so no retry is suggested.
                 match Recovery::default_for(ErrorCode::SERVER_NOT_READY) {
                     Some(hints) => error.recovery(hints.no_retry()),
                     None => error,
                 }
             }
-            // The server may have run the request, so the error code must not invite a retry.
+            // The server may have run the request, so the error code must not suggest a retry.
             Fault::Broken { place, why } => Self::new(
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the connection to {place} broke before the answer: {why}"),

@@ -1,4 +1,5 @@
-//! The headers of one call, which repeat values that intermediaries route by (MCP 2026-07-28, standard headers).
+//! The headers of one call that repeat values of its body, for intermediaries that route by them (MCP 2026-07-28,
+//! standard headers).
 
 use std::borrow::Cow;
 
@@ -34,7 +35,8 @@ pub(super) fn modern_revision(call: &Call) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Values that a modern call repeats: revision, method, target, and parameters that a tool wants in headers.
+/// The values that a modern call repeats in headers: revision, method, target, and arguments for which the tool
+/// requires it.
 pub(super) struct StandardHeaders {
     revision: HeaderValue,
     method: HeaderValue,

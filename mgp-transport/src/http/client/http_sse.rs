@@ -1,6 +1,7 @@
 //! The client of HTTP+SSE (MCP transports, 2024-11-05), as a pair of byte streams.
 //!
-//! The server sends all of its messages on one event stream, which begins with the address for messages to it.
+//! The server sends all its messages on one event stream. Its first event is the address to which the client posts
+//! messages.
 
 use std::future::pending;
 
@@ -37,7 +38,7 @@ pub enum HttpSseError {
     /// The configuration does not allow the connection.
     #[error(transparent)]
     Config(#[from] HttpClientError),
-    /// The server refused the stream, or it does not begin with the address for messages.
+    /// The server refused the event stream, or the stream does not begin with the address for messages.
     #[error("{}", .0.message())]
     Stream(#[from] RpcError),
 }
@@ -48,10 +49,10 @@ impl From<Fault> for HttpSseError {
     }
 }
 
-/// Connects to a server that serves HTTP with a separate event stream.
+/// Connects to a server that uses HTTP+SSE, i.e. a separate event stream.
 ///
-/// Returns the connection as a pair of byte streams, which end when the server ends its event stream: nothing of that
-/// transport can be resumed. The server is of the legacy era.
+/// Returns the connection as a pair of byte streams. They end when the server ends its event stream, because this
+/// transport cannot resume a stream. The server is of the legacy era.
 ///
 /// ```no_run
 /// use mgp_transport::http::{Endpoint, HttpClientConfig, connect_http_sse};
@@ -91,7 +92,7 @@ pub async fn connect_http_sse(
 struct EventStream {
     body: Incoming,
     reader: SseReader,
-    /// Bytes that were received and not read.
+    /// Bytes that were received but not parsed yet.
     rest: Bytes,
 }
 
@@ -145,7 +146,7 @@ fn no_stream() -> HttpSseError {
     Fault::Malformed("there is no event stream with an address for messages".to_owned()).into()
 }
 
-/// Carries messages in both directions until one of them ends.
+/// Passes messages in both directions until one of the two directions ends.
 async fn run(stream: EventStream, posts: HttpSender, there: DuplexEnd) {
     let DuplexEnd { reader, writer } = there;
     let writer = tokio::sync::Mutex::new(writer);
@@ -159,7 +160,7 @@ async fn run(stream: EventStream, posts: HttpSender, there: DuplexEnd) {
 
 type Writer = tokio::sync::Mutex<tokio::io::WriteHalf<tokio::io::DuplexStream>>;
 
-/// Writes the messages of the server as lines.
+/// Writes each message of the server as a line.
 async fn receive(mut stream: EventStream, writer: &Writer) {
     loop {
         let event = match stream.next().await {
@@ -170,7 +171,7 @@ async fn receive(mut stream: EventStream, writer: &Writer) {
         if !matches!(event.name.as_str(), "" | "message") {
             continue;
         }
-        // Only the layout of JSON has line breaks.
+        // In JSON, line breaks occur only between tokens, so they can be replaced by spaces.
         let mut line = event.data.replace(['\n', '\r'], " ").into_bytes();
         line.push(b'\n');
         if writer.lock().await.write_all(&line).await.is_err() {
@@ -179,14 +180,15 @@ async fn receive(mut stream: EventStream, writer: &Writer) {
     }
 }
 
-/// Posts each line; returns when there are no more, or the server has lost the connection.
+/// Posts each line; returns when there are no more lines, or when the server no longer knows the connection.
 async fn send(
     reader: tokio::io::ReadHalf<tokio::io::DuplexStream>,
     posts: &HttpSender,
     writer: &Writer,
 ) {
     let mut lines = BufReader::new(reader);
-    // Some servers accept a request only when they have handled it.
+    // Several POSTs run at once, because some servers answer the POST of a request only after they
+    // have handled the request.
     let mut running: FuturesUnordered<BoxFuture<'_, Sent>> = FuturesUnordered::new();
     let mut line = Vec::new();
     loop {
@@ -201,7 +203,7 @@ async fn send(
             if is_full {
                 pending::<()>().await;
             }
-            // Cancel safe: what was read stays in the buffer.
+            // Cancel safe: bytes that were already read stay in the buffer.
             lines.read_until(b'\n', &mut line).await
         };
         match select(pin!(next), pin!(ended)).await {
@@ -218,11 +220,11 @@ async fn send(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sent {
     Done,
-    /// The server does not know the connection any more.
+    /// The server no longer knows the connection.
     Lost,
 }
 
-/// The members of a message that tell requests from others.
+/// The members of a message that distinguish requests from other messages.
 #[derive(Deserialize)]
 struct Head {
     #[serde(default)]
@@ -231,7 +233,7 @@ struct Head {
     method: Option<IgnoredAny>,
 }
 
-/// Posts a message; a request that is refused is answered with the reason.
+/// Posts a message; if the server refuses a request, answers the request with the reason.
 async fn post(posts: &HttpSender, body: Bytes, writer: &Writer) -> Sent {
     let error = match try_post(posts, &body).await {
         Ok(()) => return Sent::Done,

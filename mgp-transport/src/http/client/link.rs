@@ -41,8 +41,8 @@ impl Link for HttpLink {
     }
 }
 
-/// [`Link`] for messages received in the response to one request; requests the server
-/// sends there belong to that request only.
+/// The [`Link`] for messages received in the response to one request; requests that the server sends there belong only
+/// to that request.
 pub(super) struct StreamLink {
     pub(super) core: Arc<Core>,
     pub(super) number: i64,

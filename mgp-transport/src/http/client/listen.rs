@@ -1,4 +1,4 @@
-//! The own stream of a session: requests and notifications of a legacy server outside of calls.
+//! Reads the own stream of a session, on which a legacy server sends requests and notifications that belong to no call.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::core::{Core, is_session_lost};
 use super::request::StreamResponse;
 use super::sse::SseReader;
 
-/// Reads the stream, and resumes it, until the server reports that there is none or is gone for too long.
+/// Reads the stream, and resumes it, until the server reports that it has none, or cannot be reached for too long.
 pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
     let mut opened = Some(opened);
     let mut reader = SseReader::new(core.sender.config.event_bytes);
@@ -21,7 +21,7 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
         let (progress, begun) = (reader.progress(), Instant::now());
         let last = reader.last_id().cloned();
         let stream = core.open_stream(session_ref, last.as_ref()).await;
-        // The caller may have stopped waiting.
+        // Fails only if the caller has stopped waiting.
         let _ = opened.take().map(|opened| opened.send(()));
         match stream {
             Ok(StreamResponse::Open(body)) => {
@@ -40,7 +40,7 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
             {
                 tracing::debug!(%error, "session lost while idle");
                 match core.renew(session_ref).await {
-                    // Opening the new session has started another reader, so this one ends.
+                    // The task that opened the new session also started a new reader, so this reader ends.
                     Ok(()) => return,
                     Err(error) => tracing::debug!(%error, "reopening the session failed"),
                 }
@@ -49,12 +49,13 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                 let is_passing = status.is_server_error()
                     || matches!(status, StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS);
                 if !is_passing || status == StatusCode::NOT_IMPLEMENTED {
-                    // 405 is expected here. With any status, the server's own messages cannot be received.
+                    // Status 405 is expected here. With any error status, messages that the server sends outside of
+                    // calls cannot be received.
                     tracing::debug!(%status, %error, "the server has no session stream");
                     return;
                 }
             }
-            // The session was replaced, and the new one has its own reader.
+            // The session was replaced; the new session has its own reader.
             Ok(StreamResponse::Replaced) => return,
             Err(error) => tracing::debug!(%error, "opening the session stream failed"),
         }

@@ -1,11 +1,12 @@
 //! The client of streamable HTTP (MCP transports, 2025-03-26 and later; MGP §1.4).
 //!
-//! An [`HttpConnection`] is what [`Connection`](crate::Connection) is for byte streams: a handle to call the peer,
-//! and a future to drive for the server's messages. Its documentation lists the calls that may be sent twice.
+//! [`HttpConnection`] corresponds to [`Connection`](crate::Connection) for byte streams: it has a handle to call the
+//! peer, and a future that must be driven for the server's messages. Its documentation lists the
+//! calls that may be sent twice.
 //!
-//! A request is one POST; its answer is JSON or a stream of events. In the legacy era (revisions with `initialize`)
-//! requests belong to a session, which has a stream of its own, and interrupted streams are resumed. In the modern
-//! era every request is independent.
+//! A request is one POST; its answer is JSON or an event stream. In the legacy era (revisions with `initialize`),
+//! requests belong to a session, the session has its own stream, and interrupted streams are resumed. In the modern
+//! era, every request is independent.
 
 mod certificates;
 mod config;

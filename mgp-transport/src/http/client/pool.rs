@@ -1,8 +1,9 @@
-//! The connections to one origin: HTTP/1.1, one request at a time on each, kept for later requests.
+//! The pool of connections to one origin: HTTP/1.1, with one request at a time per connection;
+//! idle connections are reused.
 //!
-//! A connection is put into the pool when the head of its response arrives. It is reused once the body is read,
-//! which hyper reports (`is_ready`). The pool keeps at most [`HttpClientConfig::idle_connections`]: beyond that the
-//! oldest is dropped, and closes once its body is read.
+//! A connection is added to the pool when the head of its response arrives. It is reused when the body has been read,
+//! which hyper reports (`is_ready`). The pool keeps at most [`HttpClientConfig::idle_connections`]; if there are more,
+//! the oldest is dropped, and closes when its body has been read.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -30,7 +31,7 @@ use super::connector::{Connector, Security, connector};
 use super::endpoint::Endpoint;
 use super::error::HttpClientError;
 
-/// Request whose URI is only a path, with the host in its `Host` header.
+/// A request whose URI is only a path; its header `Host` contains the host.
 pub(super) type Message = Request<Full<Bytes>>;
 
 type Sender = SendRequest<Full<Bytes>>;
@@ -48,7 +49,7 @@ pub(super) struct Pool<C = Connector<GaiResolver>> {
     idle: Arc<IdleConnections>,
 }
 
-/// Reason why there is no response.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PoolError {
     /// No connection could be opened.
@@ -57,7 +58,7 @@ pub(super) enum PoolError {
     /// A new connection ended before a byte of the request was written.
     #[error("client error (Canceled)")]
     Unsent(#[source] hyper::Error),
-    /// The connection broke; a server may have seen the request.
+    /// The connection broke; the server may have received the request.
     #[error("client error (SendRequest)")]
     Broken(#[source] hyper::Error),
 }
@@ -94,16 +95,16 @@ where
     C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync,
     C::Response: Read + Write + Unpin + Send + 'static,
 {
-    /// Sends a request on an idle connection, or on a new one; returns the response with its body unread.
+    /// Sends a request on an idle connection or a new one; returns the response before its body is read.
     ///
-    /// The request is sent again, on another connection, only if not a single byte of it was written: then the server
-    /// cannot have received it. If there is an idle connection, the request is passed to it at once, before the future
-    /// is polled.
+    /// The request is sent again on another connection only if not a single byte of it was written, because then the
+    /// server cannot have received it. If there is an idle connection, the request is passed to it immediately, before
+    /// the returned future is polled.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection of the request.
     pub(super) fn send(&self, message: Message) -> impl Future<Output = SendResult> + Send {
-        // Requests are large. Passing this one to hyper at once keeps it out of the returned future.
+        // Requests are large. If this one is passed to hyper immediately, the returned future does not contain it.
         match self.idle.take() {
             Checkout::Free(mut sender) => {
                 let sent = Box::pin(sender.try_send_request(message));
@@ -134,7 +135,7 @@ where
         elsewhere.await
     }
 
-    /// Sends a request on another idle connection or a new one, until it is written.
+    /// Sends a request on other idle connections, and then on a new one, until one of them accepts it.
     async fn send_elsewhere(&self, mut message: Message) -> SendResult {
         loop {
             let (mut sender, is_new) = match self.checkout().await {
@@ -155,12 +156,12 @@ where
         }
     }
 
-    /// Returns a connection that is ready for a request.
+    /// Returns an idle connection that is ready for a request.
     async fn checkout(&self) -> Option<Sender> {
         match self.idle.take() {
             Checkout::Free(sender) => Some(sender),
             Checkout::None => None,
-            // A connection may have just read its answer, and be ready once its own task has run.
+            // A connection that has just read its answer may become ready as soon as its own task has run.
             Checkout::Busy => {
                 yield_now().await;
                 match self.idle.take() {
@@ -171,7 +172,8 @@ where
         }
     }
 
-    /// Opens a connection, within a time that includes the TLS handshake, and spawns its task.
+    /// Opens a connection within the connect timeout, which includes the TLS handshake, and
+    /// spawns the connection's task.
     async fn open(&self) -> Result<Sender, PoolError> {
         let bound = self.connect_timeout;
         let opening = async {
@@ -191,19 +193,19 @@ where
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "connection failed");
-                // Only `open` listens, while it waits for the connection to become ready.
+                // Only `open` receives this error, and only while it waits for the connection to become ready.
                 let _ = report.send(error);
             }
         });
         match sender.ready().await {
             Ok(()) => Ok(sender),
-            // The connection's task knows the actual reason.
+            // The connection's task reports the actual reason.
             Err(error) => Err(PoolError::Broken(reported.await.unwrap_or(error))),
         }
     }
 }
 
-/// Connections kept for later requests.
+/// The connections that are kept for later requests.
 struct IdleConnections {
     state: Mutex<IdleState>,
     bound: usize,
@@ -214,7 +216,7 @@ struct IdleConnections {
 struct IdleState {
     /// The oldest first.
     connections: Vec<IdleConnection>,
-    /// Task that closes expired connections; present while one is idle.
+    /// The task that closes expired connections; it exists while at least one connection is idle.
     reaper: Option<JoinHandle<()>>,
 }
 
@@ -223,10 +225,10 @@ struct IdleConnection {
     since: Instant,
 }
 
-/// Result of looking for an idle connection.
+/// The result of the search for an idle connection.
 enum Checkout {
     Free(Sender),
-    /// No connection is free, but for some only the response is still being read.
+    /// No connection is free now, but some connections will be free when their response has been read.
     Busy,
     None,
 }
@@ -236,9 +238,9 @@ impl IdleConnections {
         Self { state: Mutex::default(), bound, timeout }
     }
 
-    /// Takes the newest free connection; closed and expired ones are dropped.
+    /// Takes the newest free connection; drops closed and expired ones.
     fn take(&self) -> Checkout {
-        // Dropping a sender wakes the task of its connection, so obsolete ones are dropped after the lock.
+        // Dropping a sender wakes the task of its connection, so senders are dropped after the lock is released.
         let mut obsolete = Vec::new();
         let mut state = self.state.lock();
         let (connections, mut taken) = (&mut state.connections, Checkout::None);
@@ -260,7 +262,7 @@ impl IdleConnections {
         taken
     }
 
-    /// Keeps a connection, and ensures that it is closed in time.
+    /// Adds a connection, and ensures that it is closed when it expires.
     fn put(idle: &Arc<Self>, sender: Sender) {
         if idle.bound == 0 || sender.is_closed() {
             return;
@@ -276,7 +278,7 @@ impl IdleConnections {
         }
         let since = Instant::now();
         connections.push(IdleConnection { sender, since });
-        // The task is gone if its runtime has ended.
+        // If its runtime has ended, the task no longer exists.
         if reaper.as_ref().is_none_or(JoinHandle::is_finished)
             && let Some(until) = since.checked_add(idle.timeout)
         {
@@ -285,7 +287,7 @@ impl IdleConnections {
         drop(state);
     }
 
-    /// Closes expired connections; returns the time of the next check, or clears the task if no connection is left.
+    /// Closes expired connections; returns the time of the next check, or removes the task if no connection is left.
     fn close_expired(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -295,7 +297,7 @@ impl IdleConnections {
             .collect::<Vec<_>>();
         let next = state.connections.first().and_then(|idle| idle.since.checked_add(self.timeout));
         if next.is_none() {
-            // Cleared under the lock, so that a concurrent `put` starts a new task.
+            // The task is removed under the lock, so that a concurrent `put` starts a new one.
             state.reaper = None;
         }
         drop(state);
@@ -317,7 +319,7 @@ impl Drop for IdleConnections {
     }
 }
 
-/// Closes connections in time, as long as there are some.
+/// Closes connections when they expire, as long as there are some.
 async fn reap(idle: Weak<IdleConnections>, mut until: Instant) {
     loop {
         sleep_until(until).await;

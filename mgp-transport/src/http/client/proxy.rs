@@ -1,4 +1,4 @@
-//! Proxies for outgoing connections, over which each connection is a tunnel (CONNECT).
+//! Proxies for outgoing connections; each connection to the target is a tunnel through the proxy (CONNECT).
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tower_service::Service;
 
 use super::error::HttpClientError;
 
-/// The proxy of outgoing connections; addresses of this machine are reached directly.
+/// The proxy for outgoing connections; addresses of this machine are reached directly.
 ///
 /// ```
 /// use mgp_transport::http::Proxy;
@@ -29,24 +29,25 @@ use super::error::HttpClientError;
 #[derive(Clone, Default)]
 pub struct Proxy {
     matcher: Option<Arc<Matcher>>,
-    /// Matches all but the hosts that are reached directly.
+    /// Matches all hosts except those that are reached directly.
     others: Option<Arc<Matcher>>,
 }
 
 impl Proxy {
-    /// Connects directly.
+    /// Returns the setting for direct connections, without a proxy.
     #[must_use]
     pub const fn none() -> Self {
         Self { matcher: None, others: None }
     }
 
-    /// Uses `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` of the environment, in either case.
+    /// Returns the proxy that the environment variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name,
+    /// in upper or lower case.
     #[must_use]
     pub fn from_env() -> Self {
         Self { matcher: Some(Arc::new(Matcher::from_env())), others: None }
     }
 
-    /// Uses the proxy at a URL, which may have a user name and password.
+    /// Returns the proxy at a URL, which may contain a user name and password.
     ///
     /// # Errors
     /// [`HttpClientError::Url`] unless it is an `http://` URL.
@@ -62,7 +63,7 @@ impl Proxy {
         Ok(Self { matcher: Some(Arc::new(matcher)), others: None })
     }
 
-    /// Reaches hosts, domains (`.example.com`) and networks without the proxy.
+    /// Excludes hosts, domains (`.example.com`) and networks, which are then reached directly.
     #[must_use]
     pub fn except<'a>(mut self, direct: impl IntoIterator<Item = &'a str>) -> Self {
         let direct = direct.into_iter().collect::<Vec<_>>().join(",");
@@ -71,7 +72,7 @@ impl Proxy {
         self
     }
 
-    /// Returns whether an address is reached over the proxy.
+    /// Returns whether an address is reached through the proxy.
     pub(in crate::http) fn is_used_for(&self, to: &Uri) -> bool {
         let is_remote = to.host().is_some_and(|host| !is_loopback_host(host));
         let matches = |matcher: &Arc<Matcher>| matcher.intercept(to).is_some();
@@ -80,7 +81,7 @@ impl Proxy {
             && self.others.as_ref().is_none_or(matches)
     }
 
-    /// Returns the tunnel to an address, if it is reached over the proxy.
+    /// Returns the connector that opens a tunnel to an address; `None` if the address is reached directly.
     fn tunnel(
         &self,
         to: &Uri,
@@ -108,7 +109,7 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// Adds the port to a plain `http` address: a tunnel is opened to 443 otherwise.
+/// Adds the port to a plain `http` address, because a tunnel would otherwise be opened to port 443.
 fn with_port(to: Uri) -> Uri {
     let Some(host) = to.host().filter(|_| to.scheme_str() == Some("http") && to.port().is_none())
     else {
@@ -120,7 +121,7 @@ fn with_port(to: Uri) -> Uri {
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Connector that opens a tunnel where there is a proxy.
+/// A connector that opens a tunnel if a proxy is used for the address.
 #[derive(Clone)]
 pub(in crate::http) struct ProxyConnector<R> {
     direct: HttpConnector<R>,

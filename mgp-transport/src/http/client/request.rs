@@ -1,4 +1,4 @@
-//! One request: its POST, the stream its answer may be, and the resumption of that.
+//! One request: its POST, the event stream that may answer it, and the resumption of an interrupted stream.
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -34,20 +34,21 @@ use crate::connection::{SlotEvent, write_cancelled};
 /// Initial capacity for an encoded request, in bytes; few requests are longer.
 const BODY_CAPACITY: usize = 1000;
 
-/// Number of events read before their consumer gets a turn; fewer than an inbox holds, so none is dropped.
+/// The number of events that are read before their consumer gets a turn. It is smaller than an inbox, so that no event
+/// is dropped.
 const MAX_EVENTS_PER_TURN: usize = 64;
 
-/// Lower limit of a server's retry value, so that it cannot keep the client busy.
+/// The minimum delay before a stream is resumed, so that a server cannot keep the client busy with a very small value.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// A request that is ready to be sent.
 struct EncodedRequest {
     number: i64,
-    /// Standard headers; `None` in the legacy era.
+    /// The standard headers; `None` in the legacy era.
     standard: Option<Box<StandardHeaders>>,
     body: Bytes,
     opens: bool,
-    /// If set, a lost session is opened again for it.
+    /// If set, a lost session is opened again for this request.
     renews: bool,
     resend: ResendPolicy,
 }
@@ -68,7 +69,7 @@ impl EncodedRequest {
         headers
     }
 
-    /// Classifies the response, and keeps its headers if it opens a session.
+    /// Determines the kind of the response, and stores its headers if it opens a session.
     fn answer(&self, response: Response<Incoming>, state: &RequestState) -> Answer {
         if self.opens {
             let _ = state.headers.set(Box::new(response.headers().clone()));
@@ -76,7 +77,7 @@ impl EncodedRequest {
         Answer::new(response)
     }
 
-    /// Returns the session that a response may report as lost, if it is to be opened again for the request.
+    /// Returns the session that a response may report as lost; `None` if the request must not open a new session.
     fn suspect(
         &self,
         response: &Response<Incoming>,
@@ -93,7 +94,7 @@ impl EncodedRequest {
 struct RequestState {
     /// The headers of the response, if it opens a session.
     headers: OnceLock<Box<HeaderMap>>,
-    /// Session in which the request was last sent.
+    /// The session in which the request was last sent.
     session_ref: Mutex<Option<SessionRef>>,
 }
 
@@ -107,9 +108,9 @@ impl RequestState {
     }
 }
 
-/// End of reading a stream.
+/// The reason why reading a stream ended.
 enum StreamEnd {
-    /// The answer was received; the rest of the body is unread.
+    /// The answer was received; the rest of the body has not been read.
     Answered,
     /// The stream ended before the answer, for this reason.
     Cut(String),
@@ -121,7 +122,7 @@ impl Core {
             return Err(closed_here());
         }
         let permits = Arc::clone(&self.permits);
-        // A subscription would keep its permit for good and block calls.
+        // A subscription takes no permit: it may last for as long as the connection, and would block other calls.
         let _permit = if call.is::<SubscriptionsListen>() {
             None
         } else {
@@ -140,7 +141,7 @@ impl Core {
         Ok(reply)
     }
 
-    /// Sends a request; returns the answer, and the headers of the response if it opens a session.
+    /// Sends a request; returns its answer and, if the response opens a session, the headers of the response.
     pub(super) async fn send_request(
         self: Arc<Self>,
         mut call: Call,
@@ -170,8 +171,8 @@ impl Core {
             let next = if is_over {
                 slot.next().await
             } else {
-                // While a consumer is busy, `exchange` is not polled: nothing more is read, which slows the server
-                // down.
+                // While the consumer is busy, `exchange` is not polled. Nothing more is read then, which makes the
+                // server send more slowly.
                 match select(pin!(slot.next()), exchange.as_mut()).await {
                     Either::Left((next, _)) => next,
                     Either::Right((outcome, _)) => {
@@ -216,7 +217,7 @@ impl Core {
                     return Err(Fault::Malformed(why.into()).into());
                 }
             }
-            // Boxed, as most requests do not need the space.
+            // Boxed, because most requests do not need this future, and would otherwise reserve space for it.
             Answer::Events(body) => {
                 return Box::pin(self.read_until_answered(body, from, request, session_ref)).await;
             }
@@ -225,7 +226,8 @@ impl Core {
         Err(Fault::Malformed("the server accepted the request and sent no answer".into()).into())
     }
 
-    /// POSTs the request, once more in a new session if the old one is lost; returns the response and its session.
+    /// POSTs the request, and once more in a new session if the first session is lost; returns the
+    /// response and its session.
     async fn post_request(
         self: &Arc<Self>,
         request: &EncodedRequest,
@@ -237,7 +239,7 @@ impl Core {
             let (session_ref, session) = in_session.then(|| self.session.current()).unzip();
             state.set_session(session_ref);
             let make_headers = || request.headers(session.as_deref());
-            // The response is not held across the check, which most requests do not need.
+            // The response is moved out here, so that it is not held across the check, which most requests do not need.
             let lost;
             let check = {
                 let response = self
@@ -260,7 +262,8 @@ impl Core {
         }
     }
 
-    /// Reads the response to a request of a session that may be lost; returns its error if the session is not lost.
+    /// Reads the response to a request whose session may be lost; returns the server's error if
+    /// the session is not lost.
     async fn check_lost(
         &self,
         response: Response<Incoming>,
@@ -300,13 +303,13 @@ impl Core {
             if reader.progress() > progress {
                 attempts = 0;
             }
-            // Only streams in a session can be resumed; modern requests and handshakes have none.
+            // Only streams in a session can be resumed; modern requests and handshakes have no session.
             let Some(session_ref) = session_ref else { return Err(Fault::Cut(why).into()) };
             body = self.resume(&mut reader, session_ref, &mut attempts, why).await?;
         }
     }
 
-    /// Resumes a stream that was cut, until the server accepts that or the attempts are used up.
+    /// Resumes a stream that was cut, until the server accepts the request or the attempts are used up.
     async fn resume(
         &self,
         reader: &mut SseReader,
@@ -357,7 +360,7 @@ impl Core {
 
     /// Sends a GET for a stream of this session: its own stream, or the continuation of a stream after event `last`.
     ///
-    /// Event ids are valid in one session only, so nothing is sent if this session was replaced.
+    /// Event ids are valid in one session only, so nothing is sent if the session was replaced.
     pub(super) async fn open_stream(
         &self,
         session_ref: SessionRef,
@@ -404,7 +407,7 @@ impl Core {
             let mut count = 0_usize;
             while let Some(event) = reader.next(&mut input) {
                 count += 1;
-                // Gives the consumer of this call a turn to take its partial results before more are read.
+                // Gives the consumer of this call a turn to take its partial results before more events are read.
                 if count.is_multiple_of(MAX_EVENTS_PER_TURN) {
                     yield_now().await;
                 }
@@ -455,21 +458,22 @@ impl Core {
     }
 }
 
-/// Returns a future that passes a partial result to its consumer; if the call is done, its outcome as the error.
+/// Returns a future that passes a partial result to its consumer. If the call has ended meanwhile, returns its outcome
+/// as the error.
 fn forward_item(
     next: SlotEvent,
     outlet: &Outlet,
 ) -> Result<BoxFuture<'_, ()>, Result<Reply, RpcError>> {
     match next {
         SlotEvent::Item(item) => Ok(Box::pin(async move {
-            // The answer matters even if the consumer of the items left.
+            // The answer is needed even if the consumer of the partial results was dropped.
             let _ = outlet.send(item).await;
         })),
         SlotEvent::Done(outcome) => Err(outcome),
     }
 }
 
-/// Response to a GET.
+/// The response to a GET.
 pub(super) enum StreamResponse {
     Open(Incoming),
     Refused(StatusCode, RpcError),
@@ -477,10 +481,10 @@ pub(super) enum StreamResponse {
     Replaced,
 }
 
-/// Guard of a request that waits for its answer. Dropping it removes the request, and cancels it at a legacy server
-/// if it is still unanswered.
+/// A guard for a request that waits for its answer. Dropping the guard removes the request and, if it is still
+/// unanswered, cancels it at a legacy server.
 ///
-/// At a modern server, closing the response stream is the cancellation.
+/// At a modern server, closing the response stream cancels the request.
 struct PendingGuard<'a> {
     core: &'a Arc<Core>,
     number: i64,
@@ -490,7 +494,8 @@ struct PendingGuard<'a> {
 impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         let unanswered = self.core.send_half.pending.remove(self.number);
-        // No session: a modern server, a handshake, or a request that was not sent. These need no cancellation.
+        // There is no session for modern servers, handshakes, and requests that were not sent. None of these needs a
+        // cancellation.
         let Some(session_ref) = self.state.session_ref() else { return };
         if !unanswered || self.core.is_closed() {
             return;

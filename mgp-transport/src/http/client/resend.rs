@@ -1,11 +1,11 @@
-//! The rule for sending a request again after its connection broke before an answer began.
+//! The rule about sending a request again after its connection broke before an answer began.
 //!
-//! A server may close an idle connection at the very moment a request is written on it. The client then cannot know
-//! whether the server read the request, so it sends only requests that change nothing at the server again, once, on
-//! another connection: lists, reads, a handshake that leaves nothing behind, pings, and `GET`. A second copy of any
-//! other request, above all of a tool call, might run. It is sent again only if hyper reports that it was never
-//! written; then the pool uses another connection. Once the head of a response has arrived, this rule sends nothing
-//! again.
+//! A server may close an idle connection at the moment at which a request is written to it. The client then cannot know
+//! whether the server read the request. It therefore sends the request again only if the request changes nothing at the
+//! server: lists, reads, a handshake that leaves nothing behind, pings, and `GET`. It does so once, on another
+//! connection. The server might run a second copy of any other request, above all of a tool call. Such a request is
+//! sent again only if hyper reports that it was never written; then the pool uses another connection. After the head of
+//! a response has arrived, this rule never applies.
 
 use std::error::Error as StdError;
 use std::io;
@@ -18,12 +18,12 @@ use mgp_types::method::{
 
 use super::pool::PoolError;
 
-/// Rule for sending a request again after its connection broke.
+/// The rule about sending a request again after its connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResendPolicy {
-    /// Send it once more, because it changes nothing.
+    /// The request may be sent once more, because it changes nothing at the server.
     Once,
-    /// Never: it may have run, or was sent again already.
+    /// The request must not be sent again: the server may have run it, or it was sent again already.
     Never,
 }
 
@@ -52,7 +52,7 @@ impl ResendPolicy {
         if SAFE_METHODS.contains(&method) { Self::Once } else { Self::Never }
     }
 
-    /// Returns whether the request may be sent again after this error; for the next error it may not.
+    /// Returns whether the request may be sent again after this error. After the first `true`, returns `false`.
     pub(super) fn allows(&mut self, error: &PoolError) -> bool {
         let allowed = *self == Self::Once && !error.is_connect() && is_broken(error);
         *self = Self::Never;
@@ -60,7 +60,7 @@ impl ResendPolicy {
     }
 }
 
-/// Returns whether the error means that the connection ended, and not that the response was invalid.
+/// Returns whether the error means that the connection ended, as opposed to an invalid response.
 fn is_broken(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,4 +1,4 @@
-//! The response to a POST: JSON, a stream, an empty one, or a refusal.
+//! The response to a POST: JSON, an event stream, an empty response, or a refusal.
 
 use bytestring::ByteString;
 use http::header::CONTENT_TYPE;
@@ -16,11 +16,11 @@ use crate::http::body_buffer::BodyBuffer;
 /// Maximum number of bytes read from the body of an error response.
 const MAX_REFUSAL_BYTES: usize = 256 << 10;
 
-/// Response of a server, classified by its head.
+/// The response of a server, classified by its head.
 pub(super) enum Answer {
-    /// One message, or several in an array; the body is unread.
+    /// One message, or several in an array; the body has not been read.
     Json(Incoming),
-    /// Events; the body is unread.
+    /// An event stream; the body has not been read.
     Events(Incoming),
     /// Any other response: an empty one or an error.
     Other(Box<Response<Incoming>>),
@@ -64,7 +64,7 @@ impl HttpSender {
         .into())
     }
 
-    /// Returns the error of a refusal: the one in its body, or one for its status.
+    /// Returns the error of a refusal: the JSON-RPC error in its body or, if there is none, an error for its status.
     pub(super) async fn read_refusal(
         &self,
         status: StatusCode,

@@ -1,4 +1,4 @@
-//! The one task of a connection over HTTP: work that belongs to no call.
+//! The task that drives a connection over HTTP: it does all work that belongs to no call.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ pub(super) struct Runner {
     tasks: FuturesUnordered<BoxFuture<'static, ()>>,
     notifications: NotificationQueue,
     listening: Option<BoxFuture<'static, ()>>,
-    /// Runtime on which the runner runs; used for work that remains when the runner is dropped.
+    /// The runtime on which the runner runs, for work that remains when the runner is dropped.
     runtime: Option<Handle>,
 }
 
@@ -43,7 +43,7 @@ impl Runner {
             Poll::Pending
         })
         .await;
-        // Stops reading, and fails unanswered requests before the session is ended at the server.
+        // Stops reading the stream, and fails unanswered requests, before the session is ended at the server.
         self.listening = None;
         core.send_half.pending.close("the connection was closed on this side");
         self.tasks.clear();
@@ -56,7 +56,7 @@ impl Runner {
             match job {
                 Job::Task(task) => self.tasks.push(task),
                 Job::Notification(size, handling) => self.notifications.push(size, handling),
-                // Replaces the reader of the previous session's stream, which is obsolete.
+                // Replaces the reader of the previous session's stream, which is no longer needed.
                 Job::Listen(opened) => {
                     self.listening = Some(Box::pin(listen(Arc::clone(&self.core), opened)));
                 }
@@ -73,10 +73,10 @@ impl Runner {
     }
 }
 
-/// A runner that is dropped while it runs ends its connection too.
+/// Ends the connection also if the runner is dropped while it runs.
 impl Drop for Runner {
     fn drop(&mut self) {
-        // After a regular close the session is ended already; otherwise it is ended in the background.
+        // After a regular close, the session has been ended already; otherwise it is ended in the background.
         if let Some(runtime) = &self.runtime {
             self.core.end_session_on(runtime);
         }

@@ -1,4 +1,4 @@
-//! One HTTP exchange: credentials, their renewal, and the only redirect that is followed.
+//! One HTTP exchange: credentials, their renewal, and the one kind of redirect that is followed.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use super::pool::{Message, Pool, PoolError, pool};
 use super::resend::ResendPolicy;
 use crate::http::{CredentialRefusal, RequestCredentials, RequestTarget};
 
-/// Bytes that are read of an unneeded body, so that its connection can be reused.
+/// The maximum number of bytes of an unneeded body that are read so that its connection can be reused.
 const MAX_DRAINED_BYTES: usize = 64 << 10;
-/// Maximum time for draining an unneeded body.
+/// The maximum time for reading an unneeded body.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sends requests to one endpoint.
+/// A sender of requests to one endpoint.
 pub(super) struct HttpSender {
     pub(super) endpoint: Endpoint,
     pub(super) config: HttpClientConfig,
@@ -31,7 +31,7 @@ pub(super) struct HttpSender {
     pool: Pool,
 }
 
-/// Function that creates the headers of a request; called each time the request is sent.
+/// A function that creates the headers of a request; called each time the request is sent.
 pub(super) type MakeHeaders<'a> = &'a (dyn Fn() -> HeaderMap + Sync);
 
 /// A request that was sent.
@@ -40,7 +40,7 @@ struct SentRequest<'a> {
     headers: MakeHeaders<'a>,
     body: &'a Bytes,
     resend: ResendPolicy,
-    /// Credentials with which it was sent.
+    /// The credentials with which the request was sent.
     shown: RequestCredentials,
 }
 
@@ -58,9 +58,9 @@ impl HttpSender {
         Ok(Self { endpoint, config, destination, pool })
     }
 
-    /// Sends a request until the server accepts or refuses it; returns the response with its body unread.
+    /// Sends a request until the server accepts or refuses it; returns the response before its body is read.
     ///
-    /// Its headers are created each time it is sent, which mostly is once.
+    /// The headers are created each time the request is sent; usually it is sent only once.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection of the request.
@@ -84,9 +84,10 @@ impl HttpSender {
         later.await
     }
 
-    /// Returns the response if it needs no further step; otherwise, as the error, a future that continues the exchange.
+    /// Returns the response if no further step is needed; otherwise returns, as the error, a future that continues the
+    /// exchange.
     ///
-    /// That future is boxed: few requests need it, and unboxed it would enlarge the future of every request.
+    /// That future is boxed: few requests need it, and it would otherwise enlarge the future of every request.
     fn plain_answer<'a>(
         &'a self,
         outcome: Result<Response<Incoming>, PoolError>,
@@ -138,7 +139,7 @@ impl HttpSender {
                 }
                 Err(error) => return Err(self.failed(&error).into()),
             }
-            // Credentials are for the current destination, which changes with a redirect but not with a refusal.
+            // The credentials are for the current destination. A redirect changes the destination, a refusal does not.
             let destination = moved.as_ref().unwrap_or(&self.destination);
             sending.shown = self.shown(sending.method, destination).await?;
             let headers = (sending.headers)();
@@ -170,7 +171,7 @@ impl HttpSender {
         destination: &Destination,
         shown: &RequestCredentials,
     ) -> Result<Message, Fault> {
-        // Headers of the request take precedence.
+        // Headers that the request itself sets take precedence.
         for name in self.config.headers.keys() {
             if !headers.contains_key(name) {
                 for value in self.config.headers.get_all(name) {
@@ -193,7 +194,7 @@ impl HttpSender {
             || (self.config.credentials.is_some() && is_refusal(response))
     }
 
-    /// Passes the nonce of a response on for the proofs of later requests.
+    /// Passes the nonce in a response to the credentials, for the proofs of later requests.
     fn pass_nonce(&self, headers: &HeaderMap) {
         if let Some(credentials) = &self.config.credentials
             && let Some(nonce) = nonce(headers)
@@ -202,7 +203,7 @@ impl HttpSender {
         }
     }
 
-    /// Returns the destination of a redirect, if that is followed.
+    /// Returns the destination of a redirect; `None` if the redirect must not be followed.
     fn redirected(
         &self,
         response: &Response<Incoming>,
@@ -237,7 +238,7 @@ impl HttpSender {
     }
 }
 
-/// Returns whether an additional header may be a key: only some names are known not to be.
+/// Returns whether an additional header may contain a key; only a few names are known to be harmless.
 fn may_be_secret(name: &HeaderName) -> bool {
     ![USER_AGENT, ACCEPT_LANGUAGE].contains(name)
 }
@@ -255,14 +256,14 @@ fn write_credentials(shown: &RequestCredentials, headers: &mut HeaderMap) -> Res
     Ok(())
 }
 
-/// Returns the nonce of a response; `None` if there are several (RFC 9449 §8.1).
+/// Returns the nonce in a response; `None` if there is none, or more than one (RFC 9449 §8.1).
 fn nonce(headers: &HeaderMap) -> Option<String> {
     let mut found = headers.get_all("dpop-nonce").iter();
     let one = found.next().filter(|_| found.next().is_none())?;
     one.to_str().ok().map(str::to_owned)
 }
 
-/// Describes to the credentials how they were refused.
+/// Describes the refusal of credentials to the source of the credentials.
 fn auth_refusal(
     response: &Response<Incoming>,
     shown: Option<String>,
@@ -280,7 +281,7 @@ fn is_redirect(status: StatusCode) -> bool {
     status.is_redirection() && status != StatusCode::NOT_MODIFIED
 }
 
-/// Returns whether other credentials may help: 401, or 403 with a challenge.
+/// Returns whether other credentials may be accepted: after 401, or after 403 with a challenge.
 fn is_refusal(response: &Response<Incoming>) -> bool {
     match response.status() {
         StatusCode::UNAUTHORIZED => true,
@@ -299,7 +300,7 @@ pub(super) async fn drain(mut body: Incoming) {
             left = less;
         }
     };
-    // Whether the body was read completely does not matter.
+    // It does not matter whether the whole body was read.
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, reading).await;
 }
 

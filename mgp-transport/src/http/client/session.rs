@@ -17,7 +17,7 @@ use super::session_settings::{SessionSettings, SettingChange};
 #[derive(Default)]
 pub(super) struct Session {
     state: Mutex<SessionState>,
-    /// Held while the session is opened again, so that all requests that find it lost wait for the same new one.
+    /// Locked while a new session is opened, so that all requests that find the session lost wait for the same new one.
     pub(super) renewing: tokio::sync::Mutex<()>,
     /// Notified when the session is replaced or ends.
     changed: Notify,
@@ -25,13 +25,13 @@ pub(super) struct Session {
 
 #[derive(Default)]
 struct SessionState {
-    /// Headers of its requests.
+    /// The headers of the requests in this session.
     headers: Arc<SessionHeaders>,
     /// The `initialize` call that opened the session; repeated to open a new one.
     handshake: Option<Call>,
-    /// Settings made in it, which are replayed in the next one.
+    /// The settings made in this session, which are replayed in the next one.
     settings: SessionSettings,
-    /// Incremented with every session.
+    /// The number of the session, incremented for every new session.
     generation: u64,
     /// If set, the connection is closed and no further session can start.
     is_closed: bool,
@@ -43,11 +43,11 @@ impl SessionState {
     }
 }
 
-/// Identifies the session in which a message was sent or received.
+/// The identity of a session, to match it with the messages sent or received in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SessionRef {
     generation: u64,
-    /// If set, the server gave it an id, so that 404 means it is lost.
+    /// If set, the server assigned an id to the session, so that status 404 means that the session is lost.
     pub(super) has_id: bool,
 }
 
@@ -76,7 +76,7 @@ impl Session {
         (state.session_ref(), Arc::clone(&state.headers))
     }
 
-    /// Inserts the headers of the current session, and returns which one it is.
+    /// Adds the headers of the current session to a request, and returns a reference to that session.
     pub(super) fn insert_headers(&self, headers: &mut HeaderMap) -> SessionRef {
         let (session_ref, current) = self.current();
         current.insert_headers(headers);
@@ -88,13 +88,14 @@ impl Session {
         self.state.lock().session_ref()
     }
 
-    /// Inserts the headers of this session and of no other; returns `false` if it was replaced or ended.
+    /// Adds the headers of this session to a request; returns `false` if the session was replaced or ended.
     pub(super) fn insert_headers_of(
         &self,
         session_ref: SessionRef,
         headers: &mut HeaderMap,
     ) -> bool {
-        // Compared after the insertion, because `insert_headers` reads the session and its headers under one lock.
+        // Compared after the headers were inserted, because `insert_headers` reads the session and its headers under
+        // one lock.
         self.insert_headers(headers) == session_ref
     }
 
@@ -114,12 +115,12 @@ impl Session {
         }
     }
 
-    /// Returns the call that opened it.
+    /// Returns the `initialize` call that opened the session.
     pub(super) fn handshake(&self) -> Option<Call> {
         self.state.lock().handshake.clone()
     }
 
-    /// Keeps a setting that the server accepted.
+    /// Records a setting that the server accepted.
     pub(super) fn keep(&self, change: SettingChange) {
         self.state.lock().settings.keep(change);
     }
@@ -134,7 +135,8 @@ impl Session {
         self.state.lock().headers.revision.clone()
     }
 
-    /// Starts a session. If the connection is closed, returns `headers`, so that the caller can end it at the server.
+    /// Starts a session. If the connection is closed, returns `headers`, so that the caller can end the new session at
+    /// the server.
     pub(super) fn start(&self, headers: SessionHeaders, by: Call) -> Result<(), SessionHeaders> {
         let mut state = self.state.lock();
         if state.is_closed {
@@ -148,11 +150,12 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the session for good; returns the headers to end it at the server, if it has an id.
+    /// Closes the session, so that no other can start; returns the headers for ending it at the
+    /// server, if it has an id.
     pub(super) fn close(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         let session_ref = self.insert_headers(&mut headers);
-        // Dropping the old state releases the calls in it, which keep the connection alive.
+        // Dropping the old state drops the calls in it, which would keep the connection alive.
         *self.state.lock() = SessionState {
             generation: session_ref.generation + 1,
             is_closed: true,
@@ -163,12 +166,12 @@ impl Session {
     }
 }
 
-/// Guard of a newly opened session. If it is dropped before [`start`](Self::start), e.g. because the caller stopped
-/// waiting, it ends the session at the server in the background.
+/// A guard for a newly opened session. If the guard is dropped before [`start`](Self::start) is called, e.g. because
+/// the caller stopped waiting, it ends the session at the server in the background.
 pub(super) struct SessionGuard {
     core: Arc<Core>,
     headers: Option<SessionHeaders>,
-    /// Runtime on which the session was opened; needed because the guard may be dropped outside of a runtime.
+    /// The runtime on which the session was opened, because the guard may be dropped outside of a runtime.
     runtime: Option<Handle>,
 }
 
@@ -182,7 +185,7 @@ impl SessionGuard {
         self.headers.as_ref()
     }
 
-    /// Makes this the session of the connection; fails if the connection was closed meanwhile.
+    /// Makes the new session the session of the connection; fails if the connection was closed meanwhile.
     pub(super) fn start(mut self, by: Call) -> Result<(), RpcError> {
         let Some(headers) = self.headers.take() else { return Ok(()) };
         self.core.session.start(headers, by).map_err(|unwanted| {

@@ -6,19 +6,19 @@ use mgp_types::method::{
 };
 use mgp_types::service::{Call, CallKey, Deadline, Extensions, Outlet};
 
-/// Maximum number of subscribed resources that are kept; subscriptions beyond it are not replayed.
+/// The maximum number of subscribed resources that are recorded; further subscriptions are not replayed.
 const MAX_WATCHED: usize = 4096;
 
 /// Settings of a session.
 #[derive(Default)]
 pub(super) struct SessionSettings {
     level: Option<Call>,
-    /// The latest permission call; each such call sets all permissions.
+    /// The latest call that set the permissions; each such call replaces all earlier ones.
     permissions: Option<Call>,
     watched: Vec<(String, Call)>,
 }
 
-/// Change of the settings that a request makes once the server accepts it.
+/// A change of the settings, which a request makes when the server accepts it.
 pub(super) enum SettingChange {
     Level(Call),
     Permissions(Call),
@@ -26,8 +26,7 @@ pub(super) enum SettingChange {
     Unwatch(String),
 }
 
-/// Extension that marks a replayed request. Such a request must not open a further session if it finds its own
-/// lost.
+/// The mark of a replayed request. Such a request must not open another session if it finds its own session lost.
 pub(super) struct Replayed;
 
 impl SettingChange {
@@ -72,7 +71,7 @@ impl SessionSettings {
     /// Returns the requests to replay in a new session.
     pub(super) fn requests(&self) -> Vec<Call> {
         let watched = self.watched.iter().map(|(_, call)| call);
-        // A new session has no permissions, and calls that need some may follow at once.
+        // The permissions are replayed first: a new session has none, and calls that need them may follow immediately.
         self.permissions.iter().chain(&self.level).chain(watched).map(replay_of).collect()
     }
 }

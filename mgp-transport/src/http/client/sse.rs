@@ -1,28 +1,29 @@
-//! Incremental reader of an event stream, which never holds more than one event (WHATWG server-sent events).
+//! A parser for event streams that stores at most one event at a time (WHATWG server-sent events).
 
 use std::time::Duration;
 
 use bytestring::ByteString;
 use http::HeaderValue;
 
-/// Maximum length, in bytes, of an event id that is sent back in a header. After a longer one the stream cannot be
-/// resumed.
+/// The maximum length, in bytes, of an event id, which the client sends back in a header. After a longer id, the stream
+/// cannot be resumed.
 const MAX_ID_BYTES: usize = 1024;
 
-/// An event with data.
+/// An event that contains data.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Name of the event; empty if the stream gave it none.
+    /// The name of the event; empty if the stream does not name it.
     pub(super) name: String,
-    /// Data of the event, its lines joined.
+    /// The data of the event, with its lines joined.
     pub(super) data: ByteString,
 }
 
-/// Error: an event exceeded the limit and was skipped; the events after it can still be read.
+/// The error for an event that exceeded the limit and was skipped; later events can still be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// Parser that turns bytes into events. Last event id and retry delay survive a reconnect.
+/// A parser that converts bytes to events. The last event id and the retry delay are preserved when the client
+/// reconnects.
 #[derive(Debug)]
 pub(super) struct SseReader {
     bound: usize,
@@ -33,7 +34,7 @@ pub(super) struct SseReader {
     retry: Option<Duration>,
     is_start: bool,
     after_cr: bool,
-    /// Number of events with data or an id.
+    /// The number of events with data or an id, by which progress is recognized.
     progress: u64,
 }
 
@@ -66,7 +67,7 @@ impl SseReader {
         }
     }
 
-    /// Discards an unfinished event: the next bytes are from a new connection.
+    /// Discards an unfinished event, because the next bytes are from a new connection.
     pub(super) fn reconnect(&mut self) {
         self.line.clear();
         self.draft = Draft::default();
@@ -74,7 +75,7 @@ impl SseReader {
         self.after_cr = false;
     }
 
-    /// Returns the id after which to resume.
+    /// Returns the id of the event after which the stream can be resumed.
     pub(super) fn last_id(&self) -> Option<&HeaderValue> {
         self.last_id.as_ref()
     }
@@ -113,7 +114,7 @@ impl SseReader {
                 piece = &held;
             }
             let event = self.take_line(piece);
-            // Reuses the buffer for the next line in pieces.
+            // The buffer is reused for the next line that arrives in several pieces.
             if held.capacity() <= 64 << 10 {
                 held.clear();
                 self.line = held;
@@ -128,7 +129,8 @@ impl SseReader {
     fn buffer_piece(&mut self, piece: &[u8]) {
         if self.line.len() + self.draft.len() + piece.len() > self.bound {
             self.draft.too_long = true;
-            // The line is too long, so its bytes are dropped, except for one: an empty line would end the event.
+            // The line is too long, so its bytes are dropped, except for one: without any byte, it would count as the
+            // empty line that ends an event.
             self.line.truncate(1);
             if self.line.is_empty() {
                 self.line.extend(piece.first());
@@ -203,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a text in pieces of some bytes; returns the events as `name=data`, or `!` for one that was too long.
+    /// Parses a text in pieces of `piece` bytes; returns each event as `name=data`, or as `!` if it was too long.
     fn read(reader: &mut SseReader, text: &[u8], piece: usize) -> Vec<String> {
         let mut events = Vec::new();
         for mut piece in text.chunks(piece.max(1)) {

@@ -1,11 +1,11 @@
-//! The check of addresses to which a foreign URL resolves (one that e.g. a server supplied): only public ones are
-//! allowed.
+//! The check of the addresses to which an untrusted URL resolves, e.g. one that a server supplied: only public
+//! addresses are allowed.
 //!
-//! The check does no I/O: the caller resolves the name, and must connect to the very address that was checked.
+//! The check does no I/O. The caller resolves the name, and must connect to exactly the address that was checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Reason why an address may not be reached.
+/// The reason why an address must not be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForbiddenAddress {
@@ -15,16 +15,17 @@ pub enum ForbiddenAddress {
     /// An address of a private network.
     #[error("it is an address of a private network")]
     Private,
-    /// A link-local address; on cloud machines it leads to the metadata service with the machine's credentials.
+    /// A link-local address. On cloud machines, such an address may be that of the metadata service, which returns the
+    /// machine's credentials.
     #[error("it is an address of the local link")]
     LinkLocal,
-    /// An address inside a provider's network (100.64.0.0/10).
+    /// An address inside the network of an internet provider (100.64.0.0/10).
     #[error("it is an address inside a provider's network")]
     Shared,
     /// A multicast or broadcast address.
     #[error("it is an address of many receivers")]
     Multicast,
-    /// Not an address of a machine: unspecified, documentation, reserved.
+    /// An address that belongs to no machine: unspecified, for documentation, or reserved.
     #[error("it is reserved and not an address of a server")]
     Reserved,
 }
@@ -40,7 +41,7 @@ pub enum ForbiddenAddress {
 /// ```
 ///
 /// # Errors
-/// Returns the rule that forbids the address.
+/// Returns the reason why the address must not be reached.
 pub fn check_address(address: IpAddr) -> Result<(), ForbiddenAddress> {
     match address {
         IpAddr::V4(address) => check_v4(address),
@@ -82,14 +83,14 @@ const CARRIERS: &[(Ipv6Addr, u32, u32)] = &[
 
 /// IPv6 networks without public servers; outside `2000::/3` no addresses are assigned.
 const V6: &[(Ipv6Addr, u32, ForbiddenAddress)] = &[
-    // NAT64 with a network-specific prefix, which leads to hosts inside the network.
+    // NAT64 with a network-specific prefix: such addresses lead to hosts inside the network.
     (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, ForbiddenAddress::Private),
     (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, ForbiddenAddress::Private),
     (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, ForbiddenAddress::LinkLocal),
     // Site-local addresses, which are deprecated.
     (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, ForbiddenAddress::Private),
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, ForbiddenAddress::Multicast),
-    // The next networks: protocol assignments (with Teredo, which hides its target), documentation.
+    // The networks from here on: protocol assignments (including Teredo, which hides its target), documentation.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, ForbiddenAddress::Reserved),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, ForbiddenAddress::Reserved),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, ForbiddenAddress::Reserved),

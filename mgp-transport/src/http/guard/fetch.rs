@@ -1,7 +1,7 @@
-//! A fetcher of documents that connects to public addresses only.
+//! A downloader of documents that connects to public addresses only.
 //!
-//! The connector resolves a name once, and connects to the very addresses that were checked. So a name that
-//! resolves to a private address a moment later (DNS rebinding) gains nothing.
+//! The connector resolves a name once, and connects to exactly the addresses that were checked. A name that resolves to
+//! a private address a moment later (DNS rebinding) is therefore no risk.
 
 use std::error::Error as StdError;
 use std::net::{IpAddr, SocketAddr};
@@ -29,17 +29,17 @@ use crate::http::client::{
     Connector, Endpoint, HttpClientError, Proxy, Roots, Security, causes, connector,
 };
 
-/// Default time for one document.
+/// The default time limit for one document.
 const TIME: Duration = Duration::from_secs(10);
-/// Default size of one document.
+/// The default size limit for one document, in bytes.
 const BYTES: usize = 1 << 20;
-/// The maximum number of redirects of a download.
+/// The maximum number of redirects that a download follows.
 const REDIRECTS: usize = 5;
 
-/// Fetches documents over `https` from public addresses.
+/// A downloader of documents over `https` from public addresses.
 ///
-/// Only a [`download`](Self::download) follows redirects; a document may take 10 s and have 1 MiB. Over a [`proxy`](Self::proxy) only
-/// addresses that are part of a URL are checked, since the proxy resolves names.
+/// Only [`download`](Self::download) follows redirects. By default, a document may take 10 s and have 1 MiB. With a
+/// [`proxy`](Self::proxy), only addresses that are written in a URL are checked, because the proxy resolves names.
 ///
 /// ```
 /// use mgp_transport::http::GuardedFetch;
@@ -61,9 +61,9 @@ pub struct GuardedFetch {
 
 #[derive(Clone, Debug, Default)]
 struct Rules {
-    /// If set, this machine may be reached, also over plain `http`.
+    /// If set, addresses of this machine are allowed, also over plain `http`.
     loopback: bool,
-    /// Hosts that may be reached at any address, also over plain `http`.
+    /// The hosts that are allowed at any address, also over plain `http`.
     hosts: Vec<String>,
     /// Additional root certificates.
     roots: Roots,
@@ -71,7 +71,7 @@ struct Rules {
 }
 
 impl GuardedFetch {
-    /// Creates a fetcher for public servers.
+    /// Creates a downloader that reaches only public servers.
     ///
     /// # Errors
     /// [`HttpClientError::Roots`] if the system's certificate authorities cannot be read.
@@ -79,17 +79,18 @@ impl GuardedFetch {
         Self::under(Rules::default())
     }
 
-    /// Creates a fetcher for documents that the server at this URL refers to. If the server is on this machine,
+    /// Creates a downloader for documents to which the server at this URL refers. If the server is on this machine,
     /// documents on this machine are allowed too.
     ///
     /// # Errors
-    /// The errors of [`GuardedFetch::new`], and [`HttpClientError::Url`] if the URL is not valid.
+    /// The errors of [`GuardedFetch::new`], and [`HttpClientError::Url`] if the URL is invalid.
     pub fn for_server(server_url: &str) -> Result<Self, HttpClientError> {
         let loopback = Endpoint::parse(server_url)?.is_loopback();
         Self::under(Rules { loopback, ..Rules::default() })
     }
 
-    /// Allows a host by name, at any address and also over plain `http`, e.g. an issuer inside the operator's network.
+    /// Allows a host by name, at any address and also over plain `http`, e.g. an authorization server
+    /// in the operator's network.
     ///
     /// # Errors
     /// The errors of [`GuardedFetch::new`].
@@ -97,7 +98,8 @@ impl GuardedFetch {
         self.changed(|rules| rules.hosts.push(bare(&host.into())))
     }
 
-    /// Trusts these certificate authorities besides the system's: PEM, one certificate or more.
+    /// Trusts these certificate authorities in addition to those of the system; the text is PEM with at least one
+    /// certificate.
     ///
     /// # Errors
     /// The errors of [`GuardedFetch::new`], and [`HttpClientError::RootCertificates`] if the text has no certificate.
@@ -105,7 +107,7 @@ impl GuardedFetch {
         self.changed(|rules| rules.roots.add(pem.as_ref()))
     }
 
-    /// Sets the proxy of connections; it resolves names, and decides which hosts may be reached.
+    /// Sets the proxy for connections. The proxy resolves names, and decides which hosts may be reached.
     ///
     /// # Errors
     /// The errors of [`GuardedFetch::new`].
@@ -140,9 +142,9 @@ impl GuardedFetch {
         Ok(Self { rules, time: TIME, bytes: BYTES, client })
     }
 
-    /// Sends a request and returns the response with its body unread; every HTTP status is a response.
+    /// Sends a request and returns the response before its body is read; every HTTP status is returned as a response.
     ///
-    /// The limit of time applies to the head of the response; the limit of size does not apply.
+    /// The time limit applies to the head of the response; the size limit does not apply.
     ///
     /// # Errors
     /// [`FetchError`] if a rule forbids the request, or if no response arrives in time.
@@ -156,11 +158,12 @@ impl GuardedFetch {
         })
     }
 
-    /// Downloads a document in parts, within the limits of time and size, and follows redirects under the same rules.
+    /// Downloads a document in parts, within the limits of time and size. Redirects are followed; the same rules apply
+    /// to their targets.
     ///
     /// # Errors
-    /// [`FetchError`] if a rule forbids an address on the way, if the answer is not the document, or if a part cannot
-    /// be written.
+    /// [`FetchError`] if a rule forbids one of the addresses, if the response is not a success, or if
+    /// a part cannot be written.
     ///
     /// # Cancel safety
     /// If the future is dropped, some parts may have been written.
@@ -189,7 +192,7 @@ impl GuardedFetch {
                 && let Some(to) = response.headers().get(LOCATION)
             {
                 let to = to.to_str().map_err(|error| failed(error.to_string()))?;
-                // Other forms of a redirect are relative; none of the usual stores of files sends them.
+                // Relative redirects are not followed; the usual file servers do not send them.
                 url = to.to_owned();
                 continue;
             }
@@ -300,7 +303,7 @@ impl Rules {
             Some("http") => return Err(forbidden("it is not https".to_owned())),
             _ => return Err(forbidden("it is neither https nor http".to_owned())),
         }
-        // The connector passes a host that is an address to no resolver, so it is checked here.
+        // If the host is an address, the connector does not call a resolver, so the address is checked here.
         if let Ok(address) = bare(host).parse() {
             self.judge(host, address).map_err(|why| forbidden(why.to_string()))?;
         }
@@ -323,11 +326,11 @@ fn bare(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Resolver that returns only the addresses that may be reached.
+/// A resolver that returns only the addresses that may be reached.
 #[derive(Clone)]
 struct Guard(Arc<Rules>);
 
-/// Error: all addresses of a name are forbidden.
+/// The error if all addresses of a name are forbidden.
 #[derive(Debug, thiserror::Error)]
 #[error("`{host}` resolves to {address}: {why}")]
 struct Blocked {
@@ -356,7 +359,7 @@ impl Service<Name> for Guard {
 }
 
 impl Rules {
-    /// Returns the addresses that may be reached; fails if all are forbidden.
+    /// Returns the addresses that may be reached; fails if all of them are forbidden.
     fn sieve(
         &self,
         host: &str,
@@ -408,7 +411,7 @@ mod tests {
         assert_eq!(mixed.unwrap(), ["1.1.1.1"]);
         let inside = sieved(&rules, "rebind.example", &["169.254.169.254"]).unwrap_err();
         assert!(inside.contains("rebind.example") && inside.contains("local link"), "{inside}");
-        // A name other than the local ones must not lead to this machine, even if the server is on it.
+        // Even if the server is on this machine, a name other than the local ones must not lead to this machine.
         let beside = Rules { loopback: true, ..Rules::default() };
         assert!(sieved(&beside, "rebind.example", &["127.0.0.1"]).is_err());
         assert!(sieved(&beside, "localhost", &["127.0.0.1", "::1"]).is_ok());

@@ -1,5 +1,4 @@
-//! Fetching documents whose URLs were chosen by someone else, without reaching private addresses (SSRF; MCP
-//! authorization).
+//! Downloads from URLs that another party chose, without reaching private addresses (SSRF; MCP authorization).
 
 mod address;
 mod fetch;

@@ -1,4 +1,4 @@
-//! The body of a response with the bytes of a reference.
+//! The body of a response that contains the bytes of a data reference.
 
 use std::io;
 use std::path::Path;
@@ -17,13 +17,13 @@ use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, SeekFrom};
 /// The number of bytes that are read from a file at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The bytes of a reference, piece by piece.
+/// The bytes of a data reference, piece by piece.
 pub(super) type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// Body with a part of a reference. It fails if there are fewer bytes than were promised.
+/// A body with a part of a data reference. It fails if there are fewer bytes than the response announced.
 pub(super) struct ReferenceBody {
     pieces: ByteStream,
-    /// The number of bytes that are still to be sent; `None` until the end of the stream.
+    /// The number of bytes that remain to be sent; `None` if the body extends to the end of the stream.
     left: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn read_file(path: &Path, from: u64) -> io::Result<ByteStream> 
 /// Returns the size and the SHA-256 checksum of a file.
 ///
 /// # Errors
-/// The file cannot be read.
+/// Returns the system's error if the file cannot be read.
 ///
 /// # Cancel safety
 /// Dropping the future stops the reading.

@@ -1,6 +1,6 @@
-//! The bytes behind data references: served at signed URLs, and read with resumption and a checksum (proposal 9).
+//! The data of data references: served at signed URLs, and read with resumption and a checksum (proposal 9).
 //!
-//! A URL contains a sealed token with its expiry, so that no credentials are needed and none can be guessed.
+//! A URL contains a sealed token with an expiry time, so that reading needs no credentials, and URLs cannot be guessed.
 
 mod body;
 mod range;
@@ -15,7 +15,8 @@ pub use reader::{ReferenceError, ReferenceReader};
 pub use server::{ReferenceServer, ReferenceSettings};
 pub use table::{ReferenceData, RemoteReference};
 
-/// The header by which a server shows that its response is the content of a data reference.
+/// The header by which a server shows that its response contains the data of a data reference.
 ///
-/// A URL on this machine is read only from such a server, so that a reference cannot name any other service here.
+/// If a URL is on this machine, the response is accepted only with this header, so that a reference cannot read any
+/// other service of this machine.
 const PROOF: HeaderName = HeaderName::from_static("mgp-reference");

@@ -1,9 +1,9 @@
-//! The header `Range` with one range of bytes.
+//! The HTTP header `Range`, with a single range of bytes.
 
 use http::HeaderMap;
 use http::header::{CONTENT_RANGE, RANGE};
 
-/// The part of a reference that a request asks for.
+/// The part of a data reference that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ByteRange {
     pub(super) from: u64,
@@ -12,7 +12,8 @@ pub(super) struct ByteRange {
 }
 
 impl ByteRange {
-    /// Reads the header of a request. Several ranges, and ranges counted from the end, read as the whole.
+    /// Reads the header of a request. A header with several ranges, or with a range counted from the end, is ignored,
+    /// so that the client gets the whole.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let text = headers.get(RANGE)?.to_str().ok()?.trim().strip_prefix("bytes=")?;
         let (from, last) = text.split_once('-')?;

@@ -1,4 +1,4 @@
-//! Reading a reference: resumed after a broken connection, and checked at its end.
+//! A reader of data references: it resumes after a broken connection, and checks size and checksum at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::http::GuardedFetch;
 /// The maximum number of times that a read is resumed without any progress.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// The maximum time between two pieces.
+/// The maximum time between two pieces of the data.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A reason why a reference cannot be served or read.
@@ -31,13 +31,13 @@ pub enum ReferenceError {
     /// There are too many references, or too many bytes in memory.
     #[error("too many data references are open; read some, or wait until they expire")]
     Full,
-    /// The address must not be reached, or was not reached.
+    /// The address must not be reached, or could not be reached.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// The server refused the URL: it has expired, was changed, or is not one of a reference.
+    /// The server refused the URL: it has expired, was changed, or does not belong to a reference.
     #[error("the data reference cannot be read: the server answered {0}; export the data again")]
     Refused(u16),
-    /// The response on this machine does not come from a server of references.
+    /// The response comes from this machine, but not from a server of data references.
     #[error("the URL of the data reference does not lead to a server of data references")]
     Foreign,
     /// The connection broke too often.
@@ -57,15 +57,15 @@ pub enum ReferenceError {
     /// The checksum differs from that of the reference.
     #[error("the checksum of the data differs from that of the data reference")]
     Checksum,
-    /// The system has no randomness.
+    /// The operating system provides no randomness.
     #[error(transparent)]
     System(#[from] RpcError),
 }
 
 /// Reads the bytes of a reference piece by piece.
 ///
-/// A read that breaks goes on where it stopped. After the last piece the size and the checksum are compared, so use
-/// the data only once [`next`](Self::next) has returned `None`.
+/// If the connection breaks, the reader resumes at the position that it reached. The size and the checksum are compared
+/// after the last piece, so the data must not be used before [`next`](Self::next) has returned `None`.
 #[derive(Debug)]
 pub struct ReferenceReader {
     remote: RemoteReference,
@@ -99,21 +99,22 @@ impl ReferenceReader {
         }
     }
 
-    /// Sets the size and the SHA-256 checksum that the reference names.
+    /// Sets the expected size and SHA-256 checksum, as stated in the reference.
     #[must_use]
     pub fn expect(mut self, size: Option<u64>, sha256: Option<Vec<u8>>) -> Self {
         (self.size, self.sha256) = (size, sha256);
         self
     }
 
-    /// Sets the maximum number of bytes.
+    /// Sets the maximum number of bytes that are read.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// Returns the next piece, or `None` after the last one, when the size and the checksum are right.
+    /// Returns the next piece. After the last one, checks the size and the checksum, and returns
+    /// `None` if both are correct.
     ///
     /// # Errors
     /// [`ReferenceError`]; the reader must not be used again.
@@ -155,7 +156,7 @@ impl ReferenceReader {
     /// [`ReferenceError`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, what was read is lost.
+    /// If the future is dropped, the bytes that were read are lost.
     pub async fn read_to_end(mut self) -> Result<Vec<u8>, ReferenceError> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await? {
@@ -186,14 +187,14 @@ impl ReferenceReader {
     }
 }
 
-/// A response with the content of another server's reference.
+/// A response with the data of another server's reference.
 pub(super) struct Opened {
     pub(super) pieces: ByteStream,
     /// The size of the whole, if the response names it.
     pub(super) size: Option<u64>,
 }
 
-/// Requests another server's reference from a position on.
+/// Requests the data of another server's reference, beginning at a position.
 pub(super) async fn open_remote(
     remote: &RemoteReference,
     from: u64,

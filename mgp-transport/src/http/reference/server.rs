@@ -1,4 +1,4 @@
-//! A server of references at signed URLs.
+//! A server that serves data references at signed URLs.
 
 use std::convert::Infallible;
 use std::io;
@@ -40,13 +40,13 @@ const PATH: &str = "/references/";
 pub struct ReferenceSettings {
     /// The address to listen on. Default: a free port of `127.0.0.1`.
     pub listen: SocketAddr,
-    /// The beginning of URLs, if readers reach the server by another address, e.g. behind a proxy.
+    /// The beginning of the URLs, if clients reach the server at another address, e.g. through a proxy.
     pub url: Option<String>,
-    /// The maximum number of references at a time. Default: 1,024.
+    /// The maximum number of references that exist at the same time. Default: 1,024.
     pub max_references: usize,
-    /// The maximum number of bytes in memory for all references. Default: 64 MiB.
+    /// The maximum number of bytes in memory for all references together. Default: 64 MiB.
     pub max_bytes: usize,
-    /// The maximum number of readers at a time; further ones wait. Default: 64.
+    /// The maximum number of clients that read at the same time; further ones wait. Default: 64.
     pub max_readers: usize,
 }
 
@@ -62,7 +62,8 @@ impl Default for ReferenceSettings {
     }
 }
 
-/// Serves the bytes of references at URLs that expire; a cheap handle. The last handle stops it when it is dropped.
+/// A server that serves the data of references at URLs that expire. Clones are cheap; dropping the
+/// last one stops the server.
 ///
 /// ```
 /// use std::time::Duration;
@@ -97,7 +98,7 @@ impl ReferenceServer {
     /// Binds the address and starts to serve.
     ///
     /// # Errors
-    /// The address cannot be bound, or the system has no randomness.
+    /// Returns an error if the address cannot be bound, or if the operating system provides no randomness.
     ///
     /// # Cancel safety
     /// If the future is dropped, nothing is served.
@@ -113,7 +114,7 @@ impl ReferenceServer {
         let (stop, stopped) = oneshot::channel::<()>();
         let service = ReferenceService(Arc::clone(&shared));
         tokio::spawn(listen(listener, service, limits, async {
-            // An error means that the last handle was dropped.
+            // Fails when the last handle is dropped, which also stops the server.
             let _ = stopped.await;
         }));
         Ok(Self { shared, _stop: Arc::new(stop) })
@@ -138,7 +139,7 @@ impl ReferenceServer {
         Ok(id)
     }
 
-    /// Ends a reference: its URLs are refused from now on.
+    /// Removes a reference; its URLs are refused from now on.
     pub fn remove(&self, id: &str) {
         self.shared.table.lock().remove(id);
     }
@@ -214,7 +215,7 @@ impl Shared {
     }
 }
 
-/// Opens the bytes of a reference from a position on, and returns the size of the whole if it is known.
+/// Opens the data of a reference at a position; also returns the size of the whole, if it is known.
 async fn open(entry: &Entry, from: u64) -> Result<(ByteStream, Option<u64>), StatusCode> {
     match &entry.data {
         ReferenceData::Bytes(bytes) => {
@@ -249,7 +250,7 @@ fn write_headers(
     let mime_type = HeaderValue::from_str(&entry.mime_type);
     let unknown = HeaderValue::from_static("application/octet-stream");
     headers.insert(CONTENT_TYPE, mime_type.unwrap_or(unknown));
-    // A browser must not run what a server exported.
+    // A browser must not execute data that a server exported.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));

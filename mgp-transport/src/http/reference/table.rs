@@ -1,4 +1,4 @@
-//! The references that are served, until they expire.
+//! The table of the references that are served until they expire.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,11 +16,11 @@ use crate::http::GuardedFetch;
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum ReferenceData {
-    /// Bytes in memory.
+    /// Bytes that are kept in memory.
     Bytes(Bytes),
-    /// A file; it must not change while it is referenced.
+    /// A file, which must not change as long as it is served.
     File(PathBuf),
-    /// The content of another server's reference, which is passed on while it is read.
+    /// The data of another server's reference, forwarded while a client reads it.
     Remote(RemoteReference),
 }
 
@@ -33,7 +33,7 @@ pub struct RemoteReference {
     pub fetch: Arc<GuardedFetch>,
 }
 
-/// Hides the bytes and the URL, which is a credential.
+/// Omits the bytes and the URL, because the URL alone is enough to read the data.
 impl fmt::Debug for ReferenceData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

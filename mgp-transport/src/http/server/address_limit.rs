@@ -1,4 +1,4 @@
-//! Number of open connections per address.
+//! The limit of open connections per address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,7 +8,7 @@ use mgp_types::sync::Mutex;
 
 use super::listener::ConnectionLimits;
 
-/// Counts open connections by network; an entry is removed with its last connection.
+/// The number of open connections per network; an entry is removed when its last connection closes.
 #[derive(Debug)]
 pub(super) struct AddressCounts {
     open: Mutex<HashMap<IpAddr, usize, ahash::RandomState>>,
@@ -29,7 +29,7 @@ impl AddressCounts {
         Self { open: Mutex::default(), per_address, per_loopback }
     }
 
-    /// Counts a connection until the guard is dropped; returns `None` if its network has too many of them.
+    /// Counts a connection until the returned guard is dropped; returns `None` if its network has too many connections.
     pub(super) fn count(self: &Arc<Self>, from: IpAddr) -> Option<CountedConnection> {
         let from = network(from);
         let max = if from.is_loopback() { self.per_loopback } else { self.per_address };
@@ -55,8 +55,8 @@ impl Drop for CountedConnection {
     }
 }
 
-/// Returns the network that counts as one client: an IPv4 address, or the 64-bit prefix of an IPv6 address, because
-/// one household has all addresses under it.
+/// Returns the network that counts as one client: an IPv4 address, or the 64-bit prefix of an IPv6 address, because one
+/// household can use all addresses with the same prefix.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(ip) if !ip.is_loopback() => {

@@ -1,4 +1,4 @@
-//! The body of a response: empty, one piece, a stream of events, or the body of another service.
+//! The body of a response: empty, a single piece, an event stream, or the body of another service.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ enum Kind {
 }
 
 impl HttpBody {
-    /// Creates the body of a response of another service; an error ends it.
+    /// Wraps the body of another service's response; if that body fails, the wrapped body just ends.
     pub fn foreign<B>(body: B) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -83,7 +83,7 @@ impl Body for HttpBody {
     }
 }
 
-/// A body that ends where another one fails.
+/// A body that ends where the inner body fails.
 struct EndAtError<B>(Option<Pin<Box<B>>>);
 
 impl<B: Body<Data = Bytes>> Body for EndAtError<B> {

@@ -8,63 +8,67 @@ use mgp_types::service::Principal;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// Path of the endpoint; other paths get 404. `None` serves any path, for a service mounted in a router. Default:
-    /// `/mcp`.
+    /// The path of the endpoint; requests for other paths get 404. `None` accepts every path, for a service that is
+    /// mounted in a router. Default: `/mcp`.
     pub endpoint: Option<String>,
-    /// Principal of requests that no layer around the service authenticated; if `None`, they get 401. Default: `None`.
+    /// The principal of requests that no outer layer authenticated; if `None`, such requests get 401. Default: `None`.
     pub anonymous: Option<Principal>,
-    /// Host names (without port) allowed in `Host`, besides those of this machine (loopback); others get 403.
+    /// The host names (without port) that the header `Host` may contain, in addition to those of this
+    /// machine; others get 403.
     ///
-    /// This stops DNS rebinding: a web page can make its own host name resolve to this machine, but `Host` then has
-    /// that name.
+    /// This prevents DNS rebinding: a web page can make its own host name resolve to this machine, but the browser then
+    /// sends that name as `Host`.
     pub hosts: Vec<String>,
-    /// Origins whose web pages may call, as browsers write them (`https://app.example`), besides loopback ones; others
-    /// get 403. Requests without `Origin` are allowed, because they do not come from a web page.
+    /// The origins whose web pages may call the server, as browsers write them (`https://app.example`), in addition to
+    /// loopback origins; others get 403. Requests without `Origin` are accepted, because they do
+    /// not come from a web page.
     pub origins: Vec<String>,
-    /// Maximum length of a request body; a longer one gets 413. Default: 16 MiB.
+    /// The maximum length of a request body; a longer one gets 413. Default: 16 MiB.
     pub body_bytes: usize,
-    /// Maximum time for a request body, plus one second for each 8 KiB received; a slower one gets 408. Default: 10 s.
+    /// The maximum time for receiving a request body, plus one second for each 8 KiB received; a slower one gets 408.
+    /// Default: 10 s.
     pub body_timeout: Duration,
-    /// Maximum size, in bytes, of all request bodies held at once; requests beyond it get 503. Default: 256 MiB.
+    /// The maximum total size, in bytes, of all request bodies in memory; further requests get 503. Default: 256 MiB.
     ///
-    /// One caller may hold at most eight times as many bytes as are free at that moment, so that other callers always
-    /// find room; further requests of this caller get 429.
+    /// The bodies of one caller may have at most eight times as many bytes as are free at that moment; further requests
+    /// of this caller get 429. So there is always room for other callers.
     pub held_bytes: usize,
-    /// Maximum number of requests that run at once; requests beyond it get 503, except for up to 64 pings. Default:
+    /// The maximum number of requests that run at once; further ones get 503, except for up to 64 pings. Default:
     /// 8,192.
     ///
     /// One caller (tenant, subject and agent) may run at most eight times as many requests as there are free places;
-    /// further requests of this caller get 429. So a single caller gets up to 8/9 of all places, two callers get up to
-    /// 8/17 each, and a new caller always finds room.
+    /// further requests of this caller get 429. A single caller thus gets up to 8/9 of all places, two callers up to
+    /// 8/17 each, and there is always room for a new caller.
     pub in_flight: usize,
-    /// If set, a body may be `multipart/related`: a message, then binary parts. A string `cid:NAME` in the message
-    /// refers to the data of the part `NAME`. Default: no, unless the server offers `multimodal_signatures`.
+    /// If set, a request body may be `multipart/related`: a message, followed by binary parts. A string `cid:NAME` in
+    /// the message is replaced by the data of the part `NAME`. Default: not set, unless the server offers
+    /// `multimodal_signatures`.
     pub multipart: bool,
-    /// If set, `POST /tools/NAME` calls a tool with the body as its arguments, and `GET /tools` lists the tools, for
-    /// clients that speak no MCP. Default: no.
+    /// If set, clients without MCP can use tools: `POST /tools/NAME` calls a tool with the body as its arguments, and
+    /// `GET /tools` lists the tools. Default: not set.
     pub tool_paths: bool,
-    /// Form of the answers.
+    /// The form of the answers to calls.
     pub answer_mode: AnswerMode,
-    /// Time after which a call that still runs is answered with an event stream, so that proxies do not time out.
-    /// Default: 10 s.
+    /// The time after which a call that is still running is answered with an event stream, so that proxies do not time
+    /// out. Default: 10 s.
     pub stream_delay: Duration,
     /// Interval of keep-alive comments on an idle stream. Default: 15 s.
     pub keep_alive_interval: Duration,
-    /// Time that a legacy client is asked to wait before it resumes a stream that was cut. Default: 1 s.
+    /// The time that a legacy client should wait before it resumes an interrupted stream. Default: 1 s.
     pub retry_delay: Duration,
-    /// Maximum time for which a call waits for a client that does not read its stream; then the call is treated as if
-    /// its client had left. Default: 30 s.
+    /// The maximum time for which a call waits for a client that does not read its stream; after it, the client counts
+    /// as disconnected. Default: 30 s.
     pub stall_timeout: Duration,
-    /// Maximum number of legacy sessions. At the limit, a new session replaces the sessions that have been idle longest
-    /// (at least one minute); if no session has been idle so long, the request for a new one gets 503. A principal that
-    /// has more than an eighth of all sessions replaces only its own sessions. Default: 100,000.
+    /// The maximum number of legacy sessions. At the limit, a new session replaces the sessions that have been idle
+    /// longest, for at least one minute; if there is none, the request for a new session gets 503. A principal with
+    /// more than an eighth of all sessions replaces only its own sessions. Default: 100,000.
     pub sessions: usize,
-    /// Time after which an idle legacy session ends. Default: 30 minutes.
+    /// The time after which an idle legacy session ends. Default: 30 minutes.
     pub session_ttl: Duration,
-    /// Maximum size, in bytes, of the events that one legacy stream keeps for a client that resumes it; beyond it, the
-    /// oldest events are dropped. Default: 1 MiB.
+    /// The maximum size, in bytes, of the events that one legacy stream keeps for a client that resumes it; above it,
+    /// the oldest events are dropped. Default: 1 MiB.
     pub replay_bytes: usize,
-    /// Maximum size, in bytes, of the kept events of all streams together; beyond it, each stream drops its oldest
+    /// The maximum total size, in bytes, of the events that all streams keep; above it, each stream drops its oldest
     /// events. Default: 256 MiB.
     pub store_bytes: usize,
 }
@@ -72,10 +76,10 @@ pub struct HttpConfig {
 /// Form of the answers to calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnswerMode {
-    /// JSON, or a stream if there are messages before the answer.
+    /// JSON, or an event stream if there are messages before the answer.
     #[default]
     AsNeeded,
-    /// Always a stream.
+    /// Always an event stream.
     Streams,
 }
 

@@ -1,6 +1,6 @@
 //! CORS: lets allowed web pages read the answers to their calls (Fetch, cross-origin requests).
 //!
-//! The layer belongs outside of authentication: a browser's preflight carries no credentials.
+//! The layer must be outside of authentication, because a browser's preflight request contains no credentials.
 //!
 //! Applies to: inbound.
 
@@ -20,7 +20,7 @@ use super::config::HttpConfig;
 use super::guard::is_known_origin;
 use super::refusal::{Refusal, clip_text};
 
-/// Layer that lets web pages read answers: pages of loopback hosts, and of the origins in an [`HttpConfig`].
+/// A layer that allows web pages to read answers: pages of loopback hosts, and of the origins in an [`HttpConfig`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct CorsLayer(Arc<HttpConfig>);
@@ -61,7 +61,7 @@ where
         let Some(origin) = request.headers().get(header::ORIGIN).cloned() else {
             return Either::Left(self.inner.call(request));
         };
-        // Rejected before authentication: a page of an unknown origin must not make the user log in.
+        // Rejected before authentication, because a page of an unknown origin must not be able to make the user log in.
         if !origin.to_str().is_ok_and(|origin| is_known_origin(origin, &self.layer.0)) {
             let shown = clip_text(&String::from_utf8_lossy(origin.as_bytes()));
             let refused = Refusal::Origin(shown).into_response_with(None);
@@ -86,7 +86,7 @@ where
     }
 }
 
-/// Answers a browser's preflight.
+/// Answers a browser's preflight request.
 fn preflight<R: From<Bytes>>(request: &HeaderMap, origin: HeaderValue) -> Response<R> {
     let mut response = Response::new(R::from(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -94,7 +94,7 @@ fn preflight<R: From<Bytes>>(request: &HeaderMap, origin: HeaderValue) -> Respon
     allow(headers, origin);
     let methods = HeaderValue::from_static("GET, POST, DELETE");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-    // A page that may call may also choose its headers, so all requested ones are allowed.
+    // An allowed page may also choose its headers, so all requested headers are allowed.
     if let Some(names) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }

@@ -1,6 +1,7 @@
-//! The era of a message, and the check that its headers repeat its body (MCP transports).
+//! Determines the era of a message, and checks that its headers repeat the values in its body (MCP transports).
 //!
-//! Intermediaries that route or filter by header must be able to trust that the server reads the same in the body.
+//! Intermediaries that route or filter by headers must be able to rely on the server finding the
+//! same values in the body.
 
 use std::borrow::Cow;
 
@@ -13,12 +14,12 @@ use super::headers::{NOT_TEXT, RequestHeaders};
 use super::refusal::{Refusal, clip_text};
 
 impl RequestHeaders<'_> {
-    /// Returns whether they name the modern revision, in which a request has no session.
+    /// Returns whether the headers name the modern revision, whose requests have no session.
     pub(super) fn is_modern(&self) -> bool {
         self.version == Some(Revision::MODERN.as_str())
     }
 
-    /// Checks the revision in the headers; fails if it is unknown, or differs from the one the session negotiated.
+    /// Checks the revision in the headers; fails if it is unknown, or is not the revision that the session negotiated.
     pub(super) fn check_legacy_revision(
         &self,
         negotiated: Option<&Revision>,
@@ -38,13 +39,13 @@ impl RequestHeaders<'_> {
         }
     }
 
-    /// Returns the era of a message, and checks the headers of a modern one.
+    /// Returns the era of a message; for a modern message, also checks its headers.
     pub(super) fn era(&self, kind: Kind, method: &Method, params: &Params) -> Result<Era, Refusal> {
         let Some(inside) = revision_in_body(params)? else {
             if !self.is_modern() {
                 return Ok(Era::Legacy);
             }
-            // A notification has no revision in its body.
+            // The body of a notification contains no revision.
             if kind == Kind::Notification {
                 return self.check_method(method).map(|()| Era::Modern);
             }
@@ -81,7 +82,7 @@ impl RequestHeaders<'_> {
             Some(HeaderTarget::Task(id)) => {
                 check_header("Mcp-Name", self.name, &id, Presence::Optional)
             }
-            // Invalid parameters are reported by the method's handler.
+            // The handler of the method reports invalid params.
             None => Ok(()),
         }
     }
@@ -97,14 +98,14 @@ fn check_header(
     match found {
         None if presence == Presence::Optional => Ok(()),
         None => mismatch("missing".to_owned()),
-        // A header that is not text never matches, not even a body that contains the placeholder.
+        // A header that is not text never matches, even if the body contains the placeholder for such a header.
         Some(NOT_TEXT) => mismatch("not text".to_owned()),
         Some(found) if decode_header(found).as_deref() == Some(body) => Ok(()),
         Some(found) => mismatch(quoted(found)),
     }
 }
 
-/// Requirement for a header.
+/// The rule whether a header must be present.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Required,
@@ -198,7 +199,7 @@ mod tests {
         ] {
             check(headers, tool, name, expected);
         }
-        // A header that is not text equals nothing, not even the text that is shown for it.
+        // A header that is not text equals no value, not even the placeholder that replaces it in messages.
         let odd = [version, call, ("mcp-name", "\u{fffd}")];
         check(&odd, tool, "\"name\":\"\u{fffd}\",", "`Mcp-Name` is not text");
     }
@@ -232,7 +233,7 @@ mod tests {
         assert!(ping(&modern).unwrap_err().contains("`_meta` lacks"));
         let hello = era_of(Kind::Request, &modern, Initialize::METHOD, "{}");
         assert!(hello.unwrap_err().contains("does not have"));
-        // A notification has no revision in its body.
+        // The body of a notification contains no revision.
         let cancels = [modern[0], ("mcp-method", Cancelled::METHOD)];
         let notify = |headers: &[_]| era_of(Kind::Notification, headers, Cancelled::METHOD, "{}");
         assert_eq!(notify(&cancels), Ok(Era::Modern));

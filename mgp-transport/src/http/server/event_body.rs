@@ -1,4 +1,4 @@
-//! Reads the events of a stream into a response body, and drives the call that writes them.
+//! Reads the events of a stream into a response body, and polls the call that writes them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use super::handle_scopes::ScopedRequest;
 use super::load::LoadGuard;
 use super::stream::Stream;
 
-/// A comment: it keeps proxies from timing out, and shows whether the client has left.
+/// A comment event: it prevents proxies from timing out, and shows whether the client has disconnected.
 const KEEP_ALIVE_COMMENT: &[u8] = b": \n\n";
 
-/// Reader of a stream for a response, which may not have begun.
+/// A reader of a stream for a response that may not have begun yet.
 ///
-/// It is attached when its request arrives, so that nothing is dropped before the response begins.
+/// The reader is attached when the request arrives, so that no event is dropped before the response begins.
 pub(super) struct StreamReader {
     stream: Arc<Stream>,
     number: u64,
 }
 
 impl StreamReader {
-    /// Attaches to a stream, after the last event read or after a given one.
+    /// Attaches a reader to a stream: after the last event that was read, or after a given event.
     pub(super) fn new(stream: &Arc<Stream>, after: Option<u64>) -> Self {
         Self { stream: Arc::clone(stream), number: stream.attach(after) }
     }
@@ -38,22 +38,23 @@ impl Drop for StreamReader {
     }
 }
 
-/// Events of a response.
+/// The events of a response, as its body.
 pub(super) struct EventBody {
-    /// The call that writes the events. Declared before `reader`, because its destructor may still write.
+    /// The call that writes the events. Declared before `reader`, so that it is dropped first: its
+    /// destructor may still write.
     driven: Option<DrivenCall>,
     reader: StreamReader,
-    /// Credentials of the client; the stream ends when they are no longer valid.
+    /// The credentials of the client; the stream ends when they become invalid.
     pass: Option<CredentialGrant>,
     keep_alive: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// A call that lives as long as its response.
+/// A call that ends when its response is dropped.
 pub(super) struct DrivenCall {
     id: Id,
     call: BoxFuture<'static, Result<Reply, RpcError>>,
-    /// Scope and load of the call, released when it ends.
+    /// The scope and the load of the call, released when the call ends.
     _held: (ScopedRequest, LoadGuard),
 }
 

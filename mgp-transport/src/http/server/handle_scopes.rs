@@ -1,8 +1,8 @@
-//! Scopes of requests that belong to no session (modern era).
+//! The scopes of requests that belong to no session (modern era).
 //!
-//! A client may send a handle (an id of its own) with its requests. All requests with one handle share a scope, so
-//! one can refer to another by its id, e.g. to cancel it. Clients of one principal with different handles cannot
-//! reach each other's requests, even if the request ids are equal.
+//! A client may send a handle, an id that it chose, with its requests. All requests with the same handle share a scope,
+//! so that one can refer to another by its request id, e.g. to cancel it. Clients of the same principal that use
+//! different handles cannot reach each other's requests, even if the request ids are equal.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use mgp_types::service::{Principal, Scope, ScopeKind};
 use mgp_types::sync::Mutex;
 
-/// Maximum length of a handle; a longer one is ignored.
+/// The maximum length of a handle; a longer one is ignored.
 const MAX_HANDLE_LENGTH: usize = 128;
 
-/// Scopes of the handles with running requests.
+/// The scopes of the handles that have running requests.
 #[derive(Debug, Default)]
 pub(super) struct HandleScopes(Mutex<Table>);
 
 type Table = HashMap<Key, HandleScope, ahash::RandomState>;
 
-/// Key of a scope: a handle is valid for one principal only.
+/// The key of a scope: a handle is valid for one principal only.
 type Key = (Principal, Box<str>);
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ struct HandleScope {
 }
 
 impl HandleScopes {
-    /// Adds a request to the scope of its handle; without a handle it gets a scope of its own.
+    /// Adds a request to the scope of its handle; a request without a handle gets its own scope.
     pub(super) fn enter(
         self: &Arc<Self>,
         principal: Principal,
@@ -51,7 +51,7 @@ impl HandleScopes {
     }
 }
 
-/// A running request and its scope, which ends with the last request in it.
+/// A running request and its scope; the scope ends with its last request.
 #[derive(Debug)]
 pub(super) struct ScopedRequest {
     pub(super) scope: Scope,

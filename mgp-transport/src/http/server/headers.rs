@@ -1,6 +1,6 @@
-//! The headers that have a meaning in MCP, collected in one pass; a request with a duplicate is refused.
+//! The headers that have a meaning in MCP, collected in one pass. A request that repeats one of them is refused.
 //!
-//! If a header had two values, an intermediary might have acted on the one that this server does not use.
+//! If a header occurred twice, an intermediary could act on a different value than this server.
 
 use std::sync::{Arc, LazyLock};
 
@@ -23,7 +23,7 @@ pub(super) struct RequestHeaders<'a> {
     pub(super) last_event: Option<&'a str>,
     pub(super) idempotency_key: Option<&'a str>,
     authorization: Option<&'a str>,
-    /// Accepted types of an answer; without the header both JSON and a stream are accepted.
+    /// The content types that the client accepts; without the header, both JSON and an event stream are accepted.
     accept: Option<Accept>,
 }
 
@@ -33,7 +33,7 @@ struct Accept {
     events: bool,
 }
 
-/// Prefix of headers with arguments of a tool call.
+/// The prefix of the headers that repeat arguments of a tool call.
 const PARAM_PREFIX: &str = "mcp-param-";
 
 impl<'a> RequestHeaders<'a> {
@@ -65,12 +65,12 @@ impl<'a> RequestHeaders<'a> {
         Ok(found)
     }
 
-    /// Returns whether the client accepts a stream.
+    /// Returns whether the client accepts an event stream.
     pub(super) fn takes_events(&self) -> bool {
         self.accept.is_none_or(|accept| accept.events)
     }
 
-    /// Returns whether the client accepts both JSON and a stream.
+    /// Returns whether the client accepts both JSON and an event stream.
     pub(super) fn takes_both(&self) -> bool {
         self.accept.is_none_or(|accept| accept.events && accept.json)
     }
@@ -92,7 +92,7 @@ impl Accept {
     }
 }
 
-/// Returns the arguments in headers; most calls have none, and share one empty value.
+/// Returns the arguments that headers repeat; most calls have none, and share one empty value.
 pub(super) fn params(headers: &HeaderMap) -> Arc<HeaderParams> {
     static NONE: LazyLock<Arc<HeaderParams>> = LazyLock::new(Arc::default);
     let mut params = HeaderParams::new();
@@ -104,7 +104,7 @@ pub(super) fn params(headers: &HeaderMap) -> Arc<HeaderParams> {
     if params.is_empty() { Arc::clone(&NONE) } else { Arc::new(params) }
 }
 
-/// Placeholder for a header value that is not text; no valid value equals it.
+/// The placeholder for a header value that is not text; no valid value equals it.
 pub(super) const NOT_TEXT: &str = "\u{fffd}";
 
 fn text(value: &HeaderValue) -> &str {

@@ -1,4 +1,4 @@
-//! Serves a connection over HTTP/2: agreed on in the TLS handshake, or opened by a client that knows that it is served.
+//! Serves a connection over HTTP/2, if the TLS handshake selected it, or if the client begins the connection with it.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -22,22 +22,22 @@ use tower_service::Service;
 use super::listener::ConnectionLimits;
 use super::tracking::{Activity, TimeoutSocket, TrackedService};
 
-/// The bytes with which a client opens HTTP/2; no method of HTTP/1.1 begins with the first two.
+/// The bytes with which an HTTP/2 client begins a connection; no method of HTTP/1.1 begins with them.
 const PREFACE: &[u8] = b"PR";
 
-/// Time between two looks at a connection that has sent a single byte.
+/// The time between two checks of a connection that has sent a single byte so far.
 const PEEK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum number of requests of one connection at once.
+/// The maximum number of requests of one connection that run at once.
 const MAX_STREAMS: u32 = 128;
 
-/// Maximum number of bytes of one response that wait for the client.
+/// The maximum number of bytes of one response that wait until the client reads them.
 const MAX_SEND_BYTES: usize = 256 * 1024;
 
-/// Time between two pings, which find out whether the client is still there.
+/// The time between two pings, which detect whether the client is still connected.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Returns whether a client opens HTTP/2, or `None` if it sends nothing in time; no byte is taken from the connection.
+/// Returns whether the client begins with HTTP/2; `None` if it sends nothing in time. No byte is consumed.
 pub(super) async fn is_opened(
     socket: &TcpStream,
     limits: &ConnectionLimits,
@@ -59,7 +59,7 @@ pub(super) async fn is_opened(
     }
 }
 
-/// Serves a connection until it ends; after `stopped` only its running requests are answered.
+/// Serves a connection until it ends; after `stopped` completes, only the running requests are answered.
 pub(super) async fn serve<T, S, R>(
     socket: T,
     service: S,

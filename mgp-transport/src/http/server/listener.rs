@@ -30,34 +30,34 @@ use super::refusal::Refusal;
 use super::tls::ServerTls;
 use super::tracking::{Activity, TimeoutSocket, TrackedService};
 
-/// Limits of the connections of a listener.
+/// The limits for the connections of a listener.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectionLimits {
-    /// Connections at once; further ones wait to be accepted. Default: 32,768.
+    /// The maximum number of open connections; further ones wait to be accepted. Default: 32,768.
     pub connections: usize,
-    /// Maximum number of connections from one IPv4 address or one 64-bit IPv6 network; further ones get 429 and are
+    /// The maximum number of connections from one IPv4 address or one 64-bit IPv6 network; further ones get 429 and are
     /// closed. Default: 256.
     ///
-    /// Behind a proxy, all connections come from the proxy's address, so raise this limit there.
+    /// Behind a proxy, all connections have the proxy's address, so this limit must be raised there.
     pub per_address: usize,
-    /// Maximum number of connections from one loopback address, which local proxies and tests use. Default: 16,384.
+    /// The maximum number of connections from one loopback address, as local proxies and tests use. Default: 16,384.
     pub per_loopback: usize,
-    /// Time for the head of a request, counted from the connection or the last answer. It is checked in steps of this
-    /// length, so a slow client has up to twice as long. Default: 30 s.
+    /// The time within which the head of a request must arrive, counted from the start of the connection or the last
+    /// answer. It is checked in intervals of this length, so a slow client may take up to twice as long. Default: 30 s.
     pub head_timeout: Duration,
-    /// Maximum length of a head; a longer one gets 431. Default: 64 KiB.
+    /// The maximum length of the head of a request; a longer one gets 431. Default: 64 KiB.
     pub head_bytes: usize,
-    /// Time within which a client must read at least 4 KiB while bytes wait for it; a slower one is disconnected.
-    /// Default: 30 s.
+    /// The time within which a client must read at least 4 KiB while data waits for it; a slower client is
+    /// disconnected. Default: 30 s.
     pub stall_timeout: Duration,
-    /// Time for running answers after the listener was stopped. Default: 5 s.
+    /// The time for which running answers may continue after the listener was stopped. Default: 5 s.
     pub drain_timeout: Duration,
-    /// Counter of the listener's connections.
+    /// The counter of the listener's open connections.
     pub open: OpenConnections,
 }
 
-/// Number of open connections of a listener; clones share one counter.
+/// The number of a listener's open connections; clones share one counter.
 #[derive(Clone, Debug, Default)]
 pub struct OpenConnections(Arc<AtomicUsize>);
 
@@ -97,13 +97,13 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Delay of the next accept when the system has run out of descriptors.
+/// The delay before the next accept if the system has no more descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Maximum number of rejected connections that are being answered; beyond it they are closed without an answer.
+/// The maximum number of rejected connections that are being answered; further ones are closed without an answer.
 const MAX_REJECTIONS: usize = 64;
 
-/// Maximum time for answering one rejected connection.
+/// The maximum time for answering one rejected connection.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A bound address, with or without TLS.
@@ -120,7 +120,7 @@ impl From<TcpListener> for Listener {
 }
 
 impl Listener {
-    /// Serves TLS on all connections.
+    /// Makes the listener use TLS on all connections.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: ServerTls) -> Self {
@@ -129,10 +129,10 @@ impl Listener {
     }
 }
 
-/// Serves connections until `stop` completes, then lets the running answers finish.
+/// Serves connections until `stop` completes, then waits until the running answers are sent.
 ///
 /// # Cancel safety
-/// Dropping the future ends all connections at once.
+/// Dropping the future ends all connections immediately.
 pub async fn listen<S, R>(
     listener: impl Into<Listener>,
     service: S,
@@ -153,7 +153,7 @@ pub async fn listen<S, R>(
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
-        // Removes the tasks that have ended.
+        // Removes the tasks of connections that have ended.
         while connections.try_join_next().is_some() {}
         let accepted = pin!(async {
             // `ok` is always `Some`: the semaphore is never closed.
@@ -168,7 +168,7 @@ pub async fn listen<S, R>(
             Ok((socket, from)) => {
                 let Some(counted) = addresses.count(from.ip()) else {
                     tracing::debug!(%from, "rejected a connection: too many from this address");
-                    // A TLS client could not read the answer.
+                    // A TLS client could not read an unencrypted answer.
                     let answers =
                         tls.is_none().then(|| Arc::clone(&rejections).try_acquire_owned());
                     if let Some(Ok(rejection)) = answers {
@@ -194,7 +194,7 @@ pub async fn listen<S, R>(
     drain(connections, limits.drain_timeout).await;
 }
 
-/// Starts the task of a connection, which keeps `guards` until it ends.
+/// Starts the task of a connection; the task holds `guards` until the connection ends.
 fn spawn<S, R>(
     connections: &mut JoinSet<()>,
     (socket, from, tls): (TcpStream, SocketAddr, Option<ServerTls>),
@@ -207,7 +207,7 @@ fn spawn<S, R>(
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    // Small answers are sent at once.
+    // Small answers are sent immediately, instead of being collected.
     let _ = socket.set_nodelay(true);
     let Some(tls) = tls else {
         connections.spawn(async move {
@@ -246,7 +246,7 @@ async fn drain(mut connections: JoinSet<()>, grace: Duration) {
     }
 }
 
-/// Answers a connection that is not served with the reason; a client that does not read it is cut off.
+/// Answers a rejected connection with the reason; a client that does not read the answer in time is disconnected.
 async fn reject(mut socket: TcpStream) {
     let body = Refusal::Connections.into_message(None);
     let mut answer = format!(
@@ -259,7 +259,8 @@ async fn reject(mut socket: TcpStream) {
     let answering = async {
         socket.write_all(&answer).await?;
         socket.shutdown().await?;
-        // Reads what the client sent: closing a socket with unread bytes would reset it and destroy the answer.
+        // Reads what the client sent: if unread bytes remained, closing the socket would reset the connection, and the
+        // answer would be lost.
         let mut rest = [0; 1024];
         while socket.read(&mut rest).await? > 0 {}
         std::io::Result::Ok(())
@@ -283,7 +284,7 @@ async fn serve<T, S, R>(
     let activity = Arc::<Activity>::default();
     let io = TokioIo::new(TimeoutSocket::new(socket, &limits, Arc::clone(&activity)));
     let connection = http1::Builder::new()
-        // `TimeoutSocket` bounds the time of a head.
+        // `TimeoutSocket` limits the time for the head of a request instead.
         .header_read_timeout(None)
         .max_buf_size(limits.head_bytes.max(8 * 1024))
         .serve_connection(io, TrackedService { service, activity, is_multiplexed: false });

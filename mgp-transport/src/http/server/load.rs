@@ -1,4 +1,4 @@
-//! The load of a server, and the share of each caller in it.
+//! The load of a server, and the share that each caller may use.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -11,15 +11,15 @@ use mgp_types::sync::Mutex;
 use super::refusal::Refusal;
 use crate::connection::MAX_PING_BYTES;
 
-/// Requests beyond the limit that are read to find out whether they are pings.
+/// The maximum number of requests beyond the limit that are read to check whether they are pings.
 const MAX_PING_REQUESTS: usize = 64;
 
-/// One caller may use at most this many times what is still free, so that there is always room for a new caller.
+/// The maximum load of one caller, as a multiple of what is still free. So there is always room for a new caller.
 ///
-/// A single caller thus gets up to 8/9 of the limit, two get up to 8/17 each, and so on.
+/// A single caller thus gets up to 8/9 of the limit, two callers up to 8/17 each, and so on.
 const FREE_SHARE_FACTOR: usize = 8;
 
-/// Running requests and held bytes of a server.
+/// The running requests of a server, and the bytes of their bodies.
 #[derive(Debug, Default)]
 pub(super) struct Load {
     running: AtomicUsize,
@@ -27,11 +27,11 @@ pub(super) struct Load {
     callers: Mutex<HashMap<Caller, Arc<CallerLoad>, ahash::RandomState>>,
 }
 
-/// A caller: tenant, subject and agent. Different keys of one user and agent are one caller.
+/// A caller: tenant, subject and agent. Different API keys of one user and agent count as one caller.
 #[derive(Clone, Debug)]
 struct Caller(Principal);
 
-/// Load of one caller; removed with its last request.
+/// The load of one caller; removed when the caller's last request ends.
 #[derive(Debug)]
 struct CallerLoad {
     caller: Caller,
@@ -46,7 +46,7 @@ impl Load {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// Returns the size, in bytes, of the bodies that are held.
+    /// Returns the total size, in bytes, of the request bodies in memory.
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -61,8 +61,8 @@ impl Load {
         busy.refusal().map_or(Ok(busy), Err)
     }
 
-    /// Like [`admit`](Self::admit), but also admits up to 64 requests beyond a limit, which are then only served if
-    /// they are pings.
+    /// Admits a request like [`admit`](Self::admit), but also up to 64 requests beyond a limit; these are served only
+    /// if they are pings.
     pub(super) fn admit_for_ping(
         self: &Arc<Self>,
         principal: &Principal,
@@ -88,7 +88,7 @@ impl Load {
         }
     }
 
-    /// Returns the load of a caller, with one more request in it.
+    /// Returns the load of a caller, after adding one request to it.
     fn add_request(&self, principal: &Principal) -> Arc<CallerLoad> {
         let caller = Caller(principal.clone());
         let mut callers = self.callers.lock();
@@ -107,23 +107,23 @@ impl Load {
     }
 }
 
-/// One running request and the bytes of its body.
+/// One running request, and the bytes of its body.
 #[derive(Debug)]
 pub(super) struct LoadGuard {
     load: Arc<Load>,
     share: Arc<CallerLoad>,
     runs: bool,
     bytes: usize,
-    /// Limit that the request exceeds, if any; the request is then served only if it is a ping.
+    /// The limit that the request exceeds, if any; such a request is served only if it is a ping.
     exceeded: Option<ExceededLimit>,
 }
 
-/// Limit that is exceeded.
+/// The limit that a request exceeds.
 #[derive(Clone, Copy, Debug)]
 enum ExceededLimit {
-    /// Limit of the server.
+    /// The limit of the server.
     Server,
-    /// Share of one caller.
+    /// The share of one caller.
     Caller,
 }
 
@@ -133,7 +133,7 @@ impl LoadGuard {
         self.bytes += bytes;
         let held = self.load.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let own = self.share.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        // A body always fits if it is the only one held by the server, whatever `bound` is.
+        // A body is always accepted if it is the only one in memory, whatever `bound` is.
         let most = bound.saturating_sub(held).saturating_mul(FREE_SHARE_FACTOR);
         if held > bound && held > self.bytes {
             self.exceeded = Some(ExceededLimit::Server);
@@ -143,7 +143,7 @@ impl LoadGuard {
         self.check_ping_size(self.bytes)
     }
 
-    /// Returns whether the request may only be a ping.
+    /// Returns whether the request is served only if it is a ping.
     pub(super) fn may_only_ping(&self) -> bool {
         self.exceeded.is_some()
     }
@@ -156,12 +156,12 @@ impl LoadGuard {
         })
     }
 
-    /// Refuses a body that is too long for a ping, if the request may only be one.
+    /// Refuses a body that is too long for a ping, if the request is served only as a ping.
     pub(super) fn check_ping_size(&self, bytes: usize) -> Result<(), Refusal> {
         if bytes > MAX_PING_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
-    /// Stops counting the request as running, and keeps counting its bytes: it only waits for events.
+    /// Stops counting the request as running, because it only waits for events; its bytes are still counted.
     pub(super) fn stop_running(&mut self) {
         if std::mem::take(&mut self.runs) {
             self.load.running.fetch_sub(1, Ordering::Relaxed);
@@ -177,8 +177,8 @@ impl Drop for LoadGuard {
         self.share.held.fetch_sub(self.bytes, Ordering::Relaxed);
         if self.share.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut callers = self.load.callers.lock();
-            // The same caller may have started and ended another request meanwhile, so the entry may be a newer one:
-            // check it.
+            // Compares the entry before removing it: the same caller may have started and ended another request
+            // meanwhile, so the entry may be a newer one.
             let is_this = |known: &Arc<CallerLoad>| Arc::ptr_eq(known, &self.share);
             if self.share.requests.load(Ordering::Acquire) == 0
                 && callers.get(&self.share.caller).is_some_and(is_this)
@@ -217,7 +217,7 @@ mod tests {
         Principal::new("t", name)
     }
 
-    /// Admits requests until the caller gets no more.
+    /// Starts requests of a caller until one is refused.
     fn flood(load: &Arc<Load>, name: &str, bound: usize) -> Vec<LoadGuard> {
         std::iter::from_fn(|| load.admit(&caller(name), bound).ok()).collect()
     }
@@ -232,7 +232,8 @@ mod tests {
         assert_eq!(bob.len(), 89);
         let cyd = flood(&load, "cyd", 900);
         assert!(!cyd.is_empty() && load.running() < 900);
-        // When the first caller releases its requests, the others grow, and it cannot get back to its old share.
+        // When the first caller releases its requests, the others get more, so the first cannot
+        // get its old share again.
         drop(ann);
         let more = flood(&load, "bob", 900);
         assert!(bob.len() + more.len() > 700);

@@ -51,11 +51,11 @@ use self::stream::{EventBudget, EventId};
 pub use self::tls::{ServerTls, ServerTlsError};
 use self::tool_paths::ToolPath;
 
-/// HTTP service that passes requests to a stack. Mount it in a router, or pass it to [`listen`].
+/// An HTTP service that passes requests to a stack. Mount it in a router, or pass it to [`listen`].
 ///
-/// The caller is read from the request's extensions, where an authenticating layer around this service puts a
-/// [`Principal`], and a [`CredentialGrant`] if its credentials may expire. A request without a principal gets 401,
-/// unless the configuration sets one for such requests ([`HttpConfig::anonymous`]).
+/// The service reads the caller from the extensions of the HTTP request. An authenticating outer layer stores a
+/// [`Principal`] there, and a [`CredentialGrant`] if the credentials may expire. A request without a principal gets
+/// 401, unless the configuration sets a principal for such requests ([`HttpConfig::anonymous`]).
 ///
 /// ```
 /// use bytes::Bytes;
@@ -77,8 +77,8 @@ use self::tool_paths::ToolPath;
 #[derive(Clone)]
 pub struct HttpService(Arc<ServerState>);
 
-/// The room of a map of headers that a connection keeps for its next request: a smaller map costs less than the reuse,
-/// and a larger one would take memory for as long as the connection.
+/// The capacities with which a connection reuses a header map for its next request: reusing a smaller map costs more
+/// than creating one, and a larger one would occupy memory for as long as the connection exists.
 const REUSED_HEADERS: RangeInclusive<usize> = 7..=32;
 
 /// State shared by all requests.
@@ -119,10 +119,11 @@ impl HttpService {
         self.0.sessions.len()
     }
 
-    /// Ends the own streams of all legacy sessions (those that belong to no call), once their clients have read them.
+    /// Ends the own streams of all legacy sessions (those that belong to no call), as soon as
+    /// their clients have read them.
     ///
-    /// Call it when the server stops: these streams stay open as long as their clients do. Calls and their streams
-    /// continue.
+    /// Call this when the server stops, because these streams otherwise stay open as long as their clients do. Calls
+    /// and their streams continue.
     pub fn end_streams(&self) {
         self.0.sessions.end_streams();
     }
@@ -133,13 +134,13 @@ impl HttpService {
         self.0.load.running()
     }
 
-    /// Returns the total size, in bytes, of the request bodies that are held.
+    /// Returns the total size, in bytes, of the request bodies in memory.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.0.load.held()
     }
 
-    /// Returns the bytes of events that wait to be read, or for clients that resume a stream.
+    /// Returns the size, in bytes, of the events that wait to be read, or are kept for clients that resume a stream.
     #[must_use]
     pub fn stored_bytes(&self) -> usize {
         self.0.budget.held()
@@ -174,7 +175,8 @@ where
     let mut response =
         answer(state, &parts, body).await.unwrap_or_else(|refusal| refusal.into_response(None));
     if parts.method == Method::POST && REUSED_HEADERS.contains(&parts.headers.capacity()) {
-        // A connection reads its next request into the map of its last response: this one has room for it.
+        // The map has enough room for a response, and the connection reuses the map of its last
+        // response for the next request.
         parts.headers.clear();
         parts.headers.extend(std::mem::take(response.headers_mut()));
         *response.headers_mut() = parts.headers;
@@ -212,7 +214,7 @@ where
     }
 }
 
-/// A request that was received.
+/// A received request.
 struct ReceivedRequest<'a> {
     state: &'a Arc<ServerState>,
     parts: &'a Parts,
@@ -220,7 +222,7 @@ struct ReceivedRequest<'a> {
 }
 
 impl ReceivedRequest<'_> {
-    /// Opens the stream of a session, or resumes a stream that was cut.
+    /// Opens the session's own stream, or resumes an interrupted stream.
     fn get(&self) -> Result<Response<HttpBody>, Refusal> {
         let session = self.required_session()?;
         if !self.headers.takes_events() {
@@ -249,7 +251,7 @@ impl ReceivedRequest<'_> {
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    /// Returns the session of a request; fails for modern requests, which have none.
+    /// Returns the session of a request; fails for a modern request, which has no session.
     fn required_session(&self) -> Result<Arc<Session>, Refusal> {
         if self.headers.is_modern() {
             return Err(Refusal::Stateless);
@@ -257,7 +259,8 @@ impl ReceivedRequest<'_> {
         self.session(&self.principal()?)
     }
 
-    /// Returns the session that a legacy request names; fails if the request's revision is not the session's.
+    /// Returns the session that a legacy request names; fails if the revision of the request is
+    /// not that of the session.
     fn session(&self, principal: &Principal) -> Result<Arc<Session>, Refusal> {
         let id = self.headers.session.ok_or(Refusal::NoSession)?;
         let found = self.state.sessions.find(id, principal);
@@ -272,7 +275,7 @@ impl ReceivedRequest<'_> {
         known.or(self.state.config.anonymous.as_ref()).cloned().ok_or(Refusal::NoPrincipal)
     }
 
-    /// Returns the credentials of the request, if they may expire.
+    /// Returns the credentials of the request, if they can expire.
     fn pass(&self) -> Option<CredentialGrant> {
         self.parts.extensions.get::<CredentialGrant>().cloned()
     }

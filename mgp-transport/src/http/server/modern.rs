@@ -1,4 +1,4 @@
-//! Requests without a session: a call lives as long as its response, and can write to that response only.
+//! Requests without a session: a call ends with its response, and can send messages only on that response.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::refusal::{Refusal, empty, events, json};
 use super::stream::Stream;
 
 impl Post<'_> {
-    /// Serves a request without a session: it ends when its client leaves.
+    /// Serves a request without a session; the call ends if its client disconnects.
     pub(super) async fn modern(
         self,
         id: Id,
@@ -53,7 +53,7 @@ impl Post<'_> {
             }
             Poll::Pending => stream.poll_first_output(task).map(drop),
         });
-        // If the call sends nothing for this long, it is answered with an event stream.
+        // If the call sends nothing during this time, it is answered with an event stream.
         let _ = timeout(config.stream_delay, begin).await;
         if let Some(outcome) = outcome {
             let answer = written(&id, &outcome);
@@ -70,8 +70,8 @@ impl Post<'_> {
         }
         stream.as_events(None);
         if listens {
-            // A subscription runs as long as its client wants, so it must not occupy a place among the running
-            // requests. The number of subscriptions has its own limit.
+            // A subscription runs for as long as its client wants, so it does not count as a running request. The
+            // number of subscriptions has a separate limit.
             busy.stop_running();
         }
         let driven = DrivenCall::new(id, call, (within, busy));
@@ -86,7 +86,8 @@ impl Post<'_> {
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        // Ignored: a modern client cancels by closing its stream, and the request id is ambiguous among clients.
+        // Ignored: a modern client cancels by closing its response stream, and different clients may use the same
+        // request id.
         if method.as_str() == Cancelled::METHOD {
             return Ok(empty(StatusCode::ACCEPTED));
         }
@@ -94,7 +95,7 @@ impl Post<'_> {
         let within = received.state.handles.enter(principal, handle(&params).as_deref());
         let cx = context(Peer::none(), &within.scope, &within.principal, received);
         let notifying = received.state.stack.send(Call::notification(method, params, cx));
-        // A notification has no answer; its handlers log their errors.
+        // A notification gets no answer, and its handlers log their errors themselves.
         let _ = notifying.await;
         Ok(empty(StatusCode::ACCEPTED))
     }
@@ -105,7 +106,7 @@ fn handle(params: &Params) -> Option<String> {
     params.meta_member(MetaKey::Handle).and_then(|json| serde_json::from_str(json).ok())
 }
 
-/// Returns the HTTP status for an answer. It is 200, except for a few errors that intermediaries should recognize.
+/// Returns the HTTP status for an answer: 200, except for a few errors that intermediaries should recognize.
 fn status(outcome: &Result<Reply, RpcError>, names_capabilities: bool) -> StatusCode {
     match outcome.as_ref().map_err(RpcError::code) {
         Err(ErrorCode::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
@@ -121,7 +122,7 @@ fn status(outcome: &Result<Reply, RpcError>, names_capabilities: bool) -> Status
     }
 }
 
-/// [`Link`] to the client of one request; it sends on the response only.
+/// The [`Link`] to the client of one request; it sends messages on the response to that request only.
 #[derive(Debug)]
 pub(super) struct PostLink(pub(super) Arc<Stream>);
 

@@ -1,6 +1,8 @@
-//! Bodies in parts (RFC 2387): a message, and the binary data that its strings `cid:NAME` stand for (proposal 10).
+//! Bodies with several parts (RFC 2387): a message, and the binary data to which the strings `cid:NAME` in it refer
+//! (proposal 10).
 //!
-//! The parts are put into the message as base64, so that the message is the same as one that was sent as JSON.
+//! The binary data is inserted into the message as base64, so that the message is the same as if
+//! it had been sent as JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +12,7 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::refusal::Refusal;
 
-/// The maximum number of parts besides the message.
+/// The maximum number of parts in addition to the message.
 const MAX_PARTS: usize = 16;
 
 /// The maximum length of a boundary (RFC 2046), and of the name of a part.
@@ -28,7 +30,7 @@ pub(super) fn boundary(content_type: &str) -> Option<&str> {
     (1..=MAX_NAME).contains(&boundary.len()).then_some(boundary)
 }
 
-/// Returns the message of a body, with the data of the other parts in it.
+/// Returns the message in a body, after inserting the data of the other parts.
 pub(super) fn message(body: &Bytes, boundary: &str) -> Result<Vec<u8>, Refusal> {
     let mut parts = split(body, boundary)?.into_iter();
     let message = parts.next().ok_or_else(|| refuse("the body has no part"))?;
@@ -81,15 +83,15 @@ fn part(text: &[u8]) -> Result<Part<'_>, Refusal> {
     Ok(Part { name, data: &text[end + END.len()..] })
 }
 
-/// Replaces the string `cid:NAME` of a message by the base64 of the part. It must occur exactly once, so that a small
-/// body cannot become a large message.
+/// Replaces the string `cid:NAME` in a message by the data of the part, as base64. The string must occur exactly once,
+/// so that a small body cannot become a large message.
 fn insert(message: &str, part: &Part<'_>) -> Result<String, Refusal> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if !(1..=MAX_NAME).contains(&part.name.len()) || !part.name.bytes().all(is_plain) {
         return Err(refuse("each part after the first needs a `Content-ID` of letters and digits"));
     }
     let reference = format!("\"cid:{}\"", part.name);
-    // Within a longer string, the first quote is escaped.
+    // If the match is inside a longer string, its first quote is preceded by a backslash.
     let is_whole = |at: &usize| !message[..*at].ends_with('\\');
     let mut found = memmem::find_iter(message.as_bytes(), reference.as_bytes()).filter(is_whole);
     let (Some(at), None) = (found.next(), found.next()) else {
@@ -161,7 +163,7 @@ mod tests {
             ("Multipart/Related; type=\"application/json\"; Boundary=\"a b\"", Some("a b")),
             ("multipart/related; boundary=", None),
             ("multipart/related", None),
-            // Web pages may send this kind to other origins without a question.
+            // Web pages may send this content type to other origins without a preflight request.
             ("multipart/form-data; boundary=b", None),
             ("application/json; boundary=b", None),
         ] {

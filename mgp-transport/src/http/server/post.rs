@@ -61,7 +61,7 @@ where
     }
 }
 
-/// Returns the boundary of a body in parts; `None` if the body is JSON.
+/// Returns the boundary of a body with several parts; `None` if the body is JSON.
 fn boundary<'a>(received: &ReceivedRequest<'a>) -> Result<Option<&'a str>, Refusal> {
     let kind = received.headers.content_type.ok_or(Refusal::ContentType)?;
     if is_json(kind) {
@@ -79,7 +79,7 @@ pub(super) fn is_json(kind: &str) -> bool {
             .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// One message, its caller and its load.
+/// One received message, with its caller and its load.
 pub(super) struct Post<'a> {
     pub(super) received: &'a ReceivedRequest<'a>,
     pub(super) principal: Principal,
@@ -89,7 +89,7 @@ pub(super) struct Post<'a> {
 /// The header with the token of a session with scopes (proposal 4).
 const SESSION_TOKEN: &str = "x-mcp-session-token";
 
-/// Creates the context of a call that a request carried.
+/// Creates the context of a call that was received in an HTTP request.
 pub(super) fn context(
     peer: Peer,
     scope: &Scope,
@@ -110,7 +110,7 @@ pub(super) fn context(
     cx
 }
 
-/// Writes an answer; empty if there is none.
+/// Encodes an answer; returns no bytes if there is no answer.
 pub(super) fn written(id: &Id, outcome: &Result<Reply, RpcError>) -> Vec<u8> {
     let mut answer = Vec::with_capacity(256);
     write_answer(&mut answer, Some(id), outcome);

@@ -1,4 +1,4 @@
-//! Reasons to refuse a request before it becomes a call, and their statuses and codes.
+//! The reasons to refuse a request before it becomes a call, with their HTTP statuses and error codes.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -8,7 +8,7 @@ use mgp_types::{ErrorCode, Id, Payload, RpcError, clip};
 
 use super::body::HttpBody;
 
-/// Reason to refuse a request.
+/// The reason to refuse a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("the host `{0}` is not served here; the operator of this server can allow it")]
@@ -81,7 +81,8 @@ impl Refusal {
             Self::Path { .. } | Self::UnknownSession | Self::UnknownEvent(_) => {
                 StatusCode::NOT_FOUND
             }
-            // With status 404 the client would repeat the call in a new session, although it may have had effects.
+            // With status 404, the client would repeat the call in a new session, although the call may already have
+            // had effects.
             Self::SessionEnded => StatusCode::OK,
             Self::Method(_) | Self::ToolMethod(..) | Self::Stateless => {
                 StatusCode::METHOD_NOT_ALLOWED
@@ -110,7 +111,7 @@ impl Refusal {
         };
         match self {
             Self::Message(error, id) => (error, id),
-            // No recovery hints: the client's capabilities are not known yet.
+            // No recovery hints are sent, because the client's capabilities are not known yet.
             refusal => {
                 let error = RpcError::new(code, refusal.to_string()).without_recovery();
                 (refusal.with_data(error), None)
@@ -118,7 +119,7 @@ impl Refusal {
         }
     }
 
-    /// Adds the data that a client needs for another attempt.
+    /// Adds the data that a client needs to send the request again correctly.
     fn with_data(&self, error: RpcError) -> RpcError {
         let Self::Version(requested) = self else { return error };
         let supported = Revision::SUPPORTED.to_vec();
@@ -129,7 +130,7 @@ impl Refusal {
         }
     }
 
-    /// Writes the refusal as a message.
+    /// Encodes the refusal as a JSON-RPC message.
     pub(super) fn into_message(self, id: Option<Id>) -> Vec<u8> {
         let (error, own) = self.error();
         let mut text = Vec::new();
@@ -137,12 +138,12 @@ impl Refusal {
         text
     }
 
-    /// Returns the response, under the id of the request if that could be read.
+    /// Returns the refusal as a response, with the id of the request if the id could be read.
     pub(super) fn into_response(self, id: Option<Id>) -> Response<HttpBody> {
         self.into_response_with(id)
     }
 
-    /// Returns the response with any type of body.
+    /// Returns the refusal as a response with any type of body.
     pub(super) fn into_response_with<R: From<Bytes>>(self, id: Option<Id>) -> Response<R> {
         let status = self.status();
         let allow = match &self {
@@ -200,7 +201,7 @@ pub(super) fn events(body: HttpBody) -> Response<HttpBody> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Reverse proxies would otherwise buffer events until they fill a packet.
+    // Without this header, reverse proxies would buffer events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }

@@ -1,4 +1,4 @@
-//! Reads the body of a request, with limits on its size, its time, and the size of all bodies together.
+//! Reads the body of a request, with limits for its size, its duration, and the size of all bodies together.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -17,17 +17,18 @@ use super::multipart;
 use super::refusal::Refusal;
 use crate::http::body_buffer::BodyBuffer;
 
-/// Time for which the rest of a body that is too long is still read.
+/// The time for which the server still reads the rest of a body that is too long.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
-/// For each this many bytes received, a body gets one more second: a slow connection gets enough time, but a client
-/// that trickles bytes does not.
+/// A body gets one more second for each this many bytes received. A slow connection thus gets enough time, but a client
+/// that sends single bytes does not.
 const MIN_BYTES_PER_SECOND: usize = 8 * 1024;
-/// Time for the body of a request that exceeds a limit and may only be a ping.
+/// The maximum time for the body of a request that is served only if it is a ping.
 const PING_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bodies up to this size are copied out of the connection's buffer, which can then be reused.
 const MAX_COPIED_BODY: usize = 16 * 1024;
 
-/// Reads a body as text; one in parts, which has a boundary, as the text of its message.
+/// Reads a body as text. For a body with several parts, which has a boundary, returns the text
+/// of the assembled message.
 pub(super) async fn read_text<B>(
     headers: &RequestHeaders<'_>,
     body: B,
@@ -51,13 +52,13 @@ where
         return Err(Refusal::Encoding);
     }
     busy.check_ping_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
-    // A request that may only be a ping must be short in time as well.
+    // A request that is served only if it is a ping must also arrive quickly.
     let ping_timeout = busy.may_only_ping().then_some(PING_BODY_TIMEOUT);
     let time = config.body_timeout.min(ping_timeout.unwrap_or(Duration::MAX));
     let start = Instant::now();
     let expected = usize::try_from(announced).unwrap_or(0).min(bound);
     let mut whole = BodyBuffer::default();
-    // A body of known length ends here at once, without a further poll.
+    // A body of known length ends the loop here, without a further poll.
     while !body.is_end_stream() {
         let earned = Duration::from_secs((whole.len() / MIN_BYTES_PER_SECOND) as u64);
         let left = time.saturating_add(earned).saturating_sub(start.elapsed());
@@ -81,7 +82,7 @@ where
     let mut whole = whole.into_bytes(MAX_COPIED_BODY);
     if let Some(boundary) = boundary {
         let message = multipart::message(&whole, boundary)?;
-        // The message is longer than the body by a third of the data at most.
+        // The base64 makes the message longer than the body, by at most a third of the data.
         busy.add_bytes(message.len().saturating_sub(whole.len()), config.held_bytes)?;
         whole = message.into();
     }

@@ -1,7 +1,7 @@
-//! Event streams: the messages of one call, or of one session, on their way to the client.
+//! Event streams, which carry the messages of one call or of one session to the client.
 //!
-//! A legacy stream outlives its reader. Its unread events, and the last ones read, are kept for a client that
-//! resumes the stream after the last event it received.
+//! A legacy stream can outlive its reader. Events that were not read, and the last ones that were, are kept for a
+//! client that resumes the stream after the last event that it received.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -16,21 +16,21 @@ use mgp_types::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Unread bytes above which senders wait.
+/// The number of unread bytes above which senders wait.
 const MAX_UNREAD_BYTES: usize = 1 << 20;
 
-/// Budget and settings shared by all streams of a server.
+/// The budget and the settings that all streams of a server share.
 #[derive(Debug)]
 pub(super) struct EventBudget {
-    /// Bytes of events that are kept.
+    /// The total size of the events that are kept, in bytes.
     held: AtomicUsize,
-    /// Limit of `held`.
+    /// The limit for `held`.
     bound: usize,
-    /// Bytes that a single stream may keep for a client that resumes it.
+    /// The number of bytes that a single stream may keep for a client that resumes it.
     replay: usize,
-    /// Time for which senders wait for a reader.
+    /// The maximum time for which senders wait for a reader.
     stall: Duration,
-    /// Time a client should wait before it resumes a stream.
+    /// The time that a client should wait before it resumes a stream.
     retry: Duration,
 }
 
@@ -39,7 +39,7 @@ impl EventBudget {
         Self { held: AtomicUsize::new(0), bound, replay, stall, retry }
     }
 
-    /// Returns the bytes that are kept.
+    /// Returns the total size of the events that are kept, in bytes.
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -50,7 +50,7 @@ impl EventBudget {
     }
 }
 
-/// Id of an event: the stream, and its number there.
+/// The id of an event: the number of the stream, and the number of the event in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventId {
     pub(super) stream: u64,
@@ -82,16 +82,16 @@ struct StreamState {
     first: u64,
     /// Number of the next event for the reader.
     next: u64,
-    /// Bytes of the events that the reader has not received.
+    /// The size, in bytes, of the events that the reader has not received.
     unread: usize,
-    /// Bytes of all events.
+    /// The size of all stored events, in bytes.
     held: usize,
     /// Number of the current reader. A reader with a lower number was replaced, and ends.
     reader: u64,
-    /// Readers up to this number end once they have received all events; see [`Stream::hang_up`].
+    /// Readers up to this number end when they have received all events; see [`Stream::hang_up`].
     released: u64,
     is_read: bool,
-    /// Answer that arrived before it was decided whether the response is JSON or an event stream.
+    /// An answer that is ready before it is known whether the response is JSON or an event stream.
     answer: Option<Vec<u8>>,
     /// If set, answers are written as events from now on.
     as_events: bool,
@@ -100,13 +100,13 @@ struct StreamState {
     dropped: u64,
 }
 
-/// First output of a running call, for the request that waits to answer.
+/// The first output of a running call, for which its HTTP request waits.
 pub(super) enum FirstOutput {
-    /// The call ended with this answer and sent nothing before.
+    /// The call ended with this answer and sent no messages before it.
     Answer(Vec<u8>),
     /// The call ended without an answer.
     Nothing,
-    /// There are events before the answer.
+    /// There are messages before the answer.
     Events,
 }
 
@@ -117,7 +117,7 @@ impl Stream {
 
     // === Writing ===
 
-    /// Waits until the reader has caught up, within the stall time.
+    /// Waits until the reader has read enough, but not longer than the stall timeout.
     pub(super) async fn room(&self) -> Result<(), ConsumerGone> {
         let caught_up = async {
             loop {
@@ -127,7 +127,7 @@ impl Stream {
                     if state.ended {
                         return Err(ConsumerGone);
                     }
-                    // Without a reader the oldest events make room.
+                    // If there is no reader, the oldest events are dropped to make room.
                     let makes_room = !state.is_read && self.number.is_some();
                     let fits = state.unread == 0
                         || state.unread < MAX_UNREAD_BYTES && !self.budget.is_full();
@@ -155,7 +155,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends the stream with its answer, which may be empty.
+    /// Ends the stream with the answer to its call; the answer may be empty.
     pub(super) fn finish(&self, answer: Vec<u8>) {
         let mut state = self.state.lock();
         if state.ended {
@@ -171,7 +171,7 @@ impl Stream {
         self.close(state);
     }
 
-    /// Ends the current response once the client has received all events; the client resumes the stream later.
+    /// Ends the current response when the client has received all events; the client can resume the stream later.
     pub(super) fn hang_up(&self) -> bool {
         if self.number.is_none() {
             return false;
@@ -181,7 +181,7 @@ impl Stream {
         if state.ended {
             return false;
         }
-        // At least 1, so that a first reader that attaches later ends as well.
+        // At least 1, so that the first reader ends too, even if it attaches later.
         state.released = state.reader.max(1);
         if let Some(waker) = state.waker.take() {
             waker.wake();
@@ -212,8 +212,8 @@ impl Stream {
         self.budget.held.fetch_add(event.len(), Ordering::Relaxed);
         state.events.push_back(event);
         if !state.is_read && self.number.is_some() {
-            // Without a reader the oldest events are dropped: the latest matter most, and the answer is the last
-            // of all.
+            // If there is no reader, the oldest events are dropped: the newest are the most important, and the answer
+            // is always the last.
             while state.events.len() > 1
                 && (state.held > self.budget.replay || self.budget.is_full())
             {
@@ -276,10 +276,11 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Makes the response an event stream: from now on everything is written as an event, including a waiting answer.
+    /// Makes the response an event stream: from now on, everything is written as an event, including
+    /// an answer that is ready.
     ///
-    /// `prime` adds an empty first event with this retry delay. Its id lets a client resume the stream before any other
-    /// event.
+    /// `prime` adds an empty first event with this retry delay. With its id, a client can resume the stream even if it
+    /// receives no other event.
     pub(super) fn as_events(&self, prime: Option<Duration>) {
         let mut state = self.state.lock();
         if state.as_events {
@@ -300,7 +301,7 @@ impl Stream {
         }
     }
 
-    /// Attaches a new reader, after the last event read or after a given one; an earlier reader ends.
+    /// Attaches a new reader, after the last event that was read or after a given one; an earlier reader ends.
     pub(super) fn attach(&self, after: Option<u64>) -> u64 {
         let mut state = self.state.lock();
         if let Some(after) = after {
@@ -329,15 +330,14 @@ impl Stream {
         if state.reader == reader {
             state.is_read = false;
             state.waker = None;
-            // Without a reader, a stream that cannot be resumed has ended.
+            // A stream that cannot be resumed ends when its reader is detached.
             state.ended |= self.number.is_none();
             drop(state);
             self.room.notify_waiters();
         }
     }
 
-    /// Returns all unread events in one piece; `None` once the stream has ended or another reader has replaced this
-    /// one.
+    /// Returns all unread events as one piece; `None` if the stream has ended, or another reader has replaced this one.
     pub(super) fn poll_read(&self, reader: u64, task: &Task<'_>) -> Poll<Option<Bytes>> {
         let mut state = self.state.lock();
         if state.reader != reader {
@@ -363,7 +363,7 @@ impl Stream {
         };
         state.next += unread as u64;
         state.unread = 0;
-        // The last piece may be lost in transit, and it may be the answer.
+        // The last piece is kept, because it may be lost in transit, and may contain the answer.
         let (keep, last) = if self.number.is_none() || self.budget.is_full() {
             (0, 0)
         } else {
@@ -405,12 +405,12 @@ impl Stream {
         self.number
     }
 
-    /// Returns whether the stream keeps events for a client that resumes it.
+    /// Returns whether the stream has stored events for a client that resumes it.
     pub(super) fn has_events(&self) -> bool {
         !self.state.lock().events.is_empty()
     }
 
-    /// Returns whether there is a reader.
+    /// Returns whether the stream has a reader.
     pub(super) fn is_read(&self) -> bool {
         self.state.lock().is_read
     }
@@ -424,7 +424,7 @@ impl Drop for Stream {
 
 fn push_id(event: &mut Vec<u8>, id: EventId) {
     let mut text = String::with_capacity(24);
-    // Writing into memory cannot fail.
+    // Cannot fail: writing into memory never fails.
     let _ = writeln!(text, "id: {}-{}", id.stream, id.number);
     event.extend_from_slice(text.as_bytes());
 }

@@ -1,9 +1,9 @@
-//! TLS of a listener, with a certificate and key from files that may be renewed while it serves.
+//! TLS for a listener; the certificate and key are in files that may be replaced while the server runs.
 
 #[cfg(feature = "tls")]
 pub use self::files::{ServerTls, ServerTlsError};
 
-/// TLS without the feature `tls`: there is none.
+/// The TLS settings in builds without the feature `tls`, which cannot exist.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, Debug)]
 pub(super) enum ServerTls {}
@@ -40,8 +40,8 @@ mod files {
 
     /// The certificate chain and private key of a server, read from two PEM files.
     ///
-    /// When a file changes, new connections use its new content. A file that cannot be used then is logged, and the
-    /// previous certificate stays in use.
+    /// When a file changes, new connections use its new content. If the new content cannot be used, that is logged, and
+    /// the previous certificate stays in use.
     #[derive(Clone)]
     pub struct ServerTls(Arc<TlsFiles>);
 
@@ -53,7 +53,7 @@ mod files {
 
     struct LoadedTls {
         acceptor: TlsAcceptor,
-        /// The versions of the files at the last attempt to read them.
+        /// The versions of the files when they were last read.
         versions: FileVersions,
     }
 
@@ -100,7 +100,7 @@ mod files {
             self.0.acceptor().accept(socket).await
         }
 
-        /// Returns whether a connection agreed on HTTP/2.
+        /// Returns whether the TLS handshake selected HTTP/2.
         #[cfg(feature = "http2")]
         pub(in crate::http::server) fn has_http2(socket: &TlsStream<TcpStream>) -> bool {
             socket.get_ref().1.alpn_protocol() == Some(b"h2")
@@ -114,7 +114,7 @@ mod files {
     }
 
     impl TlsFiles {
-        /// Returns the acceptor for a new connection; reads the files again if one has changed.
+        /// Returns the TLS acceptor for a new connection; reads the files again if one of them has changed.
         fn acceptor(&self) -> TlsAcceptor {
             let mut current = self.current.lock();
             let versions = [version(&self.certificate), version(&self.key)];

@@ -1,8 +1,8 @@
-//! Plain HTTP calls of tools, as the exported OpenAPI document describes them: `POST /tools/NAME` with the arguments
-//! as its body calls a tool, and `GET /tools` lists them.
+//! Tool calls by plain HTTP, as described in the exported OpenAPI document: `POST /tools/NAME` with the arguments as
+//! its body calls a tool, and `GET /tools` lists the tools.
 //!
-//! They reach the same stack as messages do, as requests of a modern client. Their errors have
-//! the form of JSON-RPC errors, so that all refusals of a server look alike.
+//! These requests pass through the same stack as messages, as requests of a modern client. Errors have the form of
+//! JSON-RPC errors, so that all refusals of a server look alike.
 
 use std::fmt::Write as _;
 
@@ -22,19 +22,19 @@ use super::post::{context, is_json};
 use super::refusal::{Refusal, clip_text, json};
 use super::{ReceivedRequest, request_body};
 
-/// The path of the list; the path of a tool continues it.
+/// The path of the list of tools, and the prefix of the paths of single tools.
 const TOOLS: &str = "/tools";
 
-/// A path of tools.
+/// A path that belongs to tools.
 pub(super) enum ToolPath<'a> {
-    /// The list.
+    /// The list of tools.
     List,
-    /// A tool, by its encoded name.
+    /// A tool, by its URL-encoded name.
     Tool(&'a str),
 }
 
 impl<'a> ToolPath<'a> {
-    /// Returns which path of tools this is, if any.
+    /// Returns the meaning of a path; `None` if it does not belong to tools.
     pub(super) fn of(path: &'a str) -> Option<Self> {
         let rest = path.strip_prefix(TOOLS)?;
         match rest.strip_prefix('/') {
@@ -46,7 +46,7 @@ impl<'a> ToolPath<'a> {
 }
 
 impl ReceivedRequest<'_> {
-    /// Answers a request at a path of tools.
+    /// Answers a request whose path belongs to tools.
     pub(super) async fn tool_path<B>(
         &self,
         path: ToolPath<'_>,
@@ -88,7 +88,7 @@ impl ReceivedRequest<'_> {
     }
 }
 
-/// Writes the params of a call of a tool by its encoded name.
+/// Encodes the params of a tool call from the tool's URL-encoded name and the body.
 fn call_params(name: &str, body: &str, has_key: bool) -> Result<String, Refusal> {
     let name = percent_decode_str(name).decode_utf8();
     let name = name.map_err(|_| invalid("the name of the tool is not UTF-8"))?;
@@ -103,7 +103,7 @@ fn call_params(name: &str, body: &str, has_key: bool) -> Result<String, Refusal>
     Ok(format!(r#"{{"name":{name},"arguments":{arguments},"_meta":{}}}"#, caller_meta(has_key)))
 }
 
-/// Writes the params of a list, whose next page `?cursor=` names.
+/// Encodes the params of a list request; `?cursor=` in the query names the page.
 fn list_params(query: Option<&str>) -> Result<String, Refusal> {
     let cursor = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("cursor="));
     let Some(cursor) = cursor else { return Ok(format!(r#"{{"_meta":{}}}"#, caller_meta(false))) };
@@ -116,8 +116,8 @@ fn list_params(query: Option<&str>) -> Result<String, Refusal> {
     ))
 }
 
-/// Returns the `_meta` of a modern client that knows the codes of MGP, and idempotency if its request has a key in
-/// the header `X-Idempotency-Key`.
+/// Returns the `_meta` of a modern client that negotiated MGP's error codes and, if its request has the header
+/// `X-Idempotency-Key`, the proposal `idempotency`.
 fn caller_meta(has_key: bool) -> String {
     let (revision, version) = (Revision::MODERN, MgpVersion::DEFAULT);
     let mut names = format!("\"{}\"", Extension::ErrorHandling);
@@ -160,7 +160,7 @@ fn answer(outcome: Result<Reply, RpcError>, method: &str) -> Response<HttpBody> 
     }
 }
 
-/// Returns the page of a list: the tools and the cursor of the next page.
+/// Returns one page of the list: the tools, and the cursor of the next page.
 fn list_body(body: &AnswerBody) -> Response<HttpBody> {
     let mut page = String::from(r#"{"tools":"#);
     page.push_str(body.get("tools").as_ref().map_or("[]", Payload::as_str));
@@ -185,7 +185,7 @@ struct ToolOutcome {
 }
 
 impl ToolOutcome {
-    /// Returns the structured content; a result without it is answered as its blocks of content.
+    /// Returns the structured content or, if there is none, the content blocks.
     fn into_body(self) -> Vec<u8> {
         match (self.structured_content, self.content) {
             (Some(structured), _) => structured.as_str().as_bytes().to_vec(),

@@ -1,4 +1,4 @@
-//! Adapters between hyper and a connection: a service that counts its requests and polls them only when they were
+//! Adapters between hyper and a connection: a service that counts its requests and polls them only after they were
 //! woken, and a socket that disconnects slow peers.
 
 use std::convert::Infallible;
@@ -21,10 +21,10 @@ use tower_service::Service;
 
 use super::listener::ConnectionLimits;
 
-/// Activity of one connection: how many of its requests have begun, and how many have been answered completely.
+/// The activity of one connection: how many of its requests have begun, and how many have been answered completely.
 ///
-/// It also tracks whether the running request was woken since its last poll. hyper polls a request two or three
-/// times more often than needed, and each poll passes through the whole stack, so needless polls are skipped.
+/// It also records whether the running request was woken since its last poll. hyper polls a request two or three times
+/// as often as needed, and each poll passes through the whole stack, so unnecessary polls are skipped.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     begun: AtomicUsize,
@@ -45,7 +45,7 @@ impl Wake for Activity {
     }
 }
 
-/// Guard of a request that is not answered completely.
+/// A guard for a request that is not answered completely yet.
 struct ActiveRequest(Arc<Activity>);
 
 impl ActiveRequest {
@@ -62,11 +62,11 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// Service that counts its requests; it has no `poll_ready`, so the inner service must always be ready.
+/// A service that counts its requests. It has no `poll_ready`, so the inner service must always be ready.
 pub(super) struct TrackedService<S> {
     pub(super) service: S,
     pub(super) activity: Arc<Activity>,
-    /// Set if requests run at the same time, so that their wake-ups cannot be distinguished.
+    /// Set if several requests run at the same time, because then their wake-ups cannot be distinguished.
     pub(super) is_multiplexed: bool,
 }
 
@@ -91,7 +91,7 @@ pin_project! {
         #[pin]
         future: F,
         running: Option<ActiveRequest>,
-        // `None` if each poll is passed on.
+        // The waker that records wake-ups; `None` if every poll is passed on.
         waker: Option<Waker>,
     }
 }
@@ -105,7 +105,7 @@ where
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
         if let (Some(ActiveRequest(activity)), Some(_)) = (&this.running, &this.waker) {
-            // Registered before `is_woken` is read: a wake-up in between then wakes this task.
+            // The task is registered before `is_woken` is read, so that a wake-up in between wakes this task.
             activity.task.register(task.waker());
             if !activity.is_woken.swap(false, Ordering::AcqRel) {
                 return Poll::Pending;
@@ -149,26 +149,26 @@ impl<R: Body> Body for TrackedBody<R> {
     }
 }
 
-/// Socket that fails if the peer sends no request, or does not read an answer, in time.
+/// A socket that fails if the peer does not send a request, or does not read an answer, in time.
 pub(super) struct TimeoutSocket<T> {
     socket: T,
     head_timeout: Duration,
     stall: Duration,
     activity: Arc<Activity>,
-    /// Timer of the periodic check whether a request has begun. It runs all the time, because starting a timer for each
-    /// request costs more.
+    /// The timer of the periodic check whether a request has begun. It runs all the time, because starting a timer for
+    /// each request would cost more.
     reading: Option<Pin<Box<Sleep>>>,
-    /// Waker that is registered with `reading`.
+    /// The waker that is registered with `reading`.
     reader: Option<Waker>,
-    /// Number of requests that had begun at the last check.
+    /// The number of requests that had begun at the last check.
     begun: usize,
-    /// Runs from the first write that had to wait until all is written.
+    /// A timer that runs from the first write that had to wait until everything is written.
     writing: Option<Pin<Box<Sleep>>>,
     /// Number of bytes written since `writing` was started.
     written: usize,
 }
 
-/// Bytes a client must read while the timer runs; far below any usable connection.
+/// The number of bytes that a client must read while the timer runs; far less than any usable connection transfers.
 const MIN_READ_BYTES: usize = 4 * 1024;
 
 impl<T> TimeoutSocket<T> {
@@ -187,17 +187,17 @@ impl<T> TimeoutSocket<T> {
         }
     }
 
-    /// Checks the read timeout; called when there was nothing to read.
+    /// Checks the read timeout; called when the socket has no data to read.
     fn check_read_timeout(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
         let head_timeout = self.head_timeout;
         let timer = self.reading.get_or_insert_with(|| Box::pin(sleep(head_timeout)));
-        // The timer is already going to wake this task.
+        // The timer will wake this task anyway.
         if !timer.is_elapsed()
             && self.reader.as_ref().is_some_and(|waker| waker.will_wake(task.waker()))
         {
             return Poll::Pending;
         }
-        // If tokio's task budget is exhausted, the timer registers no waker, and tokio polls this task again.
+        // If tokio's task budget is used up, the timer registers no waker, but tokio polls this task again.
         self.reader = has_budget_remaining().then(|| task.waker().clone());
         while timer.as_mut().poll(task).is_ready() {
             let begun = self.activity.begun.load(Ordering::Relaxed);
@@ -334,7 +334,7 @@ mod tests {
         while polls.lock().unwrap().1.is_none() {
             tokio::task::yield_now().await;
         }
-        // From another thread, as timers and other connections do.
+        // Wakes from another thread, as timers and other connections do.
         let waker = polls.lock().unwrap().1.take().unwrap();
         std::thread::spawn(move || waker.wake()).join().unwrap();
         assert!(answer.await.is_ok());

@@ -1,4 +1,5 @@
-//! Approvals: open questions to operators, and their decisions (MGP §3.4, §4.4; methods of this kernel only).
+//! Approvals: questions that wait for an operator's decision, and the decisions (MGP §3.4, §4.4;
+//! methods of this kernel only).
 
 use crate::Timestamp;
 use crate::mgp::{Permission, RegistrationStatus, RiskLevel};

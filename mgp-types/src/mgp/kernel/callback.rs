@@ -1,4 +1,4 @@
-//! Questions of servers that wait for an operator (MGP §13.4; methods of this kernel only).
+//! Questions that servers asked and that wait for an operator's answer (MGP §13.4; methods of this kernel only).
 
 use crate::mgp::CallbackType;
 use crate::record::{List, record};

@@ -1,4 +1,5 @@
-//! Permissions of servers that operators decide about unasked (MGP §3; methods of this kernel only).
+//! Permissions of servers that operators approve, deny or revoke on their own initiative (MGP §3; methods of this
+//! kernel only).
 
 use crate::Timestamp;
 use crate::mgp::{Permission, PermissionScope};

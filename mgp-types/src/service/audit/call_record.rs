@@ -17,7 +17,7 @@ use crate::wire::Payload;
 
 /// The audit facts about one tool call, collected before and while it runs.
 ///
-/// An audit layer puts the record into the extensions of the call. Layers further in add facts with
+/// An audit layer stores the record in the extensions of the call. Inner layers add facts with
 /// [`CallRecord::add_note`], and the code that runs the call marks it with [`CallRecord::mark_executed`].
 #[derive(Debug)]
 #[non_exhaustive]
@@ -36,7 +36,7 @@ pub struct CallRecord {
     pub tool: ByteString,
     /// The risk as the kernel assesses it, if known.
     pub risk: Option<RiskLevel>,
-    /// The digest to record instead of the arguments; a note named `arguments` replaces it.
+    /// The digest that is recorded instead of the arguments themselves; a note named `arguments` replaces it.
     pub arguments: Option<ArgumentsDigest>,
     /// The time the first round of the call began.
     pub started_at: SystemTime,
@@ -51,7 +51,7 @@ pub struct CallRecord {
     outer: Option<Arc<Self>>,
 }
 
-/// The maximum length of a recorded tool name, in bytes; of a longer name, the beginning and the length are recorded.
+/// The maximum length of a recorded tool name, in bytes; for a longer name, its beginning and its length are recorded.
 ///
 /// The caller chooses the name, so an unbounded one could fill the log.
 const MAX_TOOL_NAME_BYTES: usize = 256;
@@ -78,7 +78,7 @@ fn shortened(tool: &ByteString) -> ByteString {
 impl CallRecord {
     /// Returns the facts of a tool call, or `None` for other calls.
     ///
-    /// Texts are copied: a record outlives the buffer of the call, which may be large.
+    /// Texts are copied: otherwise the record would keep the buffer of the call, which may be large, in memory.
     #[must_use]
     pub fn from_call(call: &Call) -> Option<Self> {
         let (Some(_), Some(Target::Tool(tool))) = (call.tool(), call.params().target()) else {
@@ -105,7 +105,7 @@ impl CallRecord {
             notes: Mutex::default(),
             outer: cx.extensions.get_shared(),
         };
-        // An attempt is marked only as part of a logical call.
+        // An attempt is recorded only if the call is part of a logical call.
         if cx.logical.is_some()
             && let Some(attempt) = cx.extensions.get::<RetryAttempt>()
         {
@@ -114,14 +114,14 @@ impl CallRecord {
         Some(start)
     }
 
-    /// Returns whether an intent record must be written before the call: it must unless the risk is known and lower
-    /// than moderate.
+    /// Returns whether an intent record must be written before the call runs: always, unless the risk is known to be
+    /// lower than moderate.
     #[must_use]
     pub fn needs_intent(&self) -> bool {
         self.risk.as_ref().is_none_or(|risk| *risk >= RiskLevel::Moderate)
     }
 
-    /// Continues an earlier round of the same call: takes its start time and notes, and counts one more round.
+    /// Continues the record of an earlier round of the same call: copies its start time and notes, and adds one round.
     pub fn continue_from(&mut self, earlier: &Self) {
         self.started_at = earlier.started_at;
         self.since = earlier.since;
@@ -169,12 +169,13 @@ impl CallRecord {
         }
     }
 
-    /// Calls a function with the notes collected so far. The function must not add notes: the lock is held meanwhile.
+    /// Calls a function with the notes collected so far. The function must not add notes, because the lock is held
+    /// while it runs.
     pub fn with_notes<T>(&self, look: impl FnOnce(&Object) -> T) -> T {
         look(&self.notes())
     }
 
-    /// Marks that a call was handed to the code that runs it: a peer, or the function of a tool.
+    /// Marks that a call was passed to the code that runs it: a peer, or the handler of a tool.
     ///
     /// Later errors are not recorded as refusals, because they may come from that code.
     pub fn mark_executed(cx: &Context) {
@@ -185,7 +186,7 @@ impl CallRecord {
         }
     }
 
-    /// Returns whether the call was handed to the code that runs it.
+    /// Returns whether the call was passed to the code that runs it.
     #[must_use]
     pub fn was_executed(&self) -> bool {
         self.ran.load(Ordering::Relaxed)

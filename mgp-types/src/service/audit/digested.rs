@@ -12,16 +12,16 @@ pub struct ArgumentsDigest {
     pub digest: Option<[u8; 16]>,
     /// The size of the arguments as received, in bytes.
     pub bytes: u64,
-    /// The form of the text that was digested.
+    /// The form of the arguments' text from which the digest was computed.
     pub of: DigestForm,
 }
 
-/// The form in which arguments were digested.
+/// The form of the arguments' text from which a digest is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestForm {
     /// The canonical form: equal arguments have equal digests.
     Canonical,
-    /// The text as it was received, because it has no canonical form, or is too long to be converted to it.
+    /// The text as received, because it has no canonical form, or is too long to be converted to it.
     AsItCame,
 }
 

@@ -35,7 +35,7 @@ pub enum AuditOutcome {
 }
 
 impl AuditOutcome {
-    /// Returns the outcome of a call that is cancelled now.
+    /// Returns the outcome of a call that the caller cancels now: withdrawn if a gate holds the call, else cancelled.
     #[must_use]
     pub fn of_cancelled(start: &CallRecord) -> Self {
         if start.is_held() { Self::Withdrawn } else { Self::Cancelled }
@@ -50,9 +50,9 @@ impl AuditOutcome {
         }
     }
 
-    /// Returns the result for the audit event; one of the three values that every reader of §6 knows.
+    /// Returns the result for the audit event: one of the three values that §6 defines.
     ///
-    /// A cancelled call counts as a failure, because it may have had any effect; the details contain `cancelled`.
+    /// A cancelled call counts as a failure, because its effects are unknown; the details contain `cancelled`.
     #[must_use]
     pub fn result(&self) -> AuditResult {
         match self {
@@ -111,7 +111,7 @@ impl EndedCall {
         for (name, value) in self.start.notes().iter() {
             details.insert(name, value.clone());
         }
-        // A note named `risk_level` takes precedence: it comes from a gate that learned the risk later.
+        // A note named `risk_level` takes precedence: a gate that determined the risk later added it.
         let risk = self.start.risk.as_ref().filter(|_| details.get("risk_level").is_none());
         let mut put = |name: &str, value: Result<Payload, _>| {
             if let Ok(value) = value {

@@ -31,7 +31,7 @@ struct EventLog {
 struct LogState {
     ring: VecDeque<Record>,
     dropped: u64,
-    /// Sorted by key; calls begin nearly in that order.
+    /// The intent records of running calls, sorted by key; calls begin nearly in that order.
     intents: VecDeque<Arc<CallRecord>>,
     suspended: SuspendedCalls,
 }
@@ -78,9 +78,10 @@ impl MemoryAudit {
         state.ring.iter().map(Record::to_event).collect()
     }
 
-    /// Returns up to `limit` events with a sequence number above `seq`, oldest first; `_mgp.seq` contains the number.
+    /// Returns up to `limit` events with a sequence number above `seq`, oldest first; `_mgp.seq` of an event contains
+    /// its number.
     ///
-    /// Numbers begin at 1 and never change; dropped events are missing at the start.
+    /// Numbers begin at 1 and never change. If events were dropped, the first number is higher.
     #[must_use]
     pub fn after(&self, seq: u64, limit: usize) -> Vec<AuditEvent> {
         let state = self.0.state.lock();
@@ -148,7 +149,7 @@ impl AuditSink for MemoryAudit {
 
 impl MemoryAudit {
     fn ledger(&self) -> Arc<dyn TicketSink> {
-        // The annotated type lets the clone coerce to the trait object.
+        // The type annotation converts the clone to a trait object.
         let log: Arc<EventLog> = Arc::clone(&self.0);
         log
     }

@@ -59,16 +59,18 @@ pub trait AuditSink: Send + Sync {
 
     /// Records an event other than a call: a grant, a connection, rejected arguments.
     ///
-    /// The event is handed over before this function returns; the returned future only reports when it is stored.
+    /// The event is passed to the sink before this function returns; the returned future completes
+    /// when the event is stored.
     ///
     /// # Errors
     /// Returns [`AuditError`] if the event cannot be recorded; the recorded action must then not happen.
     fn record(&self, event: AuditEvent) -> AuditFuture<()>;
 
-    /// Returns the name under which this sink consumes pending events of `store`, or `None` if it does not.
+    /// Returns the log name under which this sink reads the pending events of `store`, or `None`
+    /// if it does not read them.
     ///
-    /// If there is a name, code that changes state commits its events together with the change, instead of calling
-    /// [`record`](Self::record). Then neither is ever stored without the other.
+    /// If this returns a name, code that changes state commits its audit events together with the change, instead of
+    /// calling [`record`](Self::record). Then neither the change nor the event is ever stored without the other.
     fn outbox(&self, store: &dyn Store) -> Option<&str> {
         let _ = store;
         None
@@ -82,7 +84,7 @@ pub trait AuditSink: Send + Sync {
 pub enum AuditFuture<T> {
     /// An immediate answer.
     Ready(Result<T, AuditError>),
-    /// An answer that follows once the store has accepted the record, or has room again.
+    /// An answer that becomes available when the store has accepted the record, or has room again.
     Later(BoxFuture<'static, Result<T, AuditError>>),
 }
 
@@ -112,7 +114,7 @@ impl<T> std::fmt::Debug for AuditFuture<T> {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
-    /// There is no room, and the sink does not wait longer.
+    /// There is no room for the event, and the sink stopped waiting for room.
     #[error("the audit log is full; make room in it, or try again later")]
     Full,
     /// The store failed.

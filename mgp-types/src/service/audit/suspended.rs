@@ -1,4 +1,4 @@
-//! Suspended calls: calls whose round ended with questions.
+//! Suspended calls: calls whose round ended with questions to the caller.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,13 +12,13 @@ use super::CallRecord;
 /// The maximum number of suspended calls; if it is exceeded, the oldest one expires.
 pub(super) const MAX_SUSPENDED: usize = 1024;
 
-/// The time for which a suspended call can be continued; it is longer than the sealed state of the call is valid.
+/// The time for which a suspended call can be continued; longer than the lifetime of the call's sealed state.
 pub(super) const SUSPENDED_TTL: Duration = Duration::from_hours(1);
 
-/// The suspended calls of a sink, each with data of the sink.
+/// The suspended calls of a sink, each with additional data that the sink attaches.
 ///
-/// At most 1,024 calls remain suspended, each for at most an hour. The sink must fetch the others with
-/// [`pop_expired`](Self::pop_expired) and record them as cancelled.
+/// At most 1,024 calls remain suspended, each for at most an hour. The sink must remove further and expired calls with
+/// [`pop_expired`](Self::pop_expired), and record them as cancelled.
 pub struct SuspendedCalls<T = ()> {
     /// Oldest first.
     calls: VecDeque<SuspendedCall<T>>,
@@ -42,7 +42,7 @@ impl<T> SuspendedCalls<T> {
         self.calls.push_back(SuspendedCall { start, data, since: Instant::now() });
     }
 
-    /// Removes and returns the previous round; caller, server and tool must be the same.
+    /// Removes and returns the previous round of a call; caller, server and tool must be the same as in that round.
     pub fn resume(&mut self, start: &CallRecord) -> Option<(Arc<CallRecord>, T)> {
         let same = |data: &CallRecord| {
             data.logical == start.logical

@@ -1,4 +1,4 @@
-//! Tickets: each permits one call to run, and always leads to an audit record.
+//! Tickets: each permits one call to run, and always results in an audit record.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{AuditOutcome, CallRecord, EndedCall};
 use crate::wire::ErrorCode;
 
-/// The part of an [`AuditSink`](super::AuditSink) that receives the outcome of its tickets.
+/// The part of an [`AuditSink`](super::AuditSink) to which tickets report their outcomes.
 ///
 /// Exactly one of the methods is called per ticket. Neither may wait or fail, since `begin` reserved the room.
 pub trait TicketSink: Send + Sync {
@@ -15,7 +15,7 @@ pub trait TicketSink: Send + Sync {
 
     /// Registers that a round ended with questions; the next `begin` with the same logical id continues it.
     ///
-    /// A call without a logical id cannot be found again; its next round counts as a separate call.
+    /// Without a logical id, the next round cannot be matched to this one, and counts as a separate call.
     fn suspend(&self, start: Arc<CallRecord>);
 }
 

@@ -58,7 +58,7 @@ fn forwarding_drops_the_hop_and_keeps_the_body() {
     );
 }
 
-/// A former version removed too many quotes at both ends of such a name, and then at the ends of the line.
+/// An earlier version removed too many quotes at both ends of such a name, and then at the ends of the line.
 #[test]
 fn a_member_name_that_ends_with_a_quote_stays_whole() {
     assert_eq!(forwarded(r#"{"a\"":1}"#), r#"{"a\"":1}"#);
@@ -73,7 +73,7 @@ fn arguments_that_stand_twice_are_refused() {
     assert!(Message::parse(first.into()).is_err());
 }
 
-/// A line of 16 MiB could otherwise contain eight million messages, or millions of names with escapes.
+/// Without these limits, a line of 16 MiB could contain eight million messages, or millions of names with escapes.
 #[test]
 fn the_size_of_batches_and_escapes_is_bounded() {
     let many = |count: usize, one: &str| vec![one; count].join(",");
@@ -115,7 +115,7 @@ fn bad_messages_are_answered_under_the_id_they_gave() {
 
 #[test]
 fn a_broken_response_is_never_answered() {
-    // The error only ends the call that waits for the response.
+    // The malformed error is not passed on; it only ends the call that waits for the response.
     assert!(matches!(
         parse(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}"#),
         Message::Response { id: Some(_), outcome: Err(_) }
@@ -130,7 +130,7 @@ fn a_broken_response_is_never_answered() {
         };
         assert!(error.to_string().contains("the peer's answer cannot be read"), "{error}");
     }
-    // The id was not read, so the line is refused instead of ending a call.
+    // The parser fails before it reaches the id, so the line is refused as a whole, and no call ends.
     refused(r#"{"jsonrpc":"2.0","result":{"x":NaN},"id":7}"#, -32700, None);
     refused(r#"{"jsonrpc":"2.0","id":7,"method":"ping","result":NaN}"#, -32700, None);
     silent(r#"{"jsonrpc":"2.0","id":[1],"result":{}}"#);

@@ -60,7 +60,7 @@ pub(super) struct HopMeta {
 }
 
 impl HopMeta {
-    /// Reads `_meta` by itself; a value that is not an object has no members.
+    /// Reads the text of a `_meta` value; a value that is not an object counts as one without members.
     pub(super) fn read(meta: &str, base: usize) -> Self {
         let mut found = Self { whole: span_of(meta, base), members: [None; MetaKey::COUNT] };
         let mut reader = serde_json::Deserializer::from_str(meta);
@@ -71,7 +71,7 @@ impl HopMeta {
 
     /// Reads `_meta` as the next value of the params, so that its text is scanned only once.
     ///
-    /// `behind` is the text after the name `_meta`.
+    /// `behind` is the text that follows the name `_meta`.
     pub(super) fn next<'de, A: MapAccess<'de>>(
         map: &mut A,
         behind: &str,

@@ -1,8 +1,8 @@
-//! Parameters, split once into target, body and hop-by-hop meta.
+//! The params of a call, split once into three parts: target, body and hop-by-hop members.
 //!
-//! The target names the tool, resource or prompt. The body is passed on unchanged from end to end, without being
-//! parsed. The other members (`_meta`, `_mgp`, answers, request state, `trace_id`) belong to one hop; each hop
-//! writes its own.
+//! The target names the tool, resource or prompt. The body is forwarded unchanged, without being parsed. The hop-by-hop
+//! members (`_meta`, `_mgp`, answers, request state, `trace_id`) are valid only between two neighbouring peers: each
+//! peer that forwards a call writes its own.
 
 mod hop_meta;
 mod read;
@@ -88,7 +88,7 @@ impl TargetKind {
 
 /// The parameters of a call.
 ///
-/// Reading them copies nothing but the target: the other parts are ranges of the received line.
+/// Reading params copies only the target: the other parts are byte ranges of the received line.
 #[derive(Clone, Default)]
 pub struct Params {
     text: ByteString,
@@ -101,7 +101,7 @@ pub(super) struct Parts {
     target: Option<Target>,
     arguments: Option<Span>,
     body: Body,
-    /// Boxed, so that params without `_meta` are cheap to move.
+    /// Stored in a box, so that params without `_meta` are cheap to move.
     meta: Option<Box<HopMeta>>,
     mgp: Option<Span>,
     trace_id: Option<Span>,
@@ -124,7 +124,7 @@ enum Shape {
     Other,
 }
 
-/// A range of bytes of the text; 32 bits suffice, because lines are bounded far below 4 GiB.
+/// A range of bytes of the text. 32 bits are enough for a position, because a line is always far shorter than 4 GiB.
 ///
 /// The end is never zero, so `Option<Span>` needs no extra space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,22 +147,22 @@ impl Span {
 /// The maximum number of body members with escapes in their names. Bounded, because each of these names is copied.
 const MAX_ESCAPED: usize = 256;
 
-/// The members that travel end to end, as runs, i.e. stretches of the received text with members that follow each
-/// other.
+/// The members that are forwarded unchanged, as runs: a run is a stretch of the received text that
+/// contains only such members.
 ///
-/// There is usually only one run, because hop-by-hop members come first or last; this run is stored inline.
+/// Usually there is only one run, because the hop-by-hop members come first or last; this run is stored inline.
 #[derive(Clone, Default)]
 struct Body {
     first: Option<Span>,
     rest: Option<Box<Rest>>,
 }
 
-/// Rare parts of a body, boxed so that other bodies are cheap to move.
+/// The rare parts of a body, in a box so that bodies without them are cheap to move.
 #[derive(Clone, Default)]
 struct Rest {
     runs: Vec<Span>,
-    /// Members whose names are written with escapes. The decoded names are stored, because they do not occur in the
-    /// text.
+    /// The members whose names are written with escapes. Their decoded names are stored, because the text does not
+    /// contain them.
     escaped: Vec<(Box<str>, Span)>,
 }
 
@@ -227,10 +227,11 @@ impl Params {
         Self::split("tools/call", text.into()).unwrap_or_default()
     }
 
-    /// Creates params from members that this process writes as JSON, without the braces around them, and from the
-    /// trace of their call. The members must neither name a target nor belong to one hop, as e.g. `_meta` does.
+    /// Creates params from the JSON of members, without the braces around them, and from the trace id of the call.
+    /// `write` must not write a member that names a target or belongs to one hop, such as `_meta`.
     ///
-    /// Nothing is parsed, as [`split`](Self::split) does: notifications of streams are sent in large numbers.
+    /// Unlike [`split`](Self::split), this does not parse the text, because stream notifications
+    /// are sent in large numbers.
     #[must_use]
     pub fn from_members(write: impl FnOnce(&mut Vec<u8>), trace_id: Option<&str>) -> Self {
         let mut text = Vec::with_capacity(256);
@@ -245,7 +246,7 @@ impl Params {
             parts.trace_id = Span::new(start..text.len());
         }
         text.push(b'}');
-        // JSON is UTF-8.
+        // Cannot fail: JSON is UTF-8.
         ByteString::try_from(text).map_or_else(|_| Self::default(), |text| Self { text, parts })
     }
 
@@ -313,7 +314,7 @@ impl Params {
         serde_json::from_slice(&text).map_err(RpcError::invalid_members)
     }
 
-    /// Returns whether the text has nothing but the body, so that it can be decoded as it is.
+    /// Returns whether the text contains only the body, so that it can be decoded as it is.
     fn is_body_alone(&self) -> bool {
         let Parts { shape, target, body, .. } = &self.parts;
         let whole = 1..self.text.len().saturating_sub(1);
@@ -323,8 +324,8 @@ impl Params {
             && body.first.is_some_and(|first| first.range() == whole)
     }
 
-    /// Returns the text of the members that travel end to end, without the braces around them, if they were received
-    /// behind each other, and none of them names a target.
+    /// Returns the text of the members that are forwarded unchanged, without the braces around them; `None` if
+    /// hop-by-hop members separate them in the received text, or if one of them names a target.
     #[must_use]
     pub fn body(&self) -> Option<ByteString> {
         let Parts { target: None, body: Body { first: Some(first), rest: None }, .. } = &self.parts
@@ -390,7 +391,7 @@ impl Params {
         let direct = || text(&self.text[self.parts.trace_id?.range()]);
         let in_mgp = || {
             let mgp = &self.text[self.parts.mgp?.range()];
-            // Most have no trace, and a search is cheaper than a parse.
+            // Most `_mgp` objects contain no trace, and a text search is faster than parsing.
             if !mgp.contains("\"trace") {
                 return None;
             }
@@ -423,19 +424,20 @@ impl Params {
             || self.meta_member(MetaKey::Mgp).is_some_and(read)
     }
 
-    /// Returns the caller's progress token of this hop.
+    /// Returns the progress token that the caller chose for this hop.
     #[must_use]
     pub fn progress_token(&self) -> Option<Id> {
         serde_json::from_str(self.meta_member(MetaKey::ProgressToken)?).ok()
     }
 
-    /// Returns whether the body may have a member with this name, given with quotes. `true` may be wrong; `false` is
-    /// not.
+    /// Returns whether the body may have a member with this name, given with its quotes. If the result is `false`, the
+    /// body certainly has no such member; `true` may be wrong.
     #[must_use]
     pub fn may_contain_member(&self, quoted: &str) -> bool {
         const ARGUMENTS: &str = "\"arguments\"";
         let body = &self.parts.body;
-        // If the body contains only the arguments, text inside them is ignored, because it is not a member of the body.
+        // If the body consists of the arguments alone, their inner text is not searched, because it cannot contain a
+        // member of the body.
         if let (Some(run), None, Some(arguments)) = (body.first, &body.rest, self.parts.arguments)
             && run.end == arguments.end
             && self.text[run.range()].starts_with(ARGUMENTS)
@@ -445,7 +447,7 @@ impl Params {
         !body.escaped().is_empty() || body.runs().any(|run| self.text[run.range()].contains(quoted))
     }
 
-    /// Returns the hash of the meaning of the call: target and body in canonical form, without hop-by-hop members.
+    /// Returns a hash of the meaning of the call: of target and body in canonical form, without the hop-by-hop members.
     ///
     /// # Errors
     /// Returns the errors of [`canonical`](crate::canonical).
@@ -472,7 +474,7 @@ impl Params {
         }
     }
 
-    /// Writes the params as a JSON object; the members in `meta` are added, and replace received ones of the same name.
+    /// Writes the params as a JSON object, with the members in `meta`; these replace received members of the same name.
     pub fn write(&self, out: &mut Vec<u8>, meta: &HopMembers) {
         out.push(b'{');
         let mut first = true;
@@ -520,7 +522,7 @@ impl Params {
         out.push(b'}');
     }
 
-    /// Returns whether there would be nothing to write: no params, and no members to add.
+    /// Returns whether there is nothing to write: neither params nor members in `meta`.
     #[must_use]
     pub fn is_empty_with(&self, meta: &HopMembers) -> bool {
         self.is_none() && meta.is_empty()

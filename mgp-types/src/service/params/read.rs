@@ -77,8 +77,8 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                 ("requestState", _) => &mut parts.request_state,
                 ("stream", TargetKind::Tool) => &mut parts.stream,
                 (name, _) => {
-                    // A second member `arguments` is refused, because a gate of this process and the tool behind it
-                    // could otherwise read different arguments.
+                    // A second member `arguments` is refused: otherwise a gate of this process might check one of them,
+                    // and the tool might run with the other.
                     if name == "arguments"
                         && target == TargetKind::Tool
                         && parts.arguments.replace(span).is_some()
@@ -92,7 +92,8 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                             parts.body.push(Span { start, end: span.end });
                             run_open = true;
                         }
-                        // Each is copied, and a line has room for millions.
+                        // The number of such names is limited: each of them is copied, and a line has room for
+                        // millions.
                         (_, Cow::Owned(name)) => parts.body.push_escaped(name, span)?,
                     }
                     continue;

@@ -8,9 +8,9 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::store::StoreError;
 
-/// A fault of the file of a [`Db`](super::Db); the source of a [`StoreError::Failed`].
+/// A fault of the file of a [`Db`](super::Db). It is the source of a [`StoreError::Failed`].
 ///
-/// Only errors of opening name the file, since errors of calls may be sent to callers.
+/// Only errors when the file is opened contain its path, because errors of calls may be sent to callers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DbError {
@@ -30,7 +30,7 @@ pub enum DbError {
         "it is read-only; allow this user to write the file and its folder, on a writable disk"
     )]
     ReadOnly(#[source] Error),
-    /// The database file or a file beside it (`…-wal`, `…-shm`) cannot be opened.
+    /// The database file, or one of the files that belong to it (`…-wal`, `…-shm`), cannot be opened.
     #[error("it cannot be opened; allow this user to read and write the file and its folder")]
     NotOpened(#[source] Error),
     /// The file system does not support sharing the file between processes.

@@ -13,19 +13,19 @@ use crate::private_file::{self, PrivateFileError};
 use crate::store::StoreError;
 use crate::sync::Mutex;
 
-/// The pause between two attempts to lock; short, because waiting processes do not queue.
+/// The pause between two attempts to take a lock; it is short, because waiting processes do not queue.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The maximum size of the write-ahead log after a checkpoint; a checkpoint follows every 1,000 pages of 4 KiB.
 const MAX_LOG_BYTES: i64 = 8 * 1024 * 1024;
 
-/// Held while the file is created. SQLite loses the locks of a process when *any* descriptor of the file is closed
-/// in the process, so no thread may create the file while another one opens it.
+/// Locked while the file is created. SQLite loses all locks of a process when the process closes *any* descriptor of
+/// the file, so no thread may create the file while another one opens it.
 static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To write to a file that is empty, i.e. has no tables yet.
+    /// To create the tables, in a file that is empty.
     CreateTables,
     Write,
     Read,
@@ -39,8 +39,8 @@ pub(super) struct OpenFile {
 
 /// Opens the file for writing; creates it if it does not exist, and migrates the tables.
 ///
-/// The whole file is not checked (`PRAGMA quick_check`): that takes 50 ms for 100,000 records even in memory, and
-/// opening after a kill may take at most 100 ms. A kill cannot damage the file, because the log has checksums.
+/// The whole file is not checked (`PRAGMA quick_check`), because that takes 50 ms for 100,000 records even in memory,
+/// and opening after a kill may take at most 100 ms. A kill cannot damage the file, because the log has checksums.
 /// Damage by the disk is reported when the damaged part is read.
 pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
     let path = absolute(&config.path)?;
@@ -63,7 +63,7 @@ pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
 
 /// Syncs all commits and the names of the files to disk; any connection can do this.
 pub(super) fn settle(conn: &Connection) -> rusqlite::Result<()> {
-    // Pages that a reader still uses are left to the next checkpoint; this does not wait.
+    // Pages that a reader still uses are left to the next checkpoint, so this does not wait for readers.
     conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
 
@@ -74,10 +74,10 @@ pub(super) fn in_memory() -> Result<Connection, StoreError> {
 
 pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    // An absolute path is never taken for a URI, or for `:memory:`.
+    // An absolute path cannot be interpreted as a URI or as `:memory:`.
     let mut conn = Connection::open_with_flags(absolute(&config.path)?, flags)?;
-    // If SQLite cannot open the file for writing, it falls back to read-only access. This is checked here, because
-    // SQLite would otherwise leave files beside it that cannot be written.
+    // If SQLite cannot open the file for writing, it opens it read-only instead. This is checked here, because SQLite
+    // would otherwise leave further files in the folder that cannot be written.
     if conn.is_readonly("main")? {
         return Err(Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None).into());
     }
@@ -91,12 +91,13 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
         return Ok(conn);
     }
     if purpose == Purpose::CreateTables {
-        // An empty file has nothing to roll back, so it needs no journal on disk while it switches to WAL: one sync
-        // instead of four. If another process created the tables first, SQLite refuses this, and the migrations find
-        // nothing to do.
+        // An empty file has no content to roll back to, so it needs no journal on disk while it switches to WAL; this
+        // saves three of four syncs. If another process created the tables first, SQLite refuses this setting, and the
+        // migrations have nothing to do.
         let _ = conn.pragma_update(None, "journal_mode", "MEMORY");
         if config.durability == Durability::Normal {
-            // An empty file has nothing to lose either, so opening does not wait for the disk; the sync follows soon.
+            // An empty file has no content to lose, so opening it does not wait for the disk; the file is synced soon
+            // afterwards.
             conn.pragma_update(None, "synchronous", "OFF")?;
         }
     }
@@ -104,7 +105,7 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
     if purpose == Purpose::Write {
         synchronise(&conn, config.durability)?;
     }
-    // On macOS a plain `fsync` leaves the data in the disk's cache.
+    // On macOS, a plain `fsync` leaves the data in the disk's own cache.
     conn.pragma_update(None, "fullfsync", config.durability == Durability::Full)?;
     conn.pragma_update(None, "journal_size_limit", MAX_LOG_BYTES)?;
     Ok(conn)
@@ -125,7 +126,8 @@ fn prepared(conn: Connection) -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
-/// Enables the write-ahead log. Retries here, because SQLite does not call the busy handler for this statement.
+/// Enables the write-ahead log. Retries in this function, because SQLite does not call the busy handler for this
+/// statement.
 fn enable_wal(conn: &Connection, patience: Duration) -> Result<(), StoreError> {
     let mut busy_handler = busy_handler(patience);
     for tries in 0.. {
@@ -141,7 +143,7 @@ fn enable_wal(conn: &Connection, patience: Duration) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns a busy handler that pauses and asks for another attempt until `patience` has passed.
+/// Returns a busy handler that pauses, and requests another attempt until `patience` has passed.
 fn busy_handler(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
     let mut since = Instant::now();
     move |tries| {
@@ -153,7 +155,8 @@ fn busy_handler(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static 
     }
 }
 
-/// Creates the file if it does not exist; refuses it, and the files beside it, if other users can access them.
+/// Creates the file if it does not exist. Refuses the file, and the files that belong to it, if
+/// other users can access them.
 fn create_file(path: &Path) -> Result<(), PrivateFileError> {
     let guard = CREATE_LOCK.lock();
     private_file::create(path)?;

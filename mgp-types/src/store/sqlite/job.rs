@@ -11,10 +11,10 @@ use crate::service::BoxFuture;
 use crate::store::StoreError;
 
 pub(super) trait Job: Send {
-    /// Runs the job in a transaction; if it fails, the caller rolls its writes back.
+    /// Runs the job in a transaction; if the job fails, the caller rolls back what it wrote.
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError>;
 
-    /// Sends the result to the caller; `kept` is the outcome of the commit that contained the job.
+    /// Sends the result to the caller. `kept` is the outcome of the commit that contained the job.
     fn answer(self: Box<Self>, kept: Result<(), StoreError>);
 }
 

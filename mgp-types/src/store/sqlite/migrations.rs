@@ -1,11 +1,11 @@
-//! Schema migrations: each user of the file has a namespace and a list of steps that only grows.
+//! Schema migrations: each user of the file has a namespace, and a list of steps to which steps may only be added.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::store::StoreError;
 
-/// The application id of the file: "mgp" and a version. It shows which files belong to this program, so that files of
-/// other programs are not changed.
+/// The application id of the file: "mgp" and a version. It distinguishes files of this program from those of other
+/// programs, which are not changed.
 const APPLICATION: i32 = 0x6d67_7001;
 
 const STORE: &str = "store";
@@ -28,7 +28,7 @@ const STEPS: &[&str] = &["
     CREATE INDEX store_event_of_log ON store_event (log);
 "];
 
-/// Checks that the file is new or belongs to this program, and migrates the store's own tables, within a transaction.
+/// Checks that the file is new or belongs to this program, and migrates the store's own tables in a transaction.
 pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
     let application: i32 = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     if application != APPLICATION {
@@ -47,9 +47,10 @@ pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
     migrate(conn, STORE, STEPS)
 }
 
-/// Copies the file before its format changes, e.g. to `state.db.store-1`, for a return to the older program.
+/// Copies the file before its format changes, e.g. to `state.db.store-1`, so that an operator can
+/// return to the older program.
 ///
-/// The caller's transaction keeps other writers out, and a copy of the log completes that of the file.
+/// The caller's transaction prevents other processes from writing; the copy includes the write-ahead log.
 fn back_up(conn: &Connection, namespace: &str, version: usize) -> std::io::Result<()> {
     let Some(path) = conn.path().filter(|path| !path.is_empty()) else { return Ok(()) };
     for part in ["", "-wal"] {
@@ -62,7 +63,7 @@ fn back_up(conn: &Connection, namespace: &str, version: usize) -> std::io::Resul
     Ok(())
 }
 
-/// Runs the steps of a namespace that the file lacks. Runs in the caller's transaction.
+/// Runs the steps of a namespace that the file has not run yet, in the caller's transaction.
 pub(super) fn migrate(
     conn: &Connection,
     namespace: &str,

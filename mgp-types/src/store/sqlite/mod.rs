@@ -1,7 +1,7 @@
-//! A store in an SQLite file that processes share.
+//! A store in an SQLite file that several processes can share.
 //!
-//! One thread writes, with several changes per transaction; other threads read.
-//! The methods neither block a runtime nor need one.
+//! One thread writes, and combines several changes in a transaction; other threads read. The methods do not block a
+//! runtime, and work without one.
 
 mod fault;
 mod file;
@@ -30,12 +30,13 @@ pub use fault::DbError;
 #[cfg(test)]
 pub(super) use tests::Folder;
 
-/// A store in an SQLite file, which several processes can share and only its owner can access (on Unix: mode 0600).
+/// A store in an SQLite file. Several processes can share the file, and only its owner can access
+/// it (on Unix: mode 0600).
 ///
-/// Commits survive the death of the process; with [`Durability::Full`] they also survive a loss of power.
-/// Changes by other processes are visible within 100 ms.
-/// The file must be on a local disk; `…-wal` and `…-shm` are beside it while it is in use.
-/// When the last handle is dropped, queued jobs are completed, the file is closed and those two files are removed.
+/// Committed changes survive the end of the process; with [`Durability::Full`], they also survive a loss of power.
+/// Changes by other processes are visible within 100 ms. The file must be on a local disk; while it is in use, the
+/// folder also contains `…-wal` and `…-shm`. When the last handle is dropped, queued jobs are completed, the file is
+/// closed, and those two files are removed.
 ///
 /// ```
 /// use mgp_types::Payload;
@@ -66,11 +67,13 @@ pub struct DbConfig {
     pub path: PathBuf,
     /// The durability of commits. Default: [`Durability::Normal`].
     pub durability: Durability,
-    /// The maximum number of queued changes, and of queued reads, before [`StoreError::Busy`]. Default: 1024.
+    /// The maximum number of queued changes, and of queued reads; further ones fail with
+    /// [`StoreError::Busy`]. Default: 1024.
     pub max_queued: usize,
-    /// The time to wait for a lock of another process before [`StoreError::Busy`]. Default: five seconds.
+    /// The time to wait for another process's lock before an operation fails with
+    /// [`StoreError::Busy`]. Default: five seconds.
     pub lock_timeout: Duration,
-    /// The time a caller waits for an answer ([`Store::answer_timeout`]). Default: ten seconds.
+    /// The time that a caller waits for an answer ([`Store::answer_timeout`]). Default: ten seconds.
     pub answer_timeout: Duration,
 }
 
@@ -78,24 +81,24 @@ pub struct DbConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Commits survive the death of the process. A loss of power may undo the most recent changes (each one
-    /// completely), and the creation of a file within the last tenth of a second.
+    /// Committed changes survive the end of the process. A loss of power may undo the most recent ones (each
+    /// completely), and the creation of a file in the last tenth of a second.
     ///
-    /// Revisions and event numbers of undone changes are used again. An audit log that syncs each of its records
-    /// therefore needs [`Full`](Self::Full).
+    /// Revisions and event numbers of changes that were undone are used again. Therefore an audit log that syncs each
+    /// of its records needs [`Full`](Self::Full).
     #[default]
     Normal,
-    /// Commits also survive a loss of power; each commit waits for the disk.
+    /// Committed changes also survive a loss of power; each commit waits for the disk.
     Full,
 }
 
-/// Longer than an answer takes while many servers start on a busy machine.
+/// The default time to wait for an answer, longer than an answer takes while many servers start on a busy machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct Shared {
     /// `None` after the store was closed.
     queues: Mutex<Option<Queues>>,
-    /// Closed when all connections are closed.
+    /// The newest revision; the channel closes when all connections are closed.
     news: watch::Receiver<u64>,
     path: Option<PathBuf>,
     answer: Duration,
@@ -125,9 +128,10 @@ impl DbConfig {
     /// Opens the file.
     ///
     /// # Errors
-    /// Returns [`StoreError::Unreadable`] if the file is damaged, newer than this program or not a store,
-    /// [`StoreError::Busy`] if another process holds its lock, [`StoreError::Failed`] if other users can access it (the
-    /// source is a [`PrivateFileError`](crate::PrivateFileError)) or the system reports an error (a [`DbError`]).
+    /// Returns [`StoreError::Unreadable`] if the file is damaged, was written by a newer program or is not a store;
+    /// [`StoreError::Busy`] if another process has locked it; [`StoreError::Failed`] if other users can access it (the
+    /// source is a [`PrivateFileError`](crate::PrivateFileError)), or if the system reports an error (the source is a
+    /// [`DbError`]).
     ///
     /// # Cancel safety
     /// If the future is dropped, the file is closed again; it may have been created.
@@ -140,10 +144,10 @@ impl Db {
     /// Opens a file with the default configuration.
     ///
     /// # Errors
-    /// The same as for [`DbConfig::open`].
+    /// Returns the errors of [`DbConfig::open`].
     ///
     /// # Cancel safety
-    /// The same as for [`DbConfig::open`].
+    /// As for [`DbConfig::open`].
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         DbConfig::new(path).open().await
     }
@@ -159,7 +163,7 @@ impl Db {
         start::start(None).await
     }
 
-    /// Migrates the tables of a namespace: runs its missing steps, all or none.
+    /// Migrates the tables of a namespace: runs the steps that the file has not run yet, either all or none.
     ///
     /// Each step is SQL. New steps may only be added at the end of the list.
     /// Tables must be named after their namespace, because all namespaces share one file.
@@ -179,10 +183,11 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Returns [`StoreError::Unreadable`] if a newer program ran more steps, else the error of writing the store.
+    /// Returns [`StoreError::Unreadable`] if a newer program has run further steps, else the
+    /// error of writing the store.
     ///
     /// # Cancel safety
-    /// The change may or may not be applied, as for [`Store::commit`].
+    /// If the future is dropped, the change may or may not be applied, as for [`Store::commit`].
     #[must_use = "the future returns the error"]
     pub fn migrate(
         &self,
@@ -192,16 +197,16 @@ impl Db {
         self.write(move |tx| migrations::migrate(tx, namespace, steps))
     }
 
-    /// Writes with SQL (see [`sql`](crate::store::sql)); if the closure fails, its writes are rolled back.
+    /// Writes with SQL (see [`sql`](crate::store::sql)); if the closure fails, what it wrote is rolled back.
     ///
-    /// The closure runs on the writing thread, in a transaction shared with other changes, which all wait for it.
-    /// It does not change [`Store::revision`].
+    /// The closure runs on the writing thread, in a transaction with other changes, which all wait for it. It does not
+    /// change [`Store::revision`].
     ///
     /// # Errors
     /// Returns the error of the closure, or of writing the store.
     ///
     /// # Cancel safety
-    /// The change may or may not be applied, as for [`Store::commit`].
+    /// If the future is dropped, the change may or may not be applied, as for [`Store::commit`].
     pub fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -229,7 +234,7 @@ impl Db {
     /// Closes the store for all its handles: completes queued jobs, and waits until the file is closed.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the store still closes.
+    /// If the future is dropped, the store is closed nevertheless.
     pub async fn close(self) {
         drop(self.0.queues.lock().take());
         let mut news = self.0.news.clone();
@@ -245,7 +250,7 @@ impl Db {
         Self(Arc::new(Shared { queues: Mutex::new(Some(queues)), news, path, answer }))
     }
 
-    /// Reads for the store itself do not wait for callers' queries.
+    /// Queues a read of the store itself, which does not wait for the queries of callers.
     fn look_up<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Records, revisions and pending events as rows.
+//! The rows of records, revisions and pending events.
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
@@ -92,11 +92,11 @@ pub(super) fn pending(
         .collect()
 }
 
-/// Returns the replacement for an event that cannot be decoded: later events are not blocked, and no number is
+/// Returns an event that replaces one that cannot be decoded, so that later events are not blocked and no number is
 /// missing.
 fn unreadable(number: u64) -> AuditEvent {
     let event_type = EventType::Other("dev.cloto.event_unreadable".into());
-    // The time of the event is not known; the replacement must be the same on every read.
+    // The time of the original event is not known, and the replacement must be the same on every read.
     let never = Timestamp::from(SystemTime::UNIX_EPOCH);
     let mut event = AuditEvent::new(never, event_type, Actor::kernel(), AuditResult::Failure);
     // Encoding a number cannot fail.
@@ -185,7 +185,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     Ok(Record::new(row.get::<_, String>(0)?, value.map(Payload::from_trusted), number(row, 2)?))
 }
 
-/// Revisions and numbers are never negative: they start at zero and grow by one.
+/// Returns a revision or number, which is never negative: both start at zero and grow by one.
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::unsigned_abs)
 }

@@ -1,4 +1,4 @@
-//! Opening and closing of a store. Both run on the writing thread, so that no runtime thread waits for the disk.
+//! Opens and closes a store. Both happen on the writing thread, so that no thread of a runtime waits for the disk.
 
 use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
@@ -26,12 +26,12 @@ pub(super) async fn start(config: Option<DbConfig>) -> Result<Db, StoreError> {
     opened.await.unwrap_or(Err(StoreError::Closed))
 }
 
-/// The state of the writing thread, until the last handle is dropped.
+/// The state of the writing thread; it exists until the last handle is dropped.
 struct Writer {
     conn: Connection,
     jobs: Jobs,
     readers: Vec<JoinHandle<()>>,
-    /// Dropped after the file is closed; this wakes the handles that wait for it.
+    /// Dropped after the file is closed, which wakes the handles that wait for the store to close.
     news: watch::Sender<u64>,
 }
 
@@ -53,7 +53,7 @@ fn in_memory() -> Result<(Db, Writer), StoreError> {
     let conn = file::in_memory()?;
     let (write, jobs) = sync_channel(MAX_QUEUED_IN_MEMORY);
     let (news, known) = watch::channel(0);
-    // A database in memory is visible to one connection only, so the writing thread also reads.
+    // Only one connection can see a database in memory, so the writing thread also reads.
     let queues = Queues { read: write.clone(), query: write.clone(), write };
     let db = Db::new(queues, known, None, ANSWER_TIMEOUT);
     Ok((db, Writer { conn, jobs, readers: Vec::new(), news }))

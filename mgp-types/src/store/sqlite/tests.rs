@@ -30,7 +30,7 @@ impl Folder {
         Db::open(self.file()).await.unwrap()
     }
 
-    /// Opens a store with a short lock timeout and a queue of four jobs.
+    /// Opens a store with this lock timeout, which is short, and queues of four jobs.
     async fn open_impatient(&self, patience: Duration) -> Db {
         let mut config = DbConfig::new(self.file());
         (config.lock_timeout, config.max_queued) = (patience, 4);
@@ -49,7 +49,8 @@ async fn keys(db: &Db) -> Vec<String> {
     keys
 }
 
-/// Returns the error behind a `StoreError::Failed`, skipping a `DbError::Opening`, which only adds the path.
+/// Returns the error that is the source of a `StoreError::Failed`; skips a `DbError::Opening`,
+/// which only adds the path.
 #[track_caller]
 fn reason<E: std::error::Error + 'static>(error: &StoreError) -> &E {
     let StoreError::Failed(reason) = error else { panic!("{error}") };
@@ -89,7 +90,7 @@ async fn the_last_handle_takes_the_threads_and_the_log_with_it() {
     let db = folder.open().await;
     let mut news = db.revision();
     let other = db.clone();
-    // The future of this commit is dropped, but the change is applied.
+    // The future of this commit is dropped, but the change is applied nevertheless.
     drop(db.commit(put("a")));
     drop(db);
     other.commit(put("b")).await.unwrap();
@@ -183,7 +184,7 @@ async fn a_lock_held_for_too_long_times_out() {
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let begun = Instant::now();
     let refused = tokio::spawn(db.commit(put("a")));
-    // The runtime has only one thread, so these sleeps would not end in time if a method blocked it.
+    // The runtime has only one thread, so these sleeps would take too long if a method blocked it.
     for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -325,7 +326,7 @@ async fn a_new_file_is_brought_to_the_disk_while_it_is_used() {
     let folder = Folder::new();
     let db = folder.open().await;
     db.commit(put("a")).await.unwrap();
-    // Without the sync, the data is only in the log beside the file, which a loss of power may destroy.
+    // Without the sync, the data is only in the write-ahead log, which a loss of power may destroy.
     let is_there = async || {
         while fs::metadata(folder.file()).unwrap().len() <= 4096 {
             tokio::task::yield_now().await;
@@ -373,7 +374,7 @@ async fn a_full_disk_changes_nothing_and_the_store_continues() {
     let full = too_much.await.unwrap_err();
     assert!(matches!(fault(&full), DbError::Full(_)), "{full}");
     assert!(full.to_string().contains("free some"), "{full}");
-    // If SQLite rolled back the whole transaction, the other job in it also gets the error.
+    // If SQLite rolls back the whole transaction, the other jobs in it get the error too.
     if let Err(error) = small.await {
         assert!(matches!(fault(&error), DbError::Full(_)), "{error}");
         assert_eq!(keys(&db).await, ["a"]);
@@ -515,7 +516,7 @@ async fn a_file_that_may_only_be_read_is_refused_and_left_alone() {
     folder.open().await.close().await;
     fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o400)).unwrap();
     if fs::OpenOptions::new().write(true).open(folder.file()).is_ok() {
-        // Root may write the file despite its mode, so the test cannot run.
+        // The user root can write the file despite its mode, so the test cannot run.
         return;
     }
     let error = refused(&folder.file(), folder_open(&folder).await, "is read-only");

@@ -1,5 +1,5 @@
-//! The threads of a store: one writes, one reads for the store and checks for changes by other processes, one runs
-//! the queries of callers.
+//! The threads of a store: one writes; one reads for the store itself and checks for changes by other processes; one
+//! runs the queries of callers.
 //!
 //! Each thread ends when all senders of its queue are dropped.
 
@@ -17,7 +17,7 @@ use super::job::{Job, Jobs};
 use super::records;
 use crate::store::StoreError;
 
-/// The maximum number of jobs per transaction. Bounded, so that the first job of a batch is answered soon.
+/// The maximum number of jobs per transaction. It is limited so that the first job of a batch is answered soon.
 const MAX_BATCH: usize = 256;
 
 /// The interval between checks for changes by other processes.
@@ -25,7 +25,8 @@ const MAX_BATCH: usize = 256;
 /// A check takes 7 µs, plus up to 70 µs to wake the thread: about 0.2 % of one core.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The delay before a new file is synced. Processes that open the file read most during this time, and go first.
+/// The delay before a new file is synced. In this time, processes that open the file read most of it, and they should
+/// go first.
 const SYNC_DELAY: Duration = Duration::from_millis(50);
 
 pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
@@ -44,7 +45,7 @@ pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
 
 /// Runs reads of the store itself, notifies subscribers of changes by other processes, and syncs a new file.
 ///
-/// Writers do not wait for the sync. If this thread ends before, closing the file syncs it.
+/// Writers do not wait for the sync. If this thread ends before it, the file is synced when it is closed.
 pub(super) fn read_and_watch(
     conn: &Connection,
     jobs: &Jobs,
@@ -88,7 +89,7 @@ fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreErr
         tx.execute_batch("SAVEPOINT job")?;
         let ran = job.run(&tx);
         if tx.is_autocommit() {
-            // Some errors make SQLite roll back the whole transaction, with all jobs in it.
+            // After some errors, SQLite rolls back the whole transaction, with all jobs in it.
             return Err(ran.err().unwrap_or(DbError::Ended.into()));
         }
         tx.execute_batch(match ran {
@@ -130,7 +131,7 @@ impl ChangeWatcher {
             if !self.failing {
                 tracing::error!(%error, "checking for changes of other processes failed");
             }
-            // Notified although nothing changed: subscribers then read, and get the error.
+            // Subscribers are notified although nothing changed, so that they read and receive the error.
             news.send_modify(|_| {});
         }
         self.failing = checked.is_err();
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn subscribers_are_notified_when_changes_cannot_be_checked() {
         let (news, mut known) = watch::channel(7);
-        // The missing table makes the check fail.
+        // The check fails because its table is missing.
         let conn = Connection::open_in_memory().unwrap();
         let mut watcher = ChangeWatcher { seen: None, failing: false };
         watcher.watcher(&conn, &news);

@@ -1,4 +1,4 @@
-//! The pool over in-memory connections: which one a request gets, and when they are closed.
+//! Tests of the pool with in-memory connections: which connection a request gets, and when connections are closed.
 
 use std::task::{Context as Task, Poll};
 
@@ -18,7 +18,7 @@ const WHOLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const BEGUN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no";
 const IDLE: Duration = Duration::from_secs(55);
 
-/// Connector whose other ends are sent over a channel.
+/// A connector that sends the other end of each connection to the test over a channel.
 #[derive(Clone)]
 struct Dial(mpsc::UnboundedSender<DuplexStream>);
 
@@ -38,7 +38,7 @@ impl Service<Uri> for Dial {
     }
 }
 
-/// Connector that never completes.
+/// A connector that never completes.
 #[derive(Clone)]
 struct Silent;
 
@@ -56,7 +56,7 @@ impl Service<Uri> for Silent {
     }
 }
 
-/// Creates a pool, and the receiver of its connections.
+/// Creates a pool, and a receiver for the other ends of its connections.
 fn pair(
     idle_connections: usize,
     idle_timeout: Duration,
@@ -73,7 +73,7 @@ fn message() -> Message {
     message
 }
 
-/// Reads a request and answers it; returns `false` if the connection ended before.
+/// Reads a request and answers it; returns `false` if the connection ended before a request arrived.
 async fn answer(far: &mut DuplexStream, with: &str) -> bool {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -155,9 +155,9 @@ async fn an_unwritten_request_is_sent_on_another_connection() {
     first.write_all(b"k").await.unwrap();
     whole(response).await;
     run_tasks().await;
-    // Its task has not noticed when the request is handed over.
+    // The connection's task has not noticed the close yet when the request is passed to it.
     drop(first);
-    // The newest is taken first, and there is another behind it.
+    // The newest connection is used first, and there is another one after it.
     {
         let mut state = pool.idle.state.lock();
         state.connections.reverse();
@@ -166,7 +166,7 @@ async fn an_unwritten_request_is_sent_on_another_connection() {
         );
     }
     repeated(&pool, &mut second).await;
-    // And if there is none, on a new one.
+    // If there is no other connection, the request is sent on a new one.
     drop(second);
     assert!(pool.idle.state.lock().connections.iter().all(|idle| idle.sender.is_ready()));
     let (response, _far) = opened(&pool, &mut dialled, WHOLE).await;
@@ -192,7 +192,7 @@ async fn a_request_the_server_may_have_read_is_not_sent_again() {
 async fn a_busy_connection_is_not_handed_out() {
     let (pool, mut dialled) = pair(8, IDLE);
     let (streaming, mut first) = opened(&pool, &mut dialled, BEGUN).await;
-    // It is kept already, and not free.
+    // The connection is in the pool already, but is not free yet.
     assert_eq!(pool.idle.state.lock().connections.len(), 1);
     let (response, mut second) = opened(&pool, &mut dialled, WHOLE).await;
     whole(response).await;
@@ -215,7 +215,7 @@ async fn the_oldest_idle_connection_is_dropped_at_the_limit() {
     assert_eq!(pool.idle.state.lock().connections.len(), 2);
     let mut far = Vec::new();
     for (response, mut end) in all {
-        // The dropped connection is not cut.
+        // The dropped connection is not closed in the middle of its response.
         end.write_all(b"k").await.unwrap();
         whole(response).await;
         far.push(end);
@@ -234,7 +234,7 @@ async fn the_oldest_idle_connection_is_dropped_at_the_limit() {
 #[tokio::test(start_paused = true)]
 async fn idle_connections_are_closed_in_time_without_calls() {
     let (pool, mut dialled) = pair(8, IDLE);
-    // Twice: the task that closed the first ones has ended.
+    // The second round checks that a new closing task starts after the first one has ended.
     for _ in 0..2 {
         let (response, mut first) = opened(&pool, &mut dialled, BEGUN).await;
         first.write_all(b"k").await.unwrap();
@@ -293,7 +293,7 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     drop(sending);
     assert!(is_closed(&mut far).await);
     assert!(pool.idle.state.lock().connections.is_empty());
-    // The same on a connection that was used before.
+    // The same for a connection that was used before.
     let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
     whole(response).await;
     let mut sending = Box::pin(pool.send(message()));
@@ -304,7 +304,7 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     drop(sending);
     assert!(is_closed(&mut far).await);
     assert!(pool.idle.state.lock().connections.is_empty());
-    // The same for a body that is dropped.
+    // The same for a response whose body is dropped.
     let (response, mut far) = opened(&pool, &mut dialled, BEGUN).await;
     drop(response);
     assert!(is_closed(&mut far).await);
@@ -354,7 +354,7 @@ async fn a_connection_returned_while_others_are_closed_is_closed_too() {
     });
     join_all(callers).await;
     over.send(()).unwrap();
-    // The pool still exists: each connection ends because it expires.
+    // The pool still exists here, so each connection ends only because it expires.
     serving.await.unwrap().join_all().await;
     drop(pool);
 }

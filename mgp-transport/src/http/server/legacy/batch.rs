@@ -1,4 +1,4 @@
-//! Batches: several messages in one array, which only revision 2025-03-26 has.
+//! Batches: several messages in one array, a feature of revision 2025-03-26 only.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::connection::read_reply;
 use crate::scoped::{ScopedTask, spawn_scoped};
 
 impl Post<'_> {
-    /// Serves a batch: the answers are sent in one array, in the order they are ready.
+    /// Serves a batch: the answers are sent in one array, in the order in which they become ready.
     pub(in super::super) async fn batch(
         self,
         items: Vec<ByteString>,
@@ -68,8 +68,8 @@ impl Post<'_> {
     }
 }
 
-/// The messages of one batch. Their calls continue when the client leaves, and until they end the body counts as
-/// held.
+/// The messages of one batch. If the client disconnects, their calls continue; until they end, the body counts against
+/// the limit of bytes in memory.
 struct Batch<'a> {
     received: &'a ReceivedRequest<'a>,
     session: Arc<Session>,
@@ -78,7 +78,7 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Starts a call, which counts like a single request.
+    /// Starts a call of the batch, which counts in the limits like a single request.
     fn request(
         &self,
         id: Id,

@@ -1,4 +1,5 @@
-//! Messages in a session: a call continues when its client leaves, and its answer waits for the client to return.
+//! Messages in a session: if the client disconnects, its call continues, and the answer is kept until the client
+//! reconnects.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -27,7 +28,7 @@ use crate::scoped::spawn_scoped;
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 impl Post<'_> {
-    /// Serves a request in a session: it continues when its client leaves.
+    /// Serves a request in a session; the call continues if the client disconnects.
     pub(in super::super) async fn legacy(
         self,
         id: Id,
@@ -65,7 +66,8 @@ impl Post<'_> {
         let mut cx = context(session.peer(), session.scope(), session.principal(), received);
         cx.wire_id = Some(id.clone());
         let open = session.open(cx.key);
-        // The session may have ended since it was found; nothing has run, so the client may safely retry in another one.
+        // The session may have ended since it was found. Nothing has run yet, so the client may safely
+        // retry in another session.
         if session.is_ended() {
             return Err(Refusal::UnknownSession);
         }
@@ -88,7 +90,7 @@ impl Post<'_> {
         let busy = self.busy;
         drop(spawn_scoped(session.scope(), async move {
             let _held = busy;
-            // A notification has no answer; its handlers log their errors.
+            // A notification gets no answer, and its handlers log their errors themselves.
             let _ = notifying.await;
         }));
         Ok(empty(StatusCode::ACCEPTED))
@@ -114,7 +116,7 @@ impl Post<'_> {
     }
 }
 
-/// A running call and the resources it holds.
+/// A running call, and the resources that it occupies.
 struct SessionCall {
     id: Id,
     call: BoxFuture<'static, Result<Reply, RpcError>>,
@@ -132,10 +134,10 @@ impl Future for SessionCall {
     }
 }
 
-/// A call whose HTTP request still waits for the answer. The request's future polls the call, which costs less than
-/// a task.
+/// A call whose HTTP request is still waiting for the answer. The future of the HTTP request polls the call, which
+/// costs less than a separate task.
 ///
-/// If the client leaves, this is dropped, and the call continues in a task of the session until the client returns.
+/// If the client disconnects, this value is dropped; the call then continues in a task of the session.
 struct AwaitedCall<'a> {
     session: &'a Session,
     running: Option<SessionCall>,
@@ -143,7 +145,7 @@ struct AwaitedCall<'a> {
 
 impl AwaitedCall<'_> {
     fn drive(&mut self, task: &mut Task<'_>) {
-        // Taken out while it is polled, so that a call that panics is not polled again.
+        // The call is taken out while it is polled, so that a call that panics is never polled again.
         if let Some(mut running) = self.running.take()
             && Pin::new(&mut running).poll(task).is_pending()
         {
@@ -154,7 +156,7 @@ impl AwaitedCall<'_> {
 
 impl Drop for AwaitedCall<'_> {
     fn drop(&mut self) {
-        // Without a runtime there is nothing to continue the call on.
+        // Outside of a runtime, the call cannot continue, and is dropped.
         if let Some(running) = self.running.take()
             && Handle::try_current().is_ok()
         {
@@ -163,7 +165,7 @@ impl Drop for AwaitedCall<'_> {
     }
 }
 
-/// Guard of a session during its handshake; ends the session if the handshake does not complete.
+/// A guard for a session during its handshake; it ends the session if the handshake does not complete.
 struct OpeningSession<'a> {
     state: &'a ServerState,
     session: &'a Session,
@@ -183,7 +185,7 @@ impl Drop for OpeningSession<'_> {
     }
 }
 
-/// Answers from the stream of a call.
+/// Answers a request with the output in the stream of its call.
 async fn respond_from(
     stream: &Stream,
     mut awaited: AwaitedCall<'_>,

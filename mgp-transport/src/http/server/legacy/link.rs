@@ -1,4 +1,4 @@
-//! [`Link`] to the client of a session: sends each message on the stream it belongs to.
+//! The [`Link`] to the client of a session: sends each message on the stream to which it belongs.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Session {
             .push(|out| {
                 let id = Id::Number(number);
                 write_call(out, Some(&id), call.method().as_str(), call.params(), call.hop());
-                // Inserted before the request is sent, so that its answer finds it.
+                // The call is inserted before the request is sent, so that the answer can be matched to it.
                 slot = self.pending().insert(number, call);
             })
             .map_err(|_| disconnected())?;
@@ -47,8 +47,8 @@ fn disconnected() -> RpcError {
     connection_closed("the client is gone")
 }
 
-/// Guard of a request that waits for its answer. Dropping it removes the request, and sends a cancellation to the
-/// client if it is still unanswered.
+/// A guard for a request that waits for its answer. Dropping the guard removes the request and, if it is still
+/// unanswered, sends a cancellation to the client.
 struct PendingGuard<'a> {
     session: &'a Session,
     stream: &'a Stream,
@@ -58,7 +58,7 @@ struct PendingGuard<'a> {
 impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         if self.session.pending().remove(self.number) {
-            // Fails if the client has left; then no cancellation is needed.
+            // Fails if the client has disconnected; then no cancellation is needed.
             let _ = self.stream.push(|out| write_cancelled(out, self.number));
         }
     }
@@ -66,7 +66,7 @@ impl Drop for PendingGuard<'_> {
 
 impl Link for Session {
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        // The future needs an `Arc`, so that the session stays alive until the message is sent.
+        // The future holds an `Arc` of the session, so that the session exists until the message is sent.
         let Some(session) = self.upgrade() else {
             return Box::pin(std::future::ready(Err(disconnected())));
         };

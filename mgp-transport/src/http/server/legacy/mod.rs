@@ -1,4 +1,5 @@
-//! Sessions of the revisions with `initialize`: a stream for each call, one for the session, and both can be resumed.
+//! Sessions of the legacy revisions (those with `initialize`): each call has a stream, and so has the session; all can
+//! be resumed.
 
 mod batch;
 mod calls;

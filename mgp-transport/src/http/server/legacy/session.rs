@@ -13,11 +13,11 @@ use mgp_types::sync::Mutex;
 use super::super::stream::{EventBudget, EventId, Stream};
 use crate::connection::PendingRequests;
 
-/// Number of the stream that belongs to no call.
+/// The number of the session's own stream, which belongs to no call.
 const STANDALONE_STREAM: u64 = 0;
-/// Streams that ended and can still be resumed.
+/// The maximum number of streams that have ended and can still be resumed.
 const MAX_ENDED_STREAMS: usize = 16;
-/// Maximum size, in bytes, of waiting partial results of the server's own requests; clients send hardly any.
+/// The maximum size, in bytes, of partial results that wait for the server's own requests; clients rarely send any.
 const MAX_INBOX_BYTES: usize = 1 << 20;
 
 pub(in super::super) struct Session {
@@ -87,7 +87,7 @@ impl Session {
         self.scope.state::<WireRules>()
     }
 
-    /// Returns whether the client understands an event without a message.
+    /// Returns whether the client accepts an event that contains no message.
     pub(in super::super) fn supports_priming(&self) -> bool {
         self.rules().revision() >= Some(&Revision::V2025_11_25)
     }
@@ -99,7 +99,7 @@ impl Session {
 
     // === Streams ===
 
-    /// Opens the stream of a call, until the guard is dropped.
+    /// Opens the stream of a call; the stream stays registered until the guard is dropped.
     pub(in super::super) fn open(self: &Arc<Self>, key: CallKey) -> OpenCall {
         let mut state = self.state.lock();
         state.streams += 1;
@@ -133,7 +133,7 @@ impl Session {
         stream
     }
 
-    /// Returns the stream of an event.
+    /// Returns the stream to which an event id belongs.
     pub(in super::super) fn stream_of(&self, event: EventId) -> Option<Arc<Stream>> {
         if event.stream == STANDALONE_STREAM {
             return Some(self.standalone());
@@ -143,7 +143,7 @@ impl Session {
         known.find(|stream| stream.number() == Some(event.stream)).cloned()
     }
 
-    /// Returns the stream for messages related to a call; that of the session if the call has ended.
+    /// Returns the stream for messages that belong to a call; the session's own stream if the call has ended.
     pub(super) fn route(&self, related: Option<CallKey>) -> Arc<Stream> {
         related.and_then(|key| self.stream(key)).unwrap_or_else(|| self.standalone())
     }
@@ -153,7 +153,7 @@ impl Session {
         self.state.lock().calls.get(&key).cloned()
     }
 
-    // === Our requests ===
+    // === Requests of the server ===
 
     pub(super) fn pending(&self) -> &PendingRequests {
         self.pending.get_or_init(|| PendingRequests::new(MAX_INBOX_BYTES))
@@ -164,9 +164,9 @@ impl Session {
         self.pending.get()
     }
 
-    // === Life ===
+    // === End of the session ===
 
-    /// Returns whether no call runs and the standalone stream has no reader.
+    /// Returns whether no call is running and the session's own stream has no reader.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state.lock();
         let is_read = state.standalone.as_ref().is_some_and(|stream| stream.is_read());
@@ -201,7 +201,7 @@ impl Session {
 
 mgp_types::opaque_debug!(Session { scope });
 
-/// Guard that counts a running call; while there is one, the session is not idle.
+/// A guard that counts a running call; while such guards exist, the session is not idle.
 pub(in super::super) struct RunningGuard(Arc<Session>);
 
 impl Drop for RunningGuard {
@@ -210,7 +210,7 @@ impl Drop for RunningGuard {
     }
 }
 
-/// Guard that registers the stream of a call, so that messages related to the call find it.
+/// A guard that registers the stream of a call, so that messages that belong to the call are sent on it.
 pub(in super::super) struct OpenCall {
     running: RunningGuard,
     key: CallKey,
@@ -222,7 +222,7 @@ impl Drop for OpenCall {
         self.stream.end();
         let mut state = self.running.0.state.lock();
         let known = state.calls.remove(&self.key);
-        // A client that has received no event of it has no id to resume it with.
+        // A client that has received no event of the stream knows no event id with which it could resume it.
         if let Some(stream) = known
             && stream.has_events()
             && !state.is_ended
@@ -249,7 +249,7 @@ mod tests {
         Session::new(Principal::local(), budget).unwrap()
     }
 
-    /// Makes a call whose client left before its answer.
+    /// Simulates a call whose client disconnects before the answer.
     fn abandon_call(session: &Arc<Session>, bytes: usize) -> u64 {
         let open = session.open(CallKey::next());
         open.stream.push(|out| out.push(b'x')).unwrap();

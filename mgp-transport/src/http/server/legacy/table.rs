@@ -1,4 +1,4 @@
-//! The sessions of a server, bounded in number and in idle time.
+//! The table of a server's sessions, with limits for their number and their idle time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::super::refusal::Refusal;
 use super::super::stream::EventBudget;
 use super::session::Session;
 
-/// Idle time after which a session may be evicted for a new one.
+/// The idle time after which a session may be evicted to make room for a new one.
 const EVICTION_DELAY: Duration = Duration::from_mins(1);
 
-/// Number of equal shares of a full table; a principal above one share evicts only its own sessions.
+/// The number of equal shares of a full table; a principal with more than one share evicts only its own sessions.
 const SHARES: usize = 8;
 
 type SessionMap = HashMap<String, Arc<Session>, ahash::RandomState>;
@@ -29,7 +29,8 @@ pub(in super::super) struct Sessions {
     idle: Duration,
     start: Instant,
     has_sweeper: AtomicBool,
-    /// Time, in seconds since `start`, until which new sessions are refused, because a search found none to evict.
+    /// The time, in seconds since `start`, until which new sessions are refused, because a search
+    /// found no session to evict.
     full_until: AtomicU64,
 }
 
@@ -71,13 +72,13 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Finds a session of a principal; one of another principal is treated as unknown.
+    /// Finds a session of a principal; a session of another principal counts as unknown.
     pub(in super::super) fn find(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
         let session = self.table.lock().get(id).cloned()?;
         if session.principal() != principal {
             return None;
         }
-        // A handler may have closed it.
+        // A handler may have closed the session in the meantime.
         if session.is_ended() {
             self.table.lock().remove(id);
             return None;
@@ -97,11 +98,11 @@ impl Sessions {
         self.table.lock().len()
     }
 
-    /// Ends the own streams of all sessions.
+    /// Ends the sessions' own streams, in all sessions.
     pub(in super::super) fn end_streams(&self) {
         let all: Vec<_> = self.table.lock().values().cloned().collect();
         for session in all {
-            // If the stream does not exist yet, this creates it and ends it, so it cannot be opened later.
+            // If the stream does not exist yet, it is created and ended here, so that it cannot be opened later.
             session.standalone().end();
         }
     }
@@ -118,10 +119,10 @@ impl Sessions {
         Duration::from_secs(self.now().saturating_sub(session.last_used.load(Ordering::Relaxed)))
     }
 
-    /// Removes the sessions that have been idle longest. It removes up to 1 % of the table at once, because finding
-    /// them scans the whole table.
+    /// Removes the sessions that have been idle longest. Up to 1 % of the table is removed at once, because each search
+    /// scans the whole table.
     ///
-    /// A principal with more than its share evicts only its own sessions, so that it cannot displace those of others.
+    /// A principal with more than its share evicts only its own sessions, so that it cannot displace other principals.
     fn evict(
         &self,
         sessions: &mut SessionMap,
@@ -153,7 +154,7 @@ impl Sessions {
 
     // === Idle sessions ===
 
-    /// Starts the task that ends idle sessions, which runs as long as the table exists.
+    /// Starts the task that ends idle sessions; the task runs as long as the table exists.
     fn start_sweeper(self: &Arc<Self>) {
         if self.has_sweeper.swap(true, Ordering::Relaxed) {
             return;
@@ -193,7 +194,7 @@ impl Sessions {
     }
 }
 
-/// Ends the sessions with their server.
+/// Ends all sessions when the server is dropped.
 impl Drop for Sessions {
     fn drop(&mut self) {
         for session in std::mem::take(&mut *self.table.lock()).into_values() {

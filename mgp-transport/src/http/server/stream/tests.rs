@@ -1,4 +1,4 @@
-//! Numbers, bounds and readers of a stream.
+//! Tests of event numbers, limits and readers of a stream.
 
 use proptest::prelude::*;
 
@@ -73,7 +73,7 @@ fn events_are_read_from_behind_the_last() {
     reads(&stream, None, &[]);
     reads(&stream, Some(0), &[1, 2]);
     reads(&stream, Some(2), &[]);
-    // An event in the future was not received: nothing is skipped for a client that claims it.
+    // If a client claims an event that was never sent, no event is skipped.
     reads(&stream, Some(u64::MAX), &[]);
     push_events(&stream, 2);
     reads(&stream, None, &[3, 4]);
@@ -95,7 +95,7 @@ fn the_oldest_are_dropped_and_the_answer_is_kept() {
     let Poll::Ready(Some(text)) = read(&stream, reader) else { panic!("no events") };
     assert_eq!((numbers(&text), text.len()), (vec![100], stream_event(100, 5_000)));
     assert_eq!(read(&stream, reader), Poll::Ready(None));
-    // The connection may have been cut in the middle of it.
+    // The connection may have been closed while this event was being sent.
     reads(&stream, Some(99), &[100]);
 }
 
@@ -216,7 +216,7 @@ async fn senders_wait_for_a_reader_that_is_slow() {
     assert_eq!(room, Ok(()));
 
     stream.push(large).unwrap();
-    // A client that resumes with the last event blocks no sender.
+    // A client that resumes after the last event does not block the sender.
     let (room, _) = tokio::join!(stream.room(), async { stream.attach(Some(1)) });
     assert_eq!(room, Ok(()));
     stream.end();
@@ -234,7 +234,8 @@ fn a_second_end_has_no_effect() {
     assert!(matches!(begin(&stream), Poll::Ready(FirstOutput::Nothing)));
 }
 
-/// Output of a tool before its response began was once dropped above the replay limit.
+/// Guards against an earlier fault: output that a tool sent before its response began was
+/// dropped above the replay limit.
 #[test]
 fn a_response_that_has_not_begun_loses_nothing() {
     let stream = stream(Some(1));
@@ -244,7 +245,7 @@ fn a_response_that_has_not_begun_loses_nothing() {
     assert_eq!(numbers(&text), (0..1_000).collect::<Vec<_>>());
 }
 
-/// A handler that outlived its modern call once filled a stream without a reader.
+/// Guards against an earlier fault: a handler that outlived its modern call filled a stream that had no reader.
 #[test]
 fn a_modern_stream_ends_with_its_reader() {
     let stream = stream(None);
@@ -255,7 +256,7 @@ fn a_modern_stream_ends_with_its_reader() {
     assert_eq!(stream.push(|out| out.push(b'x')), Err(ConsumerGone));
 }
 
-// === Anything, in any order ===
+// === Random operations ===
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -283,7 +284,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The events that are read have no gap, the counts are right, and nothing is left.
+    /// Checks after random operations that readers miss no event, the counters are correct, and no bytes remain.
     #[test]
     fn readers_and_senders_may_do_anything(
         steps in prop::collection::vec(step(), 0..60), numbered in any::<bool>(),
