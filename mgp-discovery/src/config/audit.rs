@@ -52,15 +52,15 @@ pub enum AuditFsync {
     Never,
 }
 
-/// The part of a call's arguments that is recorded.
+/// The part of a call's arguments that is written to the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordedArguments {
     /// A digest and the size.
     Redacted,
-    /// The names of the members as well.
+    /// Also the names of the arguments.
     Names,
-    /// The complete arguments.
+    /// Also the values of the arguments.
     Full,
 }
 

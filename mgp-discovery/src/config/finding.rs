@@ -52,7 +52,7 @@ pub struct ConfigFinding {
     pub server: Option<String>,
     /// The message.
     pub what: String,
-    /// The remedy, where one is known.
+    /// The remedy, if one is known.
     pub remedy: Option<String>,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Report<'a> {
     }
 
     fn add(&mut self, severity: FindingSeverity, at: usize, what: String, remedy: Option<String>) {
-        // The report on a faulty file must not become longer than the file.
+        // Limit the number of findings, so that the report does not become longer than the file.
         let count = self.findings.iter().filter(|finding| finding.severity == severity).count();
         if count >= limits::MAX_FINDINGS {
             return;
@@ -141,7 +141,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Returns line and character of a byte, from 1.
+/// Returns the line and the character of a byte position, both counted from 1.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
     let line = 1 + before.split(|byte| *byte == b'\n').count().saturating_sub(1);

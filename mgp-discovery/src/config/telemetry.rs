@@ -1,4 +1,4 @@
-//! `[kernel.telemetry]`: a collector of traces and metrics (OpenTelemetry).
+//! `[kernel.telemetry]`: the export of traces and metrics to an OpenTelemetry collector.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::reader::Reader;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TelemetryConfig {
-    /// The base URL of the collector; `None` exports nothing.
+    /// The base URL of the collector; `None` disables the export.
     pub otlp: Option<String>,
     /// HTTP headers sent to the collector.
     pub headers: SinkHeaders,
-    /// The time between two exports of figures.
+    /// The interval between two exports of metrics.
     pub interval: Duration,
 }
 

@@ -262,8 +262,8 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns whether name and version identify one version of a package for good, unlike a tag or a range. A `name` that
-/// is an address or an option does not.
+/// Returns whether name and version always identify the same version of a package, unlike a tag or a range. A `name`
+/// that is an address or an option does not.
 fn is_exact(kind: &str, name: &str, version: Option<&str>) -> bool {
     if !["npm", "pypi"].contains(&kind) {
         return name.contains("@sha256:");
@@ -331,7 +331,7 @@ impl<'a> Reading<'a> {
         let name = escaped(name);
         let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
         let with = |mark: &str| match &version {
-            // The identifier of a container image usually contains its tag already.
+            // The identifier of a container image usually already contains its tag.
             Some(version) if !name.contains('@') || !name.ends_with(version.as_str()) => {
                 format!("{name}{mark}{version}")
             }
