@@ -77,7 +77,7 @@ const ALLOWED: &[Arrows] = &[
         ],
         optional: &[],
     },
-    // Its tests judge a server of the SDK.
+    // The tests of this package check a server that is written with the SDK.
     Arrows {
         from: "mgp-validate",
         to: &["mgp-types", "mgp-server-sdk", "mgp-transport"],
