@@ -90,6 +90,7 @@ impl ApprovedRegistration {
 
     /// Returns the program to run: exactly the approved program, or an error.
     ///
+    /// # Errors
     /// [`DiscoveryError::Registration`] if the server was deregistered meanwhile, if a file cannot be read, or if the
     /// files differ from the approved ones; in the last case an operator is asked to approve them.
     ///
