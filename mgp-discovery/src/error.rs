@@ -11,11 +11,11 @@ use crate::config::{ConfigErrors, limits};
 use crate::expand::ExpandError;
 use crate::registration::RegistrationError;
 
-/// The reason why this crate could not do what a caller asked.
+/// An error of this crate: the reason why it could not do what the caller requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiscoveryError {
-    /// A file has errors.
+    /// A configuration file contains errors.
     #[error(transparent)]
     InvalidConfig(#[from] ConfigErrors),
     /// The file that the caller named does not exist.

@@ -81,7 +81,7 @@ pub enum RequestError {
         member: &'static str,
         /// The unit that was counted: bytes, or the name of the elements.
         what: &'static str,
-        /// The maximum.
+        /// The maximum count.
         most: usize,
         /// The actual count.
         count: usize,

@@ -9,7 +9,7 @@ use super::reader::Reader;
 /// The maximum number of sinks.
 const MAX_SINKS: usize = 16;
 
-/// `[kernel.audit]`.
+/// The table `[kernel.audit]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditLogConfig {
@@ -44,11 +44,11 @@ impl Default for AuditLogConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditFsync {
-    /// Before any event is acknowledged.
+    /// The log is flushed before an event is acknowledged.
     Always,
-    /// At each checkpoint.
+    /// The log is flushed at each checkpoint.
     OnCheckpoint,
-    /// Never explicitly; the operating system decides.
+    /// The log is never flushed explicitly; the operating system decides.
     Never,
 }
 

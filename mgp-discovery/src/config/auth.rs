@@ -30,10 +30,10 @@ pub struct AuthConfig<T = String> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoginScope {
-    /// All agents.
+    /// All agents share one login.
     #[default]
     Shared,
-    /// Each agent has its own.
+    /// Each agent has its own login.
     Agent,
 }
 
@@ -55,9 +55,9 @@ pub enum DpopUse {
     /// Proofs are sent if the server's metadata offers support for them.
     #[default]
     Offered,
-    /// Always; a server without support cannot be used.
+    /// Proofs are always sent; a server without support for them cannot be used.
     Always,
-    /// Never.
+    /// Proofs are never sent.
     Never,
 }
 

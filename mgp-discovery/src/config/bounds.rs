@@ -19,7 +19,7 @@ pub struct ResultLimits {
     pub max_data: Option<u64>,
 }
 
-/// `[kernel.results]`.
+/// The table `[kernel.results]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResultsConfig {
@@ -136,7 +136,7 @@ pub struct CallLimits {
     pub max_stream_bytes: Option<u64>,
 }
 
-/// `[servers.limits]`.
+/// The table `[servers.limits]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerLimits {

@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 
-/// `[kernel.http]`.
+/// The table `[kernel.http]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpAccessConfig {

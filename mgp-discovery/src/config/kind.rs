@@ -31,7 +31,7 @@ pub enum KeyKind {
     Word(&'static [&'static str]),
     /// A list of words. Other words than these are allowed; a word that is similar to one of these gets a warning.
     Words(&'static [&'static str]),
-    /// A table whose values are each one of these words.
+    /// A table; each of its values must be one of these words.
     WordMap(&'static [&'static str]),
     /// A table with a fixed set of keys.
     Table,

@@ -255,7 +255,7 @@ impl fmt::Debug for TargetConfig {
     }
 }
 
-/// `[servers.mgp]`.
+/// The table `[servers.mgp]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GovernanceConfig {
@@ -393,7 +393,7 @@ pub enum ProxyConfig {
     At(String),
 }
 
-/// `[kernel]`.
+/// The table `[kernel]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KernelConfig {
@@ -467,7 +467,7 @@ pub struct RegistrationAllowList {
 }
 
 impl RegistrationAllowList {
-    /// Creates a list.
+    /// Creates a list of programs and a list of variables.
     pub fn new(
         programs: impl IntoIterator<Item = impl Into<String>>,
         env: impl IntoIterator<Item = impl Into<String>>,
@@ -545,7 +545,7 @@ impl Default for ToolBudgetConfig {
     }
 }
 
-/// `[agents.NAME]`.
+/// The table `[agents.NAME]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgentConfig {
@@ -567,7 +567,7 @@ pub struct AgentConfig {
     pub interactive: bool,
 }
 
-/// `[tool_creation]`.
+/// The table `[tool_creation]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolCreationConfig {

@@ -37,7 +37,8 @@ pub struct ParsedConfig {
     pub findings: Vec<ConfigFinding>,
     /// The servers disabled by an error, each by its id, or by its position in the file if the id is not known.
     pub broken: Vec<String>,
-    /// All ids in the file, also those of disabled servers; no other file may declare a server with one of them.
+    /// All ids in the file, including those of disabled servers. No other file may declare a server with one of these
+    /// ids.
     pub(crate) kept_ids: HashSet<String>,
 }
 
@@ -368,7 +369,7 @@ fn permission_limits(reader: &mut Reader<'_, '_, '_>) -> PermissionScope {
     let mut scope = PermissionScope::default();
     let path = "servers.mgp.permission_limits";
     let Some(mut below) = reader.below("permission_limits", path) else { return scope };
-    // An empty list counts as absent: a limit without any entry would permit nothing.
+    // An empty list is treated as absent, because a list without entries would permit nothing.
     let mut texts = |name| Some(below.texts(name)).filter(|texts| !texts.is_empty());
     let lists = [
         (&mut scope.paths, "paths"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::reader::Reader;
 
-/// `[kernel.references]`.
+/// The table `[kernel.references]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReferencesConfig {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::reader::Reader;
 
-/// `[servers.mgp.retry]`.
+/// The table `[servers.mgp.retry]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryCallsConfig {
@@ -38,7 +38,7 @@ impl Default for RetryCallsConfig {
     }
 }
 
-/// Reads the table.
+/// Reads `[servers.mgp.retry]`.
 pub(super) fn retry(reader: &mut Reader<'_, '_, '_>) -> RetryCallsConfig {
     let default = RetryCallsConfig::default();
     RetryCallsConfig {

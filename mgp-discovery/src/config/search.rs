@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 
-/// `[kernel.search]`.
+/// The table `[kernel.search]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SearchConfig {
@@ -44,7 +44,7 @@ pub enum StoredQueries {
     Words,
 }
 
-/// Reads the table.
+/// Reads `[kernel.search]`.
 pub(super) fn search(reader: &mut Reader<'_, '_, '_>) -> SearchConfig {
     SearchConfig {
         learning: reader.switch("learning").unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::audit::SinkHeaders;
 use super::reader::Reader;
 
-/// `[kernel.telemetry]`.
+/// The table `[kernel.telemetry]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TelemetryConfig {
@@ -23,7 +23,7 @@ impl Default for TelemetryConfig {
     }
 }
 
-/// Reads the table.
+/// Reads `[kernel.telemetry]`.
 pub(super) fn telemetry(reader: &mut Reader<'_, '_, '_>) -> TelemetryConfig {
     let default = TelemetryConfig::default();
     TelemetryConfig {

@@ -1,4 +1,4 @@
-//! Tests of import.
+//! Tests of the import of other hosts' files.
 
 use std::fs;
 use std::path::Path;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct RegistryOrigin {
     /// The name in the registry.
     pub name: String,
-    /// The version.
+    /// The version of the server in the registry.
     pub version: String,
     /// The URL or file of the registry.
     pub registry: String,

@@ -24,7 +24,7 @@ const DENIED_TO_SANDBOXED: [Permission; 5] = [
     Permission::Camera,
 ];
 
-/// A registration.
+/// The stored record of a registration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The program.

@@ -31,7 +31,7 @@ pub enum RegistrationError {
     Unavailable {
         /// The server.
         server: ServerId,
-        /// The feature that is missing, as a sentence.
+        /// A sentence that describes the missing feature.
         reason: String,
         /// The remedy.
         remedy: &'static str,
@@ -104,7 +104,7 @@ pub enum RegistrationError {
 pub enum IdHolder {
     /// The configuration, or another server that was not registered here.
     Other,
-    /// A registration.
+    /// A registered server.
     Registered,
     /// A registration that waits for an operator.
     Waiting,

@@ -340,7 +340,7 @@ impl RegistrationState {
         self.decide(turn, Some(before), record, vec![event]).await.map(drop)
     }
 
-    /// Waits until the server is started, or until the reply must be sent, and returns the reply.
+    /// Waits until the server is started, or until the time limit of the reply, and returns the reply.
     async fn started(
         &self,
         server: &ServerId,

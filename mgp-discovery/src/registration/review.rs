@@ -29,7 +29,7 @@ pub struct PendingRegistration {
     pub env: Vec<String>,
     /// The working directory.
     pub cwd: PathBuf,
-    /// The files whose contents decide what the server does, e.g. its program and script, with the SHA-256 of each.
+    /// The files whose contents determine what the server does, e.g. its program and script, each with its SHA-256.
     pub files: Vec<(PathBuf, String)>,
     /// The text of the script, if the request contained one.
     pub source: Option<String>,
@@ -49,7 +49,7 @@ pub struct PendingRegistration {
     pub claimed_by: Option<String>,
     /// The justification, in the principal's words.
     pub justification: Option<String>,
-    /// Further notes.
+    /// Further notes for the operator.
     pub notes: Vec<String>,
     /// `true` if an operator approved this registration before, and its files have changed since.
     pub changed: bool,

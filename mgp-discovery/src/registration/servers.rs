@@ -121,7 +121,7 @@ pub struct JudgedScript {
     pub server: ServerId,
     /// The name of the program that runs the script, without folder and version, e.g. `python`.
     pub language: String,
-    /// The text.
+    /// The text of the script.
     pub text: String,
 }
 

@@ -52,7 +52,7 @@ pub struct Trust {
     audit: Option<Arc<dyn AuditSink>>,
 }
 
-/// An approval.
+/// An approval of a project's configuration file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TrustApproval {

@@ -52,9 +52,9 @@ pub(crate) struct Entry {
 /// The source of a tool's security metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SecuritySource {
-    /// The kernel.
+    /// The kernel decided the metadata.
     Kernel,
-    /// The server.
+    /// The server claims the metadata.
     Server,
 }
 

@@ -20,7 +20,7 @@ impl<T: ?Sized> Default for Interner<T> {
 }
 
 impl<T: ?Sized> Interner<T> {
-    /// Returns the shared value for a key; creates it if no owner holds it any more.
+    /// Returns the shared value for a key; creates it if it was dropped or never existed.
     pub(crate) fn get(&mut self, key: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         if let Some(known) = self.known.get(key).and_then(Weak::upgrade) {
             return known;

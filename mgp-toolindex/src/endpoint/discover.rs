@@ -1,4 +1,4 @@
-//! Mode A: a model searches for tools (MGP §16.5).
+//! Mode A of tool search: a model searches for tools (MGP §16.5).
 
 use std::sync::Arc;
 

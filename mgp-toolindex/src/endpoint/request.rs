@@ -1,4 +1,4 @@
-//! Mode B: a model requests tools for the rest of its session (MGP §16.6).
+//! Mode B of tool search: a model requests tools, which stay available for its session (MGP §16.6).
 //!
 //! A separate search is made for each capability. A tool fulfils a capability if its score is high enough and it
 //! accepts and returns the requested types. A tool with other types is loaded too, and the result names the missing

@@ -20,7 +20,7 @@ const MIN_LARGE_BYTES: u64 = 8 << 20;
 pub(crate) enum CountProgress {
     /// This many tools were counted; more may be left.
     Some(usize),
-    /// All tools were counted before.
+    /// All tools had already been counted.
     All,
     /// Counting is not possible, e.g. without the feature `tokens`.
     Failed,

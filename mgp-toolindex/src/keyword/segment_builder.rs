@@ -38,7 +38,7 @@ pub(super) enum Building {
     Idle,
     /// Built on the caller's thread.
     Inline(Box<SegmentBuilder>),
-    /// Built by threads.
+    /// The segments are built by threads.
     Threads(BuilderThreads),
 }
 
@@ -66,7 +66,7 @@ pub(super) struct BuilderThreads {
 // === impl Building ===
 
 impl Building {
-    /// Adds documents.
+    /// Adds documents to the segments.
     pub(super) fn add(
         &mut self,
         format: &Format,

@@ -71,9 +71,9 @@ pub enum UseOutcome {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Erase<'a> {
-    /// All data.
+    /// All data of the history.
     All,
-    /// All calls of a tool, and those queries that no other call followed.
+    /// All calls of a tool, and the queries after which no other tool was called.
     Tool(&'a str),
     /// All data of a principal's subject, through all agents; with [`HistoryScope::Agent`], only the data of its agent.
     Principal(&'a Principal),

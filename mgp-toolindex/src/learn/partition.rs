@@ -9,7 +9,7 @@ use super::model::Model;
 use super::query::{QueryId, StoredQuery, WordHash};
 use crate::catalog::Bitmap;
 
-/// The data that one ranking learns from.
+/// The data of one ranking, i.e. the queries and calls from which it learns.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) model: Model,

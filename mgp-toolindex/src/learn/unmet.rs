@@ -1,4 +1,4 @@
-//! Searches that found nothing, or that no call followed: what agents asked for and did not find.
+//! Searches that found nothing, or after which no found tool was called: they show which tools agents lack.
 
 use std::collections::{BTreeMap, HashSet};
 #[cfg(feature = "sqlite")]

@@ -143,7 +143,7 @@ mod tests {
     }
 
     fn fused(units: &[&[f32]], lift: &[f32]) -> FusedScores {
-        // Each clause is a request of its own.
+        // In this test, each clause is a separate request.
         let requests: Vec<usize> = (0..units.len()).map(|unit| unit.saturating_sub(1)).collect();
         FusedScores::of(&evidence(units), &requests, lift)
     }

@@ -1,4 +1,4 @@
-//! Queries (MGP §16.5).
+//! The query of a search, with its options (MGP §16.5).
 
 use mgp_types::mgp::SearchStrategy;
 use mgp_types::service::Principal;
@@ -67,7 +67,7 @@ impl Query {
         self
     }
 
-    /// Sets the filter.
+    /// Sets the filter that found tools must pass.
     pub fn filter(mut self, filter: Filter) -> Self {
         self.filter = filter;
         self
@@ -86,7 +86,7 @@ impl Query {
         self
     }
 
-    /// Returns the text.
+    /// Returns the text of the query.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

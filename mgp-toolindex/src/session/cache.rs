@@ -151,7 +151,7 @@ impl CacheState {
         self.pinned.iter().any(is_it)
     }
 
-    /// Evicts the least recently used tools until the rest fits.
+    /// Evicts the least recently used tools until the remaining ones fit.
     fn shrink(&mut self, max_tokens: u64) {
         let mut tokens: u64 = self.tools.iter().map(|held| u64::from(held.tokens)).sum();
         while tokens > max_tokens || self.tools.len() > MAX_TOOLS {

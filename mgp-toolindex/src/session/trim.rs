@@ -29,7 +29,7 @@ struct Step {
     depth: usize,
     /// The maximum number of values of an enumeration.
     words: usize,
-    /// The members of a schema that are kept.
+    /// The members of a schema that the step does not remove.
     members: &'static [&'static str],
     properties: Properties,
 }
@@ -189,7 +189,7 @@ fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
     Value::Object(out)
 }
 
-/// Returns the properties that a step keeps.
+/// Returns the properties that a step does not remove.
 fn properties(
     schema: &Map<String, Value>,
     all: &Value,

@@ -3,10 +3,10 @@
 /// The field in which a word is looked up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Field {
-    /// All texts of a tool.
+    /// All texts of a tool, including its name.
     #[default]
     Text,
-    /// The name only.
+    /// Only the name of a tool.
     Name,
 }
 

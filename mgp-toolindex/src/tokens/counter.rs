@@ -35,7 +35,7 @@ pub struct TokenCounter {
 }
 
 impl TokenCounter {
-    /// Builds the tables.
+    /// Creates a counter, which builds the tables.
     #[must_use]
     pub fn new() -> Self {
         Self {

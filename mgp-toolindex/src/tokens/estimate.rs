@@ -85,7 +85,7 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
 
 /// Returns the maximum number of tokens of a run of letters, because two letters of a known pair are never two tokens.
 fn within(run: &[u8], ends_here: bool) -> usize {
-    // The maximum up to the current byte if the last token is only this byte, and if the last token is longer.
+    // The maximum number of tokens up to the current byte: if the last token is only this byte, and if it is longer.
     let (mut alone, mut longer) = (1, 0);
     let mut before = 0;
     for pair in run.windows(2) {

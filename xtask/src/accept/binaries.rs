@@ -71,7 +71,7 @@ impl Tests {
         self
     }
 
-    /// Sets the bound that the figure of the check must keep, as text; the last line of the check prints it.
+    /// Sets the bound that the check compares its figure with, as text for the last line of the check.
     pub(super) const fn bound(mut self, bound: &'static str) -> Self {
         self.bound = bound;
         self

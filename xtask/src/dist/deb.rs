@@ -1,4 +1,4 @@
-//! The Debian package.
+//! Builds the Debian package.
 
 use super::Release;
 use super::archive::{Entry, ar, gzip, tar_gz};

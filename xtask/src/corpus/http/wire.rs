@@ -52,7 +52,7 @@ impl Wire {
         })
     }
 
-    /// Sets a header, or replaces existing ones of this name.
+    /// Sets a header; it replaces all existing headers of this name.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         self.lines.retain(|line| {
             line.split_once(':').is_none_or(|(known, _)| !known.trim().eq_ignore_ascii_case(name))
