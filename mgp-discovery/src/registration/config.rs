@@ -23,9 +23,9 @@ pub struct RegistrationConfig {
     /// The maximum number of calls per principal and minute, counting `register` and `deregister` together. Default:
     /// 20.
     pub per_minute: u32,
-    /// The maximum total size of the program's path, its arguments and its folder, in bytes. Default: 16 KiB.
+    /// The maximum total size of the program's path, its arguments and its folder, in bytes. Default: 4 KiB.
     pub max_argv_bytes: usize,
-    /// The maximum size of the environment, in bytes. Default: 16 KiB.
+    /// The maximum size of the environment, in bytes. Default: 4 KiB.
     pub max_env_bytes: usize,
     /// The maximum size of a script, whether it is in the request or in a file, in bytes. Default: 256 KiB.
     pub max_script_bytes: usize,
