@@ -21,13 +21,13 @@ pub enum DiscoveryError {
     /// The file that the caller named does not exist.
     #[error("there is no file `{path}`; create it, or name another one")]
     Missing {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The operating system refused an operation on a file.
     #[error("`{path}` cannot be {verb}: {source}")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The operation as a past participle, for the error message.
         verb: &'static str,
@@ -37,25 +37,25 @@ pub enum DiscoveryError {
     /// This process has no permission to read a file.
     #[error("you may not read `{path}`; run `chmod u+r` on it, or name another one")]
     NotYours {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The path is not a regular file.
     #[error("`{path}` is not a plain file; name one that is")]
     NotPlain {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// A file exceeds the maximum size of a configuration.
     #[error("`{path}` is longer than {} bytes", limits::MAX_FILE_BYTES)]
     TooLong {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// A file is not text.
     #[error("`{path}` is not UTF-8 text")]
     NotText {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// A file that names programs to start is writable by every user.
@@ -63,13 +63,13 @@ pub enum DiscoveryError {
         "`{path}` is writable by every user, who could start programs in your name; run `chmod o-w` on it"
     )]
     Exposed {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The configuration file of another host is not valid.
     #[error("`{path}` cannot be read: {reason}")]
     Foreign {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The reason why it is not valid.
         reason: String,
@@ -80,7 +80,7 @@ pub enum DiscoveryError {
     /// A file was changed between reading and writing it.
     #[error("`{path}` was changed meanwhile; try again")]
     Changed {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// A caller who is not an operator tried to approve a file.

@@ -18,7 +18,7 @@ pub enum IndexError {
     ServerId {
         /// The length of the id.
         bytes: usize,
-        /// The maximum length.
+        /// The maximum length of an id.
         most: usize,
     },
 }
@@ -91,7 +91,7 @@ pub enum RequestError {
     UnknownWord {
         /// The kind of the value.
         what: &'static str,
-        /// The value, truncated.
+        /// The unknown word, truncated.
         word: String,
         /// The known values.
         known: String,
@@ -105,9 +105,9 @@ pub enum RequestError {
     /// Several servers have a tool with this name.
     #[error("several servers have a tool `{name}`; use one of {qualified}")]
     AmbiguousTool {
-        /// The name.
+        /// The ambiguous name.
         name: String,
-        /// The qualified names.
+        /// The qualified names of the tools with this name.
         qualified: String,
     },
 }

@@ -72,9 +72,9 @@ pub enum AuditSinkConfig {
     File(String),
     /// A URL that gets each event in a POST.
     Url {
-        /// The URL, unexpanded.
+        /// The URL, in which `${…}` is not yet expanded.
         url: String,
-        /// HTTP headers, unexpanded; their values may be secret.
+        /// HTTP headers, in which `${…}` is not yet expanded; their values may be secret.
         headers: SinkHeaders,
     },
     /// A syslog receiver (RFC 5424): `udp://HOST:PORT`, `tcp://HOST:PORT`, or the path of a socket.

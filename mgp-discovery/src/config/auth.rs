@@ -41,7 +41,7 @@ pub enum LoginScope {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthGrant {
-    /// A person logs in.
+    /// Tokens are obtained by a person who logs in.
     #[default]
     Login,
     /// The kernel obtains tokens with its own client credentials.

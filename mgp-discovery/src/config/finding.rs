@@ -39,9 +39,9 @@ impl fmt::Display for FindingSeverity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigFinding {
-    /// The severity.
+    /// The severity of the finding.
     pub severity: FindingSeverity,
-    /// The file.
+    /// The path of the file.
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
@@ -50,7 +50,7 @@ pub struct ConfigFinding {
     /// The server that the finding disables, by its id or its position in the file; `None` if it concerns the whole
     /// file.
     pub server: Option<String>,
-    /// The message.
+    /// The message, without the position and the remedy.
     pub what: String,
     /// The remedy, if one is known.
     pub remedy: Option<String>,

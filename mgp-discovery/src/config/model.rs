@@ -135,7 +135,7 @@ pub struct ServerConfig {
 pub enum TargetConfig {
     /// A child process.
     Program {
-        /// The program.
+        /// The program to start.
         command: String,
         /// The arguments.
         args: Vec<String>,
@@ -263,7 +263,7 @@ pub struct GovernanceConfig {
     pub extensions: Vec<String>,
     /// The permissions that the server needs.
     pub permissions_required: Vec<Permission>,
-    /// The trust level.
+    /// The trust level of the server.
     pub trust_level: TrustLevel,
     /// The access policy for agents without an access entry.
     pub default_policy: DefaultPolicy,
@@ -277,7 +277,7 @@ pub struct GovernanceConfig {
     pub permission_timeout: Duration,
     /// The action if the server lacks a permission that it needs (§3.4).
     pub on_ungranted: OnUngranted,
-    /// The restart policy.
+    /// The restart policy of the server.
     pub restart: RestartConfig,
     /// The retry policy of failed calls; `None` if failed calls are not retried.
     pub retry: Option<RetryCallsConfig>,
@@ -431,7 +431,7 @@ pub struct KernelConfig {
     pub tool_context_budget: ToolBudgetConfig,
     /// The address at which the kernel serves its metrics.
     pub metrics: Option<String>,
-    /// The audit log.
+    /// The settings of the audit log.
     pub audit: AuditLogConfig,
     /// The URLs to which events are sent, by name.
     pub webhooks: BTreeMap<String, WebhookConfig>,

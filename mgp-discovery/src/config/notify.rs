@@ -63,9 +63,9 @@ pub enum NotifyWay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EmailConfig {
-    /// The receiver.
+    /// The address of the receiver.
     pub to: String,
-    /// The sender.
+    /// The address of the sender.
     pub from: String,
     /// The mail server: `smtps://HOST[:PORT]` or `smtp://HOST[:PORT]`.
     pub server: String,

@@ -13,7 +13,7 @@ const MAX_WEBHOOKS: usize = 16;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct WebhookConfig {
-    /// The URL.
+    /// The URL to which events are sent.
     pub url: String,
     /// The channels whose events are sent, or patterns such as `tool.*`.
     pub channels: Vec<String>,

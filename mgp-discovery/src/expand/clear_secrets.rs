@@ -11,13 +11,13 @@ use crate::config::{ServerConfig, TargetConfig};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClearSecret {
-    /// The server.
+    /// The server whose entry contains the secret.
     pub server: ServerId,
     /// The key that contains the secret, e.g. `env.GITHUB_TOKEN`.
     pub place: String,
     /// The reason why the value is considered a secret.
     pub reason: &'static str,
-    /// The remedy.
+    /// The remedy, as a sentence.
     pub remedy: String,
 }
 

@@ -46,7 +46,7 @@ type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExpandedServer {
-    /// The server.
+    /// The id of the server.
     pub id: ServerId,
     /// The program or URL.
     pub target: ExpandedTarget,
@@ -74,7 +74,7 @@ pub struct ProcessRights {
 pub enum ExpandedTarget {
     /// A child process.
     Program {
-        /// The program.
+        /// The program to start.
         command: Expanded,
         /// The arguments.
         args: Vec<Expanded>,

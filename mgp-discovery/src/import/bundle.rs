@@ -17,13 +17,13 @@ use super::{Entry, Import, ImportedServer};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Bundle {
-    /// The name.
+    /// The name of the bundle.
     pub name: String,
-    /// The version.
+    /// The version of the bundle.
     pub version: String,
     /// The display name.
     pub title: Option<String>,
-    /// The description.
+    /// The description of the bundle.
     pub description: String,
     kind: String,
     entry_point: Option<String>,

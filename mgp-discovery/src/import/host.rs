@@ -15,37 +15,37 @@ use crate::error::DiscoveryError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Host {
-    /// `claude_desktop_config.json`.
+    /// Claude Desktop: `claude_desktop_config.json`.
     ClaudeDesktop,
-    /// `.mcp.json`, or `~/.claude.json` with its projects.
+    /// Claude Code: `.mcp.json`, or `~/.claude.json` with its projects.
     ClaudeCode,
-    /// `.cursor/mcp.json`.
+    /// Cursor: `.cursor/mcp.json`.
     Cursor,
-    /// `.vscode/mcp.json`.
+    /// VS Code: `.vscode/mcp.json`.
     VsCode,
-    /// `~/.codex/config.toml`, tables below `mcp_servers`.
+    /// Codex: `~/.codex/config.toml`, tables below `mcp_servers`.
     Codex,
-    /// `~/.gemini/settings.json`.
+    /// Gemini CLI: `~/.gemini/settings.json`.
     GeminiCli,
-    /// `~/.codeium/windsurf/mcp_config.json`.
+    /// Windsurf: `~/.codeium/windsurf/mcp_config.json`.
     Windsurf,
-    /// `settings.json` of Zed, with `context_servers`.
+    /// Zed: `settings.json`, with `context_servers`.
     Zed,
-    /// `opencode.json`, whose entries have one list for program and arguments.
+    /// `OpenCode`: `opencode.json`, whose entries have one list for program and arguments.
     OpenCode,
-    /// `cline_mcp_settings.json`.
+    /// Cline: `cline_mcp_settings.json`.
     Cline,
-    /// `~/.copilot/mcp-config.json`.
+    /// Copilot CLI: `~/.copilot/mcp-config.json`.
     CopilotCli,
-    /// `~/.lmstudio/mcp.json`.
+    /// LM Studio: `~/.lmstudio/mcp.json`.
     LmStudio,
-    /// `~/.kiro/settings/mcp.json`.
+    /// Kiro: `~/.kiro/settings/mcp.json`.
     Kiro,
-    /// `~/.junie/mcp/mcp.json` of `JetBrains`.
+    /// `JetBrains` Junie: `~/.junie/mcp/mcp.json`.
     Junie,
-    /// `.continue/mcpServers/mcp.json`, a separate file beside the settings of Continue.
+    /// Continue: `.continue/mcpServers/mcp.json`, a separate file beside its settings.
     Continue,
-    /// `~/.config/goose/config.yaml`, with `extensions`.
+    /// Goose: `~/.config/goose/config.yaml`, with `extensions`.
     Goose,
     /// Any other file with `mcpServers`.
     Generic,
@@ -110,7 +110,7 @@ impl Host {
 pub struct Import {
     /// The kind of file.
     pub host: Host,
-    /// The file.
+    /// The path of the file.
     pub source: PathBuf,
     /// The servers that can be imported.
     pub servers: Vec<ImportedServer>,
@@ -122,11 +122,11 @@ pub struct Import {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportedServer {
-    /// The name in the file.
+    /// The name of the server in the file.
     pub name: String,
     /// The project that declares the server, if one file contains several projects.
     pub project: Option<String>,
-    /// The settings.
+    /// The settings of the server.
     pub entry: Entry,
     /// Notes about parts of the entry that are not imported.
     pub notes: Vec<String>,
@@ -136,9 +136,9 @@ pub struct ImportedServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportError {
-    /// The name in the file.
+    /// The name of the server in the file.
     pub name: String,
-    /// The reason.
+    /// The reason why it cannot be imported.
     pub why: String,
 }
 

@@ -33,11 +33,11 @@ pub struct Plan {
 pub struct ImportLine {
     /// The file from which the server was read.
     pub source: PathBuf,
-    /// The name in that file.
+    /// The name of the server in that file.
     pub name: String,
     /// The project that declares the server, if one file contains several projects.
     pub project: Option<String>,
-    /// The outcome.
+    /// The outcome for this server.
     pub outcome: ImportOutcome,
     /// Notes about parts that are not imported, and about what the user must do.
     pub notes: Vec<String>,

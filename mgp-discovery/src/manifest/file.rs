@@ -21,7 +21,7 @@ pub enum ManifestError {
     /// The file cannot be read.
     #[error("`{path}` cannot be read: {source}")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: std::io::Error,
@@ -29,15 +29,15 @@ pub enum ManifestError {
     /// The file is too long.
     #[error("`{path}` is longer than {MAX_BYTES} bytes")]
     TooLong {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The content is not valid.
     #[error("`{path}`: {what}")]
     Invalid {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The problem.
+        /// The reason why the content is not valid.
         what: String,
     },
 }

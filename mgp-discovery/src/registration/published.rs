@@ -20,7 +20,7 @@ const MAX_SHOWN_BYTES: usize = 300;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PublishedEntry {
-    /// The entry.
+    /// The entry of the server in the registry.
     pub server: PublishedServer,
     /// The URL or file of the registry.
     pub registry: String,

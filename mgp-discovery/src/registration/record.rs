@@ -27,7 +27,7 @@ const DENIED_TO_SANDBOXED: [Permission; 5] = [
 /// The stored record of a registration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// The program.
+    /// The program and its governance.
     pub(super) program: Proposal,
     /// The principal who requested it.
     pub(super) by: Creator,
@@ -46,7 +46,7 @@ pub(super) struct Record {
     /// The creation from which the server comes, if an agent created it in a session; the server ends with the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) created: Option<Created>,
-    /// The state.
+    /// The state of the registration.
     pub(super) stage: Stage,
 }
 

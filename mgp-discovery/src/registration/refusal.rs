@@ -14,7 +14,7 @@ pub enum RegistrationError {
     /// The caller may not call an administrative method.
     #[error("only operators may call `{method}`, and callers an operator granted it to")]
     NotAllowed {
-        /// The method.
+        /// The method that the caller may not call.
         method: &'static str,
         /// The rule that led to this decision.
         #[source]
@@ -33,7 +33,7 @@ pub enum RegistrationError {
         server: ServerId,
         /// A sentence that describes the missing feature.
         reason: String,
-        /// The remedy.
+        /// The remedy, as a sentence.
         remedy: &'static str,
     },
     /// Another server already has the id.

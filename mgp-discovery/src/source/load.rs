@@ -32,7 +32,7 @@ pub struct Sources {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LoadedConfig {
-    /// The configuration.
+    /// The merged configuration.
     pub config: Config,
     /// The findings of all files, in the order of the files.
     pub findings: Vec<ConfigFinding>,

@@ -27,7 +27,7 @@ pub struct ProjectReview {
     pub file: PathBuf,
     /// The SHA-256 of its content.
     pub sha256: String,
-    /// The servers.
+    /// The servers that the file declares.
     pub servers: Vec<ReviewedServer>,
     /// The findings of parsing the file.
     pub findings: Vec<ConfigFinding>,
@@ -37,7 +37,7 @@ pub struct ProjectReview {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReviewedServer {
-    /// The server.
+    /// The id of the server.
     pub id: ServerId,
     /// The program with its arguments, or the URL, as written.
     pub runs: String,

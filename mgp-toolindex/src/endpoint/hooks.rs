@@ -14,7 +14,7 @@ pub enum Availability {
     Callable,
     /// The tool can be called once these permissions are approved.
     NeedsApproval {
-        /// The permissions.
+        /// The permissions that must be approved.
         permissions: Vec<Permission>,
         /// The way to get the permissions approved, e.g. a command to run.
         how: Option<String>,

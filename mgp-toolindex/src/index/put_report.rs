@@ -23,11 +23,11 @@ pub struct PutReport {
 #[error("the tool `{name}` of `{server}` is not indexed: {reason}")]
 #[non_exhaustive]
 pub struct RefusedTool {
-    /// The server.
+    /// The id of the server.
     pub server: String,
     /// The beginning of the tool's name.
     pub name: String,
-    /// The reason.
+    /// The reason why it was refused.
     pub reason: ToolRefusal,
 }
 
@@ -60,7 +60,7 @@ pub enum ToolRefusal {
     /// The definition is nested so deeply that most programs could not parse it.
     #[error("its definition is nested {depth} levels deep, at most {most} are allowed")]
     Deep {
-        /// The depth.
+        /// The nesting depth of the definition.
         depth: usize,
         /// The limit.
         most: usize,

@@ -14,7 +14,7 @@ const MAX_TOTAL: usize = 5000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnmetSearch {
-    /// The query.
+    /// The text of the query.
     pub query: String,
     /// The number of times that it found nothing.
     pub found_nothing: u32,

@@ -15,9 +15,9 @@ const MAX_NAMED: usize = 16;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ForwardedCall {
-    /// The tool.
+    /// The tool to call.
     pub tool: IndexedTool,
-    /// The arguments.
+    /// The arguments of the call.
     pub arguments: RawObject,
 }
 

@@ -19,9 +19,9 @@ const MAX_TRANSACTION_TOOLS: usize = 512;
 
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// Replaces a server.
+    /// Replaces a server and all of its tools.
     Put(NewServer),
-    /// Removes a server.
+    /// Removes a server and all of its tools.
     Remove(String),
     /// New vectors of tools that an earlier change put.
     Vectors(Vec<NewVector>),
@@ -35,7 +35,7 @@ pub(crate) enum Change {
 #[derive(Debug)]
 struct AtomicChanges {
     changes: Vec<Change>,
-    /// The number of the last change.
+    /// The number of the last of these changes.
     through: u64,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
-    /// The number of the last change.
+    /// The number of the last of these changes.
     pub(super) through: u64,
 }
 

@@ -32,7 +32,7 @@ pub struct SearchResult {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Hit {
-    /// The tool.
+    /// The tool that was found.
     pub tool: IndexedTool,
     /// The score, from 0 to 1. Hits are sorted by score, highest first.
     pub score: f32,
@@ -46,7 +46,7 @@ pub struct Hit {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Fallback {
-    /// The requested strategy.
+    /// The strategy that the query requested.
     pub from: SearchStrategy,
     /// The reason for using another strategy.
     pub reason: FallbackReason,

@@ -183,7 +183,7 @@ fn judged(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Returns all cells.
+/// Returns the cells of all modules.
 fn all() -> Vec<Cell> {
     let mut cells = clients::cells();
     cells.extend(servers::cells());

@@ -15,7 +15,7 @@ pub(super) const PREFIX: &str = "peers/";
 /// The time limit of the conversation, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Returns the cell.
+/// Returns this cell, as a list with one element.
 pub(super) fn cells() -> Vec<Cell> {
     vec![Cell {
         name: format!("{PREFIX}older"),

@@ -229,7 +229,7 @@ fn timestamp(value: &Value) -> Option<Timestamp> {
 
 /// Parses a time: RFC 3339 text, or a number of seconds or milliseconds since 1970.
 fn time(value: &Value) -> Option<SystemTime> {
-    /// Larger numbers are milliseconds: as seconds this is the year 5138, and as milliseconds it is 1973.
+    /// The number above which a time is read as milliseconds: in seconds it means the year 5138, in milliseconds 1973.
     const MILLISECONDS_FROM: f64 = 1e11;
     /// The beginning of the year 10,000 in seconds; RFC 3339 cannot express times from there on.
     const END: f64 = 253_402_300_800.0;

@@ -1,5 +1,5 @@
-//! The check `contract.lock`: if the files of a server from npm or `PyPI` change under the same name and version, `mgp
-//! serve --locked` does not start the server.
+//! The check `contract.lock`: a server from npm or `PyPI` whose files changed under the same name and version does not
+//! start under `mgp serve --locked`.
 
 use super::{Options, Verdict, installed};
 use crate::accept::kernel::{Kernel, path_text};

@@ -18,7 +18,7 @@ const VALIDATE: &str = "mgp-validate";
 /// The tests for all rows; a comment names the rows that each test proves.
 pub(crate) const TESTS: &[Tests] = &[
     Tests::of(TYPES, LIBRARY).each(&[
-        // C01: calls.
+        // C01: the form of calls.
         "strict_reading_refuses_what_lenient_reading_accepts",
         // C02: results; C03, C04: their rules and errors.
         "results_are_written_as_they_were_read",
@@ -98,7 +98,7 @@ pub(crate) const TESTS: &[Tests] = &[
     Tests::of(MGP, "commands").each(&[
         "contract::",
         "access::a_key_is_shown_once_and_its_revocation_is_recorded",
-        // D21: reports.
+        // D21: reports of `mgp validate`.
         "validate::a_good_server_passes_and_the_report_is_written",
     ]),
     Tests::of(SECURITY, LIBRARY).each(&[
