@@ -12,7 +12,7 @@ pub struct AuthConfig<T = String> {
     pub login: LoginScope,
     /// The way tokens are obtained.
     pub grant: AuthGrant,
-    /// The use of proofs of possession (DPoP).
+    /// The use of proofs of possession of a key (RFC 9449).
     pub dpop: DpopUse,
     /// Scopes that are requested in addition to those that the server names.
     pub scopes: Vec<String>,
