@@ -118,7 +118,7 @@ fn key(language: Language, stems: &str) -> Vec<u8> {
 /// Packs the English translations of a word into one number. Frequent English words come first, and so do those for
 /// which the word is a usual translation.
 fn value(mut lines: Vec<(usize, u64)>) -> u64 {
-    // `english.txt` is sorted by frequency in tools, so a low line number means a frequent word.
+    // `english.txt` begins with the words that are most frequent in tools, so a low line number means a frequent word.
     #[expect(clippy::cast_precision_loss, reason = "there are some thousand lines")]
     let rareness =
         |(place, line): (usize, u64)| place as f64 + 0.5 * (1.0 + line as f64 / 32.0).log2();
