@@ -1,4 +1,4 @@
-//! Shows how a configuration is understood: `cargo run -p mgp-discovery --example config_check [FILE]`.
+//! Reads a configuration and prints its servers and findings:
 //!
 //! Without a file it reads the files that `mgp` reads. It starts no server, runs no command and shows no value.
 

@@ -11,51 +11,51 @@ use crate::config::{ConfigErrors, limits};
 use crate::expand::ExpandError;
 use crate::registration::RegistrationError;
 
-/// The reason why this crate could not do what a caller asked.
+/// An error of this crate: the reason why it could not do what the caller requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiscoveryError {
-    /// A file has errors.
+    /// A configuration file contains errors.
     #[error(transparent)]
     InvalidConfig(#[from] ConfigErrors),
-    /// A file that was named does not exist.
+    /// The file that the caller named does not exist.
     #[error("there is no file `{path}`; create it, or name another one")]
     Missing {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The system refused an operation on a file.
+    /// The operating system refused an operation on a file.
     #[error("`{path}` cannot be {verb}: {source}")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The operation, as a participle for the message.
+        /// The operation as a past participle, for the error message.
         verb: &'static str,
         /// The error of the system.
         source: io::Error,
     },
-    /// This process may not read a file.
+    /// This process has no permission to read a file.
     #[error("you may not read `{path}`; run `chmod u+r` on it, or name another one")]
     NotYours {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The path is not a plain file.
+    /// The path is not a regular file.
     #[error("`{path}` is not a plain file; name one that is")]
     NotPlain {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// A file exceeds the maximum size of a configuration.
     #[error("`{path}` is longer than {} bytes", limits::MAX_FILE_BYTES)]
     TooLong {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// A file is not text.
     #[error("`{path}` is not UTF-8 text")]
     NotText {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// A file that names programs to start is writable by every user.
@@ -63,24 +63,24 @@ pub enum DiscoveryError {
         "`{path}` is writable by every user, who could start programs in your name; run `chmod o-w` on it"
     )]
     Exposed {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// A file of another host is not valid.
+    /// The configuration file of another host is not valid.
     #[error("`{path}` cannot be read: {reason}")]
     Foreign {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The defect.
+        /// The reason why it is not valid.
         reason: String,
     },
-    /// A decision could not be recorded, and was not made.
+    /// The decision could not be written to the audit log, so it was not made.
     #[error("no decision was made because it could not be recorded: {0}")]
     Unaudited(#[from] AuditError),
-    /// A file changed between reading and writing.
+    /// A file was changed between reading and writing it.
     #[error("`{path}` was changed meanwhile; try again")]
     Changed {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// A caller who is not an operator tried to approve a file.
@@ -89,13 +89,13 @@ pub enum DiscoveryError {
     /// A caller who is not an operator tried to decide on a registration.
     #[error("only an operator may decide on registrations; ask one")]
     NotRegistrar,
-    /// A server was not registered, started or removed.
+    /// A registered server could not be registered, started or removed.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
     /// The maximum number of approvals is reached.
     #[error("{0} files are approved already; revoke some approvals first")]
     TooManyApprovals(usize),
-    /// A value of a server could not be expanded.
+    /// A `${…}` in a server's entry could not be expanded.
     #[error(transparent)]
     NotExpanded(#[from] Box<ExpandError>),
     /// State could not be stored.
@@ -118,7 +118,7 @@ impl From<DiscoveryError> for RpcError {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
             DiscoveryError::NotExpanded(_) => (ErrorCode::SERVER_NOT_READY, error.to_string()),
-            // Paths and lines of the operator's files are not the caller's business.
+            // A caller must not learn paths and lines of the operator's files.
             _ => (
                 ErrorCode::SERVER_NOT_READY,
                 "the configuration cannot be used; the operator of the kernel must check it"
@@ -156,7 +156,7 @@ fn registration(refused: &RegistrationError) -> RpcError {
             hints.retry_after_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
             hints
         }
-        // These can succeed later, after an operator or the caller has acted.
+        // Mark these as retryable: they can succeed after the operator or the caller has acted.
         Refused::TooMany { .. }
         | Refused::Changed(_)
         | Refused::MissingFile { .. }

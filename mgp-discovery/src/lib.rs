@@ -1,13 +1,14 @@
 //! Configuration, registry and registration of Model General Protocol servers (MGP §15).
 //!
 //! - `mgp.toml` is read into a [`Config`]; [`KEYS`] is the table of all its keys.
-//! - [`Sources`] finds the files that are read; [`Trust`] decides whether the file of a project is used.
-//! - [`Expander`] replaces `${…}`, and keeps the resulting secrets out of messages.
+//! - [`Sources`] finds the configuration files; [`Trust`] decides whether a project's file is used.
+//! - [`Expander`] replaces `${…}`, and keeps the resulting secrets out of messages and logs.
 //! - [`ConfigChange`] is the difference between two configurations; [`Reload`] reports when a file changed.
 //! - [`import`] reads the files of other hosts.
-//! - [`list_router`] lists the servers a caller may use.
-//! - [`read_manifest`] and [`read_registry`] read descriptions of servers that were not started or added.
-//! - [`Registrations`] holds the servers registered at run time, after an operator approved what they run.
+//! - [`list_router`] lists the servers that a caller may use.
+//! - [`read_manifest`] and [`read_registry`] read descriptions of servers that were not yet started or added.
+//! - [`Registrations`] contains the servers that were registered at run time, after an operator approved their
+//!   programs.
 
 mod change;
 mod config;

@@ -3,9 +3,9 @@
 //! `search_eval --tools T.jsonl --queries Q.jsonl --strategy S --k 20 --out RUN.jsonl [--embedder static|none|fastembed
 //! --model DIR] [--history H.jsonl [--learn-from subject|tenant]]` writes a line `{"id": …, "ranked": [ids]}` for each
 //! query. The last line of the standard output is JSON with the time to build the index, the time of a query, and two
-//! counts of tokens (o200k): those of all definitions, and at the 95th percentile those that a model reads with context
-//! level L3 (the tools of that level and the answer to a query). It also counts budget violations: an answer above the
-//! discovery reserve, or a session above the budget.
+//! counts of tokens (o200k). The first count is of all definitions; the second is of what a model reads with context
+//! level L3, i.e. the tools of that level and the answer to a query, at the 95th percentile of the queries. The JSON
+//! also has the number of budget violations: answers above the discovery reserve, and sessions above the budget.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -101,10 +101,10 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Records calls from which the index learns: for each line of the file, its relevant tools as called after its query,
-/// by the `subject` of the line or, if it has none, by this user.
+/// Records calls from which the index learns. Each line of the file has a query and its relevant tools, which are
+/// recorded as calls after the query, by the `subject` of the line or, if there is none, by the local user.
 fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
-    // Within a runtime, the index learns in the background, as in a server; without a runtime, each record would wait.
+    // With a runtime, the index learns in the background, as in a server; without one, each record would wait.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let _entered = runtime.enter();
     let tools: HashMap<&str, &str> = ids.iter().map(|(tool, id)| (&**id, &**tool)).collect();
@@ -314,7 +314,7 @@ fn at<T: Copy + Default>(sorted: &[T], percent: usize) -> T {
     sorted.get(place).copied().unwrap_or_default()
 }
 
-/// Returns the resident kilobytes of this process, where the system has `/proc`.
+/// Returns the resident memory of this process in kilobytes, if the system has `/proc`.
 fn rss() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;

@@ -7,7 +7,7 @@ use mgp_types::{ErrorCode, RpcError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// The keyword index failed. It is in memory, so either memory ran out or one of its threads panicked.
+    /// The keyword index failed. It is in memory, so the process ran out of memory or a thread panicked.
     #[error("the keyword index failed: {0}")]
     Keywords(#[source] tantivy::TantivyError),
     /// The database of the index cannot be read or written.
@@ -18,7 +18,7 @@ pub enum IndexError {
     ServerId {
         /// The length of the id.
         bytes: usize,
-        /// The maximum length.
+        /// The maximum length of an id.
         most: usize,
     },
 }
@@ -27,7 +27,7 @@ pub enum IndexError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BudgetError {
-    /// The parts exceed the whole.
+    /// The parts of the budget add up to more than `max_tokens`.
     #[error(
         "`pinned_reserve`, `discovery_reserve` and `cache_limit` add up to {parts} tokens, `max_tokens` is {most}; lower one of them or raise it"
     )]
@@ -37,7 +37,7 @@ pub enum BudgetError {
         /// `max_tokens` of the budget.
         most: u64,
     },
-    /// The pinned tools exceed their reserve.
+    /// The pinned tools need more tokens than are reserved for them.
     #[error(
         "the pinned tools and the meta-tools cost {tokens} tokens, `pinned_reserve` is {reserve}; raise it{}",
         unpin(largest.as_ref())
@@ -47,7 +47,7 @@ pub enum BudgetError {
         tokens: u64,
         /// The size of `pinned_reserve`, in tokens.
         reserve: u64,
-        /// The pinned tool that costs most, with its number of tokens.
+        /// The pinned tool that needs the most tokens, with its number of tokens.
         largest: Option<(String, u32)>,
     },
 }
@@ -65,7 +65,7 @@ pub enum SessionError {
     /// The handle is unknown, expired, or belongs to another principal; callers cannot tell which.
     #[error("unknown `session_handle`; leave it out of `mgp/tools/request` to get a new one")]
     UnknownHandle,
-    /// The system has no randomness for a handle.
+    /// The operating system provided no random bytes for a handle.
     #[error("cannot open a session: the system has no randomness")]
     NoRandomness,
 }
@@ -74,14 +74,14 @@ pub enum SessionError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// A member is too long or has too many elements.
+    /// A member of the request is too long or has too many elements.
     #[error("`{member}` has {count} {what}; at most {most} are allowed")]
     TooMuch {
         /// The name of the member.
         member: &'static str,
-        /// The counted unit: bytes, or the name of the elements.
+        /// The unit that was counted: bytes, or the name of the elements.
         what: &'static str,
-        /// The maximum.
+        /// The maximum count.
         most: usize,
         /// The actual count.
         count: usize,
@@ -91,7 +91,7 @@ pub enum RequestError {
     UnknownWord {
         /// The kind of the value.
         what: &'static str,
-        /// The value, truncated.
+        /// The unknown word, truncated.
         word: String,
         /// The known values.
         known: String,
@@ -105,9 +105,9 @@ pub enum RequestError {
     /// Several servers have a tool with this name.
     #[error("several servers have a tool `{name}`; use one of {qualified}")]
     AmbiguousTool {
-        /// The name.
+        /// The ambiguous name.
         name: String,
-        /// The qualified names.
+        /// The qualified names of the tools with this name.
         qualified: String,
     },
 }

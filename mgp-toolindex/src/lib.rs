@@ -1,7 +1,7 @@
 //! Tool search, session cache and context budget for the Model General Protocol (MGP §16).
 //!
-//! [`ToolIndex`] holds the tools of all servers and searches them by keywords, meaning and category. All callers share
-//! it; a search returns only tools that the caller may call ([`Allowed`]).
+//! [`ToolIndex`] contains the tools of all servers, and searches them by keywords, meaning and category. All callers
+//! share it; a search returns only tools that the caller may call ([`Allowed`]).
 //!
 //! - Search: [`ToolIndex`], [`ServerEntry`], [`Query`], [`Filter`]. [`render_results`] renders the result for a model.
 //! - Context budget: [`Sessions`] with a budget and [`Pins`]; [`listed_tools`] returns the tools of a caller's `tools/list`.

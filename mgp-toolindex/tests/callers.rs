@@ -36,7 +36,7 @@ fn names(all: &Value) -> Vec<String> {
     all.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Returns an index of twelve tools of about 500 tokens each, with no word in common but that of `read the text`.
+/// Returns an index of twelve tools of about 500 tokens each, which have only the words `read the text` in common.
 fn large() -> ToolIndex {
     let index = ToolIndex::new();
     let tools = (0..12).map(|at| {
@@ -155,7 +155,7 @@ async fn budgets_of_zero_and_of_the_maximum_are_respected() {
         let mut client = client(&Endpoints::new(index.clone(), sessions), "ann");
         let answer = client.request("mgp/tools/discover", r#"{"query":"zorp3x"}"#).await.unwrap();
         let count = u64::from(counter.count(answer.as_str()));
-        // An empty answer has a size, too.
+        // Even an empty answer needs some tokens.
         assert!(count <= budget.discovery_reserve.max(120), "{count} {budget:?}");
         let asked = json!({"requirements": {"capabilities": ["zorp3x", "zorp4x"]}});
         let answer = ask(&mut client, "request", asked).await;
@@ -221,7 +221,7 @@ async fn the_history_of_a_caller_affects_only_that_caller() {
     assert_eq!(names(&all["tools"]), before);
     local.cx.principal = Principal::local();
     assert_eq!(names(&ask(&mut local, "discover", query).await["tools"]), before);
-    // A call counts as a use.
+    // A call marks the tool as used.
     assert_eq!(ask(&mut ann, "session", json!({})).await["cached"], json!(["gamma_run"]));
 }
 

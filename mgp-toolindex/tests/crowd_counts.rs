@@ -1,6 +1,7 @@
-//! A test of many threads that count tokens at once: one builds the tables, and no thread waits forever (MGP §16.8).
+//! A test in which many threads count tokens at the same time: one builds the tables, and no thread waits forever (MGP
+//! §16.8).
 //!
-//! A process of its own, because all counts of one process share the tables.
+//! It runs in its own process, because all counts of a process share the tables.
 #![cfg(feature = "tokens")]
 
 use std::sync::Barrier;

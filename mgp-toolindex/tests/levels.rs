@@ -1,6 +1,6 @@
-//! Golden files of `tools/list` at each level, and of its size in tokens (MGP §16.3).
+//! Compares `tools/list` at each context level, and its size in tokens, with golden files (MGP §16.3).
 //!
-//! `UPDATE_GOLDEN=1` rewrites them.
+//! With `UPDATE_GOLDEN=1` the test writes the files.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use mgp_toolindex::{
@@ -13,7 +13,7 @@ use mgp_types::mgp::ContextLevel;
 use mgp_types::service::{Router, Stack, mock};
 use serde_json::{Value, json};
 
-/// Returns an index of forty servers with ten tools each, with descriptions like those of real servers.
+/// Returns an index of forty servers with ten tools each, whose descriptions resemble those of real servers.
 fn index() -> ToolIndex {
     let things = ["file", "issue", "invoice", "message", "table", "page", "image", "event"];
     let verbs = [
@@ -66,7 +66,7 @@ fn each_level_has_its_tools_and_stays_below_its_cost() {
         let text = serde_json::to_string(&tools).unwrap();
         let tokens = counter.count(&text);
         costs.push(tokens);
-        // The first of all tools is enough to show the form of the list.
+        // The first tool is enough to show the form of the complete list.
         let shown = if *level == ContextLevel::Standard { &tools[..1] } else { &tools[..] };
         golden(
             level.as_str(),

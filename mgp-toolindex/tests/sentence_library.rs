@@ -1,7 +1,7 @@
-//! Libraries that cannot run the sentence encoder, and then one that can (MGP §16.4).
+//! Tests with libraries that cannot run the sentence encoder, followed by one that can (MGP §16.4).
 //!
-//! A process loads one library, once: this is a single test, in a process of its own.
-//! `MGP_MODEL` names the model's folder; docs/sentence-encoder.md describes how to make one.
+//! A process can load only one library, so this is a single test in its own process. `MGP_MODEL` names the model's
+//! folder; docs/sentence-encoder.md describes how to make one.
 #![expect(clippy::print_stderr, reason = "a skipped test reports it")]
 
 use mgp_toolindex::{Embedder as _, ModelError, Sentences, SentencesConfig};
@@ -40,7 +40,7 @@ fn a_library_that_cannot_be_used_is_an_error_and_the_next_one_is_tried() {
     // A program is not a library.
     let program = fs::read(std::env::current_exe().unwrap()).unwrap();
     refused("program.so", Some(&program), "");
-    // The same library with the version number of one that is too old.
+    // The same library, but with the version number of an older one that is not supported.
     let version = format!("\0{}\0", runtime("version"));
     let mut old = library;
     let places: Vec<_> = old.windows(version.len()).enumerate().collect();
@@ -55,6 +55,6 @@ fn a_library_that_cannot_be_used_is_an_error_and_the_next_one_is_tried() {
     let name = encoder.model().to_owned();
     let encoder = Sentences::open_or(&folder, &SentencesConfig::default(), Arc::new(encoder));
     assert_eq!(encoder.model(), name);
-    // From then on the loaded library serves, whichever one is named.
+    // From now on every encoder uses the loaded library, whatever file is named.
     assert!(open(&scratch.path().join("missing.so")).is_ok());
 }

@@ -1,4 +1,4 @@
-//! The sentence encoder, with its real model and library (MGP §16.4).
+//! Tests of the sentence encoder with a real model and library (MGP §16.4).
 //!
 //! `MGP_MODEL` names the model's folder; docs/sentence-encoder.md describes how to make one.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -17,7 +17,7 @@ use std::{
     thread,
 };
 
-/// Returns the folder of a model; without `MGP_MODEL` a test prints that it is skipped.
+/// Returns the folder of a model; if `MGP_MODEL` is not set, prints that the test is skipped.
 fn folder() -> Option<PathBuf> {
     let folder = std::env::var_os("MGP_MODEL");
     if folder.is_none() {
@@ -58,7 +58,7 @@ impl Copy {
 #[test]
 fn texts_of_one_meaning_are_near() {
     let Some(folder) = folder() else { return };
-    // Opening the encoder compared its vectors with known ones.
+    // Opening the encoder has already compared its vectors with known ones.
     let encoder = Sentences::open(&folder).unwrap();
     assert_eq!((encoder.dimensions(), encoder.cost()), (384, Cost::Large));
     assert!(encoder.model().starts_with("all-MiniLM-L6-v2 int8 256 "), "{}", encoder.model());
@@ -173,13 +173,13 @@ fn a_file_that_is_not_the_model_is_refused() {
     assert!(matches!(&refusal, ModelError::Changed { file } if file.ends_with("model.onnx")));
     assert!(refusal.to_string().contains("docs/sentence-encoder.md"), "{refusal}");
 
-    // The manifest agrees, so the runtime has to refuse it.
+    // The file agrees with the manifest, so the runtime itself must refuse it.
     copy.replace("model.onnx", &model[..model.len() / 2]);
     assert!(matches!(open(), ModelError::Refused { .. }));
     copy.replace("model.onnx", b"not a model");
     assert!(matches!(open(), ModelError::Refused { .. }));
 
-    // A model with other weights runs, and its vectors are wrong; the first weights are those of words.
+    // A model with other weights runs, but computes wrong vectors. The weights at the beginning are those of words.
     let mut other = model.clone();
     for byte in &mut other[1 << 20..9 << 20] {
         *byte = byte.rotate_left(3);

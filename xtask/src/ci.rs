@@ -90,7 +90,7 @@ fn test() -> Outcome {
         Program::cargo(&["build", "--workspace", "--examples"]).run()?;
         &["test", "--lib", "--bins", "--tests"]
     };
-    // Removes `UPDATE_GOLDEN`: golden files may be rewritten by a developer only, never by this command.
+    // Remove `UPDATE_GOLDEN`, because only a developer may rewrite golden files, never this command.
     let all = Program::cargo(runner).args(&["--workspace", "--no-fail-fast"]);
     all.without("UPDATE_GOLDEN").run()
 }

@@ -1,5 +1,5 @@
-//! Access to the Rust types of the messages: checks examples with them, and generates documents from them. Called by
-//! `spec`, `schema` and `accept`.
+//! Access to the Rust types of the messages, to check examples and to generate documents. The commands `spec`, `schema`
+//! and `accept` use it.
 
 use crate::run::{Context, Outcome};
 use std::path::{Path, PathBuf};

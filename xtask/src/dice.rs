@@ -20,7 +20,7 @@ impl Dice {
         usize::try_from(number).unwrap_or(0) % bound.max(1)
     }
 
-    /// Shuffles the items.
+    /// Puts the items into a random order.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time for which an open event stream is watched for a reply.
+/// The maximum time to wait for a reply on an open event stream.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for which a stream is read on after its reply.
+/// The time for which a stream is still read after its reply.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum size of a reply.
 const MAX_REPLY_BYTES: usize = 64 << 20;

@@ -28,7 +28,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Parses the arguments of `command`, refusing unknown flags.
+    /// Parses the arguments of `command`; fails on unknown flags.
     pub(crate) fn parse(
         command: &Command,
         mut arguments: impl Iterator<Item = String>,
@@ -56,7 +56,7 @@ impl Flags {
         Ok(flags)
     }
 
-    /// Creates flags with which one command calls another.
+    /// Creates flags, so that one command can call another.
     pub(crate) fn of(switches: &[&str]) -> Self {
         let given = switches.iter().map(|switch| ((*switch).to_owned(), String::new()));
         Self { given: given.collect(), ..Self::default() }

@@ -1,5 +1,5 @@
-//! Installs foreign programs from `PyPI` and npm below `target/`, once for each list of versions. Called by
-//! `conformance` and `interop`.
+//! Installs programs from `PyPI` and npm below `target/`, once for each list of versions. The commands `conformance`
+//! and `interop` use it.
 //!
 //! If Node is missing or too old, a Node from `PyPI` is installed and used.
 

@@ -9,7 +9,8 @@ use crate::config::{
     ToolCreationConfig,
 };
 
-/// The changes that turn one configuration into another. To apply the new one, touch only what is listed here.
+/// The changes that turn one configuration into another. Everything that is not listed is unchanged and can keep
+/// running.
 ///
 /// ```
 /// use mgp_discovery::{ConfigChange, Config, ChangeEffect};
@@ -45,7 +46,7 @@ pub struct ConfigChange {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChangedServer {
-    /// The new entry.
+    /// The server's new entry.
     pub server: ServerConfig,
     /// The measure that applies it.
     pub effect: ChangeEffect,
@@ -55,7 +56,7 @@ pub struct ChangedServer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ChangeEffect {
-    /// New rules apply from the next call on; the server keeps running.
+    /// The new rules apply to all later calls; the server keeps running.
     Govern,
     /// The server is drained and restarted, because its program, URL or handshake changed.
     Restart,

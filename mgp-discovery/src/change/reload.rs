@@ -17,7 +17,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Watches the files of a configuration.
 ///
-/// A half-written file is not read: a file must have the same stamp twice.
+/// A half-written file is not read: a file is read only after two polls in a row find the same stamp.
 /// Values of variables, and files named by `${file:…}`, are read when a server starts, and are not watched.
 #[derive(Debug)]
 #[must_use = "files are polled only while `next` is awaited"]
@@ -29,7 +29,7 @@ pub struct Reload {
     read: Option<State>,
     /// The stamps of the files at the last poll.
     last: Vec<Stamp>,
-    /// The problems reported last, so that each is reported once.
+    /// The problems of the last report, so that the same problem is not reported at every poll.
     reported: Vec<String>,
     revision: watch::Receiver<u64>,
     ticks: Interval,
@@ -54,8 +54,9 @@ impl Reload {
     pub fn new(sources: Sources, trust: Trust, loaded: &LoadedConfig) -> Self {
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Files that were written since they were loaded are reported even if they read as they did then: the caller
-        // may have loaded them again in between. No revision is this one, so that approvals since then are found too.
+        // If a file was written after it was loaded, report it even if its content is the same: the caller may have
+        // loaded other content in between. `u64::MAX` is never a revision, so approvals given in between are noticed
+        // too.
         let read = Some((loaded.stamps.clone(), u64::MAX));
         let (last, reported) = (Vec::new(), doubts(loaded));
         let (current, revision) = (loaded.config.clone(), trust.revision());
@@ -77,7 +78,8 @@ impl Reload {
             }
             match self.sources.load(&self.trust).await {
                 Ok(mut loaded) => {
-                    // The caller may have read the files since then, and know another state than this watcher.
+                    // The caller may have read the files itself in between, so an equal content can still be a change
+                    // for the caller.
                     let is_written = self.read.as_ref().is_some_and(|read| read.0 != state.0);
                     self.read = Some(state);
                     let found = doubts(&loaded);
@@ -124,7 +126,7 @@ impl Reload {
     }
 }
 
-/// Returns the problems of files that can be used all the same, as lines.
+/// Returns the findings that do not make a file unusable, as lines.
 fn doubts(loaded: &LoadedConfig) -> Vec<String> {
     let findings = loaded.findings.iter().map(ToString::to_string);
     findings.chain(loaded.unapproved.iter().map(ToString::to_string)).collect()

@@ -78,7 +78,7 @@ fn order_is_no_difference_and_agents_come_and_go() {
     assert_eq!(agents, [("x", false), ("y", true), ("z", true)]);
 }
 
-/// Waits for a report of a reload; `None` if there is none in time.
+/// Waits for the next report of a reload; returns `None` if there is no report in time.
 async fn next(reload: &mut Reload) -> Option<Reloaded> {
     timeout(Duration::from_secs(10), reload.next()).await.ok()
 }
@@ -108,12 +108,12 @@ async fn files_are_watched_and_a_faulty_one_changes_nothing() {
     let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("mended") };
     assert!(change.is_empty(), "it says what it said before");
 
-    // What else is kept in the store has nothing to do with it.
+    // A change of another entry of the store is not a change of the approvals.
     let kept = store::Change::new().put("other", "key", Payload::of(&1).unwrap());
     store.commit(kept).await.unwrap();
     assert!(next(&mut reload).await.is_none(), "nothing was written");
 
-    // A server whose entry is broken runs on as it was.
+    // A server whose new entry is broken keeps running with its previous entry.
     write("[[servers]]\nid = 'a'\ncommand = 3\n");
     let Some(Reloaded::Changed(change, loaded)) = next(&mut reload).await else {
         panic!("a change")
@@ -141,7 +141,7 @@ async fn a_file_that_is_changed_and_changed_back_before_the_first_look_is_report
     let sources = Sources::single(&file);
     let loaded = sources.load(&trust).await.unwrap();
     let mut reload = Reload::new(sources, trust, &loaded);
-    // The caller reads this content itself, without the watcher.
+    // The caller reads this content itself; the watcher does not see it.
     write("");
     let new = file.with_extension("new");
     fs::write(&new, "[[servers]]\nid = 'a'\ncommand = 'a'\n").unwrap();

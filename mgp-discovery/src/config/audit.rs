@@ -9,7 +9,7 @@ use super::reader::Reader;
 /// The maximum number of sinks.
 const MAX_SINKS: usize = 16;
 
-/// `[kernel.audit]`.
+/// The table `[kernel.audit]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditLogConfig {
@@ -44,23 +44,23 @@ impl Default for AuditLogConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditFsync {
-    /// Before any event is acknowledged.
+    /// The log is flushed before an event is acknowledged.
     Always,
-    /// At each checkpoint.
+    /// The log is flushed at each checkpoint.
     OnCheckpoint,
-    /// Never explicitly; the operating system decides.
+    /// The log is never flushed explicitly; the operating system decides.
     Never,
 }
 
-/// The part of a call's arguments that is recorded.
+/// The part of a call's arguments that is written to the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordedArguments {
     /// A digest and the size.
     Redacted,
-    /// The names of the members as well.
+    /// Also the names of the arguments.
     Names,
-    /// The complete arguments.
+    /// Also the values of the arguments.
     Full,
 }
 
@@ -72,9 +72,9 @@ pub enum AuditSinkConfig {
     File(String),
     /// A URL that gets each event in a POST.
     Url {
-        /// The URL, unexpanded.
+        /// The URL, in which `${…}` is not yet expanded.
         url: String,
-        /// HTTP headers, unexpanded; their values may be secret.
+        /// HTTP headers, in which `${…}` is not yet expanded; their values may be secret.
         headers: SinkHeaders,
     },
     /// A syslog receiver (RFC 5424): `udp://HOST:PORT`, `tcp://HOST:PORT`, or the path of a socket.

@@ -8,11 +8,11 @@ use super::reader::Reader;
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthConfig<T = String> {
-    /// The agents that share a login.
+    /// The agents that share a login at the server.
     pub login: LoginScope,
     /// The way tokens are obtained.
     pub grant: AuthGrant,
-    /// The use of proofs of possession.
+    /// The use of proofs of possession of a key (RFC 9449).
     pub dpop: DpopUse,
     /// Scopes that are requested in addition to those that the server names.
     pub scopes: Vec<String>,
@@ -26,14 +26,14 @@ pub struct AuthConfig<T = String> {
     pub issuer: Option<T>,
 }
 
-/// The agents that share a login.
+/// The agents that share a login at a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoginScope {
-    /// All agents.
+    /// All agents share one login.
     #[default]
     Shared,
-    /// Each agent has its own.
+    /// Each agent has its own login.
     Agent,
 }
 
@@ -41,10 +41,10 @@ pub enum LoginScope {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthGrant {
-    /// A person logs in.
+    /// Tokens are obtained by a person who logs in.
     #[default]
     Login,
-    /// The kernel has credentials of its own.
+    /// The kernel obtains tokens with its own client credentials.
     ClientCredentials,
 }
 
@@ -52,12 +52,12 @@ pub enum AuthGrant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DpopUse {
-    /// The place at which they are sent.
+    /// Proofs are sent if the server's metadata offers support for them.
     #[default]
     Offered,
-    /// Always; a server without support cannot be used.
+    /// Proofs are always sent; a server without support for them cannot be used.
     Always,
-    /// Never.
+    /// Proofs are never sent.
     Never,
 }
 
@@ -77,7 +77,7 @@ impl<T> Default for AuthConfig<T> {
 }
 
 impl<T> AuthConfig<T> {
-    /// Returns the texts, by the names of their keys.
+    /// Returns the texts of this table, each with the name of its key.
     pub fn texts(&self) -> impl Iterator<Item = (&'static str, &T)> {
         let Self { client_id, client_secret, private_key, issuer, .. } = self;
         let texts = [
@@ -89,7 +89,7 @@ impl<T> AuthConfig<T> {
         texts.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?)))
     }
 
-    /// Converts the texts.
+    /// Converts each text of this table by a function.
     pub(crate) fn map<U>(&self, mut convert: impl FnMut(&'static str, &T) -> U) -> AuthConfig<U> {
         let mut one = |name, text: &Option<T>| text.as_ref().map(|text| convert(name, text));
         AuthConfig {

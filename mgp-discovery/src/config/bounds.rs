@@ -5,27 +5,27 @@ use std::time::Duration;
 
 use super::reader::Reader;
 
-/// `[kernel.results]`, `[servers.results]` and `[agents.NAME.results]`: the most of a result that reaches a model.
+/// `[kernel.results]`, `[servers.results]` and `[agents.NAME.results]`: the largest part of a result that a model gets.
 ///
-/// `None` if it is not set; zero is unlimited.
+/// A limit that is `None` is not set; a limit of zero means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResultLimits {
-    /// The bytes of text.
+    /// The maximum size of text, in bytes.
     pub max_text: Option<u64>,
-    /// The bytes of structured content.
+    /// The maximum size of structured content, in bytes.
     pub max_structured: Option<u64>,
-    /// The bytes of images, audio and other encoded data.
+    /// The maximum size of images, audio and other encoded data, in bytes.
     pub max_data: Option<u64>,
 }
 
-/// `[kernel.results]`.
+/// The table `[kernel.results]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResultsConfig {
-    /// The limits of agents and servers without their own.
+    /// The limits for agents and servers that have no limits of their own.
     pub limits: ResultLimits,
-    /// The time for which the rest of a result is kept.
+    /// The time for which the omitted part of a result can still be fetched.
     pub keep: Duration,
 }
 
@@ -41,7 +41,8 @@ impl Default for ResultsConfig {
 }
 
 impl ResultLimits {
-    /// Returns the limits of one agent's calls of one server: the lower of both, and else those of the kernel.
+    /// Returns the limits for the calls of one agent to one server: the lower one of both, or the kernel's if neither
+    /// is set.
     #[must_use]
     pub fn combine(kernel: &Self, agent: &Self, server: &Self) -> Self {
         let lower = |pick: fn(&Self) -> Option<u64>| {
@@ -55,7 +56,7 @@ impl ResultLimits {
         }
     }
 
-    /// Returns the lowest limit that is set, without those that are zero.
+    /// Returns the lowest limit that is set; limits of zero are ignored, because they mean unlimited.
     #[must_use]
     pub fn lowest(&self) -> Option<u64> {
         let all = [self.max_text, self.max_structured, self.max_data];
@@ -67,14 +68,14 @@ impl ResultLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Surface {
-    /// All tools while their definitions are short, else as [`Search`](Self::Search).
+    /// All tools while their definitions are short, otherwise the same as [`Search`](Self::Search).
     #[default]
     Auto,
-    /// The tools to find and call tools, the pinned tools and those in use.
+    /// The tools that find and call other tools, the pinned tools, and the tools in use.
     Search,
-    /// The tools to find and call tools; the one that finds them lists all categories.
+    /// Only the tools that find and call other tools; the description of the finding tool lists all categories.
     Categories,
-    /// The tools to find and call tools only.
+    /// Only the tools that find and call other tools.
     Find,
     /// All tools.
     Direct,
@@ -112,48 +113,49 @@ pub(super) fn results(reader: &mut Reader<'_, '_, '_>) -> ResultsConfig {
     ResultsConfig { limits, keep: reader.duration("keep").unwrap_or(default.keep) }
 }
 
-/// `[limits]`, `[agents.NAME.limits]` and the part of `[servers.limits]` that is alike; `None` is unlimited.
+/// `[limits]`, `[agents.NAME.limits]` and the keys of `[servers.limits]` that these tables share; `None` means
+/// unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallLimits {
-    /// The calls in a minute.
+    /// The maximum number of calls in a minute.
     pub calls_per_minute: Option<u64>,
-    /// The calls in an hour, which begins at the full hour.
+    /// The maximum number of calls in an hour, counted from the full hour.
     pub calls_per_hour: Option<u64>,
-    /// The calls in a day, which begins at midnight UTC.
+    /// The maximum number of calls in a day, counted from midnight UTC.
     pub calls_per_day: Option<u64>,
-    /// The units that calls may cost in an hour.
+    /// The maximum number of cost units that calls may use in an hour.
     pub units_per_hour: Option<u64>,
-    /// The units that calls may cost in a day.
+    /// The maximum number of cost units that calls may use in a day.
     pub units_per_day: Option<u64>,
-    /// The calls that run at once; further ones wait.
+    /// The maximum number of calls that run at once; further calls wait.
     pub running: Option<u64>,
-    /// The bytes of the arguments of a call.
+    /// The maximum size of the arguments of a call, in bytes.
     pub max_arguments: Option<u64>,
-    /// The bytes of the chunks of a call; `None` for 16 MiB.
+    /// The maximum size of all chunks of a call together, in bytes; `None` for 16 MiB.
     pub max_stream_bytes: Option<u64>,
 }
 
-/// `[servers.limits]`.
+/// The table `[servers.limits]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerLimits {
     /// The limits of the calls of all agents together.
     pub calls: CallLimits,
-    /// The bytes of a message of the server; `None` for 16 MiB.
+    /// The maximum size of a message from the server, in bytes; `None` for 16 MiB.
     pub max_message: Option<u64>,
-    /// The units that a call costs; `None` for one.
+    /// The cost units of a call; `None` for one unit.
     pub units: Option<u64>,
-    /// The units that a call of single tools costs.
+    /// The cost units of a call of individual tools, by tool name.
     pub tool_units: BTreeMap<String, u64>,
-    /// The calls of single tools in a minute, of all agents together.
+    /// The maximum number of calls in a minute of individual tools, by tool name, for all agents together.
     pub tool_calls_per_minute: BTreeMap<String, u64>,
-    /// The bytes of the chunks of a call of single tools.
+    /// The maximum size of the chunks of a call of individual tools, in bytes, by tool name.
     pub tool_max_stream_bytes: BTreeMap<String, u64>,
 }
 
 impl CallLimits {
-    /// Returns these limits, with those of `others` where there are none.
+    /// Returns these limits; a limit that is not set is taken from `others`.
     #[must_use]
     pub fn or(&self, others: &Self) -> Self {
         Self {
@@ -176,7 +178,7 @@ impl CallLimits {
 }
 
 impl ServerLimits {
-    /// Returns the units that a call of a tool costs; `None` if the configuration does not say so.
+    /// Returns the units that a call of a tool costs; `None` if the configuration does not set them.
     #[must_use]
     pub fn units_of(&self, tool: &str) -> Option<u64> {
         self.tool_units.get(tool).copied().or(self.units)

@@ -1,4 +1,4 @@
-//! The page and the JSON Schema of `mgp.toml`, made from the table of keys (MGP §15.2).
+//! Generates `docs/config.md` and the JSON Schema of `mgp.toml` from the table of keys (MGP §15.2).
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub fn config_markdown() -> String {
                 "servers" => "`[[servers]]`".to_owned(),
                 other => format!("`[{}]`", other.replace('*', "NAME")),
             };
-            // Writing to a text cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(
                 out,
                 "\n## {title}\n\n| Key | Value | Default | Meaning |\n|---|---|---|---|\n"
@@ -164,7 +164,7 @@ fn value(kind: KeyKind, path: &str) -> Value {
     }
 }
 
-/// Returns the default of a key as JSON; TOML and JSON differ only in how they write text and words.
+/// Returns the default of a key as JSON; only strings and words are written differently in TOML and in JSON.
 fn default(kind: KeyKind, written: &str) -> Option<Value> {
     match kind {
         _ if written.is_empty() => None,

@@ -39,9 +39,9 @@ impl fmt::Display for FindingSeverity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigFinding {
-    /// The severity.
+    /// The severity of the finding.
     pub severity: FindingSeverity,
-    /// The file.
+    /// The path of the file.
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
@@ -50,9 +50,9 @@ pub struct ConfigFinding {
     /// The server that the finding disables, by its id or its position in the file; `None` if it concerns the whole
     /// file.
     pub server: Option<String>,
-    /// The message.
+    /// The message, without the position and the remedy.
     pub what: String,
-    /// The remedy, where one is known.
+    /// The remedy, if one is known.
     pub remedy: Option<String>,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Report<'a> {
     }
 
     fn add(&mut self, severity: FindingSeverity, at: usize, what: String, remedy: Option<String>) {
-        // The report on a faulty file must not become longer than the file.
+        // Limit the number of findings, so that the report does not become longer than the file.
         let count = self.findings.iter().filter(|finding| finding.severity == severity).count();
         if count >= limits::MAX_FINDINGS {
             return;
@@ -141,7 +141,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Returns line and character of a byte, from 1.
+/// Returns the line and the character of a byte position, both counted from 1.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
     let line = 1 + before.split(|byte| *byte == b'\n').count().saturating_sub(1);

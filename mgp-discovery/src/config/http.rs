@@ -1,8 +1,8 @@
-//! `[kernel.http]`: TLS of `mgp serve --http`, and the access tokens that its callers may show.
+//! `[kernel.http]`: TLS of `mgp serve --http`, and the access tokens that callers may present.
 
 use super::reader::Reader;
 
-/// `[kernel.http]`.
+/// The table `[kernel.http]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpAccessConfig {
@@ -18,17 +18,17 @@ pub struct HttpAccessConfig {
 pub struct TokenConfig {
     /// The issuer of the tokens.
     pub issuer: String,
-    /// The URL at which clients reach the kernel, which tokens must have as audience.
+    /// The URL at which clients reach the kernel; tokens must name it as their audience.
     pub resource: String,
     /// The file or URL of the issuer's keys; `None` for the URL in the issuer's metadata.
     pub keys: Option<String>,
-    /// Other names of the kernel that tokens may have as audience.
+    /// Further names of the kernel that a token may have as its audience.
     pub audience: Vec<String>,
     /// The scopes that every token needs.
     pub scopes: Vec<String>,
     /// The scope that makes a caller an operator.
     pub operator_scope: Option<String>,
-    /// The claim with the name of the agent; `None` for the id of the client.
+    /// The claim that contains the name of the agent; `None` uses the client id.
     pub agent_claim: Option<String>,
     /// The tenant of the callers.
     pub tenant: TokenTenant,
@@ -43,7 +43,7 @@ pub enum TokenTenant {
     Local,
     /// A fixed tenant.
     Named(String),
-    /// The value of a claim.
+    /// The tenant that the claim of this name contains.
     Claim(String),
 }
 

@@ -81,7 +81,7 @@ macro_rules! keys {
     };
 }
 
-/// All keys, in the order of the page.
+/// All keys, in the order in which `docs/config.md` lists them.
 pub const KEYS: &[ConfigKey] = keys! {
     "": {
         "servers" KeyKind::Tables, "", "The servers, one `[[servers]]` each.";

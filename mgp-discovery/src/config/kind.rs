@@ -23,23 +23,23 @@ pub enum KeyKind {
     Duration,
     /// A table whose values are durations.
     DurationMap,
-    /// A table of whole numbers.
+    /// A table whose values are whole numbers from the first bound to the second.
     NumberMap(u64, u64),
     /// `true` or `false`.
     Switch,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A list of words; unknown words are allowed, and compared with these to find typing errors.
+    /// A list of words. Other words than these are allowed; a word that is similar to one of these gets a warning.
     Words(&'static [&'static str]),
-    /// A table of one of these words each.
+    /// A table; each of its values must be one of these words.
     WordMap(&'static [&'static str]),
-    /// A table with keys of its own.
+    /// A table with a fixed set of keys.
     Table,
-    /// A table with keys of its own, or `false`.
+    /// A table with a fixed set of keys, or `false`.
     TableOrFalse,
     /// A list of tables.
     Tables,
-    /// A table of tables, by names chosen by the user.
+    /// A table of tables, each under a name that the user chooses.
     TableMap,
 }
 
@@ -68,7 +68,7 @@ impl KeyKind {
     }
 }
 
-/// A value that matches its kind.
+/// The value of a key, converted to a type that matches its kind.
 pub(super) enum Checked {
     Text(String),
     Texts(Vec<String>),
@@ -80,7 +80,7 @@ pub(super) enum Checked {
     Switch(bool),
 }
 
-/// A defect of a value, with the remedy and the position in the value.
+/// The reason why a value does not match its kind, with the remedy and the position in the value.
 pub(super) struct Wrong {
     pub(super) what: String,
     pub(super) remedy: Option<String>,
@@ -98,7 +98,7 @@ impl Wrong {
     }
 }
 
-/// Returns the value of an item if it matches a kind.
+/// Returns the converted value of an item, or an error if it does not match the kind.
 pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
     let wrong_type =
         || Wrong::new(format!("is {}, not {}", article(item.type_name()), kind.name()));
@@ -156,7 +156,7 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
     }
 }
 
-/// Returns a number between two others.
+/// Returns a whole number, or an error if it is not between the two bounds.
 fn number(item: &Item, least: u64, most: u64) -> Result<u64, Wrong> {
     let kind = KeyKind::Number(least, most).name();
     let Some(number) = item.as_integer() else {
@@ -166,7 +166,7 @@ fn number(item: &Item, least: u64, most: u64) -> Result<u64, Wrong> {
     number.ok_or_else(|| Wrong::new(format!("is not {kind}")))
 }
 
-/// Returns an entry of a table: its name, and its value if that was valid.
+/// Returns the name of a table's entry together with its value, or the error of the value.
 fn entry<T>(name: &str, item: &Item, value: Result<T, Wrong>) -> Result<(String, T), Wrong> {
     let at = item.span().map(|span| span.start);
     value
@@ -184,7 +184,7 @@ fn entry<T>(name: &str, item: &Item, value: Result<T, Wrong>) -> Result<(String,
 /// assert_eq!(parse_duration("90"), None);
 /// ```
 ///
-/// Returns `None` for anything else, and for more than a hundred years.
+/// Returns `None` for any other text, and for a duration of more than a hundred years.
 #[must_use]
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
@@ -232,7 +232,7 @@ fn text(text: &str) -> Result<String, Wrong> {
 }
 
 fn known<'a>(word: &str, words: &[&'a str]) -> Result<&'a str, Wrong> {
-    // Accept `_` for `-`: §5.5 writes policies with one, later revisions with the other.
+    // Accept `_` for `-`: §5.5 writes the names of policies with `_`, later revisions write them with `-`.
     let dashed = word.replace('_', "-");
     if let Some(found) = words.iter().find(|known| **known == word || **known == dashed) {
         return Ok(found);
@@ -245,7 +245,8 @@ fn known<'a>(word: &str, words: &[&'a str]) -> Result<&'a str, Wrong> {
     Err(Wrong { remedy: Some(remedy), ..Wrong::new(what) })
 }
 
-/// Returns a word for a message; a long or unusual one may be a secret in the wrong place and is hidden.
+/// Returns a word for use in a message. A long or unusual word is replaced, because it may be a secret in the wrong
+/// place.
 pub(super) fn shown(word: &str) -> &str {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     if word.len() <= 32 && word.chars().all(plain) { word } else { "…" }

@@ -6,16 +6,16 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 pub const MAX_SERVERS: usize = 1000;
 /// The maximum number of agents in a file.
 pub const MAX_AGENTS: usize = 256;
-/// The maximum number of entries of a list or of a table of texts.
+/// The maximum number of entries in a list, or in a table of strings.
 pub const MAX_ENTRIES: usize = 256;
 /// The maximum size of a string value, in bytes.
 pub const MAX_TEXT_BYTES: usize = 32 * 1024;
 /// The maximum size of a server's id or an agent's name, in bytes.
 pub const MAX_ID_BYTES: usize = 128;
-/// The maximum number of warnings, and of errors, reported for a file. Errors that are no longer reported still
-/// disable their server or the file.
+/// The maximum number of warnings, and of errors, that are reported for a file. An error beyond it is not reported, but
+/// still disables its server or the file.
 pub const MAX_FINDINGS: usize = 200;
-/// The maximum nesting of `${A:-${B:-…}}`.
+/// The maximum depth of nested defaults such as `${A:-${B:-…}}`.
 pub const MAX_DEPTH: usize = 8;
 /// The maximum size of a value after expansion, in bytes.
 pub const MAX_VALUE_BYTES: usize = 64 * 1024;

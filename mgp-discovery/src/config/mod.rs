@@ -48,7 +48,7 @@ pub use telemetry::TelemetryConfig;
 pub use timeouts::CallTimeouts;
 pub use webhook::WebhookConfig;
 
-/// Returns the path that a key names: below the home with `~/`, else relative to a folder.
+/// Returns the path in a key's value: `~/…` is relative to the home directory, other relative paths to `folder`.
 #[must_use]
 pub fn path_in(folder: &std::path::Path, text: &str) -> std::path::PathBuf {
     match (text.strip_prefix("~/"), std::env::home_dir()) {

@@ -1,4 +1,4 @@
-//! The configuration as it was read (MGP §15.2).
+//! The parsed configuration (MGP §15.2).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::source::Origin;
 
 const OFFICIAL_REGISTRY: &str = "https://registry.modelcontextprotocol.io";
 
-/// Files by their path in the project, with the SHA-256 of each.
+/// Files of a project, by path, each with its SHA-256.
 pub(crate) type LocalFiles = BTreeMap<PathBuf, String>;
 
 /// A configuration: the content of one file, or of several merged.
@@ -63,7 +63,7 @@ pub struct Config {
 }
 
 impl KernelConfig {
-    /// Returns the time limits of a call of a server's tool: without progress, and in total.
+    /// Returns two time limits for calls of a server's tool: the one without progress, and the one in total.
     ///
     /// The total limit is never shorter than the limit without progress.
     #[must_use]
@@ -81,7 +81,7 @@ impl Config {
         self.servers.iter().find(|server| server.id.as_str() == id)
     }
 
-    /// Returns the settings of the agent that a principal is; agents of other tenants have none.
+    /// Returns the settings of the agent that makes calls as this principal; agents of other tenants have no settings.
     #[must_use]
     pub fn agent(&self, principal: &Principal) -> Option<&AgentConfig> {
         let agent = self.agents.get(principal.as_agent()?.as_str())?;
@@ -99,33 +99,33 @@ pub struct ServerConfig {
     pub target: TargetConfig,
     /// The MCP era to use with the server; `None` means the newest era that the server supports.
     pub era: Option<Era>,
-    /// `false` if it is not used; loading leaves it out.
+    /// `false` if the server is switched off; such a server is not loaded.
     pub enabled: bool,
-    /// The time limits of its start and of its tool calls.
+    /// The time limits of the server's start and of its tool calls.
     pub timeouts: CallTimeouts,
     /// The interval of health checks; `None` for none.
     pub health_interval: Option<Duration>,
-    /// The limits of its calls.
+    /// The limits of calls to the server.
     pub limits: ServerLimits,
-    /// The most of its results that reaches a model.
+    /// The largest part of the server's results that a model gets.
     pub results: ResultLimits,
     /// Names of environment variables that the program inherits, in addition to `kernel.pass_env`; a final `*` is a
     /// wildcard.
     pub pass_env: Vec<String>,
-    /// The file with its manifest.
+    /// The file that contains the server's manifest.
     pub manifest: Option<PathBuf>,
-    /// The name and version of the published server that it was added from.
+    /// The name and version of the published server from which this entry was added.
     pub published: Option<String>,
-    /// If set, the arguments of calls are checked against the schemas of the tools.
+    /// If set, the arguments of each call are checked against the tool's schema.
     pub check_arguments: bool,
-    /// The governance of the server; `None` if MGP is never offered and the defaults apply.
+    /// The governance settings; `None` if MGP is never offered to the server and the defaults apply.
     pub mgp: Option<GovernanceConfig>,
     /// The file that declares the server; messages name it, and `cwd` and `${file:…}` are relative to its folder.
     pub file: PathBuf,
-    /// The owner of that file; a configuration that was only parsed counts as a project's.
+    /// The owner of that file; a configuration that was parsed without a file counts as a project's.
     pub origin: Origin,
-    /// The project's files that the server may run, with their SHA-256 at the approval; `None` if it needs no
-    /// approval.
+    /// The files of the project that the server may run, with their SHA-256 at the time of the approval; `None` if the
+    /// server needs no approval.
     pub(crate) approved_files: Option<LocalFiles>,
 }
 
@@ -135,13 +135,13 @@ pub struct ServerConfig {
 pub enum TargetConfig {
     /// A child process.
     Program {
-        /// The program.
+        /// The program to start.
         command: String,
         /// The arguments.
         args: Vec<String>,
         /// The working directory.
         cwd: Option<String>,
-        /// The environment, in addition to the inherited one.
+        /// Environment variables in addition to the inherited ones.
         env: BTreeMap<String, String>,
     },
     /// A server reached over HTTP.
@@ -160,7 +160,8 @@ pub enum TargetConfig {
 }
 
 impl ServerConfig {
-    /// Returns whether each agent has an instance of its own: by `isolation`, or because it has a login of its own.
+    /// Returns whether each agent has its own instance: because `isolation` requires it, or because each agent has its
+    /// own login.
     #[must_use]
     pub fn is_per_agent(&self) -> bool {
         let is_isolated = self.mgp.as_ref().is_some_and(|mgp| mgp.isolation == Isolation::PerAgent);
@@ -168,10 +169,10 @@ impl ServerConfig {
         is_isolated || matches!(&self.target, TargetConfig::Url { auth, .. } if own_login(auth))
     }
 
-    /// Returns the time from a start until the server must have answered the handshake.
+    /// Returns the maximum time from the start of the server until it must have answered the handshake.
     ///
-    /// Without `start_timeout` that is 30 s, and 3 minutes for a program that may download the server first, such as
-    /// `npx`: one that is ended while it installs a package leaves a folder that no later start repairs.
+    /// Without `start_timeout` it is 30 s, or 3 minutes for a program that may download the server first, such as
+    /// `npx`: if `npx` is killed while it installs a package, it leaves a folder that no later start repairs.
     #[must_use]
     pub fn start_timeout(&self) -> Duration {
         let command = match &self.target {
@@ -181,7 +182,7 @@ impl ServerConfig {
         self.timeouts.start.unwrap_or_else(|| default_start_timeout(command))
     }
 
-    /// Creates a server of this process, governed like any other.
+    /// Creates a server that runs inside this process, governed like any other.
     #[must_use]
     pub fn in_process(id: impl Into<ServerId>, mgp: GovernanceConfig) -> Self {
         let (reach, file) = (TargetConfig::InProcess, PathBuf::new());
@@ -207,7 +208,7 @@ impl ServerConfig {
     }
 }
 
-/// Shows names only: values of configurations may be secret.
+/// Shows names only, because values in a configuration may be secret.
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, target, era, enabled, timeouts, limits, results, .. } = self;
@@ -232,7 +233,7 @@ impl fmt::Debug for ServerConfig {
     }
 }
 
-/// Shows names only: values of configurations may be secret.
+/// Shows names only, because values in a configuration may be secret.
 impl fmt::Debug for TargetConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -254,43 +255,43 @@ impl fmt::Debug for TargetConfig {
     }
 }
 
-/// `[servers.mgp]`.
+/// The table `[servers.mgp]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GovernanceConfig {
-    /// The extensions to offer; empty for all.
+    /// The MGP extensions to offer to the server; empty for all.
     pub extensions: Vec<String>,
     /// The permissions that the server needs.
     pub permissions_required: Vec<Permission>,
-    /// The trust level.
+    /// The trust level of the server.
     pub trust_level: TrustLevel,
-    /// The policy for agents without an access entry.
+    /// The access policy for agents without an access entry.
     pub default_policy: DefaultPolicy,
-    /// The policy that decides its permissions; `None` for the kernel's policy.
+    /// The policy by which permissions of this server are approved; `None` for the kernel's policy.
     pub permission_policy: Option<ApprovalPolicy>,
     /// The permissions that the configuration grants.
     pub permissions: Vec<Permission>,
     /// The limits of the permissions granted here.
     pub permission_limits: PermissionScope,
-    /// The time that a connection waits for a decision about its permissions (§3.4).
+    /// The maximum time that a new connection waits for a decision about the server's permissions (§3.4).
     pub permission_timeout: Duration,
-    /// The action for a connection whose server lacks a permission it needs (§3.4).
+    /// The action if the server lacks a permission that it needs (§3.4).
     pub on_ungranted: OnUngranted,
-    /// The restart policy.
+    /// The restart policy of the server.
     pub restart: RestartConfig,
-    /// The retries of failed calls; `None` for none.
+    /// The retry policy of failed calls; `None` if failed calls are not retried.
     pub retry: Option<RetryCallsConfig>,
-    /// The validators of single tools, by tool name.
+    /// The validators of individual tools, by tool name.
     pub validators: BTreeMap<String, Validator>,
-    /// The risks of single tools, by tool name.
+    /// The risk levels of individual tools, by tool name.
     pub risk: BTreeMap<String, RiskLevel>,
-    /// The lowest risk from which a call is confirmed.
+    /// The lowest risk level at which a call needs a confirmation.
     pub confirm: ConfirmLevel,
-    /// The sharing of instances between agents.
+    /// The assignment of server instances to agents.
     pub isolation: Isolation,
-    /// If set, a server that agents share may ask for the roots of an agent.
+    /// If set, a server that agents share may request the MCP roots of an agent.
     pub roots: bool,
-    /// If set, calls carry `_meta.traceparent` also if the server does not speak MGP.
+    /// If set, calls carry `_meta.traceparent` even to a server that does not speak MGP.
     pub traceparent: bool,
     /// Additional words by which a search finds the server's tools.
     pub tags: Vec<String>,
@@ -325,15 +326,15 @@ impl Default for GovernanceConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestartConfig {
-    /// The condition of a restart.
+    /// The exits after which the server is restarted.
     pub policy: RestartPolicy,
     /// The maximum number of restarts within the window.
     pub max: u32,
     /// The period in which restarts are counted.
     pub window: Duration,
-    /// The first wait before a restart.
+    /// The delay before the first restart.
     pub backoff_base: Duration,
-    /// The maximum wait before a restart.
+    /// The maximum delay before a restart.
     pub backoff_max: Duration,
 }
 
@@ -349,7 +350,7 @@ impl Default for RestartConfig {
     }
 }
 
-/// The lowest risk from which a call is confirmed (§4.4).
+/// The lowest risk level at which a call needs a confirmation (§4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfirmLevel {
@@ -359,7 +360,7 @@ pub enum ConfirmLevel {
     Dangerous,
 }
 
-/// The action for a connection whose server lacks a permission it needs (§3.4).
+/// The action if a server lacks a permission that it needs (§3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnUngranted {
@@ -369,7 +370,7 @@ pub enum OnUngranted {
     Close,
 }
 
-/// The sharing of a server's instances between agents.
+/// The assignment of server instances to agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
@@ -379,93 +380,94 @@ pub enum Isolation {
     PerAgent,
 }
 
-/// The proxy of connections to servers at a URL.
+/// The proxy for connections to servers at a URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProxyConfig {
-    /// That of the environment.
+    /// The proxy that the environment variables name.
     #[default]
     Env,
-    /// None.
+    /// No proxy.
     None,
-    /// The one at a URL.
+    /// The proxy at this URL.
     At(String),
 }
 
-/// `[kernel]`.
+/// The table `[kernel]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KernelConfig {
-    /// The maximum time of a tool call without progress.
+    /// The maximum time that a tool call may take without progress.
     pub timeout: Duration,
-    /// The maximum time of a tool call in total.
+    /// The maximum time that a tool call may take in total.
     pub max_timeout: Duration,
-    /// The longest time that a form waits for the person.
+    /// The maximum time to wait until a person answers a form.
     pub form_timeout: Duration,
-    /// The longest time that a call waits for an answer in the inbox of approvals.
+    /// The maximum time that a call waits for a decision in the inbox of approvals.
     pub approval_timeout: Duration,
     /// Names of environment variables that all programs inherit; a final `*` is a wildcard.
     pub pass_env: Vec<String>,
-    /// The proxy of connections to servers at a URL.
+    /// The proxy for connections to servers at a URL.
     pub proxy: ProxyConfig,
     /// Hosts, domains and networks that are reached without the proxy.
     pub no_proxy: Vec<String>,
-    /// The policy that decides permissions.
+    /// The policy by which requested permissions are approved.
     pub permission_policy: ApprovalPolicy,
     /// The permissions that need an operator even if the policy is `auto_approve`.
     pub auto_approve_except: Vec<Permission>,
-    /// The proposals that callers may negotiate.
+    /// The extensions of the MGP proposals that callers may negotiate.
     pub extensions: ExtensionSet,
-    /// If set, the tool that requests tools is listed to all callers.
+    /// If set, the tool `mgp_tools_request` is listed to all callers.
     pub tools_request: bool,
     /// The tools that are listed to agents.
     pub surface: Surface,
-    /// The tokens of all definitions up to which [`Surface::Auto`] lists all tools.
+    /// The maximum number of tokens of all definitions up to which [`Surface::Auto`] lists all tools.
     pub direct_tokens: u64,
-    /// The most of a result that reaches a model.
+    /// The largest part of a result that a model gets.
     pub results: ResultsConfig,
-    /// Data that moves from server to server by reference.
+    /// The settings for data that moves from server to server by reference.
     pub references: ReferencesConfig,
-    /// The budget of tool definitions.
+    /// The budget of tokens for tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
-    /// The address of the figures of the kernel.
+    /// The address at which the kernel serves its metrics.
     pub metrics: Option<String>,
-    /// The audit log.
+    /// The settings of the audit log.
     pub audit: AuditLogConfig,
     /// The URLs to which events are sent, by name.
     pub webhooks: BTreeMap<String, WebhookConfig>,
-    /// The places where a person learns that decisions wait, by name.
+    /// The places where a person is notified that decisions wait, by name.
     pub notify: BTreeMap<String, NotifyConfig>,
-    /// The address of the console with which links in messages begin.
+    /// The address of the console, with which links in notifications begin.
     pub console_url: Option<String>,
     /// TLS and access tokens of `mgp serve --http`.
     pub http: HttpAccessConfig,
-    /// The proof that operators at the local socket give before they change anything.
+    /// The proof that operators at the local socket must give before they change anything.
     pub operator_proof: OperatorProof,
-    /// The file with the servers that are recommended.
+    /// The file that lists the servers to recommend.
     pub registry: Option<PathBuf>,
-    /// The URL of the registry that commands ask: the official one, or a mirror.
+    /// The URL of the registry that commands query: the official one, or a mirror.
     pub registry_url: String,
-    /// The programs and variables that agents may register servers with.
+    /// The programs and variables that agents may use when they register servers.
     pub registration: RegistrationAllowList,
-    /// The history and the encoder of the search for tools.
+    /// The settings of the tool search: its history and its encoder.
     pub search: SearchConfig,
-    /// The collector of traces and metrics.
+    /// The settings of the export of traces and metrics.
     pub telemetry: TelemetryConfig,
 }
 
-/// `[kernel.registration]`: the programs and variables that agents may register servers with, besides the default ones.
+/// `[kernel.registration]`: the programs and variables that agents may use when they register servers, besides the
+/// default ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistrationAllowList {
     /// Names of programs on `PATH`, or whole paths.
     pub programs: Vec<String>,
-    /// Names of variables; a `*` at one end matches the rest of a name.
+    /// Names of variables; a `*` at the beginning or the end is a wildcard.
     pub env: Vec<String>,
 }
 
 impl RegistrationAllowList {
-    /// Creates a list.
+    /// Creates a list of programs and a list of variables.
     pub fn new(
         programs: impl IntoIterator<Item = impl Into<String>>,
         env: impl IntoIterator<Item = impl Into<String>>,
@@ -475,11 +477,11 @@ impl RegistrationAllowList {
     }
 }
 
-/// The proof of an operator at the local socket (`kernel.operator.proof`).
+/// The proof that an operator must give at the local socket (`kernel.operator.proof`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperatorProof {
-    /// No proof, except that the process is neither a server nor a host of the kernel.
+    /// No proof, but the process must be neither a server nor a host of the kernel.
     #[default]
     None,
     /// The command must run in the foreground of a terminal.
@@ -527,13 +529,13 @@ impl Default for KernelConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolBudgetConfig {
-    /// The total budget.
+    /// The total budget of tokens.
     pub max_tokens: u64,
-    /// The part reserved for pinned tools.
+    /// The tokens reserved for pinned tools.
     pub pinned_reserve: u64,
-    /// The part reserved for found tools.
+    /// The tokens reserved for tools found by a search.
     pub discovery_reserve: u64,
-    /// The maximum cost of cached tools.
+    /// The maximum number of tokens for cached tools.
     pub cache_limit: u64,
 }
 
@@ -543,7 +545,7 @@ impl Default for ToolBudgetConfig {
     }
 }
 
-/// `[agents.NAME]`.
+/// The table `[agents.NAME]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgentConfig {
@@ -551,21 +553,21 @@ pub struct AgentConfig {
     pub pinned: Vec<String>,
     /// The access groups that the agent belongs to.
     pub groups: Vec<String>,
-    /// The maximum number of tokens of the tool definitions that the agent sees.
+    /// The maximum number of tokens of the tool definitions in the agent's list.
     pub budget: Option<u64>,
-    /// The tools that are listed to it; `None` for the kernel's choice.
+    /// The tools that are listed to the agent; `None` uses the kernel's setting.
     pub surface: Option<Surface>,
-    /// The limits of its calls, in place of those of all agents.
+    /// The limits of the agent's calls; each replaces the common limit of all agents.
     pub limits: CallLimits,
-    /// The most of a result that reaches it.
+    /// The largest part of a result that the agent gets.
     pub results: ResultLimits,
-    /// The scopes that the agent may obtain; none if its calls need no scopes.
+    /// The scopes that the agent may obtain; empty if its calls need no scopes.
     pub scopes: Vec<String>,
     /// If set, a person uses the agent and can confirm calls.
     pub interactive: bool,
 }
 
-/// `[tool_creation]`.
+/// The table `[tool_creation]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolCreationConfig {

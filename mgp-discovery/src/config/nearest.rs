@@ -1,10 +1,10 @@
-//! The known word that is nearest to a misspelt one (MGP §15.2).
+//! Finds the known word that is most similar to a misspelt one (MGP §15.2).
 
-/// The maximum length of a compared word: longer ones are not typing errors, and comparing costs the square of
-/// the length.
+/// The maximum length of a compared word. A longer word is hardly a misspelt key, and the cost of a comparison grows
+/// with the square of the length.
 const MAX_BYTES: usize = 64;
 
-/// Returns the known word that was most likely meant; `None` if none is near.
+/// Returns the known word that was most likely meant; `None` if no word is similar enough.
 ///
 /// ```
 /// use mgp_discovery::nearest;
@@ -25,12 +25,12 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (distance <= longest.div_ceil(3)).then_some(found)
 }
 
-/// Returns the letters and digits in lower case, because users vary case and separators.
+/// Returns only the letters and digits, in lower case, because users vary case and separators.
 fn plain(word: &str) -> Vec<char> {
     word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// Returns the number of letters that are added, removed, replaced or swapped with their neighbour.
+/// Returns the edit distance: the number of letters that are added, removed, replaced, or swapped with their neighbour.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before = vec![0; b.len() + 1];
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! `[kernel.notify.NAME]`: the places where a person learns that decisions wait (MGP §4.4).
+//! `[kernel.notify.NAME]`: the places where a person is notified that decisions wait (MGP §4.4).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,23 +9,23 @@ use super::reader::Reader;
 /// The maximum number of places.
 const MAX_PLACES: usize = 16;
 
-/// The time that a decision waits before a message is sent, if the configuration has none.
+/// The time that a decision waits before a notification is sent, if the configuration sets none.
 const AFTER: Duration = Duration::from_secs(10);
 
 /// The minutes of a day.
 const DAY: u16 = 24 * 60;
 
-/// A place where a person learns that decisions wait.
+/// A place where a person is notified that decisions wait.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotifyConfig {
-    /// The way to the person.
+    /// The channel by which the person is notified.
     pub way: NotifyWay,
-    /// The access token, key of the signature or password, with `${…}` not expanded yet.
+    /// The access token, signature key or password; `${…}` in it is not yet expanded.
     pub secret: Option<String>,
-    /// The time that a decision waits before a message is sent.
+    /// The time that a decision waits before a notification is sent.
     pub after: Duration,
-    /// The hours without messages.
+    /// The hours in which no notifications are sent.
     pub quiet: Option<QuietHours>,
     /// If set, a URL may be on this machine.
     pub allow_loopback: bool,
@@ -45,13 +45,13 @@ impl fmt::Debug for NotifyConfig {
     }
 }
 
-/// The way to a person.
+/// The channel by which a person is notified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotifyWay {
     /// The desktop of the user who runs the kernel.
     Desktop,
-    /// A topic of an ntfy server, by its URL.
+    /// The URL of a topic on an ntfy server.
     Ntfy(String),
     /// A URL that gets a signed POST.
     Webhook(String),
@@ -59,21 +59,21 @@ pub enum NotifyWay {
     Email(EmailConfig),
 }
 
-/// An address for e-mails, and the mail server that takes them.
+/// An e-mail address, and the mail server that delivers to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EmailConfig {
-    /// The receiver.
+    /// The address of the receiver.
     pub to: String,
-    /// The sender.
+    /// The address of the sender.
     pub from: String,
     /// The mail server: `smtps://HOST[:PORT]` or `smtp://HOST[:PORT]`.
     pub server: String,
-    /// The name at the mail server.
+    /// The user name at the mail server.
     pub user: Option<String>,
 }
 
-/// Hours of each day, in minutes since midnight; they may span midnight.
+/// A period of each day in minutes since midnight; it may extend past midnight.
 ///
 /// ```
 /// use mgp_discovery::QuietHours;
@@ -89,7 +89,7 @@ pub struct QuietHours {
 }
 
 impl QuietHours {
-    /// Parses hours such as `22:00-07:00`; `None` if they are not valid, or empty.
+    /// Parses a period such as `22:00-07:00`; returns `None` if it is not valid, or empty.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let minute = |time: &str| {
@@ -108,7 +108,7 @@ impl QuietHours {
         (begin != end).then_some(Self { begin, end })
     }
 
-    /// Returns the minutes until the hours end, or `None` at a minute outside of them.
+    /// Returns the minutes until the period ends, or `None` if `minute` is outside of it.
     #[must_use]
     pub fn minutes_left(self, minute: u16) -> Option<u16> {
         let since = (minute + DAY - self.begin) % DAY;
@@ -117,11 +117,11 @@ impl QuietHours {
     }
 }
 
-/// Reads the address with which links in messages begin.
+/// Reads the address of the console, with which links in notifications begin.
 pub(super) fn console_url(kernel: &mut Reader<'_, '_, '_>) -> Option<String> {
     let url = kernel.text("console_url")?;
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    // A link holds the id of an item only: a query or a user name could hold a secret.
+    // A link adds only the id of an item to this address; a query or a user name in it could contain a secret.
     let is_plain = |rest: &str| {
         let is_in_url = |byte: u8| byte.is_ascii_graphic() && !b"?#@\\<>\"".contains(&byte);
         !rest.is_empty() && rest.bytes().all(is_in_url)
@@ -134,7 +134,7 @@ pub(super) fn console_url(kernel: &mut Reader<'_, '_, '_>) -> Option<String> {
     None
 }
 
-/// Reads the tables of places.
+/// Reads the tables `[kernel.notify.NAME]`.
 pub(super) fn places(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, NotifyConfig> {
     const PATH: &str = "kernel.notify.*";
     let mut all = BTreeMap::new();
@@ -153,7 +153,7 @@ pub(super) fn places(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, Notify
     all
 }
 
-/// Reads the only way of a place.
+/// Reads the channel of a place; a place has exactly one.
 fn way(reader: &mut Reader<'_, '_, '_>) -> Option<NotifyWay> {
     let desktop = reader.switch("desktop").unwrap_or_default().then_some(NotifyWay::Desktop);
     let to = reader.text("email");

@@ -1,7 +1,7 @@
 //! Reads the text of `mgp.toml` into a configuration (MGP §15.2).
 //!
-//! An error in a server disables that server; an error anywhere else disables the file, so that no typing error
-//! loosens a rule.
+//! An error in the entry of a server disables that server. An error anywhere else disables the whole file, so that a
+//! typing error cannot weaken a rule.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -35,14 +35,15 @@ pub struct ParsedConfig {
     pub config: Config,
     /// Warnings, and the errors that disable single servers.
     pub findings: Vec<ConfigFinding>,
-    /// The servers disabled by an error: their ids, or their positions in the file.
+    /// The servers disabled by an error, each by its id, or by its position in the file if the id is not known.
     pub broken: Vec<String>,
-    /// All ids of the file, also of disabled servers; no other file may declare a server with one of them.
+    /// All ids in the file, including those of disabled servers. No other file may declare a server with one of these
+    /// ids.
     pub(crate) kept_ids: HashSet<String>,
 }
 
 impl Config {
-    /// Reads the text of a file; the path is for messages and for what is relative to it.
+    /// Parses the text of a file; `file` is used in messages, and relative paths are resolved against its folder.
     ///
     /// # Errors
     /// [`ConfigErrors`] if the text is not TOML, or an error concerns the whole file.
@@ -142,7 +143,7 @@ fn tables(item: &Item) -> Option<Vec<&dyn TableLike>> {
     Some(tables.map(|table| table as &dyn TableLike).collect())
 }
 
-/// Returns whether a text can be the id of a server or the name of an agent.
+/// Returns whether a text is valid as the id of a server or the name of an agent.
 pub(crate) fn valid_id(id: &str) -> bool {
     let mut bytes = id.bytes();
     id.len() <= limits::MAX_ID_BYTES
@@ -292,7 +293,7 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     }
 }
 
-/// Reports keys beside `url` that do not fit.
+/// Reports keys that are not allowed beside `url`.
 fn check_url_keys(
     reader: &mut Reader<'_, '_, '_>,
     transport: Option<&Transport>,
@@ -314,7 +315,7 @@ fn check_url_keys(
     }
 }
 
-/// Warns about keys without effect, because they belong to the other kind of server.
+/// Warns about keys that have no effect, because they belong to the other kind of server.
 fn idle(reader: &mut Reader<'_, '_, '_>, names: &[&str], of: &str) {
     for name in names.iter().filter(|name| reader.item(name).is_some()).collect::<Vec<_>>() {
         let at = reader.at(name);
@@ -368,7 +369,7 @@ fn permission_limits(reader: &mut Reader<'_, '_, '_>) -> PermissionScope {
     let mut scope = PermissionScope::default();
     let path = "servers.mgp.permission_limits";
     let Some(mut below) = reader.below("permission_limits", path) else { return scope };
-    // A list that is there and empty would open nothing.
+    // An empty list is treated as absent, because a list without entries would permit nothing.
     let mut texts = |name| Some(below.texts(name)).filter(|texts| !texts.is_empty());
     let lists = [
         (&mut scope.paths, "paths"),
@@ -407,7 +408,7 @@ fn restart(reader: &mut Reader<'_, '_, '_>) -> RestartConfig {
             .map_or(default.policy, |word| RestartPolicy::from(word.as_str())),
         max: reader.number("max_restarts").map_or(default.max, cut),
         window: reader.number("restart_window_secs").map_or(default.window, Duration::from_secs),
-        // If only one of the two is given, the default of the other is adjusted to it.
+        // If only one of the two is set, the default of the other one is adjusted to it.
         backoff_base: base.unwrap_or(default.backoff_base.min(most.unwrap_or(Duration::MAX))),
         backoff_max: most.unwrap_or(default.backoff_max.max(base.unwrap_or_default())),
     }
@@ -517,7 +518,7 @@ fn file(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<PathBuf> {
     Some(super::path_in(folder, &text))
 }
 
-/// Reads an address to listen at.
+/// Reads a socket address to listen on.
 fn address(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
     let address = reader.text(name)?;
     if address.parse::<std::net::SocketAddr>().is_err() {

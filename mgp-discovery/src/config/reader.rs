@@ -10,7 +10,7 @@ use super::keys::{key, keys_of};
 use super::kind::{Checked, check, shown};
 use super::{KeyKind, nearest};
 
-/// A table that is being read; invalid values are reported, and read as absent.
+/// A table that is being read. An invalid value is reported and then treated as absent.
 pub(super) struct Reader<'r, 'f, 't> {
     pub(super) report: &'r mut Report<'f>,
     table: &'t dyn TableLike,
@@ -18,7 +18,7 @@ pub(super) struct Reader<'r, 'f, 't> {
 }
 
 impl<'r, 'f, 't> Reader<'r, 'f, 't> {
-    /// Starts with a table, and warns about its unknown keys.
+    /// Creates a reader for a table, and warns about unknown keys in it.
     pub(super) fn new(
         report: &'r mut Report<'f>,
         path: &'static str,
@@ -74,7 +74,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Warns about an unknown word that is similar to a known one; other unknown words are allowed.
+    /// Warns about an unknown word that is similar to a known one; other unknown words are accepted.
     fn likely_meant(&mut self, name: &str, texts: &[String], words: &[&str]) {
         for text in texts.iter().filter(|text| !words.contains(&text.as_str())) {
             if let Some(near) = nearest(text, words.iter().copied()) {
@@ -113,7 +113,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Returns a number whose kind has a maximum that fits.
+    /// Returns a number; its kind must have a maximum that fits into `u32`.
     pub(super) fn small_number(&mut self, name: &str) -> Option<u32> {
         self.number(name).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
     }
@@ -151,9 +151,9 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         self.texts(name).iter().map(|word| T::from(word.as_str())).collect()
     }
 
-    /// Returns the tables below a key by the names that the user chose, with a finding for each that is not valid.
+    /// Returns the tables below a key by the names that the user chose, and reports each that is not valid.
     ///
-    /// `path` is that of their keys, and `max` their maximum number.
+    /// `path` is the path of the keys in these tables, and `max` the maximum number of tables.
     pub(super) fn named_tables(
         &mut self,
         name: &str,

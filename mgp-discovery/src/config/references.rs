@@ -1,21 +1,21 @@
-//! `[kernel.references]`: data that moves from server to server by reference.
+//! `[kernel.references]`: the settings for data that moves from server to server by reference.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::reader::Reader;
 
-/// `[kernel.references]`.
+/// The table `[kernel.references]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReferencesConfig {
-    /// The address from which servers read; `None` if there are no references.
+    /// The address from which servers fetch the data; `None` disables references.
     pub listen: Option<SocketAddr>,
-    /// The beginning of the URLs, if it differs from the address.
+    /// The beginning of the URLs given to servers, if it differs from the address.
     pub url: Option<String>,
-    /// The time for which a reference can be used.
+    /// The time after which a reference expires.
     pub keep: Duration,
-    /// The bytes of a reference that are put into an argument.
+    /// The maximum size of the data that replaces a reference in an argument, in bytes.
     pub max_inline: u64,
 }
 

@@ -1,24 +1,24 @@
-//! `[servers.mgp.retry]`: calls that are made again after an error (MGP §14.6).
+//! `[servers.mgp.retry]`: the retries of failed calls (MGP §14.6).
 
 use std::time::Duration;
 
 use super::reader::Reader;
 
-/// `[servers.mgp.retry]`.
+/// The table `[servers.mgp.retry]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryCallsConfig {
-    /// The most attempts of one call, with the first.
+    /// The maximum number of attempts of a call, including the first.
     pub attempts: u32,
-    /// The longest wait before one attempt.
+    /// The maximum delay before an attempt.
     pub max_wait: Duration,
-    /// The time from the start of a call after which no attempt begins.
+    /// The time since the start of a call after which no further attempt begins.
     pub total_timeout: Duration,
-    /// The retries for each hundred calls of the last minute.
+    /// The maximum number of retries per hundred calls of the last minute.
     pub budget_percent: u32,
-    /// The failures in a row after which the server is not called for a while; `0` for never.
+    /// The number of failures in a row that open the circuit breaker; `0` disables it.
     pub circuit_failures: u32,
-    /// The time for which the server is not called then.
+    /// The time for which the server is not called while the circuit breaker is open.
     pub circuit_open: Duration,
     /// If set, the `fallback_tool` that an error names is called after the last attempt.
     pub fallback: bool,
@@ -38,7 +38,7 @@ impl Default for RetryCallsConfig {
     }
 }
 
-/// Reads the table.
+/// Reads `[servers.mgp.retry]`.
 pub(super) fn retry(reader: &mut Reader<'_, '_, '_>) -> RetryCallsConfig {
     let default = RetryCallsConfig::default();
     RetryCallsConfig {

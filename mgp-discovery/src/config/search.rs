@@ -1,18 +1,18 @@
-//! `[kernel.search]`: what improves the search for tools (MGP §16).
+//! `[kernel.search]`: the settings that improve the search for tools (MGP §16).
 
 use super::reader::Reader;
 
-/// `[kernel.search]`.
+/// The table `[kernel.search]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SearchConfig {
     /// If set, the tools that agents call after a search improve their later searches.
     pub learning: bool,
-    /// The principals that learn from each other.
+    /// The principals whose calls are learned from.
     pub learn_from: LearnFrom,
-    /// The parts of a query that are stored.
+    /// The parts of a query that are stored in the history.
     pub stored_queries: StoredQueries,
-    /// The folder of a sentence encoder.
+    /// The folder of a sentence encoder; `None` if no encoder is used.
     pub encoder: Option<String>,
     /// The onnxruntime library of the encoder; `None` for the one in its folder.
     pub encoder_library: Option<String>,
@@ -31,20 +31,20 @@ pub enum LearnFrom {
     Tenant,
 }
 
-/// The parts of a query that are stored.
+/// The parts of a query that are stored in the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoredQueries {
-    /// Text, vector and hashes of words.
+    /// The text, its embedding vector, and hashes of its words.
     #[default]
     Text,
-    /// Vector and hashes of words.
+    /// The embedding vector, and hashes of the words.
     Vector,
-    /// Hashes of words.
+    /// Only hashes of the words.
     Words,
 }
 
-/// Reads the table.
+/// Reads `[kernel.search]`.
 pub(super) fn search(reader: &mut Reader<'_, '_, '_>) -> SearchConfig {
     SearchConfig {
         learning: reader.switch("learning").unwrap_or_default(),

@@ -1,19 +1,19 @@
-//! `[kernel.telemetry]`: a collector of traces and metrics (OpenTelemetry).
+//! `[kernel.telemetry]`: the export of traces and metrics to an OpenTelemetry collector.
 
 use std::time::Duration;
 
 use super::audit::SinkHeaders;
 use super::reader::Reader;
 
-/// `[kernel.telemetry]`.
+/// The table `[kernel.telemetry]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TelemetryConfig {
-    /// The base URL of the collector; `None` exports nothing.
+    /// The base URL of the collector; `None` disables the export.
     pub otlp: Option<String>,
     /// HTTP headers sent to the collector.
     pub headers: SinkHeaders,
-    /// The time between two exports of figures.
+    /// The interval between two exports of metrics.
     pub interval: Duration,
 }
 
@@ -23,7 +23,7 @@ impl Default for TelemetryConfig {
     }
 }
 
-/// Reads the table.
+/// Reads `[kernel.telemetry]`.
 pub(super) fn telemetry(reader: &mut Reader<'_, '_, '_>) -> TelemetryConfig {
     let default = TelemetryConfig::default();
     TelemetryConfig {

@@ -9,7 +9,7 @@ fn parsed(text: &str) -> ParsedConfig {
     Config::parse("mgp.toml", text).unwrap()
 }
 
-/// Returns the findings of a text.
+/// Parses a text and returns its findings as strings.
 fn findings(text: &str) -> Vec<String> {
     let findings = match Config::parse("mgp.toml", text) {
         Ok(parsed) => parsed.findings,
@@ -72,7 +72,7 @@ fn tokens(keys: &str) -> String {
     format!("[kernel.http.tokens]\nissuer = 'https://i'\nresource = 'https://r/mcp'\n{keys}\n")
 }
 
-/// Returns a file in which only this key differs from the default.
+/// Returns the text of a file that sets only this key to another value than the default.
 #[expect(clippy::too_many_lines, reason = "one line a key")]
 fn sample(key: &ConfigKey) -> String {
     let value = match key.path().as_str() {
@@ -197,7 +197,7 @@ fn sample(key: &ConfigKey) -> String {
     above.to_owned() + &line
 }
 
-/// Returns the keys that a key of `[kernel.notify.NAME]` needs beside it.
+/// Returns the other keys that a table `[kernel.notify.NAME]` with this key needs.
 fn notify_base(key: &ConfigKey) -> &'static str {
     match key.name {
         "desktop" | "ntfy" | "webhook" => "",
@@ -233,14 +233,14 @@ fn places_of_messages_are_checked() {
 
 #[test]
 fn every_key_has_an_effect() {
-    // `transport` only confirms what `command` and `url` say.
+    // `transport` only repeats what follows from `command` or `url`, so changing it alone has no effect.
     for key in KEYS.iter().filter(|key| key.path() != "servers.transport") {
         let text = sample(key);
         let base = match key.table.split('.').next() {
             Some("servers") if text.contains("url") => "[[servers]]\nid = 'a'\nurl = 'https://a'\n",
             Some("servers") => "[[servers]]\nid = 'a'\ncommand = 'a'\n",
             Some("agents") => "[agents.ada]\n",
-            // The other keys of references have an effect only if references are enabled.
+            // The other keys of `kernel.references` have an effect only if references are enabled.
             Some("kernel") if key.table == "kernel.references" && key.name != "enabled" => {
                 "[kernel.references]\nenabled = true\n"
             }
@@ -273,7 +273,7 @@ fn http_access_and_sinks_are_checked() {
 fn written_defaults_are_the_defaults() {
     let mut text = String::from("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let mut table = "servers";
-    // These have a meaning beside another key only.
+    // These keys have an effect only beside another key.
     let is_of_url = |key: &ConfigKey| {
         let tables = [
             "servers.auth",
@@ -295,7 +295,7 @@ fn written_defaults_are_the_defaults() {
     }
     let read = parsed(&text);
     assert!(read.findings.is_empty(), "{:?}", read.findings);
-    // The table itself switches retries on.
+    // The presence of the table alone enables retries.
     let without = "[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp.retry]\n[agents.ada]\n";
     assert_eq!(read.config, parsed(without).config);
 }

@@ -1,34 +1,34 @@
-//! The time limits of a server: of its start and of the calls of its tools.
+//! The time limits of a server's start and of its tool calls.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time limits of one server and of the calls of its tools; `None` for the kernel's.
+/// The time limits of a server and of calls of its tools; a limit that is `None` is taken from the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {
-    /// The maximum time without progress.
+    /// The maximum time that a call may take without progress.
     pub timeout: Option<Duration>,
-    /// The maximum time in total.
+    /// The maximum time that a call may take in total.
     pub max_timeout: Option<Duration>,
-    /// The maximum time without progress of single tools, by name.
+    /// The maximum time without progress for individual tools, by tool name.
     pub tools: BTreeMap<String, Duration>,
-    /// The longest start; see [`ServerConfig::start_timeout`](super::ServerConfig::start_timeout).
+    /// The maximum time of the start; see [`ServerConfig::start_timeout`](super::ServerConfig::start_timeout).
     pub start: Option<Duration>,
 }
 
-/// The longest start of a server without `start_timeout`.
+/// The maximum time of the start of a server without `start_timeout`.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The same for a program that may download the server first.
+/// The maximum time of the start of a program that may download the server first.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// Programs that download what they run if it is not there yet.
+/// Programs that download the package they run if it is not installed yet.
 const DOWNLOADERS: [&str; 12] =
     ["npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman"];
 
-/// Returns the longest start of a server without `start_timeout`, by the command of a program.
+/// Returns the maximum time of the start of a server without `start_timeout`, which depends on its program.
 pub(super) fn default_start_timeout(command: Option<&str>) -> Duration {
     let name = command.and_then(|command| Path::new(command).file_stem()?.to_str());
     if name.is_some_and(|name| DOWNLOADERS.contains(&name)) {

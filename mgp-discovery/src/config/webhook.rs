@@ -13,15 +13,15 @@ const MAX_WEBHOOKS: usize = 16;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct WebhookConfig {
-    /// The URL.
+    /// The URL to which events are sent.
     pub url: String,
-    /// The channels, or patterns such as `tool.*`.
+    /// The channels whose events are sent, or patterns such as `tool.*`.
     pub channels: Vec<String>,
-    /// The lowest severity.
+    /// The lowest severity of the events that are sent.
     pub min_severity: Option<Severity>,
-    /// The key of the signature, with `${…}` not expanded yet.
+    /// The key that signs the requests; `${…}` in it is not yet expanded.
     pub secret: Option<String>,
-    /// If set, the URL may be on this machine.
+    /// If set, the URL may be an address of this machine.
     pub allow_loopback: bool,
 }
 

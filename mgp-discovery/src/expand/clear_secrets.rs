@@ -11,13 +11,13 @@ use crate::config::{ServerConfig, TargetConfig};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClearSecret {
-    /// The server.
+    /// The server whose entry contains the secret.
     pub server: ServerId,
-    /// The key that holds it: `env.GITHUB_TOKEN`.
+    /// The key that contains the secret, e.g. `env.GITHUB_TOKEN`.
     pub place: String,
-    /// The reason why it is taken for a secret.
+    /// The reason why the value is considered a secret.
     pub reason: &'static str,
-    /// The remedy.
+    /// The remedy, as a sentence.
     pub remedy: String,
 }
 
@@ -78,7 +78,8 @@ pub fn clear_secrets(server: &ServerConfig) -> Vec<ClearSecret> {
     found
 }
 
-/// Returns the command line or the URL of a server as configured: variables by name, and without apparent secrets.
+/// Returns the command line or the URL of a server as configured: variables stay unexpanded, apparent secrets are
+/// hidden.
 ///
 /// ```
 /// use mgp_discovery::{Config, describe_target};
@@ -106,7 +107,8 @@ pub fn describe_target(server: &ServerConfig) -> String {
     }
 }
 
-/// Returns a secret argument with `…` for the secret: the value of a flag, the password of a URL, or all of it.
+/// Returns an argument whose secret is replaced by `…`: the value of a flag, the password in a URL, or the whole
+/// argument.
 fn without_secret(arg: &str) -> String {
     let (flag, value) = match arg.split_once('=').filter(|_| arg.starts_with('-')) {
         Some((flag, value)) => (format!("{flag}="), value),
@@ -123,10 +125,10 @@ fn without_secret(arg: &str) -> String {
     format!("{flag}{}", if shown == value { "…" } else { &shown })
 }
 
-/// The name of the password of a URL.
+/// The name under which [`in_url`] returns the password of a URL.
 const PASSWORD: &str = "password";
 
-/// Returns the reason why a part of a URL is taken for a secret; its password is one, however short.
+/// Returns the reason why a part of a URL is considered a secret; the password always is, however short.
 fn secret_part(name: &str, part: &str) -> Option<&'static str> {
     let is_literal = Template::parse(part).is_ok_and(|template| template.is_literal());
     let is_password = name == PASSWORD && is_literal && !part.is_empty();
@@ -207,11 +209,11 @@ const NAMES: &[&str] = &[
     "token",
 ];
 
-/// Words that mark a name as that of a secret's place or identity rather than of the secret itself.
+/// Words in a name that mean that its value is the place or the owner of a secret, not the secret itself.
 const HARMLESS: &[&str] =
     &["dir", "endpoint", "file", "id", "name", "path", "public", "type", "url"];
 
-/// Returns whether a name is that of a secret.
+/// Returns whether a name is the name of a secret value.
 fn names_secret(name: &str) -> bool {
     let words = words(name);
     let any = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
@@ -224,7 +226,7 @@ pub(crate) fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
     if template.is_literal() {
         return shown(name, value);
     }
-    // Check only the defaults: they are in the file, while expanded values are not.
+    // Check only the defaults: they are written in the file, while the values of variables are not.
     let default = |(variable, default): (&str, &str)| {
         shown(variable, default).or_else(|| shown(name, default))
     };

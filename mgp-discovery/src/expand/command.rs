@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::config::limits;
 
-/// The time that a command has to exit after it closed its output, and the interval of the checks.
+/// The time that a command has to exit after it closed its output, and the interval at which this is checked.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -29,7 +29,7 @@ pub(super) fn run(command: &str, folder: &Path, patience: Duration) -> Result<St
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = out.take(limits::MAX_VALUE_BYTES as u64 + 1).read_to_end(&mut bytes);
-        // A failed send means that the time limit was exceeded and the receiver dropped.
+        // The send fails only if the receiver was dropped because the time limit was exceeded.
         let _ = sender.send(read.map(|_| bytes));
     });
     let output = receiver.recv_timeout(patience);
@@ -83,7 +83,7 @@ fn shell(command: &str) -> Command {
 fn kill(child: &mut Child) {
     #[cfg(unix)]
     if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        // This fails if all processes of the group have ended already, which is fine.
+        // This fails if all processes of the group have already ended, so the error is ignored.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     let _ = child.kill();

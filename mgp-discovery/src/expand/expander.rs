@@ -1,6 +1,6 @@
 //! Replaces `${…}` in a server's entry by values from outside the file (MGP §15.2).
 //!
-//! Everything here blocks: it reads files and runs commands.
+//! All functions here block: they read files and run commands.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,32 +39,32 @@ pub struct Expander {
     secrets: Option<SecretFile>,
 }
 
-/// The value of a variable, by its name.
+/// A lookup that returns the value of a variable by its name.
 type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// A server with expanded texts.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExpandedServer {
-    /// The server.
+    /// The id of the server.
     pub id: ServerId,
     /// The program or URL.
     pub target: ExpandedTarget,
-    /// The rights of its process; `None` if it is not confined.
+    /// The rights of the server's process; `None` if it is not sandboxed.
     pub rights: Option<ProcessRights>,
 }
 
-/// The rights of a confined process, beyond those that every program needs.
+/// The rights of a sandboxed process, in addition to those that every program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessRights {
-    /// The files and folders that it reads.
+    /// The files and folders that it may read.
     pub read: Vec<PathBuf>,
-    /// The folders that it writes.
+    /// The folders that it may write.
     pub write: Vec<PathBuf>,
-    /// If set, it connects to other programs.
+    /// If set, it may connect to other programs.
     pub connects: bool,
-    /// If set, it accepts connections.
+    /// If set, it may accept connections.
     pub listens: bool,
 }
 
@@ -74,20 +74,20 @@ pub struct ProcessRights {
 pub enum ExpandedTarget {
     /// A child process.
     Program {
-        /// The program.
+        /// The program to start.
         command: Expanded,
         /// The arguments.
         args: Vec<Expanded>,
-        /// The working directory as an absolute path; it never depends on that of this process.
+        /// The working directory as an absolute path; it never depends on the working directory of this process.
         cwd: PathBuf,
         /// The environment, in addition to the inherited one.
         env: BTreeMap<String, Expanded>,
     },
-    /// Over HTTP.
+    /// A server reached over HTTP.
     Url {
         /// The URL.
         url: Expanded,
-        /// Headers of every request.
+        /// The headers sent with every request.
         headers: BTreeMap<String, Expanded>,
         /// The transport: streamable HTTP, or the older event stream.
         transport: Transport,
@@ -98,7 +98,7 @@ pub enum ExpandedTarget {
     InProcess,
 }
 
-/// The error of a server whose texts could not all be expanded. It names their keys, and contains no values.
+/// The error for a server whose texts could not all be expanded. It contains the keys of these texts, but no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("server `{server}` is not started: {}", .reasons.join(", "))]
 pub struct ExpandError {
@@ -113,7 +113,7 @@ impl ExpandError {
         &self.server
     }
 
-    /// Returns a sentence with the remedy for each text that could not be expanded.
+    /// Returns one sentence for each text that could not be expanded, with the remedy.
     #[must_use]
     pub fn reasons(&self) -> &[String] {
         &self.reasons
@@ -123,7 +123,8 @@ impl ExpandError {
 // === impl ExpandedServer ===
 
 impl ExpandedServer {
-    /// Returns the texts that must not be shown: values from outside the file, and values that look like secrets.
+    /// Returns the parts of the texts that must not be shown: values from outside the file, and values that look like
+    /// secrets.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let (texts, map): (Vec<&Expanded>, _) = match &self.target {
             ExpandedTarget::Program { command, args, env, .. } => {
@@ -142,7 +143,7 @@ impl ExpandedServer {
 // === impl Expander ===
 
 impl Expander {
-    /// Creates an expander with a lookup of variables.
+    /// Creates an expander that gets the values of variables from a function.
     pub fn new(variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self {
             variables: Arc::new(variables),
@@ -152,7 +153,7 @@ impl Expander {
         }
     }
 
-    /// Creates an expander with the environment of this process.
+    /// Creates an expander that gets the values of variables from the environment of this process.
     #[must_use]
     pub fn from_env() -> Self {
         let expander = Self::new(|name| std::env::var(name).ok());
@@ -162,21 +163,21 @@ impl Expander {
         }
     }
 
-    /// Sets the folder that `~` is replaced by.
+    /// Sets the home folder, which replaces `~`.
     #[must_use]
     pub fn home(mut self, home: impl Into<PathBuf>) -> Self {
         self.home = Some(home.into());
         self
     }
 
-    /// Sets the secrets of the user.
+    /// Sets the file with the user's secrets.
     #[must_use]
     pub fn secrets(mut self, secrets: SecretFile) -> Self {
         self.secrets = Some(secrets);
         self
     }
 
-    /// Sets the time limit of a command; 10 s by default.
+    /// Sets the time limit of commands run by `${cmd:…}`; 10 s by default.
     #[must_use]
     pub fn timeout(mut self, patience: Duration) -> Self {
         self.timeout = patience;
@@ -217,10 +218,10 @@ impl Expander {
         Err(Box::new(ExpandError { server: server.id.clone(), reasons }))
     }
 
-    /// Expands one text of a file in a folder.
+    /// Expands one text of a configuration file; `folder` is the folder of that file.
     ///
     /// # Errors
-    /// The reason, with the remedy.
+    /// Returns the reason why the text cannot be expanded, with the remedy.
     pub fn expand(
         &self,
         template: &Template,
@@ -232,7 +233,7 @@ impl Expander {
             match piece {
                 Piece::Text(text) => out.push(text),
                 Piece::Variable { name, default } => {
-                    // As in a shell: `:-` means unset or empty.
+                    // As in a shell, the default after `:-` applies if the variable is unset or empty.
                     let value = (self.variables)(name);
                     match (value, default) {
                         (Some(value), None) => out.push_secret(&value),
@@ -289,10 +290,10 @@ impl Expander {
             .ok_or_else(|| format!("there is no secret `{name}`; run `mgp secrets set {name}`"))
     }
 
-    /// Returns the folder in which commands and servers of the user run: their home, else the root.
+    /// Returns the folder in which the user's commands and servers run: the home folder, or the root if there is none.
     ///
-    /// It is never the folder of this process: hosts start this process in the project that is open, and interpreters
-    /// and runners load code from the folder in which they start.
+    /// It is never the working directory of this process: hosts start this process in the open project, and
+    /// interpreters and package runners load code from their working directory.
     fn home_folder(&self) -> &Path {
         self.home.as_deref().unwrap_or(Path::new(MAIN_SEPARATOR_STR))
     }
@@ -309,7 +310,7 @@ impl Expander {
         let place = folder.join(self.with_home(path));
         let refused = |error: std::io::Error| format!("the file `{path}` cannot be read: {error}");
         if origin == Origin::Project {
-            // Compare real paths, because a link could lead out of the folder.
+            // Compare real paths, because a link could point to a file outside of the folder.
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             let (root, real) = (folder.canonicalize(), place.canonicalize());
             if !real.map_err(refused)?.starts_with(root.map_err(refused)?) {
@@ -339,7 +340,7 @@ impl Expander {
 
 mgp_types::opaque_debug!(Expander { home });
 
-/// A server that is being expanded.
+/// The state while the texts of a server are expanded.
 struct Filling<'a> {
     expander: &'a Expander,
     server: &'a ServerConfig,
@@ -348,7 +349,8 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Expands a program, whose folder and relative paths never depend on the folder of this process.
+    /// Expands a program; its working directory and relative paths never depend on the working directory of this
+    /// process.
     fn program(
         &mut self,
         command: &str,
@@ -380,7 +382,8 @@ impl Filling<'_> {
         ExpandedTarget::Program { command, args, cwd, env: self.map("env", env) }
     }
 
-    /// Returns a program with a relative path as an absolute path; a plain name is left to be found in `PATH`.
+    /// Returns a program whose relative path was made absolute; a name without a path is unchanged, and found in `PATH`
+    /// later.
     fn located(&mut self, command: Expanded, folder: &Path) -> Expanded {
         let path = Path::new(command.as_str());
         if path.is_absolute()
@@ -399,7 +402,7 @@ impl Filling<'_> {
         located
     }
 
-    /// Expands one text; `parts` are names and values in it that may be secret.
+    /// Expands one text; `parts` are the named values inside it that are checked for secrets.
     fn text(&mut self, place: &str, text: &str, parts: &[(&str, &str)]) -> Expanded {
         let filled = Template::parse(text)
             .map_err(|bad: TemplateError| bad.to_string())
@@ -426,7 +429,7 @@ impl Filling<'_> {
     }
 }
 
-/// Returns whether an argument, or the value of an option, is written as a relative path: `.`, `./x`, `--root=../x`.
+/// Returns whether an argument, or the value of an option, is a relative path, e.g. `.`, `./x` or `--root=../x`.
 fn is_relative_path(arg: &str) -> bool {
     let value = match arg.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
@@ -436,7 +439,7 @@ fn is_relative_path(arg: &str) -> bool {
     matches!(first, Some(Component::CurDir | Component::ParentDir))
 }
 
-/// Removes the line break at the end of a text, which editors and `echo` write.
+/// Returns a text without the line break at its end, which editors and `echo` add.
 fn without_end(text: &str) -> &str {
     let text = text.strip_suffix('\n').unwrap_or(text);
     text.strip_suffix('\r').unwrap_or(text)

@@ -1,4 +1,4 @@
-//! Secrets of the user by name, for `${keyring:NAME}`, in a file that only its owner can read.
+//! The user's secrets by name, for `${keyring:NAME}`, in a file that only its owner can read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,12 +12,12 @@ use crate::config::{limits, valid_id};
 const FILE: &str = "secrets.json";
 const MAX_FILE_BYTES: u64 = 4 << 20;
 const MAX_SECRETS: usize = 1000;
-/// Time to wait for another process that is changing the file.
+/// The maximum time to wait for another process that is changing the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The format version in the file.
 const VERSION: u32 = 1;
 
-/// The secrets of the user in a state folder; all functions block.
+/// The user's secrets in a state folder; all functions block.
 ///
 /// ```
 /// # let folder = std::env::temp_dir().join(format!("mgp-secrets-{}", std::process::id()));
@@ -33,7 +33,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug)]
 pub struct SecretFile(PrivateFile);
 
-/// The error of the file of secrets; contains no secret.
+/// The error of an access to the file of secrets; it contains no secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretFileError {
@@ -57,7 +57,7 @@ struct Content {
 }
 
 impl SecretFile {
-    /// Creates the secrets of a state folder; the file is created with the first one.
+    /// Creates an instance for a state folder; the file is created when the first secret is stored.
     #[must_use]
     pub fn in_folder(state: &Path) -> Self {
         Self(PrivateFile::new(state.join(FILE), MAX_FILE_BYTES))
@@ -79,7 +79,7 @@ impl SecretFile {
         Ok(self.read()?.secrets.into_keys().collect())
     }
 
-    /// Stores a secret in place of the one of its name.
+    /// Stores a secret, and replaces an earlier one of that name.
     ///
     /// # Errors
     /// [`SecretFileError`] if the file cannot be written, or the name or the value cannot be stored.
@@ -105,7 +105,7 @@ impl SecretFile {
         })
     }
 
-    /// Removes a secret; returns `false` if there is none of that name.
+    /// Removes a secret; returns `false` if there is no secret of that name.
     ///
     /// # Errors
     /// [`SecretFileError`] if the file cannot be written.
@@ -115,7 +115,7 @@ impl SecretFile {
 
     fn read(&self) -> Result<Content, SecretFileError> {
         let Some(text) = self.0.read()? else { return Ok(Content::default()) };
-        // An error of serde quotes the text, which is secret.
+        // Do not include the error of serde in the message, because it quotes the text, which is secret.
         let content: Content =
             serde_json::from_slice(&text).map_err(|_| SecretFileError::Damaged)?;
         if content.version == VERSION { Ok(content) } else { Err(SecretFileError::Damaged) }

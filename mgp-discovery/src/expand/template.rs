@@ -32,7 +32,7 @@ pub(crate) enum Piece {
     Secret(String),
 }
 
-/// The reason why a text is not a template.
+/// The reason why a text cannot be parsed as a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
@@ -44,7 +44,7 @@ pub enum TemplateError {
         "`${{…}}` does not name a variable; write `${{NAME}}`, `${{NAME:-default}}`, `${{file:PATH}}`, `${{cmd:COMMAND}}` or `${{keyring:NAME}}`"
     )]
     NoName,
-    /// `${file:}` or `${cmd:}` names no file or command.
+    /// `${file:}` or `${cmd:}` without a path or a command.
     #[error("`${{{0}:…}}` names nothing")]
     Empty(&'static str),
     /// Defaults are nested too deeply.
@@ -56,7 +56,7 @@ impl Template {
     /// Parses a text.
     ///
     /// # Errors
-    /// [`TemplateError`].
+    /// [`TemplateError`] if a `${…}` in the text is not valid.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         parse(text, 0)
     }
@@ -67,7 +67,7 @@ impl Template {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
     }
 
-    /// Returns the names of the variables, those in defaults included.
+    /// Returns the names of the variables, including those in defaults.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let mut names = Vec::new();
         self.visit(&mut |piece| {
@@ -92,7 +92,7 @@ impl Template {
         needs
     }
 
-    /// Returns the variables whose defaults are plain text, with those defaults.
+    /// Returns each variable whose default is plain text, with that default.
     pub(crate) fn defaults(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut defaults = Vec::new();
         self.visit(&mut |piece| {
@@ -138,7 +138,7 @@ fn parse(text: &str, depth: usize) -> Result<Template, TemplateError> {
             pieces.push(piece(&after[..end], depth)?);
             rest = &after[end + 1..];
         } else {
-            // A lone `$` stays: passwords and prices contain it.
+            // A `$` without a brace is plain text, because passwords and prices contain it.
             plain.push('$');
         }
     }
@@ -149,7 +149,7 @@ fn parse(text: &str, depth: usize) -> Result<Template, TemplateError> {
     Ok(Template(pieces))
 }
 
-/// Returns the position of the brace that closes a `${` directly before this text.
+/// Returns the position of the closing brace; the text begins directly after the opening `${`.
 pub(crate) fn closing(text: &str) -> Option<usize> {
     let mut open = 0_usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -187,7 +187,7 @@ fn piece(inside: &str, depth: usize) -> Result<Piece, TemplateError> {
     Ok(Piece::Variable { name: name.to_owned(), default })
 }
 
-/// Returns whether shells accept a text as the name of a variable.
+/// Returns whether shells accept a text as a variable name.
 fn is_variable(name: &str) -> bool {
     name.bytes().next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

@@ -1,4 +1,4 @@
-//! Tests of `${…}`.
+//! Tests of the expansion of `${…}`.
 
 use std::fs;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-/// A text after expansion of `${…}`; values from outside the file are never shown by `Debug`.
+/// A text after expansion of `${…}`; its `Debug` output never shows values from outside the file.
 ///
 /// ```
 /// use mgp_discovery::{Expander, Origin, Template};
@@ -41,7 +41,7 @@ impl Expanded {
         self.text.push_str(&other.text);
     }
 
-    /// Hides a part of the text that only looks like a secret.
+    /// Marks a part of the text as secret, because it looks like one.
     pub(super) fn hide(&mut self, part: &str) {
         let places = self.text.match_indices(part);
         self.secrets.extend(places.map(|(at, part)| at..at + part.len()));
@@ -53,7 +53,7 @@ impl Expanded {
         &self.text
     }
 
-    /// Returns whether a part of it came from a variable, a file or a command, or looks like a secret.
+    /// Returns whether a part of the text came from a variable, a file or a command, or looks like a secret.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         !self.secrets.is_empty()

@@ -17,13 +17,13 @@ use super::{Entry, Import, ImportedServer};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Bundle {
-    /// The name.
+    /// The name of the bundle.
     pub name: String,
-    /// The version.
+    /// The version of the bundle.
     pub version: String,
     /// The display name.
     pub title: Option<String>,
-    /// The description.
+    /// The description of the bundle.
     pub description: String,
     kind: String,
     entry_point: Option<String>,
@@ -31,7 +31,7 @@ pub struct Bundle {
     settings: Map<String, Value>,
 }
 
-/// The word for this system in manifests.
+/// The word by which manifests name this operating system.
 const PLATFORM: &str = if cfg!(windows) {
     "win32"
 } else if cfg!(target_os = "macos") {
@@ -44,7 +44,7 @@ impl Bundle {
     /// Reads a manifest.
     ///
     /// # Errors
-    /// Returns the reason why the bundle cannot be started here.
+    /// Returns the reason why the bundle cannot be started on this machine.
     pub fn new(manifest: &Value) -> Result<Self, String> {
         let text = |value: &Value, name: &str| value[name].as_str().map(str::to_owned);
         let needed = |name: &str| {
@@ -80,7 +80,7 @@ impl Bundle {
         })
     }
 
-    /// Returns the settings that the bundle asks for.
+    /// Returns the settings that the bundle needs from the user.
     #[must_use]
     pub fn needs(&self) -> Vec<Need> {
         let need = |(key, described): (&String, &Value)| {
@@ -105,8 +105,8 @@ impl Bundle {
         self.settings.iter().map(need).collect()
     }
 
-    /// Returns the server for [`Plan::new`](super::Plan::new), with these answers by variable. Its files are in
-    /// `folder`.
+    /// Returns the server as input for [`Plan::new`](super::Plan::new). `answers` has the user's values by variable,
+    /// and `folder` contains the unpacked files.
     #[must_use]
     pub fn import(&self, folder: &Path, answers: &Answers) -> Import {
         let mut filling =
@@ -152,12 +152,12 @@ impl Bundle {
     }
 }
 
-/// Returns the variable of a setting.
+/// Returns the name of the environment variable for a setting.
 fn variable(key: &str) -> String {
     name_of(&key.to_ascii_uppercase())
 }
 
-/// Returns a default as texts; a list has several.
+/// Returns the texts of a default; a default that is a list has several.
 fn values(default: &Value) -> Vec<String> {
     match default {
         Value::Null | Value::Object(_) => Vec::new(),
@@ -167,7 +167,7 @@ fn values(default: &Value) -> Vec<String> {
     }
 }
 
-/// Replaces the variables of a manifest's texts.
+/// The state while the variables in the texts of a manifest are replaced.
 struct Filling<'a> {
     folder: &'a str,
     settings: &'a Map<String, Value>,
@@ -175,7 +175,8 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Returns an argument; one that is a whole setting has as many values as that.
+    /// Returns the arguments for one text; if the whole text is a setting with several values, each becomes an
+    /// argument.
     fn argument(&mut self, text: &str) -> Vec<String> {
         let whole = text.strip_prefix("${user_config.").and_then(|rest| rest.strip_suffix('}'));
         match whole.filter(|key| !key.contains('}')) {
@@ -212,7 +213,7 @@ impl Filling<'_> {
         }
     }
 
-    /// Returns the values of a setting: the answers, the default, or a variable for the user to set.
+    /// Returns the values of a setting: the answers, else the default, else a `${…}` that the user must set.
     fn setting(&mut self, key: &str) -> Vec<String> {
         let Some(described) = self.settings.get(key) else { return vec![String::new()] };
         let variable = variable(key);
@@ -227,9 +228,9 @@ impl Filling<'_> {
         vec![format!("${{{variable}{}}}", if is_required { "" } else { ":-" })]
     }
 
-    /// Returns a default, in which only the folders of the user are variables.
+    /// Returns the text of a default; of its variables, only the folders of the user are replaced.
     fn default_text(&mut self, default: &str) -> String {
-        // A default that names a setting could name itself.
+        // Do not replace settings in a default: a setting whose default names itself would never end.
         if default.contains("${user_config.") || !is_balanced(default) {
             return escaped(default);
         }

@@ -1,4 +1,4 @@
-//! A server's entry in the file of another host (MGP §15.2).
+//! Converts the entry of a server in the file of another host (MGP §15.2).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,23 +26,23 @@ pub struct Entry {
     pub headers: BTreeMap<String, String>,
     /// The era of MCP, if the entry has one.
     pub era: Option<&'static str>,
-    /// The transport, if it does not follow from the rest.
+    /// The transport, if it does not follow from the other members.
     pub transport: Option<&'static str>,
-    /// The name and version of the published server that it is, e.g. `io.github.example/files@1.2.0`.
+    /// The name and version of the published server that this entry runs, e.g. `io.github.example/files@1.2.0`.
     pub published: Option<String>,
 }
 
 // Shows the command only: values of configurations may be secret.
 mgp_types::opaque_debug!(Entry { command });
 
-/// The reason why a server is left out that its host does not start.
+/// The reason reported for a server that is switched off in its host.
 pub(super) const SWITCHED_OFF: &str = "it is switched off there";
 
-/// Members that have no effect here.
+/// Members of other hosts' entries that have no effect in `mgp.toml`, and are ignored without a note.
 const IDLE: &[&str] =
     &["description", "name", "gallery", "version", "disabled", "enabled", "source", "tools"];
 
-/// Returns an entry of a host in the form that most hosts share.
+/// Returns an entry with the members that most hosts use, converted from the members of this host.
 pub(super) fn common(host: Host, value: &Value) -> Value {
     let mut value = value.clone();
     let Some(members) = value.as_object_mut() else { return value };
@@ -59,12 +59,12 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
         }
         Host::Codex => {
             rename(members, "http_headers", "headers");
-            // The token is a variable of the environment, which this file only names.
+            // The member contains only the name of an environment variable, whose value is the token.
             if let Some(Value::String(name)) = members.remove("bearer_token_env_var") {
                 members.insert(TOKEN_VARIABLE.to_owned(), name.into());
             }
         }
-        // `url` is for event streams there.
+        // In Gemini CLI, `url` means an event stream, and `httpUrl` streamable HTTP.
         Host::GeminiCli if members.contains_key("httpUrl") => rename(members, "httpUrl", "url"),
         Host::GeminiCli if members.contains_key("url") && !members.contains_key("type") => {
             members.insert("type".to_owned(), "sse".into());
@@ -77,7 +77,7 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
                 members.remove(idle);
             }
         }
-        // An older form of Zed has program, arguments and environment in one object.
+        // Older entries of Zed have program, arguments and environment in one object.
         Host::Zed => {
             if let Some(Value::Object(command)) = members.get("command").cloned() {
                 for (name, value) in command {
@@ -97,7 +97,7 @@ fn rename(members: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
-/// Writes the variables of `OpenCode`, `{env:NAME}`, as most hosts write them.
+/// Rewrites variables of `OpenCode`, e.g. `{env:NAME}`, in the form that most hosts use.
 fn with_dollars(value: &mut Value) {
     match value {
         Value::String(text) => *text = text.replace("{env:", "${"),
@@ -107,13 +107,13 @@ fn with_dollars(value: &mut Value) {
     }
 }
 
-/// The member for the name of a variable whose value is a bearer token.
+/// The member that names the variable with the bearer token.
 const TOKEN_VARIABLE: &str = "bearer_token_env_var";
 
-/// The member with the names of variables whose values are secrets of the host.
+/// The member that names variables whose values are secrets stored by the host.
 const SECRET_NAMES: &str = "env_keys";
 
-/// Converts an entry of `mcpServers` or `servers`; the error is the reason why it cannot be imported.
+/// Converts an entry of `mcpServers` or `servers`; an error is the reason why it cannot be imported.
 pub(super) fn entry(
     value: &Value,
     meaning: &Meaning<'_>,
@@ -153,7 +153,7 @@ pub(super) fn entry(
             _ => notes.extend(why_left_out(name)),
         }
     }
-    // In the home folder, where the files of users lie, servers start anyway.
+    // Files in the home folder belong to the user and not to a project; their servers start in the home folder anyway.
     let is_home = |project| std::env::home_dir().as_deref() == Some(project);
     if let (Some(_), Some(project)) = (&entry.command, meaning.project)
         && (entry.cwd.is_some() || !is_home(project))
@@ -186,7 +186,7 @@ fn add_secrets(entry: &mut Entry, names: Vec<&str>, notes: &mut Vec<String>) {
     }
 }
 
-/// Returns the folder of a project's server, which its host starts in the project.
+/// Returns the working directory of a project's server; its host starts it in the project.
 fn folder_in(project: &Path, cwd: Option<&str>) -> String {
     let project = escaped(&project.to_string_lossy());
     match cwd {
@@ -196,7 +196,7 @@ fn folder_in(project: &Path, cwd: Option<&str>) -> String {
     }
 }
 
-/// Returns a transport; most follow from the rest of the entry.
+/// Returns the transport to write; `None` if it follows from the other members of the entry.
 fn transport(word: &str) -> Result<Option<&'static str>, String> {
     match word {
         "stdio" | "local" | "remote" | "http" | "streamable-http" | "streamableHttp"

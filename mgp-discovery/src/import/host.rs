@@ -15,46 +15,46 @@ use crate::error::DiscoveryError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Host {
-    /// `claude_desktop_config.json`.
+    /// Claude Desktop: `claude_desktop_config.json`.
     ClaudeDesktop,
-    /// `.mcp.json`, or `~/.claude.json` with its projects.
+    /// Claude Code: `.mcp.json`, or `~/.claude.json` with its projects.
     ClaudeCode,
-    /// `.cursor/mcp.json`.
+    /// Cursor: `.cursor/mcp.json`.
     Cursor,
-    /// `.vscode/mcp.json`.
+    /// VS Code: `.vscode/mcp.json`.
     VsCode,
-    /// `~/.codex/config.toml`, tables below `mcp_servers`.
+    /// Codex: `~/.codex/config.toml`, tables below `mcp_servers`.
     Codex,
-    /// `~/.gemini/settings.json`.
+    /// Gemini CLI: `~/.gemini/settings.json`.
     GeminiCli,
-    /// `~/.codeium/windsurf/mcp_config.json`.
+    /// Windsurf: `~/.codeium/windsurf/mcp_config.json`.
     Windsurf,
-    /// `settings.json` of Zed, with `context_servers`.
+    /// Zed: `settings.json`, with `context_servers`.
     Zed,
-    /// `opencode.json`, whose entries have one list for program and arguments.
+    /// `OpenCode`: `opencode.json`, whose entries have one list for program and arguments.
     OpenCode,
-    /// `cline_mcp_settings.json`.
+    /// Cline: `cline_mcp_settings.json`.
     Cline,
-    /// `~/.copilot/mcp-config.json`.
+    /// Copilot CLI: `~/.copilot/mcp-config.json`.
     CopilotCli,
-    /// `~/.lmstudio/mcp.json`.
+    /// LM Studio: `~/.lmstudio/mcp.json`.
     LmStudio,
-    /// `~/.kiro/settings/mcp.json`.
+    /// Kiro: `~/.kiro/settings/mcp.json`.
     Kiro,
-    /// `~/.junie/mcp/mcp.json` of `JetBrains`.
+    /// `JetBrains` Junie: `~/.junie/mcp/mcp.json`.
     Junie,
-    /// `.continue/mcpServers/mcp.json`, a file of its own beside the settings of Continue.
+    /// Continue: `.continue/mcpServers/mcp.json`, a separate file beside its settings.
     Continue,
-    /// `~/.config/goose/config.yaml`, with `extensions`.
+    /// Goose: `~/.config/goose/config.yaml`, with `extensions`.
     Goose,
     /// Any other file with `mcpServers`.
     Generic,
-    /// `server.json` of the registry.
+    /// `server.json`, the format of the official registry.
     Registry,
 }
 
 impl Host {
-    /// Returns a short name, which is also the name of its agent.
+    /// Returns a short name of the host, which is also the name of its agent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Host {
         }
     }
 
-    /// Returns the key under which its file lists the servers.
+    /// Returns the key below which the host's file lists the servers.
     #[must_use]
     pub fn servers_key(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl Host {
 
     fn dialect(self) -> Dialect {
         match self {
-            // These start what is written.
+            // These hosts do not replace variables: they start exactly the written command.
             Self::ClaudeDesktop | Self::Codex | Self::Continue | Self::LmStudio | Self::Zed => {
                 Dialect::Plain
             }
@@ -110,7 +110,7 @@ impl Host {
 pub struct Import {
     /// The kind of file.
     pub host: Host,
-    /// The file.
+    /// The path of the file.
     pub source: PathBuf,
     /// The servers that can be imported.
     pub servers: Vec<ImportedServer>,
@@ -122,13 +122,13 @@ pub struct Import {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportedServer {
-    /// The name in the file.
+    /// The name of the server in the file.
     pub name: String,
-    /// The project whose part of the file has it, in a file of several projects.
+    /// The project that declares the server, if one file contains several projects.
     pub project: Option<String>,
-    /// The settings.
+    /// The settings of the server.
     pub entry: Entry,
-    /// Notes on omitted parts.
+    /// Notes about parts of the entry that are not imported.
     pub notes: Vec<String>,
 }
 
@@ -136,13 +136,13 @@ pub struct ImportedServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportError {
-    /// The name in the file.
+    /// The name of the server in the file.
     pub name: String,
-    /// The reason.
+    /// The reason why it cannot be imported.
     pub why: String,
 }
 
-/// Reads the text of a host's file; the path is for the report, and for what is relative to it.
+/// Reads the text of a host's file; `file` is used in messages, and relative paths are resolved against its folder.
 ///
 /// ```
 /// use mgp_discovery::import::{Host, read};
@@ -154,7 +154,7 @@ pub struct ImportError {
 /// ```
 ///
 /// # Errors
-/// [`DiscoveryError::TooLong`]; [`DiscoveryError::Foreign`] if it is not a file of this host.
+/// [`DiscoveryError::TooLong`]; [`DiscoveryError::Foreign`] if it is not a valid file of this host.
 pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryError> {
     if text.len() as u64 > 16 * limits::MAX_FILE_BYTES {
         return Err(DiscoveryError::TooLong { path: file.to_owned() });
@@ -173,7 +173,8 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
         return Ok(import);
     }
     let (dialect, own) = (host.dialect(), host.servers_key());
-    // `.vscode/mcp.json` and `.cursor/mcp.json` lie in a folder of the project, `.mcp.json` in the project.
+    // `.vscode/mcp.json` and `.cursor/mcp.json` are in a subfolder of the project, `.mcp.json` is in the project
+    // itself.
     let project = file.parent().filter(|folder| {
         folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor")
     });
@@ -185,7 +186,7 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     let project = project.filter(|folder| folder.is_absolute());
     let mut found = false;
     let root = value.get("mcp").filter(|_| value.get(own).is_none()).unwrap_or(&value);
-    // Newer files of OpenCode nest the servers once more.
+    // Newer files of `OpenCode` have the servers one level deeper.
     let nested = value[own].get("servers").filter(|_| host == Host::OpenCode);
     let meaning = Meaning { dialect, project, proposed: proposed(&root["inputs"]) };
     if let Some(servers) = nested.or_else(|| root.get(own)).and_then(Value::as_object) {
@@ -213,7 +214,8 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     if found { Ok(import) } else { Err(foreign(format!("it has no `{own}`"))) }
 }
 
-/// Returns the servers of a project's `.mcp.json` that a file of Claude Code's settings, or its `~/.claude.json`, switches off.
+/// Returns the servers of a project's `.mcp.json` that are switched off in a settings file of Claude Code or in
+/// `~/.claude.json`.
 #[must_use]
 pub fn switched_off(settings: &str, project: &Path) -> Vec<String> {
     let Ok(settings) = json::parse(settings) else { return Vec::new() };
@@ -227,7 +229,7 @@ fn names(list: &Value) -> Vec<String> {
 }
 
 impl Import {
-    /// Leaves out servers that the host has switched off.
+    /// Moves servers that are switched off in the host to the refused ones.
     pub fn leave_out(&mut self, switched_off: &[String]) {
         self.leave_out_from(0, switched_off);
     }

@@ -1,5 +1,5 @@
-//! The files of hosts as JSON values: JSON as editors write it, with comments and trailing commas, TOML and YAML
-//! (MGP §15.2).
+//! Parses the files of hosts into JSON values. They are JSON with comments and trailing commas, TOML, or YAML (MGP
+//! §15.2).
 
 use serde_json::Value;
 use toml_edit::{DocumentMut, Item};
@@ -8,7 +8,7 @@ use toml_edit::{DocumentMut, Item};
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let plain = without_commas(&without_comments(text.trim_start_matches('\u{feff}')));
     serde_json::from_str(&plain).map_err(|error| {
-        // The position only: values of the file may be secret.
+        // Report only the position, because values in the file may be secret.
         format!("it is not JSON at line {}, column {}", error.line(), error.column())
     })
 }
@@ -21,7 +21,7 @@ pub(super) fn from_toml(text: &str) -> Result<Value, String> {
 
 /// Reads YAML as the same values, with the limits of the library on nesting, aliases and size.
 pub(super) fn from_yaml(text: &str) -> Result<Value, String> {
-    // Without the text of the error: values of the file may be secret.
+    // Do not include the text of the error, because values in the file may be secret.
     serde_saphyr::from_str(text).map_err(|error| match error.location() {
         Some(at) => format!("it is not YAML at line {}, column {}", at.line(), at.column()),
         None => "it is not YAML".to_owned(),
@@ -80,7 +80,7 @@ fn without_comments(text: &str) -> String {
     out + rest
 }
 
-/// Replaces a comma before a closing bracket by a space.
+/// Replaces each comma before a closing bracket by a space, so that positions stay the same.
 fn without_commas(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(['"', ',']) {
@@ -97,7 +97,7 @@ fn without_commas(text: &str) -> String {
     out + rest
 }
 
-/// Returns the length of the string at the beginning of a text, its quotes included.
+/// Returns the length of the string at the beginning of a text, including its quotes.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {

@@ -1,6 +1,6 @@
-//! Reads the configurations of other hosts, and adds their servers to ours (MGP §15.2).
+//! Reads the configurations of other hosts, and adds their servers to `mgp.toml` (MGP §15.2).
 //!
-//! [`read`] and [`Plan::new`] change nothing, so that a dry run is accurate; [`Plan::apply`] writes.
+//! [`read`] and [`Plan::new`] write no file, so a dry run shows the exact result; [`Plan::apply`] writes it.
 
 mod bundle;
 mod entry;

@@ -42,11 +42,11 @@ pub struct PublishedBundle {
     pub sha256: String,
 }
 
-/// A value that a published server asks for.
+/// A value that a published server needs from the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Need {
-    /// The variable that holds the value, e.g. `GITHUB_TOKEN`.
+    /// The environment variable that contains the value, e.g. `GITHUB_TOKEN`.
     pub variable: String,
     /// The description.
     pub description: String,
@@ -72,13 +72,13 @@ pub struct Answer(pub(super) String);
 mgp_types::opaque_debug!(Answer);
 
 impl Answer {
-    /// Creates an answer with the given text; `${…}` in it has no special meaning.
+    /// Creates an answer from a text in which `${…}` has no special meaning.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self(escaped(text))
     }
 
-    /// Creates an answer with the given text, in which `${…}` is expanded; the text must come from the user.
+    /// Creates an answer from a text in which `${…}` is expanded; such a text must come from the user.
     #[must_use]
     pub fn template(text: &str) -> Self {
         Self(text.to_owned())
@@ -92,7 +92,7 @@ impl Answer {
 }
 
 impl PublishedServer {
-    /// Reads a `server.json`, or an entry of a registry's answer, whose member `server` is the `server.json`.
+    /// Parses a `server.json`, or an entry of a registry's response, whose member `server` is the `server.json`.
     ///
     /// # Errors
     /// Returns the reason why the value is not a `server.json`.
@@ -129,7 +129,7 @@ impl PublishedServer {
         &self.document
     }
 
-    /// Returns the values that the server asks for, in the order of the `server.json`.
+    /// Returns the values that the server needs from the user, in the order of the `server.json`.
     #[must_use]
     pub fn needs(&self) -> Vec<Need> {
         let mut reading = Reading::new(&NO_ANSWERS);
@@ -262,8 +262,8 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns whether name and version identify one version of a package for good, unlike a tag or a range. A `name` that
-/// is an address or an option does not.
+/// Returns whether name and version always identify the same version of a package, unlike a tag or a range. A `name`
+/// that is an address or an option does not.
 fn is_exact(kind: &str, name: &str, version: Option<&str>) -> bool {
     if !["npm", "pypi"].contains(&kind) {
         return name.contains("@sha256:");
@@ -331,7 +331,7 @@ impl<'a> Reading<'a> {
         let name = escaped(name);
         let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
         let with = |mark: &str| match &version {
-            // The identifier of a container image usually contains its tag already.
+            // The identifier of a container image usually already contains its tag.
             Some(version) if !name.contains('@') || !name.ends_with(version.as_str()) => {
                 format!("{name}{mark}{version}")
             }

@@ -17,7 +17,7 @@ use crate::source::{Origin, text_of};
 /// The maximum time to wait for another import to finish.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The changes an import would make to a file; nothing is written yet.
+/// The changes that an import would make to a configuration file; nothing is written before [`apply`](Self::apply).
 #[derive(Clone, PartialEq)]
 #[must_use = "nothing is written until it is applied"]
 pub struct Plan {
@@ -33,25 +33,25 @@ pub struct Plan {
 pub struct ImportLine {
     /// The file from which the server was read.
     pub source: PathBuf,
-    /// The name in that file.
+    /// The name of the server in that file.
     pub name: String,
-    /// The project whose part of the file has it, in a file of several projects.
+    /// The project that declares the server, if one file contains several projects.
     pub project: Option<String>,
-    /// The outcome.
+    /// The outcome for this server.
     pub outcome: ImportOutcome,
-    /// Notes on omitted parts, and on what the user must do.
+    /// Notes about parts that are not imported, and about what the user must do.
     pub notes: Vec<String>,
 }
 
-/// The outcome for a server.
+/// The outcome for one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImportOutcome {
     /// Added, under this id.
     Added(String),
-    /// The same server is there already, under this id.
+    /// Not added, because the same server already exists, under this id.
     Present(String),
-    /// Left out, for this reason.
+    /// Not imported, for this reason.
     Skipped(String),
 }
 
@@ -78,10 +78,10 @@ impl Plan {
     /// Plans to add the servers of other hosts to a configuration; its existing servers stay unchanged.
     ///
     /// # Errors
-    /// [`DiscoveryError`] if the file cannot be read, or is faulty as a whole.
+    /// [`DiscoveryError`] if the file cannot be read, or an error disables the whole file.
     pub fn new(file: impl Into<PathBuf>, imports: &[Import]) -> Result<Self, DiscoveryError> {
         let file = file.into();
-        // Writes to the target of a link, so that the link stays.
+        // Resolve a link, so that writing replaces its target and not the link.
         let file = file.canonicalize().unwrap_or(file);
         let before = text_of(&file, Origin::User)?;
         let text = before.clone().unwrap_or_default();
@@ -89,12 +89,12 @@ impl Plan {
         Ok(Self { file, before, after, lines })
     }
 
-    /// Plans how servers would be added to a configuration file if it had this text.
+    /// Plans how servers would be added to a configuration file if the file had this text.
     ///
-    /// Such a plan is for reading: [`apply`](Self::apply) refuses it unless the file really has the text.
+    /// Such a plan is only for display: [`apply`](Self::apply) refuses it unless the file really has this text.
     ///
     /// # Errors
-    /// [`DiscoveryError`] if the text is faulty as a whole.
+    /// [`DiscoveryError`] if an error disables the whole text.
     pub fn from_text(
         file: impl Into<PathBuf>,
         text: &str,
@@ -105,26 +105,26 @@ impl Plan {
         Ok(Self { file, before: Some(text.to_owned()), after, lines })
     }
 
-    /// Returns a line for each server.
+    /// Returns the outcome for each server.
     #[must_use]
     pub fn lines(&self) -> &[ImportLine] {
         &self.lines
     }
 
-    /// Returns the new text of the file, which still contains any secrets in clear text.
+    /// Returns the new text of the file; secrets in clear text are not removed from it.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.after
     }
 
-    /// Returns whether the file stays unchanged.
+    /// Returns whether the plan changes nothing in the file.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.lines.iter().all(|line| !matches!(line.outcome, ImportOutcome::Added(_)))
     }
 
-    /// Writes the file, for its owner alone, and its previous content into a backup beside it, whose path is
-    /// returned; the last ten backups are kept. Blocks.
+    /// Writes the file so that only its owner can read it. The previous content goes into a backup beside it, whose
+    /// path is returned; the last ten backups are kept. Blocks.
     ///
     /// # Errors
     /// [`DiscoveryError::Changed`] if the file changed since the plan was made; [`DiscoveryError`] if it cannot be written.
@@ -153,7 +153,7 @@ impl Plan {
                 let (path, old) = backup_paths(&self.file).map_err(failed)?;
                 let backup = PrivateFile::new(&path, limits::MAX_FILE_BYTES);
                 backup.replace(&turn, before.as_bytes())?;
-                // A backup that cannot be removed does no harm.
+                // An old backup that cannot be removed does no harm.
                 for old in old {
                     let _ = std::fs::remove_file(old);
                 }
@@ -167,7 +167,7 @@ impl Plan {
 
 mgp_types::opaque_debug!(Plan { file, lines });
 
-/// Adds the servers of imports to the text of a configuration; returns the new text and a line for each server.
+/// Adds imported servers to the text of a configuration; returns the new text, and the outcome for each server.
 fn add_all(
     file: &Path,
     text: &str,
@@ -205,7 +205,7 @@ fn add_all(
     Ok((after, lines))
 }
 
-/// The ids of a configuration, with their servers.
+/// The ids that a configuration uses, with their servers.
 struct TakenIds {
     ids: HashSet<String>,
     servers: Vec<ServerConfig>,
@@ -216,7 +216,7 @@ impl TakenIds {
         Self { ids: parsed.kept_ids, servers: parsed.config.servers }
     }
 
-    /// Adds a server to the document, unless the same one is there; the error is the reason to leave it out.
+    /// Adds a server to the document unless the same server already exists; an error is the reason why it is not added.
     fn plan(
         &mut self,
         file: &Path,
@@ -251,7 +251,7 @@ impl TakenIds {
     }
 }
 
-/// The most servers of one id that get ids of their own.
+/// The number of ids that are tried for a server whose id is already taken.
 const MAX_NAMESAKES: usize = 50;
 
 /// Returns the ids for a server, in the order in which they are tried.
@@ -265,10 +265,10 @@ fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
     [String::new(), format!("-{host}")].into_iter().chain(numbered).map(named)
 }
 
-/// Returns whether two servers run the same program, or are at the same URL.
+/// Returns whether two servers run the same program, or have the same URL.
 fn is_same(there: &ServerConfig, new: &ServerConfig) -> bool {
     let secrets: Vec<String> = clear_secrets(new).into_iter().map(|one| one.place).collect();
-    // A variable in the place of a secret is what the notes of an earlier import asked for.
+    // After an earlier import, its notes asked the user to replace the secret by a variable.
     let same = |place: String, there: &str, new: &str| {
         there == new || (there.contains("${") && secrets.contains(&place))
     };
@@ -294,7 +294,7 @@ fn is_same(there: &ServerConfig, new: &ServerConfig) -> bool {
     }
 }
 
-/// Returns an entry as it is read from the file.
+/// Parses the text of a new entry, as it would later be read from the file.
 fn check_entry(file: &Path, text: &str) -> Result<ServerConfig, String> {
     let wrong = || "it cannot be expressed in `mgp.toml`".to_owned();
     let mut parsed = Config::parse(file, text).map_err(|_| wrong())?;
@@ -305,7 +305,7 @@ fn check_entry(file: &Path, text: &str) -> Result<ServerConfig, String> {
         .ok_or_else(|| parsed.findings.first().map_or_else(wrong, |finding| finding.what.clone()))
 }
 
-/// Converts a name to an id: other characters become `-`.
+/// Converts a name to an id: each character that is not allowed becomes `-`.
 fn id(name: &str) -> Option<String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let id: String = name.chars().map(|c| if fits(c) { c } else { '-' }).collect();

@@ -1,4 +1,4 @@
-//! Tests of import.
+//! Tests of the import of other hosts' files.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn an_editor_file_with_inputs_and_comments_is_read() {
     );
 }
 
-/// Each host's form of a local server with a variable, and of one at a URL; comments are those that the hosts allow.
+/// Each host's form of a local server with a variable, and of a server at a URL; hosts allow the comments in them.
 const FORMS: &[(Host, &str)] = &[
     (
         Host::Codex,
@@ -346,12 +346,12 @@ proptest! {
     }
 }
 
-/// A text of a stranger: pieces that could become a variable, a file or a command.
+/// Generates texts of an untrusted author, made of pieces that could become a variable, a file or a command.
 fn strange() -> impl Strategy<Value = String> {
     "(\\$|\\{|\\}|:-|:|A|b|-|=|cmd:x|file:/y|\\$\\{|\\$\\{cmd:x\\}|\\$\\{file:/y\\}|\\$\\{HOME\\}){0,6}"
 }
 
-/// An argument or a variable of a package.
+/// Generates an argument or a variable of a package.
 fn strange_input() -> impl Strategy<Value = serde_json::Value> {
     let texts = (strange(), strange(), strange(), strange());
     (texts, 0..8_u8).prop_map(|((name, value, default, hint), has)| {

@@ -11,7 +11,7 @@ use crate::expand::{closing, looks_secret};
 /// The syntax of a host's variables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// No variables: a dollar is plain text.
+    /// No variables: `$` is plain text.
     Plain,
     /// `${VAR}`, `${VAR:-default}`.
     Shell,
@@ -19,12 +19,12 @@ pub(super) enum Dialect {
     Editor,
 }
 
-/// The meaning of variables in a file.
+/// The way to interpret variables in a file.
 pub(super) struct Meaning<'a> {
     pub(super) dialect: Dialect,
     /// The folder of the project that contains the file.
     pub(super) project: Option<&'a Path>,
-    /// The defaults the editor proposes, by the names of inputs.
+    /// The defaults that the editor proposes to the user, by the names of inputs.
     pub(super) proposed: BTreeMap<&'a str, &'a str>,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>)
     nested(text, meaning, notes, 0)
 }
 
-/// Converts the text of a default, at some depth.
+/// Converts the variables in a text; `depth` is the nesting of defaults.
 fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usize) -> String {
     if depth > limits::MAX_DEPTH {
         notes.push(format!("variables deeper than {} were left out", limits::MAX_DEPTH));
@@ -59,7 +59,7 @@ fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usi
     while let Some(at) = rest.find("${") {
         out.push_str(&escaped(&rest[..at]));
         rest = &rest[at + 2..];
-        // Finds the brace that our parser would take; otherwise a default could end early.
+        // Use the brace that our own parser would find; otherwise a default could end too early.
         let Some(end) = closing(rest) else {
             out.push_str("$${");
             break;
@@ -70,7 +70,7 @@ fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usi
     out + &escaped(rest)
 }
 
-/// Returns whether a text can be a default; an extra closing brace in it would end the enclosing `${…}`.
+/// Returns whether a text can be a default: an extra closing brace in it would end the enclosing `${…}`.
 pub(super) fn is_balanced(default: &str) -> bool {
     closing(&format!("{default}}}")) == Some(default.len())
 }

@@ -6,9 +6,10 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Val
 
 use super::Entry;
 
-/// Adds a server at the end; returns false if the file has its servers in a form that cannot be extended.
+/// Adds a server at the end of the file; returns `false` if the file lists its servers in a form that cannot be
+/// extended.
 pub(super) fn add(document: &mut DocumentMut, id: &str, entry: &Entry, from: &str) -> bool {
-    // In a file of comments alone, the new table follows them.
+    // If the file contains only comments, the new table follows them.
     let comments = if document.is_empty() {
         document.trailing().as_str().unwrap_or_default().to_owned()
     } else {

@@ -21,7 +21,7 @@ pub enum ManifestError {
     /// The file cannot be read.
     #[error("`{path}` cannot be read: {source}")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: std::io::Error,
@@ -29,15 +29,15 @@ pub enum ManifestError {
     /// The file is too long.
     #[error("`{path}` is longer than {MAX_BYTES} bytes")]
     TooLong {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The file has another form.
+    /// The content is not valid.
     #[error("`{path}`: {what}")]
     Invalid {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The problem.
+        /// The reason why the content is not valid.
         what: String,
     },
 }
@@ -45,7 +45,8 @@ pub enum ManifestError {
 /// Reads the manifest in a file.
 ///
 /// # Errors
-/// [`ManifestError`] if the file cannot be read, is not a manifest, has a tool without a name or two of one name.
+/// [`ManifestError`] if the file cannot be read, is not a manifest, or has a tool without a name or two tools of one
+/// name.
 ///
 /// ```
 /// let path = std::env::temp_dir().join(format!("manifest-{}.json", std::process::id()));
@@ -66,7 +67,8 @@ pub fn read_manifest(path: &Path) -> Result<ServiceManifest, ManifestError> {
     Ok(manifest)
 }
 
-/// Other spellings of members of a tool: those of MCP, and those of the examples in the proposal's text.
+/// Alternative spellings of a tool's members, as used in MCP and in the examples of the proposal, with the standard
+/// ones.
 const SPELLINGS: [(&str, &str); 4] = [
     ("tool", "name"),
     ("inputSchema", "input_schema"),
@@ -74,7 +76,7 @@ const SPELLINGS: [(&str, &str); 4] = [
     ("outputSchema", "output_schema"),
 ];
 
-/// Writes the members of each tool in the spelling of the proposal's schema.
+/// Renames the members of each tool to the spelling in the proposal's schema.
 fn respell(manifest: &mut Value) {
     let tools = manifest.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten();
     for tool in tools.filter_map(Value::as_object_mut) {

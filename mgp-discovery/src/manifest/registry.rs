@@ -1,4 +1,4 @@
-//! Reads a file with entries of a registry, each in the form of `server.json`.
+//! Reads a file with the entries of a registry, each in the form of `server.json`.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::file::{ManifestError, read_json};
 /// The maximum number of servers that are read from a registry.
 const MAX_SERVERS: usize = 20_000;
 
-/// A server of a registry.
+/// A server that a registry lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistryServer {
@@ -25,12 +25,12 @@ pub struct RegistryServer {
     pub keywords: Vec<String>,
     /// The page of the server.
     pub url: Option<String>,
-    /// The way to obtain credentials.
+    /// The way to obtain credentials for the server.
     pub auth_flow: Option<String>,
 }
 
 impl RegistryServer {
-    /// Returns the server as a recommendation, without its confidence.
+    /// Returns the server as a recommendation that has no confidence yet.
     #[must_use]
     pub fn recommendation(&self) -> ServerRecommendation {
         let mut recommendation = ServerRecommendation::new(self.name.as_str());
@@ -65,8 +65,8 @@ struct Repository {
     url: Option<String>,
 }
 
-/// Reads the servers of a registry file: a list of `server.json` entries, or the answer of a registry, an object with
-/// `servers`. Entries of another form are left out.
+/// Reads a registry file: a list of `server.json` entries, or a registry's response, which is an object with the member
+/// `servers`. Entries in another form are skipped.
 ///
 /// # Errors
 /// [`ManifestError`] if the file cannot be read or has neither form.

@@ -1,4 +1,4 @@
-//! The callers who may register and deregister (MGP §15.4).
+//! Checks which callers may register and deregister servers (MGP §15.4).
 
 use mgp_types::RpcError;
 use mgp_types::method::find_kernel_tool;
@@ -9,8 +9,8 @@ use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use crate::error::DiscoveryError;
 
-/// The prefix of credential scopes that permit administration, and the scope to change something;
-/// `mgp-security` lists all.
+/// The prefix of the credential scopes that permit administration, and the scope that permits changes. `mgp-security`
+/// lists all scopes.
 const ADMIN: &str = "admin.";
 const ADMIN_WRITE: &str = "admin.write";
 const TOOLS: &str = "tools.";
@@ -25,7 +25,7 @@ impl RegistrationState {
     ) -> Result<(), DiscoveryError> {
         if let Err(refused) = self.may(cx, method) {
             let error = RpcError::from(DiscoveryError::from(refused.clone()));
-            // For a tool call, the call's own audit record already contains the refusal.
+            // If this is a tool call, its own audit record already contains the refusal.
             let is_recorded =
                 cx.extensions.get::<CallRecord>().is_some_and(|start| start.key == cx.key);
             if !is_recorded {
@@ -57,7 +57,7 @@ impl RegistrationState {
     }
 }
 
-/// Returns whether an operator with these credentials counts as one: credentials made for tools do not administer.
+/// Returns whether these credentials of an operator permit changes; credentials that permit only tool calls do not.
 fn administers(pass: &CredentialGrant) -> bool {
     let begins = |prefix: &str| pass.permissions().iter().any(|word| word.starts_with(prefix));
     pass.permits(ADMIN_WRITE) || !(begins(TOOLS) || begins(ADMIN))

@@ -5,31 +5,32 @@ use std::time::Duration;
 
 use crate::expand::SecretFile;
 
-/// The limits of registrations. A request beyond them is refused; no existing registration is dropped to make
+/// The limits of registrations. A request beyond a limit is refused; an existing registration is never removed to make
 /// room.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RegistrationConfig {
     /// The maximum number of registrations, in any state; 0 disables registration. Default: 64.
     pub max: usize,
-    /// The maximum number of registrations of one principal. Default: 16.
+    /// The maximum number of registrations per principal. Default: 16.
     pub max_each: usize,
     /// The maximum number of registrations that wait for approval. Default: 32.
     pub max_pending: usize,
-    /// The maximum number of registrations of one principal that wait for approval. Default: 4.
+    /// The maximum number of registrations per principal that wait for approval. Default: 4.
     pub max_pending_each: usize,
-    /// The time after which a waiting registration expires, and a rejection is forgotten. Default: one day.
+    /// The time after which a waiting registration expires, and after which a rejection is forgotten. Default: one day.
     pub ttl: Duration,
-    /// The maximum number of calls of one principal per minute, `register` and `deregister` together. Default: 20.
+    /// The maximum number of calls per principal and minute, counting `register` and `deregister` together. Default:
+    /// 20.
     pub per_minute: u32,
-    /// The maximum total size of the program's path, its arguments and its folder, in bytes. Default: 16 KiB.
+    /// The maximum total size of the program's path, its arguments and its folder, in bytes. Default: 4 KiB.
     pub max_argv_bytes: usize,
-    /// The maximum size of the environment, in bytes. Default: 16 KiB.
+    /// The maximum size of the environment, in bytes. Default: 4 KiB.
     pub max_env_bytes: usize,
-    /// The maximum size of a script, in a request or in a file, in bytes. Default: 256 KiB.
+    /// The maximum size of a script, whether it is in the request or in a file, in bytes. Default: 256 KiB.
     pub max_script_bytes: usize,
-    /// The time after which a reply no longer waits for a start or a removal, and reports that it continues.
-    /// Default: 1.5 s.
+    /// The maximum time that a reply waits for a start or a removal; after that the reply reports that the work
+    /// continues. Default: 1.5 s.
     pub reply_timeout: Duration,
     /// The time that running calls have to finish after their server is deregistered. Default: 30 s.
     pub drain_timeout: Duration,
@@ -37,9 +38,9 @@ pub struct RegistrationConfig {
     pub folder: PathBuf,
     /// The folders in which programs are searched. Default: the absolute folders in the process's `PATH`.
     pub path: Vec<PathBuf>,
-    /// A private folder for scripts that come with requests; `None` if such scripts are refused.
+    /// A private folder for scripts that requests contain; `None` if such scripts are refused.
     pub scripts: Option<PathBuf>,
-    /// The secrets of the user, for servers of a registry; `None` if there are none.
+    /// The user's secrets, for servers from a registry; `None` if there are none.
     pub secrets: Option<SecretFile>,
 }
 

@@ -8,7 +8,7 @@ use super::program::is_single_script;
 use super::record::{Proposal, is_sandboxed};
 use crate::expand::ProcessRights;
 
-/// Returns the rights of a program with these permissions granted; `None` if it is not a sandboxed script.
+/// Returns the rights of a program for the granted permissions; `None` if the program is not a sandboxed script.
 ///
 /// Blocks.
 pub(super) fn rights(

@@ -1,7 +1,7 @@
 //! Tools that an agent creates because none matched its request (MGP §16.6).
 //!
-//! A creation is the registration of a script in a session, after a request for tools found nothing. It has all the
-//! checks of a registration by an agent: a grant, the judgement of the code, and the approval of an operator. The
+//! Such a creation is the registration of a script within a session, after a request for tools found nothing. It passes
+//! all checks of a registration by an agent: a grant, the judgement of its code, and the approval of an operator. The
 //! server is removed when the session ends, or when the kernel starts again.
 
 use std::sync::Arc;
@@ -18,18 +18,19 @@ use super::registrations::{RegistrationState, Registrations, StoredRegistration,
 use super::source;
 use crate::error::DiscoveryError;
 
-/// The maximum number of capabilities that are kept, and the maximum size of each.
+/// The maximum number of stored capabilities, and the maximum size of each.
 const MAX_WANTED: (usize, usize) = (8, 200);
 
-/// The open creation of a session.
+/// The creation that a caller announced in a session and has not yet registered.
 #[derive(Default)]
 struct OpenCreation(Mutex<Option<(Creator, Created)>>);
 
 impl Registrations {
-    /// Makes the next registration of a script by this caller in this session the creation of a missing tool.
+    /// Announces a creation: the caller's next registration of a script in this session counts as the creation of a
+    /// missing tool.
     ///
     /// # Errors
-    /// The reason for the caller why it cannot create one.
+    /// The reason why the caller cannot create a tool, as a text for the caller.
     pub fn expect_creation(&self, cx: &Context, wanted: &[String]) -> Result<(), String> {
         let state = &self.0;
         if cx.principal.authority() == Authority::Operator {
@@ -61,7 +62,8 @@ impl Registrations {
 }
 
 impl RegistrationState {
-    /// Returns the creation that a registration of a script by this caller is.
+    /// Returns the creation that this caller announced in its session, if there is one; the caller's next registration of
+    /// a script counts as this creation.
     pub(super) fn creation(cx: &Context) -> Option<Created> {
         let open = cx.scope.state::<OpenCreation>();
         let open = open.0.lock();
@@ -69,7 +71,7 @@ impl RegistrationState {
         (*by == Creator::of(&cx.principal)).then(|| created.clone())
     }
 
-    /// Binds a stored creation to its session.
+    /// Binds the server of a stored creation to its session, so that it ends with the session.
     pub(super) fn bind_to_session(self: &Arc<Self>, cx: &Context, server: &ServerId) {
         *cx.scope.state::<OpenCreation>().0.lock() = None;
         let (state, server) = (Arc::downgrade(self), server.clone());

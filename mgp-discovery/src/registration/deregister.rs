@@ -24,14 +24,14 @@ const MAX_REASON_BYTES: usize = 512;
 impl Registrations {
     /// Drains a registered server and removes it with its tools, access, permissions and pins.
     ///
-    /// Only an operator or the principal who registered it may; a server the caller does not see is unknown to the
-    /// caller.
+    /// Only an operator or the principal who registered the server may do this. A caller that cannot see the server
+    /// gets the same error as for an unknown one.
     ///
     /// # Errors
-    /// [`DiscoveryError::Registration`] with the obstacle; [`DiscoveryError::Store`].
+    /// [`DiscoveryError::Registration`] with the reason why it cannot be removed; [`DiscoveryError::Store`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the server is deregistered; a removal that has begun continues, also
+    /// If the future is dropped, the server may or may not be deregistered; a removal that has begun continues, even
     /// after a crash.
     pub async fn deregister(
         &self,
@@ -45,7 +45,7 @@ impl Registrations {
 }
 
 impl RegistrationState {
-    /// Handles `mgp/discovery/deregister` of an admitted caller.
+    /// Handles `mgp/discovery/deregister` for a caller that has passed the access checks.
     pub(super) async fn deregister(
         self: &Arc<Self>,
         cx: &Context,
@@ -69,7 +69,7 @@ impl RegistrationState {
                 let mut record = Record::clone(&stored.record);
                 let (by, at) = (Creator::of(&cx.principal), Timestamp::now());
                 record.stage = Stage::Leaving { by, at, reason };
-                // The event is recorded when the removal ends.
+                // The audit event is recorded later, when the removal ends.
                 let live = self.decide(turn, Some(stored), record, Vec::new()).await?;
                 return Ok(self.left(&server, live).await);
             }

@@ -1,4 +1,4 @@
-//! The audit events of registrations (MGP §6, §15.4); `docs/audit.md` lists all.
+//! The audit events of registrations (MGP §6, §15.4); `docs/audit.md` lists all audit events.
 
 use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType, Target};
 use mgp_types::service::{Principal, Rule, ServerId};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::record::{Proposal, Record};
 
-/// The tenant of callers without one; it is not written.
+/// The tenant of callers without a tenant; events leave it out.
 const LOCAL: &str = "local";
 /// The maximum size of a text in the details.
 const MAX_TEXT_BYTES: usize = 1024;
@@ -36,7 +36,7 @@ impl Event {
             .detail("capabilities", &wanted.collect::<Vec<_>>())
     }
 
-    /// Creates the event of a registration that expired undecided, or did not start.
+    /// Creates the event of a registration that expired without a decision, or whose server did not start.
     pub(super) fn ended(record: &Record, result: AuditResult, cause: &str) -> Self {
         Self::own("server_registered", Actor::kernel(), record.program.server(), result)
             .program(&record.program)
@@ -63,7 +63,7 @@ impl Event {
             .words("justification", reason)
     }
 
-    /// Creates the event of a call by a caller without the right.
+    /// Creates the event of a call by a caller that lacks the right.
     pub(super) fn administration_refused(
         by: &Principal,
         server: Option<ServerId>,
@@ -77,7 +77,7 @@ impl Event {
             .words("rule", Rule::of(error).map(Rule::as_str))
     }
 
-    /// Creates the event of unsafe code of a sandboxed server.
+    /// Creates the event of a sandboxed server whose code was judged unsafe.
     pub(super) fn code_rejected(by: &Principal, server: ServerId) -> Self {
         Self::new(EventType::CodeRejected, by.into(), Some(server), AuditResult::Blocked)
             .tenant(by)
@@ -88,7 +88,7 @@ impl Event {
         self.detail("code", &code).words("reason", code.name())
     }
 
-    /// Sets the trace of the call that caused the event.
+    /// Sets the trace id of the call that caused the event.
     pub(super) fn during(mut self, trace: Option<&str>) -> Self {
         self.0.trace_id = trace.map(str::to_owned);
         self
@@ -122,7 +122,7 @@ impl Event {
         self.words("tenant", Some(tenant).filter(|tenant| *tenant != LOCAL))
     }
 
-    /// Adds the program, without arguments and values of the environment, which may be secret.
+    /// Adds the program; arguments and values of the environment are left out, because they may be secret.
     fn program(self, program: &Proposal) -> Self {
         let files = program.files.iter().map(|file| file.sha256.as_str());
         self.words("trust", Some(program.trust.as_str()))
@@ -139,7 +139,7 @@ impl Event {
     }
 
     fn detail<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
-        // Texts and lists of texts can always be encoded.
+        // Strings and lists of strings can always be encoded.
         let _ = self.0.details.get_or_insert_with(Object::new).encode(name, value);
         self
     }

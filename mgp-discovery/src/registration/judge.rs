@@ -1,4 +1,4 @@
-//! The judgement of the code of sandboxed servers (MGP §7, §15.4).
+//! Submits the code of sandboxed servers to a judge (MGP §7, §15.4).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::registrations::RegistrationState;
 use super::servers::{CodeVerdict, JudgedScript};
 use crate::error::DiscoveryError;
 
-/// The time limit of a judge.
+/// The maximum time that a judge may take.
 const JUDGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const REMEDY: &str =
@@ -20,7 +20,7 @@ const REMEDY: &str =
 impl RegistrationState {
     /// Returns an error unless the code of a sandboxed server was judged to be safe.
     pub(super) async fn judged(&self, proposal: &Proposal) -> Result<(), DiscoveryError> {
-        // A package of a registry was not written by the caller, and is not here yet.
+        // The code of a registry's package was not written by the caller, and is not on this machine yet.
         if !is_sandboxed(&proposal.trust) || proposal.published.is_some() {
             return Ok(());
         }

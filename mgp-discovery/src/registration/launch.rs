@@ -1,4 +1,4 @@
-//! The launch of a registered server: either exactly the approved program, or an error (MGP §15.4).
+//! The launch of a registered server: it either runs exactly the approved program, or fails (MGP §15.4).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::expand::{Expanded, ExpandedServer, ExpandedTarget, ProcessRights, Sec
 use crate::source::Origin;
 
 impl RegistrationState {
-    /// Returns the registration for the runner, if the server may run.
+    /// Returns the registration for [`ServerRunner`](super::ServerRunner), if it is approved.
     pub(super) fn approved(self: &Arc<Self>, server: &ServerId) -> Option<ApprovedRegistration> {
         let stored = self.stored(server)?;
         let Stage::Approved { .. } = stored.record.stage else { return None };
@@ -71,7 +71,7 @@ impl RegistrationState {
     }
 }
 
-/// Reads the secrets of the user that an entry of a registry asks for, by variable. Blocks.
+/// Reads the user's secrets that a registry entry needs, by variable. Blocks.
 pub(super) fn secrets(
     program: &Proposal,
     file: Option<&SecretFile>,
@@ -127,7 +127,7 @@ fn expanded(
     })
 }
 
-/// Returns the server as an entry of a configuration, with the rights of a project's file.
+/// Returns the server as a configuration entry, with the restrictions of a project's file.
 fn entry(program: &Proposal) -> ServerConfig {
     ServerConfig {
         id: program.server(),
@@ -155,7 +155,7 @@ fn entry(program: &Proposal) -> ServerConfig {
     }
 }
 
-/// Returns the governance of the program, in the form of a configuration entry.
+/// Returns the governance settings of the program, in the form of a configuration entry.
 fn govern(program: &Proposal) -> GovernanceConfig {
     let ServerMgpConfig {
         extensions,

@@ -1,27 +1,27 @@
-//! The entry of a registry that a registration comes from, as it is stored and shown (MGP §15.4).
+//! The registry entry from which a registration comes, as it is stored and shown (MGP §15.4).
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The entry of a registry that a registration comes from, as it is shown for approval.
+/// The registry entry from which a registration comes, as it is shown for approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RegistryOrigin {
     /// The name in the registry.
     pub name: String,
-    /// The version.
+    /// The version of the server in the registry.
     pub version: String,
     /// The URL or file of the registry.
     pub registry: String,
     /// The title and description.
     pub about: String,
-    /// The values that the server asks for.
+    /// The values that the server needs, as shown to the operator.
     pub asks: Vec<String>,
-    /// The secrets of the user that it gets, by variable.
+    /// The names of the user's secrets that the server gets, by variable.
     pub secrets: BTreeMap<String, String>,
-    /// The findings of the review of its texts.
+    /// The findings of the review of the entry's texts.
     pub findings: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Reads the params of a registration: all checks that need no file (MGP §15.4).
+//! Reads the params of a registration, and makes all checks that need no file (MGP §15.4).
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,11 @@ use crate::config::{RegistrationAllowList, limits, valid_id};
 
 /// The maximum number of arguments, variables, extensions or permissions of a registration.
 const MAX_ENTRIES: usize = 64;
-/// The maximum size of a justification or claimed name.
+/// The maximum size of a justification, or of a name that a caller claims.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// Variables that change which code a program loads; no list of them is complete, so others set only [`PLAIN_VARIABLES`].
+/// Variables that change which code a program loads. Such a list is never complete, so agents may set only
+/// [`PLAIN_VARIABLES`].
 const LOADING: &[&str] = &[
     "APPDATA",
     "BASH_ENV",
@@ -151,7 +152,7 @@ const LOADING_PREFIXES: &[&str] = &[
     "XDG_",
 ];
 
-/// Variables that callers who are not operators may set, unless a variable is among the ones above.
+/// Variables that callers who are not operators may set; the lists above take precedence.
 const PLAIN_VARIABLES: &[&str] = &[
     "LANG",
     "LOG_LEVEL",
@@ -165,7 +166,7 @@ const PLAIN_VARIABLES: &[&str] = &[
     "*_PASSWORD",
 ];
 
-/// A requested registration, checked as far as possible without files.
+/// A registration request that passed all checks that need no files.
 #[derive(Clone)]
 pub(super) struct RegisterRequest {
     pub(super) id: String,
@@ -179,14 +180,15 @@ pub(super) struct RegisterRequest {
     pub(super) claimed_by: Option<String>,
     pub(super) justification: Option<String>,
     pub(super) notes: Vec<String>,
-    /// The entry of a registry that decides what runs.
+    /// The registry entry that determines what runs.
     pub(super) published: Option<RegistryOrigin>,
-    /// The programs the caller may name besides the default ones; `None` for an operator, who may name any.
+    /// The programs that the caller may name besides the default ones; `None` for an operator, who may name any
+    /// program.
     pub(super) programs: Option<Vec<String>>,
 }
 
 impl RegisterRequest {
-    /// Reads params; a caller who is not an operator gets the trust level `sandboxed`.
+    /// Reads the params; the server of a caller who is not an operator gets the trust level `sandboxed`.
     pub(super) fn read(
         params: RegisterParams,
         by: Authority,
@@ -221,7 +223,7 @@ impl RegisterRequest {
         }
         let mut notes = Vec::new();
         for name in env.keys() {
-            // The entry of a registry declares its variables, whatever they are called.
+            // A registry entry declares its own variables, so their names are not checked against the lists.
             let declared = published.is_some().then(|| name.clone());
             let allowed =
                 allowed.env.iter().chain(declared.iter().filter(|name| !changes_code(name)));
@@ -246,7 +248,7 @@ impl RegisterRequest {
     }
 }
 
-/// Refuses a text that cannot be the id of a server.
+/// Returns an error if a text is not valid as a server id.
 pub(super) fn check_id(id: &str) -> Result<(), Refused> {
     if valid_id(id) {
         return Ok(());
@@ -325,7 +327,7 @@ fn variable<'a>(
     ))
 }
 
-/// Returns whether a pattern with a `*` at one end, or none, matches a name.
+/// Returns whether a pattern matches a name; the pattern may have a `*` at one end.
 fn is_match(pattern: &str, name: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
         (Some(end), _) => name.ends_with(end),
@@ -342,8 +344,8 @@ pub fn changes_code(name: &str) -> bool {
         || LOADING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
 }
 
-/// Returns an error for a text with `${…}`: a registration must not read variables or files, or run commands, of
-/// the kernel's user.
+/// Returns an error for a text with `${…}`: a registration must not read the variables or files of the kernel's user,
+/// nor run commands.
 fn literal(text: &str) -> Result<(), Refused> {
     if text.contains('\0') {
         return unfit("the command contains a NUL".into());

@@ -1,4 +1,4 @@
-//! The program of a registration, and the files that decide what it does (MGP §15.4).
+//! The program of a registration, and the files that determine what it does (MGP §15.4).
 //!
 //! All functions here block.
 
@@ -17,7 +17,7 @@ use super::refusal::RegistrationError as Refused;
 /// The maximum size of a program whose content is read.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
-/// Programs that run the script that is their first argument, and the ending of such a script's name.
+/// Interpreters, which run the script in their first argument, each with the file extension of such scripts.
 const INTERPRETERS: &[(&str, &str)] = &[
     ("bash", "sh"),
     ("bun", "mjs"),
@@ -36,9 +36,9 @@ const INTERPRETERS: &[(&str, &str)] = &[
     ("zsh", "sh"),
 ];
 
-/// Programs that run packages, programs, modules or commands named in other arguments.
+/// Programs that run packages, other programs, modules or commands that some argument names.
 ///
-/// Editors, archivers and the like are among them: one option is enough, e.g. `tar --checkpoint-action`.
+/// Editors, archivers and similar programs are listed too: one option is enough, e.g. `tar --checkpoint-action`.
 const RUNNERS: &[&str] = &[
     "ant",
     "ash",
@@ -227,9 +227,9 @@ const CODE: &[&str] = &[
 /// The kind of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A program whose code does not depend on its arguments.
+    /// A compiled program, whose code does not depend on its arguments.
     Built,
-    /// A text file that begins with `#!`.
+    /// A text file that begins with `#!` and names its interpreter.
     Script,
     /// An interpreter of the script that is its first argument.
     Interpreter,
@@ -237,7 +237,7 @@ pub(super) enum Kind {
     Runner,
 }
 
-/// The code of a registration, in the form a judge sees.
+/// The code of a registration, as it is given to a judge.
 #[derive(Debug)]
 pub(super) enum Code {
     /// No separate code: only the program itself runs.
@@ -306,7 +306,7 @@ pub(super) fn find(
     })
 }
 
-/// Returns the code that a proposal runs; only its plainest form can be judged.
+/// Returns the code that a proposal runs; only the plain form, an interpreter with one script, can be judged.
 pub(super) fn code(proposal: &Proposal, config: &RegistrationConfig) -> Result<Code, Refused> {
     let (command, cwd) = (Path::new(&proposal.command), Path::new(&proposal.cwd));
     let language = name_of(command);
@@ -324,7 +324,7 @@ pub(super) fn code(proposal: &Proposal, config: &RegistrationConfig) -> Result<C
     })
 }
 
-/// Returns whether a proposal runs one script, which a judge can see.
+/// Returns whether a proposal runs exactly one script, so that a judge can check all of its code.
 pub(super) fn is_single_script(proposal: &Proposal) -> bool {
     let (command, cwd) = (Path::new(&proposal.command), Path::new(&proposal.cwd));
     match kind(command, Path::new(&proposal.real)) {
@@ -354,7 +354,8 @@ pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
     let real = command.canonicalize().map_err(|error| unreadable(command, &error)).map_err(text)?;
     let mut now = proposal.clone();
     now.real = path_text(&real).map_err(text)?;
-    // Another program behind the same name must be approved as a file, even if it belongs to the system.
+    // If the command now leads to another program, it must be approved by its content, even if it belongs to the
+    // system.
     if now.real != proposal.real && !now.files.iter().any(|file| file.path == command) {
         now.files.push(bind(command).map_err(text)?);
     }
@@ -364,7 +365,7 @@ pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
     if now == *proposal { Ok(FileCheck::Same) } else { Ok(FileCheck::Changed(Box::new(now))) }
 }
 
-/// Returns the file name for the script of a `source`.
+/// Returns the file name under which the script of a request is stored.
 pub(super) fn source_name(proposal: &Proposal) -> String {
     let name = name_of(Path::new(&proposal.command));
     let ending =
@@ -372,7 +373,7 @@ pub(super) fn source_name(proposal: &Proposal) -> String {
     format!("{}.{ending}", proposal.id)
 }
 
-/// Returns the absolute path of the program, so that a later change of `PATH` has no effect.
+/// Returns the absolute path of the program, so that later changes of `PATH` have no effect.
 fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<PathBuf, Refused> {
     let names = || [command.to_owned(), format!("{command}{}", std::env::consts::EXE_SUFFIX)];
     let is_path = command.contains(['/', std::path::MAIN_SEPARATOR]);
@@ -391,7 +392,7 @@ fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<Pat
     unfit(format!("there is no program `{}`{whole}", command.escape_debug()))
 }
 
-/// Returns whether a caller who is not an operator may name a program: by its name only where `PATH` finds it.
+/// Returns whether a caller who is not an operator may name a program; by its name only if it is in a folder of `PATH`.
 fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) -> bool {
     let is_found = config.path.iter().any(|folder| command.parent() == Some(folder));
     let name = command.file_name().unwrap_or_default().to_string_lossy();
@@ -406,7 +407,7 @@ fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) 
 fn kind(command: &Path, real: &Path) -> Result<Kind, Refused> {
     // Check both the name and the target of a link: `sh` and every program of busybox are links.
     for name in [name_of(command), name_of(real)] {
-        // The loader of the system runs the program that is its argument.
+        // The dynamic loader of the system runs the program in its argument.
         let is_loader = name.starts_with("ld-") || name.starts_with("ld.so") || name == "ld";
         if is_loader || RUNNERS.contains(&name.as_str()) {
             return Ok(Kind::Runner);
@@ -431,7 +432,8 @@ fn name_of(program: &Path) -> String {
     if plain.is_empty() { name.to_owned() } else { plain.to_owned() }
 }
 
-/// Returns the files with code among arguments: the first that is a file, and all with a known ending.
+/// Returns the code files among the arguments: the first argument that is a file, and all files with an extension of
+/// code.
 fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
     let mut files: Vec<BoundFile> = Vec::new();
     for arg in args {
@@ -454,13 +456,13 @@ pub(crate) fn is_code_file(path: &Path) -> bool {
     CODE.contains(&ending.as_str())
 }
 
-/// Returns whether a program runs code that its arguments name.
+/// Returns whether a program runs code that one of its arguments names.
 pub(crate) fn runs_arguments(program: &Path) -> bool {
     let name = name_of(program);
     RUNNERS.contains(&name.as_str()) || INTERPRETERS.iter().any(|(known, _)| *known == name)
 }
 
-/// Reads a file and binds it by the hash of its content.
+/// Reads a file, and returns it bound by the hash of its content.
 pub(crate) fn bind(path: &Path) -> Result<BoundFile, Refused> {
     let failed = |error: io::Error| unreadable(path, &error);
     // Check this before opening the file: opening a named pipe would block until it has a writer.
@@ -484,7 +486,7 @@ pub(crate) fn bind(path: &Path) -> Result<BoundFile, Refused> {
     Ok(BoundFile { path: path.to_owned(), sha256: to_hex(&hash.finalize()) })
 }
 
-/// Returns the text of a script, which must be the bound one.
+/// Returns the text of a script; an error if the script is not the one that is bound.
 fn text(path: &Path, files: &[BoundFile], config: &RegistrationConfig) -> Result<String, Refused> {
     let mut bytes = Vec::new();
     let failed = |error: io::Error| unreadable(path, &error);
@@ -520,7 +522,8 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().escape_debug().to_string()
 }
 
-/// A program that only the system's administrator can change is bound by its path: updates need no approval.
+/// Returns whether only the system's administrator can change a program; it is bound by its path, so updates need no
+/// new approval.
 #[cfg(unix)]
 fn is_of_system(metadata: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;

@@ -1,4 +1,4 @@
-//! Requests for servers that a registry lists: the entry decides what runs, not the caller (MGP §15.4).
+//! Requests for servers that a registry lists: the registry entry, not the caller, determines what runs (MGP §15.4).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::config::nearest;
 use crate::expand::Template;
 use crate::import::{Answer, Answers, Entry, Need, PublishedServer};
 
-/// The maximum length of a name in a registry, and of each text of an entry that is shown.
+/// The maximum length of a server's name in a registry.
 const MAX_NAME_BYTES: usize = 200;
 const MAX_SHOWN_BYTES: usize = 300;
 
@@ -20,16 +20,16 @@ const MAX_SHOWN_BYTES: usize = 300;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PublishedEntry {
-    /// The entry.
+    /// The entry of the server in the registry.
     pub server: PublishedServer,
     /// The URL or file of the registry.
     pub registry: String,
-    /// The findings of the review of its texts.
+    /// The findings of the review of the entry's texts.
     pub findings: Vec<String>,
 }
 
 impl PublishedEntry {
-    /// Creates an entry of a registry whose texts were reviewed.
+    /// Creates a registry entry whose texts have been reviewed.
     pub fn new(
         server: PublishedServer,
         registry: impl Into<String>,
@@ -39,7 +39,7 @@ impl PublishedEntry {
     }
 }
 
-/// Returns the name and the version that a request for a server of a registry has, after checking it.
+/// Checks the name and the version in a request for a server of a registry, and returns them.
 pub(super) fn requested<'a>(
     params: &RegisterParams,
     published: &'a str,
@@ -78,7 +78,8 @@ fn check_name(name: &str, version: Option<&str>) -> Result<(), Refused> {
     )
 }
 
-/// Returns the params with what an entry runs. All texts are literal; only secrets of the user are added later.
+/// Returns the params with the program that a registry entry describes. All texts are literal; only the user's secrets
+/// are added later.
 pub(super) fn resolve(
     mut params: RegisterParams,
     found: PublishedEntry,
@@ -132,7 +133,8 @@ pub(super) fn resolve(
     Ok((params, origin))
 }
 
-/// Takes the values of a caller for what an entry asks for; a secret that it does not give is one of the user.
+/// Returns the values for what an entry needs: the caller's value, else the default; a missing required secret is read
+/// from the user's secrets.
 fn answers(
     id: &str,
     needs: &[Need],
@@ -167,7 +169,7 @@ fn answers(
     Ok(answers)
 }
 
-/// Returns the name of the secret of the user for a variable of a server.
+/// Returns the name of the user's secret for a variable of a server.
 fn secret_name(id: &str, variable: &str) -> String {
     format!("{id}.{variable}")
 }
@@ -175,7 +177,7 @@ fn secret_name(id: &str, variable: &str) -> String {
 /// A map of texts, e.g. an environment.
 type Texts = BTreeMap<String, String>;
 
-/// Returns the literal values of an environment, and the names of its secrets; `None` if a value is neither.
+/// Returns the literal values of an environment, and the names of its secrets; `None` if a value is neither of these.
 fn environment(id: &str, env: Texts) -> Option<(Texts, Texts)> {
     let (mut values, mut secrets) = (Texts::new(), Texts::new());
     for (name, text) in env {
@@ -185,7 +187,7 @@ fn environment(id: &str, env: Texts) -> Option<(Texts, Texts)> {
             (None, Some(secret)) if secret.starts_with(&format!("{id}.")) => {
                 secrets.insert(name, secret.to_owned());
             }
-            // A value that is optional and was not given.
+            // An optional value that was not given is left out.
             (None, _) if text.ends_with(":-}") && text.rfind("${") == Some(0) => {}
             (None, _) => return None,
         }
@@ -193,7 +195,7 @@ fn environment(id: &str, env: Texts) -> Option<(Texts, Texts)> {
     Some((values, secrets))
 }
 
-/// Returns the text of a template without variables.
+/// Returns the text of a template; `None` if it has variables.
 fn literal(text: &str) -> Option<String> {
     let template = Template::parse(text).ok()?;
     template.is_literal().then(|| text.replace("$$", "$"))

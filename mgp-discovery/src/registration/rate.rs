@@ -1,4 +1,4 @@
-//! The rate limit of calls to register and deregister, by principal (MGP §15.4).
+//! The rate limit of calls to register and deregister, per principal (MGP §15.4).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use super::record::Creator;
 use super::refusal::RegistrationError as Refused;
 
 const WINDOW: Duration = Duration::from_mins(1);
-/// The maximum number of counted principals; while the table is full, further principals are refused.
+/// The maximum number of principals whose calls are counted; while the table is full, other principals are refused.
 const MAX_PRINCIPALS: usize = 1024;
 
-/// The calls within a window, by principal.
+/// The calls within the current window, by principal.
 #[derive(Default)]
 pub(super) struct CallRate(Mutex<HashMap<Creator, (Instant, u32)>>);
 
 impl CallRate {
-    /// Counts a call; returns an error with the time until the next allowed call if there are too many.
+    /// Counts a call; if the principal made too many, returns an error with the time until the next permitted call.
     pub(super) fn take(&self, by: &Principal, most: u32) -> Result<(), Refused> {
         let now = Instant::now();
         let mut counted = self.0.lock();

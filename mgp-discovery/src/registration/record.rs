@@ -24,10 +24,10 @@ const DENIED_TO_SANDBOXED: [Permission; 5] = [
     Permission::Camera,
 ];
 
-/// A registration.
+/// The stored record of a registration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// The program.
+    /// The program and its governance.
     pub(super) program: Proposal,
     /// The principal who requested it.
     pub(super) by: Creator,
@@ -39,21 +39,21 @@ pub(super) struct Record {
     pub(super) justification: Option<String>,
     /// The time of the request.
     pub(super) asked_at: Timestamp,
-    /// `true` if earlier files of this registration had been approved: a rejection must then remove the running
+    /// `true` if earlier files of this registration were approved: a rejection must then also remove the running
     /// server.
     #[serde(default)]
     pub(super) changed: bool,
-    /// Set if an agent created the server in a session, with which it ends.
+    /// The creation from which the server comes, if an agent created it in a session; the server ends with the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) created: Option<Created>,
-    /// The state.
+    /// The state of the registration.
     pub(super) stage: Stage,
 }
 
-/// The reason for which an agent created a tool in its session.
+/// The reason why an agent created a tool in its session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Created {
-    /// The capabilities that no tool had.
+    /// The requested capabilities that no tool had.
     pub(super) wanted: Vec<String>,
 }
 
@@ -65,13 +65,13 @@ pub(super) enum Stage {
     Waiting { until: Option<Timestamp> },
     /// An operator rejected it; this is remembered until the deadline.
     Rejected { by: String, until: Option<Timestamp> },
-    /// Approved; the server may run.
+    /// An operator approved it; the server may run.
     Approved { by: String, at: Timestamp, granted: Vec<Permission> },
     /// The server is being removed.
     Leaving { by: Creator, at: Timestamp, reason: Option<String> },
 }
 
-/// The program and its governance. If any member changes, it is another proposal and needs its own approval.
+/// The program and its governance. A proposal with any other value is a different proposal, and needs its own approval.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Proposal {
     pub(super) id: String,
@@ -79,18 +79,18 @@ pub(super) struct Proposal {
     pub(super) command: String,
     /// The real path of the program, with links resolved.
     pub(super) real: String,
-    /// The arguments; for a `source`, they follow the path of the script's file.
+    /// The arguments; if there is a `source`, they follow the path of the script's file.
     pub(super) args: Vec<String>,
     /// The absolute path of the working directory.
     pub(super) cwd: String,
     pub(super) env: BTreeMap<String, String>,
-    /// The script that came in the request.
+    /// The script in the request, if it contained one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<String>,
-    /// The entry of a registry that decides what runs.
+    /// The registry entry that determines what runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) published: Option<RegistryOrigin>,
-    /// The files that decide what runs.
+    /// The files that determine what runs.
     pub(super) files: Vec<BoundFile>,
     pub(super) mgp: ServerMgpConfig,
     pub(super) trust: TrustLevel,
@@ -106,7 +106,7 @@ pub(crate) struct BoundFile {
     pub(crate) sha256: String,
 }
 
-/// A stored principal, without its authority.
+/// A stored principal, without its authority to administer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Creator {
     tenant: String,
@@ -119,7 +119,7 @@ impl Record {
     /// Returns whether the record has expired.
     pub(super) fn is_over(&self, now: SystemTime) -> bool {
         match &self.stage {
-            // A deadline that cannot be read counts as expired.
+            // If the deadline cannot be read, treat the record as expired.
             Stage::Waiting { until } | Stage::Rejected { until, .. } => {
                 until.as_ref().is_some_and(|until| until.is_before(now).unwrap_or(true))
             }
@@ -143,7 +143,7 @@ impl Record {
         }
     }
 
-    /// Returns the permissions that the server does not get.
+    /// Returns the permissions that the server never gets.
     pub(super) fn denied(&self) -> Vec<Permission> {
         let mut denied = denied_by_default(&self.program.trust);
         denied.retain(|permission| !self.granted().contains(permission));
@@ -156,7 +156,7 @@ pub(super) fn denied_by_default(trust: &TrustLevel) -> Vec<Permission> {
     if is_sandboxed(trust) { DENIED_TO_SANDBOXED.to_vec() } else { Vec::new() }
 }
 
-/// Returns whether a trust level is treated as sandboxed; unknown levels are.
+/// Returns whether a trust level is treated as sandboxed; unknown levels are too.
 pub(super) fn is_sandboxed(trust: &TrustLevel) -> bool {
     !matches!(trust, TrustLevel::Trusted | TrustLevel::Core | TrustLevel::Standard)
 }
@@ -166,7 +166,7 @@ impl Proposal {
         ServerId::from(self.id.as_str())
     }
 
-    /// Returns the hash that an approval is bound to, values of the environment included.
+    /// Returns the hash that identifies an approved proposal; it covers the values of the environment too.
     pub(super) fn fingerprint(&self) -> Sha256Hash {
         // Notes are generated and their wording may change, so the hash leaves them out.
         let bound = Self { notes: Vec::new(), ..self.clone() };
@@ -175,7 +175,7 @@ impl Proposal {
     }
 }
 
-/// Hides values of the environment, which may be secret.
+/// Hides the values of the environment, because they may be secret.
 impl fmt::Debug for Proposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proposal")
@@ -197,7 +197,7 @@ impl Creator {
         }
     }
 
-    /// Returns the principal, without any authority.
+    /// Returns the principal, without any authority to administer.
     pub(super) fn to_principal(&self) -> Principal {
         let principal = Principal::new(self.tenant.as_str(), self.subject.as_str());
         match &self.agent {

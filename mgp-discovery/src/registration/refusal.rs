@@ -7,14 +7,14 @@ use mgp_types::method::{DiscoveryList, Request as _};
 use mgp_types::mgp::CodeRejection;
 use mgp_types::service::{Rule, ServerId};
 
-/// The reason why a request about registrations was refused; `error.rs` maps it to a code.
+/// The reason why a request about registrations was refused; `error.rs` maps it to an error code.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
     /// The caller may not call an administrative method.
     #[error("only operators may call `{method}`, and callers an operator granted it to")]
     NotAllowed {
-        /// The method.
+        /// The method that the caller may not call.
         method: &'static str,
         /// The rule that led to this decision.
         #[source]
@@ -31,17 +31,17 @@ pub enum RegistrationError {
     Unavailable {
         /// The server.
         server: ServerId,
-        /// The missing part.
+        /// A sentence that describes the missing feature.
         reason: String,
-        /// The remedy.
+        /// The remedy, as a sentence.
         remedy: &'static str,
     },
     /// Another server already has the id.
     #[error("there is a server `{there}` already; {remedy}", remedy = .is.remedy())]
     IdTaken {
-        /// The server that has the id.
+        /// The existing server with this id.
         there: ServerId,
-        /// The kind of that server.
+        /// The kind of the existing server.
         is: IdHolder,
     },
     /// The server comes from the configuration, so it cannot be deregistered.
@@ -50,20 +50,20 @@ pub enum RegistrationError {
     /// The registration does not exist, or the caller may not see it.
     #[error("no server `{0}` is registered; `{list}` lists the servers", list = DiscoveryList::METHOD)]
     Unknown(ServerId),
-    /// The waiting registration differs from the reviewed one.
+    /// The waiting registration was changed since its review, or no registration waits.
     #[error("the registration of `{0}` that waits for approval is another one; review it again")]
     NotWaiting(ServerId),
     /// The params are not valid.
     #[error("{0}")]
     InvalidParams(String),
-    /// The maximum number is reached.
+    /// The maximum number of entries is reached.
     #[error("{there} {what}, which is the maximum; {remedy}")]
     TooMany {
         /// The number of existing entries.
         there: usize,
-        /// Their kind.
+        /// The kind of the entries.
         what: &'static str,
-        /// The remedy that makes room.
+        /// The action that makes room for another entry.
         remedy: &'static str,
     },
     /// The rate limit is exceeded.
@@ -74,10 +74,10 @@ pub enum RegistrationError {
     Rejected {
         /// The server.
         server: ServerId,
-        /// The rules that the code breaks, and those that it must follow.
+        /// The rules that the code breaks, and the rules that it must follow.
         body: Box<CodeRejection>,
     },
-    /// The files differ from the approved ones; an operator is asked.
+    /// The files differ from the approved ones; the registration waits for a new approval.
     #[error(
         "`{0}` is not started: its files differ from the approved ones; an operator must approve them"
     )]
@@ -87,24 +87,24 @@ pub enum RegistrationError {
     MissingFile {
         /// The server.
         server: ServerId,
-        /// The missing part.
+        /// The description of the missing file.
         reason: String,
     },
     /// The server may not run: it is not approved, it is being removed, or the configuration took its id.
     #[error("`{0}` is not started: it is not approved, or no longer registered")]
     NotApproved(ServerId),
-    /// The change could not be recorded, and was not made.
+    /// The change could not be written to the audit log, so it was not made.
     #[error("nothing was changed: {0}")]
     Unaudited(#[from] mgp_types::service::AuditError),
 }
 
-/// The holder of an id.
+/// The kind of server that has an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdHolder {
     /// The configuration, or another server that was not registered here.
     Other,
-    /// A registration.
+    /// A registered server.
     Registered,
     /// A registration that waits for an operator.
     Waiting,
@@ -124,7 +124,7 @@ impl IdHolder {
 }
 
 impl RegistrationError {
-    /// Returns the details for the caller.
+    /// Returns the details of the error for the caller.
     pub(crate) fn details(&self) -> Option<Object> {
         let mut details = Object::new();
         // Texts can always be encoded.

@@ -45,7 +45,7 @@ impl Registrations {
 
     /// Approves a waiting registration, if it has not changed since its review, and starts the server.
     ///
-    /// `granted` names permissions that sandboxed servers do not get, but this server does.
+    /// `granted` names permissions that sandboxed servers do not get by default, but that this server gets.
     ///
     /// # Errors
     /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError::Registration`] if no such
@@ -98,7 +98,8 @@ impl Registrations {
         state.started(server, live).await
     }
 
-    /// Rejects a waiting registration, if it has not changed since its review; an equal request is refused for a while.
+    /// Rejects a waiting registration, if it has not changed since its review. Until the rejection expires, an equal
+    /// request is refused.
     ///
     /// # Errors
     /// The errors of [`approve`](Self::approve).
@@ -167,8 +168,8 @@ impl RegistrationState {
         Ok(reply)
     }
 
-    /// Creates the record of a request, without storing it: reads the params, finds the files, and lets the guard judge
-    /// the code.
+    /// Creates the record of a request without storing it: reads the params, finds the files, and asks the judge to
+    /// check the code.
     async fn propose(
         self: &Arc<Self>,
         cx: &Context,
@@ -180,7 +181,8 @@ impl RegistrationState {
         let (authority, allowed) = (by.authority(), self.servers.allow_list());
         let request = RegisterRequest::read(params, authority, &self.config, allowed, published)?;
         let server = ServerId::from(request.id.as_str());
-        // Check this before files are read. It is checked again while no other registration can change.
+        // Check this early, before files are read. It is checked again later, under the lock that excludes other
+        // changes.
         self.free(&server)?;
         if request.source.is_some() && self.config.scripts.is_none() {
             return Err(Refused::Unavailable {
@@ -230,7 +232,7 @@ impl RegistrationState {
         resolve(params, found).map(|(params, origin)| (params, Some(origin)))
     }
 
-    /// Returns the record that a new registration would replace, if any; an error if the id is taken.
+    /// Returns the record that a new registration would replace, if there is one; returns an error if the id is taken.
     fn free(&self, server: &ServerId) -> Result<Option<StoredRegistration>, Refused> {
         let taken = |there: &str, is| Err(Refused::IdTaken { there: there.into(), is });
         if self.servers.is_configured(server) {
@@ -240,7 +242,7 @@ impl RegistrationState {
             return match &stored.record.stage {
                 Stage::Approved { .. } => taken(server.as_str(), IdHolder::Registered),
                 Stage::Leaving { .. } => taken(server.as_str(), IdHolder::Leaving),
-                // An operator approved other files under this id before; that registration must be removed first.
+                // An operator approved other files under this id earlier; that registration must be removed first.
                 _ if stored.record.changed => taken(server.as_str(), IdHolder::Waiting),
                 Stage::Waiting { .. } | Stage::Rejected { .. } => Ok(Some(stored)),
             };
@@ -257,7 +259,7 @@ impl RegistrationState {
         }
     }
 
-    /// Returns an error if another registration would exceed a limit.
+    /// Returns an error if one more registration would exceed a limit.
     fn room(&self, record: &Record, before: Option<&StoredRegistration>) -> Result<(), Refused> {
         let config = &self.config;
         if config.max == 0 {
@@ -275,7 +277,7 @@ impl RegistrationState {
             .collect();
         let count = |is: &dyn Fn(&Record) -> bool| others.iter().filter(|other| is(other)).count();
         let is_own = |other: &Record| other.by == record.by;
-        // For operators, only the total number is limited.
+        // For operators, only the limit of the total number applies.
         let is_operator = matches!(record.stage, Stage::Approved { .. });
         let most_each = if is_operator { usize::MAX } else { config.max_each };
         let deregister = "deregister some first";
@@ -322,7 +324,7 @@ impl RegistrationState {
         })
     }
 
-    /// Replaces the recorded files of a waiting registration by the files that are on the disk now.
+    /// Replaces the files in the record of a waiting registration by the files that are on the disk now.
     async fn replace(
         self: &Arc<Self>,
         before: StoredRegistration,
@@ -338,7 +340,7 @@ impl RegistrationState {
         self.decide(turn, Some(before), record, vec![event]).await.map(drop)
     }
 
-    /// Waits until the server is started, at most until the reply must be sent, and returns the reply.
+    /// Waits until the server is started, or until the time limit of the reply, and returns the reply.
     async fn started(
         &self,
         server: &ServerId,
@@ -384,7 +386,7 @@ fn earlier_reply(
         && before.record.program.fingerprint() == record.program.fingerprint();
     let is_operator = by.authority() == Authority::Operator;
     match &before.record.stage {
-        // The same request now comes from an operator, so it needs no approval.
+        // An operator repeats the request, so it needs no further approval.
         _ if is_same && is_operator => Ok(None),
         Stage::Waiting { until } if is_same => Ok(Some(waits(&record.program, until.as_ref()))),
         Stage::Rejected { .. } if is_same => {

@@ -1,4 +1,4 @@
-//! The registrations: their records in the store, and the only functions that change them (MGP §15.4).
+//! The registrations: their records in the store, and the only functions that change the records (MGP §15.4).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -29,16 +29,18 @@ use super::work::{Progress, Work};
 use crate::error::DiscoveryError;
 use crate::registry::{KnownServer, ServerCatalog};
 
-/// The first delay before a failed store is read again, and the number of attempts.
+/// The first delay before a store that failed is read again, and the number of attempts.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 8;
 
 /// The servers that are registered at run time.
 ///
-/// An approved registration is stored, started again with the kernel, and always started exactly as approved.
+/// An approved registration is stored, and started again whenever the kernel starts. Each start runs exactly what was
+/// approved.
 /// A removal that a crash of the kernel interrupts is completed at its next start.
 ///
-/// If an implementation of [`ServerRunner`] also holds this value, it must hold it weakly, or neither is ever dropped.
+/// If an implementation of [`ServerRunner`] refers to this value, it must use a weak reference, or neither is ever
+/// dropped.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -115,13 +117,13 @@ pub(super) struct RegistrationState {
     pub(super) judge: Option<Arc<dyn CodeJudge>>,
     pub(super) config: Arc<RegistrationConfig>,
     pub(super) rate: CallRate,
-    /// Held from reading the records until the change that depends on them is stored.
+    /// A lock that is held from reading the records until the change that depends on them is stored.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// `true` once `open` has read the store and resumed work.
     opened: AtomicBool,
     /// The records of the store at the last read.
     records: Mutex<Arc<Records>>,
-    /// The running work on each server, or the result of finished work.
+    /// The running work on each server, or the result of work that has ended.
     pub(super) work: Mutex<HashMap<ServerId, Work>>,
     news: watch::Sender<u64>,
 }
@@ -142,7 +144,7 @@ pub(super) struct StoredRegistration {
 // === impl RegistrationsBuilder ===
 
 impl RegistrationsBuilder {
-    /// Sets the audit sink. Default: events are kept in memory.
+    /// Sets the audit sink. By default events are kept only in memory.
     ///
     /// If the sink takes events from the same store, a change and its events are one commit.
     pub fn audit(mut self, audit: Arc<dyn AuditSink>) -> Self {
@@ -150,8 +152,8 @@ impl RegistrationsBuilder {
         self
     }
 
-    /// Sets the callers, besides operators, who may call the methods: callers who see the kernel's own tool of
-    /// that name, with dots.
+    /// Sets the callers, besides operators, who may call the methods: a caller who can see the kernel tool of the same
+    /// name, written with dots, may call them.
     ///
     /// By default only operators may.
     pub fn authorized_by(mut self, may: Arc<dyn Visibility>) -> Self {
@@ -159,7 +161,7 @@ impl RegistrationsBuilder {
         self
     }
 
-    /// Sets the judge of the code of sandboxed servers; without a judge such code is not registered.
+    /// Sets the judge of the code of sandboxed servers; without a judge, such code cannot be registered.
     pub fn judge(mut self, judge: Arc<dyn CodeJudge>) -> Self {
         self.judge = Some(judge);
         self
@@ -171,7 +173,7 @@ impl RegistrationsBuilder {
         self
     }
 
-    /// Returns the registrations; no server is started before they are [opened](Registrations::open).
+    /// Creates the registrations; no server is started before [`open`](Registrations::open) is called.
     #[must_use]
     pub fn build(self) -> Registrations {
         let Self { store, servers, audit, authorized_by: may, judge, config } = self;
@@ -211,14 +213,14 @@ impl Registrations {
 
     /// Reads the store and resumes work: starts approved servers, and completes removals.
     ///
-    /// Must be called once, when the configuration is known; the work continues after it returned.
-    /// Each approved server is known to [`ServerRunner`] by then, whether or not it runs.
+    /// Must be called once, after the configuration was loaded; the work continues after this function has returned. By
+    /// then [`ServerRunner`] knows each approved server, whether or not it runs yet.
     ///
     /// # Errors
-    /// [`DiscoveryError::Store`] if the store cannot be read; no work was begun then.
+    /// [`DiscoveryError::Store`] if the store cannot be read; then no work was begun.
     ///
     /// # Cancel safety
-    /// May be called again.
+    /// If the future is dropped, the function may be called again.
     pub async fn open(&self) -> Result<(), DiscoveryError> {
         let state = &self.0;
         let turn = state.turn().await;
@@ -231,10 +233,10 @@ impl Registrations {
         let records = state.records();
         let starting = records.values().filter(|stored| stored.record.is_approved());
         let starting: Vec<_> = starting.filter_map(|stored| state.resume(stored)).collect();
-        // Release the lock, because a removal needs it.
+        // Release the lock here, because a removal needs it.
         drop(turn);
         for mut live in starting {
-            // The first progress message means that the runner knows the server.
+            // The first progress message is sent once the runner knows the server.
             let _ = live.changed().await;
         }
         Ok(())
@@ -248,8 +250,8 @@ impl Registrations {
         approved.map(|stored| stored.record.program.server()).collect()
     }
 
-    /// Returns whether a store has an approved registration of this id that is not being removed; for programs that
-    /// run no servers.
+    /// Returns whether a store contains an approved registration with this id that is not being removed. It is meant
+    /// for programs that run no servers.
     ///
     /// # Errors
     /// [`DiscoveryError::Store`] if the store cannot be read.
@@ -266,8 +268,8 @@ impl Registrations {
         Ok(read.is_some_and(|record| record.is_approved()))
     }
 
-    /// Adapts the registrations to a changed configuration. If the configuration now has the id of a registration, its
-    /// server is drained and suspended; if it no longer has it, the server is started again.
+    /// Applies a changed configuration to the registrations. If the configuration now uses the id of a registered
+    /// server, that server is drained and suspended; if it no longer uses the id, the server is started again.
     ///
     /// Call this after [`ServerRunner::is_configured`] reflects the new configuration, and before the configured
     /// servers are started.
@@ -276,7 +278,7 @@ impl Registrations {
     /// [`DiscoveryError::Store`] if the registrations cannot be read.
     ///
     /// # Cancel safety
-    /// May be called again; the next call completes unfinished drains.
+    /// If the future is dropped, the function may be called again, and then completes unfinished drains.
     pub async fn reconfigured(&self) -> Result<(), DiscoveryError> {
         let state = &self.0;
         let turn = state.turn().await;
@@ -290,7 +292,7 @@ impl Registrations {
                 state.resume_suspended(stored);
             }
         }
-        // Release the lock, because a removal needs it.
+        // Release the lock here, because a removal needs it.
         drop(turn);
         for given_way in yielding {
             given_way.await;
@@ -313,7 +315,7 @@ impl Registrations {
         Ok(records.values().filter_map(|stored| PendingRegistration::of(&stored.record)).collect())
     }
 
-    /// Returns a counter that changes with every registration: requested, decided, removed.
+    /// Returns a counter that changes whenever a registration is requested, decided or removed.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.news.subscribe()
@@ -363,7 +365,7 @@ impl RegistrationState {
         Arc::clone(&self.turn).lock_owned().await
     }
 
-    /// Reads the store, removes expired records, and continues the work of the others.
+    /// Reads the store, removes expired records, and continues the work on the others.
     pub(super) async fn refresh(self: &Arc<Self>, turn: &Turn) -> Result<(), DiscoveryError> {
         self.read().await?;
         let (mut change, mut events) = (Change::new(), Vec::new());
@@ -397,7 +399,7 @@ impl RegistrationState {
                         StoredRegistration { record: Arc::new(read), revision: record.revision };
                     records.insert(record.key, stored);
                 }
-                // Skip an unreadable record: its server is not started, and the record is not overwritten.
+                // Skip an unreadable record: its server is not started, and the record stays in the store.
                 Err(error) => {
                     tracing::error!(server = record.key, %error, "unreadable registration");
                 }
@@ -439,7 +441,8 @@ impl RegistrationState {
         }
     }
 
-    /// Reads the store again after a delay: a change may have been stored although the store did not answer.
+    /// Reads the store again after a delay, because the store may have committed a change although it returned an
+    /// error.
     fn refresh_later(self: &Arc<Self>) {
         let state = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -479,8 +482,8 @@ impl RegistrationState {
                     change = change.event(log, event);
                 }
             }
-            // The sink is separate from the store, so record the events first: a change that cannot be recorded is not
-            // made.
+            // The sink writes to another place than the store. Record the events first, because a change that cannot be
+            // recorded must not be made.
             None => {
                 for event in events {
                     self.audit.record(event).await.map_err(Refused::from)?;
@@ -493,14 +496,14 @@ impl RegistrationState {
         read
     }
 
-    /// Records an event of something that has happened, even if recording fails.
+    /// Records the event of something that has already happened; a failure to record it is only logged.
     pub(super) async fn record_event(&self, event: Event) {
         if let Err(unaudited) = self.audit.record(event.build()).await {
             tracing::error!(error = %unaudited, "audit failed: the outcome of a registration was not recorded");
         }
     }
 
-    /// Returns the time at which a waiting registration expires.
+    /// Returns the time at which a new waiting registration expires.
     pub(super) fn until(&self) -> Timestamp {
         let longest = Duration::from_hours(24 * 365);
         (SystemTime::now() + self.config.ttl.min(longest)).into()
@@ -519,7 +522,7 @@ impl RegistrationState {
         })
     }
 
-    /// Requests approval of files that differ from the approved ones.
+    /// Requests an approval of files that differ from the approved ones.
     pub(super) async fn ask_again(
         self: &Arc<Self>,
         before: StoredRegistration,
@@ -538,7 +541,7 @@ impl RegistrationState {
     }
 }
 
-/// Refuses callers who are not operators.
+/// Returns an error if the caller is not an operator.
 pub(super) fn operator(by: &Principal) -> Result<(), DiscoveryError> {
     if by.authority() == Authority::Operator { Ok(()) } else { Err(DiscoveryError::NotRegistrar) }
 }

@@ -19,7 +19,7 @@ use super::record::{Record, Stage, denied_by_default};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PendingRegistration {
-    /// The server.
+    /// The id of the server.
     pub server: ServerId,
     /// The hash of everything shown here and of the values of the environment. An approval applies to this hash only.
     pub fingerprint: Sha256Hash,
@@ -27,16 +27,16 @@ pub struct PendingRegistration {
     pub argv: Vec<String>,
     /// The variables as `NAME=value`; a value is left out if it looks like a secret and is not a path.
     pub env: Vec<String>,
-    /// The working directory.
+    /// The working directory of the program.
     pub cwd: PathBuf,
-    /// The files whose contents decide what the server does, e.g. its program and script, with the SHA-256 of each.
+    /// The files whose contents determine what the server does, e.g. its program and script, each with its SHA-256.
     pub files: Vec<(PathBuf, String)>,
     /// The text of the script, if the request contained one.
     pub source: Option<String>,
     /// The registry entry from which the program was taken, if the agent requested a published server; `None` if the
     /// agent named the program itself.
     pub published: Option<RegistryOrigin>,
-    /// The trust level.
+    /// The trust level of the server.
     pub trust: TrustLevel,
     /// The permissions that the server requires.
     pub permissions: Vec<Permission>,
@@ -49,7 +49,7 @@ pub struct PendingRegistration {
     pub claimed_by: Option<String>,
     /// The justification, in the principal's words.
     pub justification: Option<String>,
-    /// Further notes.
+    /// Further notes for the operator.
     pub notes: Vec<String>,
     /// `true` if an operator approved this registration before, and its files have changed since.
     pub changed: bool,

@@ -10,8 +10,8 @@ use super::registrations::Registrations;
 impl Registrations {
     /// Returns a router for both methods, to be used beside [`list_router`](crate::list_router).
     ///
-    /// A caller without the right is refused before the params are checked, and the refusal is recorded.
-    /// As tools of a kernel the methods have these names with dots or underscores, and the same rules.
+    /// A caller without the right is refused before the params are checked, and the refusal is recorded. If the kernel
+    /// offers the methods as tools, their names have dots or underscores, and the same rules apply.
     #[must_use]
     pub fn router(&self) -> Router {
         let (register, deregister) = (self.clone(), self.clone());
@@ -47,7 +47,7 @@ impl Registrations {
     }
 }
 
-/// The part of the params that names the server, for the event of a refusal.
+/// The part of the params that names the server, for the audit event of a refusal.
 #[derive(Deserialize)]
 struct Named {
     id: String,

@@ -1,4 +1,4 @@
-//! The interface of registrations to the servers (MGP §15.4, §15.5).
+//! The interface by which registrations start and stop servers (MGP §15.4, §15.5).
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use crate::error::DiscoveryError;
 use crate::expand::ExpandedServer;
 use crate::registry::ServerCatalog;
 
-/// Starts, drains and removes the servers of registrations.
+/// Starts, drains and removes registered servers.
 ///
-/// Each future may be dropped at any point, and each function may be called again for work that is already done:
-/// work is resumed this way after a crash.
+/// Each future may be dropped at any point, and each function may be called again although its work is already done:
+/// after a crash, work is resumed in this way.
 pub trait ServerRunner: ServerCatalog + 'static {
-    /// Returns whether the configuration has an entry with this id, even a faulty one, or the id is reserved.
+    /// Returns whether the id is reserved, or the configuration has an entry with this id, even a faulty one.
     ///
     /// Must read a snapshot and never wait.
     fn is_configured(&self, server: &ServerId) -> bool;
 
-    /// Returns the programs and variables that callers who are not operators may name, besides the default ones.
+    /// Returns the programs and variables that callers who are not operators may use, besides the default ones.
     fn allow_list(&self) -> RegistrationAllowList {
         RegistrationAllowList::default()
     }
 
-    /// Finds one version of a server in the registry of the kernel, or its latest; the error is the reason for the
-    /// caller.
+    /// Finds a version of a server in the registry of the kernel, or its latest version. An error is the reason, as a
+    /// text for the caller.
     fn published(
         &self,
         _name: &str,
@@ -40,18 +40,19 @@ pub trait ServerRunner: ServerCatalog + 'static {
         Box::pin(async { Err("this kernel has no registry".to_owned()) })
     }
 
-    /// Starts a registered server. The future completes once the server is connected, or once it is known to start
-    /// with its first call.
+    /// Starts a registered server. The future completes once the server is connected, or once it is certain that the
+    /// server starts at its first call.
     ///
-    /// When this function returns its future, the server must already be known, even before the future is polled.
-    /// Before each start of its process, restarts included, the implementation must call
-    /// [`ApprovedRegistration::launch`] for the program. An existing server with that id is replaced.
+    /// When this function returns its future, the implementation must already know the server, even before the future
+    /// is polled. Before each start of the process, including restarts, the implementation must get the program from
+    /// [`ApprovedRegistration::launch`]. An existing server with that id is replaced.
     fn start(&self, server: ApprovedRegistration) -> BoxFuture<'static, Result<(), RpcError>>;
 
     /// Refuses new calls to a server, waits for running calls up to a time limit, then stops it.
     fn drain(&self, server: &ServerId, within: Duration) -> BoxFuture<'static, ()>;
 
-    /// Removes a server that does not run: its tools, what was learnt about them, access, permissions, pins.
+    /// Removes all state of a server that does not run: its tools, what was learned about them, access, permissions,
+    /// and pins.
     ///
     /// Called after a drain, and before an id is given to a server that an agent registered.
     /// A failed removal is tried again later.
@@ -64,9 +65,9 @@ pub trait ServerRunner: ServerCatalog + 'static {
 pub struct ApprovedRegistration {
     /// The server as an entry of the configuration; [`launch`](Self::launch) returns the program.
     pub server: ServerConfig,
-    /// The permissions that the server never gets, whatever else grants them.
+    /// The permissions that the server never gets, even if another rule grants them.
     pub denied: Vec<Permission>,
-    /// The principal who registered it, without its authority.
+    /// The principal who registered the server, without its authority to administer.
     pub created_by: Principal,
     pub(super) records: Weak<RegistrationState>,
 }
@@ -78,7 +79,7 @@ impl ApprovedRegistration {
         &self.server.id
     }
 
-    /// Returns whether the server must not run, because it waits for another review or is not approved at all.
+    /// Returns whether the server must not run, because its changed files wait for a review or it is not approved.
     ///
     /// Reads a snapshot and never waits.
     #[must_use]
@@ -87,28 +88,28 @@ impl ApprovedRegistration {
         !stored.is_some_and(|stored| stored.record.is_approved())
     }
 
-    /// Returns the program to run: exactly the approved one, or an error.
+    /// Returns the program to run: exactly the approved program, or an error.
     ///
     /// # Errors
-    /// [`DiscoveryError::Registration`] if the files differ from the approved ones, for which an operator is then asked, if
-    /// one cannot be read, or if the server was deregistered meanwhile.
+    /// [`DiscoveryError::Registration`] if the server was deregistered meanwhile, if a file cannot be read, or if the
+    /// files differ from the approved ones; in the last case an operator is asked to approve them.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether an operator is asked.
+    /// If the future is dropped, an operator may or may not be asked.
     pub async fn launch(&self) -> Result<ExpandedServer, DiscoveryError> {
         RegistrationState::launch(&self.records, self.id()).await
     }
 }
 
-/// A judge of the code of sandboxed servers, called before an operator is asked (MGP §7, §15.4).
+/// Judges the code of sandboxed servers before an operator is asked for approval (MGP §7, §15.4).
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// Implement it with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait CodeJudge: Send + Sync + 'static {
     /// Judges a script at the validation level `strict`.
     ///
     /// # Errors
-    /// An error means that the script could not be judged; it then counts as not accepted.
+    /// An error means that the script could not be judged; the script is then treated as not accepted.
     async fn judge(&self, script: JudgedScript) -> Result<CodeVerdict, RpcError>;
 }
 
@@ -120,7 +121,7 @@ pub struct JudgedScript {
     pub server: ServerId,
     /// The name of the program that runs the script, without folder and version, e.g. `python`.
     pub language: String,
-    /// The text.
+    /// The text of the script.
     pub text: String,
 }
 
@@ -130,6 +131,6 @@ pub struct JudgedScript {
 pub enum CodeVerdict {
     /// The script may be registered.
     Accepted,
-    /// The script may not be registered; the broken rules, and those that it must follow (§7.4).
+    /// The script may not be registered; the value lists the broken rules and the rules to follow (§7.4).
     Rejected(Box<CodeRejection>),
 }

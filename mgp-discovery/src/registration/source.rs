@@ -1,4 +1,4 @@
-//! The file of a script that came in a request, in a private folder (MGP §15.4).
+//! Stores the script of a request as a file in a private folder (MGP §15.4).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use super::program::source_name;
 use super::record::Proposal;
 
-/// The time another process that writes the same file is waited for.
+/// The maximum time to wait for another process that writes the same file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Writes the script of a proposal, unless the approved content is already there. Blocks.
@@ -30,7 +30,7 @@ pub(super) fn put(folder: Option<&Path>, program: &Proposal) -> Result<Option<Pa
     Ok(Some(file.path().to_owned()))
 }
 
-/// Creates the folder that the script of a proposal may write, in which it runs. Blocks.
+/// Creates the working directory of a proposal's script, which the script may also write. Blocks.
 pub(super) fn own_folder(
     folder: Option<&Path>,
     program: &Proposal,
@@ -45,7 +45,7 @@ fn own_folder_in(folder: &Path, program: &Proposal) -> PathBuf {
     folder.join(format!("{}.files", program.id))
 }
 
-/// Removes the script of a proposal and its files; a file that cannot be removed is never run.
+/// Removes the stored script of a proposal and its folder. If a file cannot be removed, it still never runs.
 pub(super) async fn forget(folder: Option<PathBuf>, program: &Proposal) {
     let (Some(folder), Some(_)) = (folder, &program.source) else { return };
     let path = file(&folder, program).path().to_owned();

@@ -1,4 +1,4 @@
-//! Tests of registrations: the common test world; the tests are in the modules beside this file.
+//! Tests of registrations: the setup that all tests share; the tests are in the modules of this folder.
 
 mod bounds;
 mod creation;
@@ -32,15 +32,15 @@ use crate::error::DiscoveryError;
 use crate::expand::ExpandedTarget;
 use crate::registry::{KnownServer, ServerCatalog};
 
-/// A fake of the kernel's servers: it starts nothing, and records each call as a line of a log.
+/// A fake of the kernel's servers: it starts nothing, and writes each call as a line into a log.
 #[derive(Default)]
 pub(super) struct Fake {
     log: Mutex<Vec<String>>,
     running: Mutex<Vec<ApprovedRegistration>>,
     configured: Mutex<HashSet<String>>,
-    /// The number of starts that still have to fail.
+    /// The number of further starts that fail.
     broken: AtomicU32,
-    /// The number of removals that still have to fail.
+    /// The number of further removals that fail.
     stuck: AtomicU32,
     /// If set, draining a server waits for a permit of this semaphore.
     held: Mutex<Option<Arc<Semaphore>>>,
@@ -64,7 +64,7 @@ impl Fake {
     }
 }
 
-/// A handle to the shared fake, for callers that need ownership.
+/// A handle to the shared fake, for code that needs ownership.
 pub(super) struct Shared(pub(super) Arc<Fake>);
 
 impl ServerCatalog for Shared {
@@ -136,7 +136,7 @@ impl ServerRunner for Shared {
     }
 }
 
-/// The world of a test: a folder with a program, an interpreter and a script that registrations may use, and the
+/// The setup of a test: a folder with a program, an interpreter and a script that registrations may use, and the
 /// registrations with their store, audit log and fake servers.
 pub(super) struct World {
     _guard: TempDir,
@@ -167,7 +167,7 @@ pub(super) fn program(path: &Path, content: &str) {
     }
 }
 
-/// The access rule of the tests: only agents whose names begin with `maker` may use the methods of discovery, and
+/// The access rule of the tests: only agents whose names begin with `maker` may use the discovery methods and the
 /// servers whose names begin with `made`.
 fn granted(cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
     let is_maker = cx.principal.as_agent().is_some_and(|agent| agent.as_str().starts_with("maker"));
@@ -295,7 +295,7 @@ pub(super) fn refused(answer: Result<Value, RpcError>, code: i32, words: &str) -
     error
 }
 
-/// Yields, so that tasks that were started run until they wait.
+/// Yields several times, so that spawned tasks run until they wait.
 pub(super) async fn settle() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }

@@ -1,6 +1,6 @@
-//! The work on registrations: start, removal, suspension; one at a time for each server (MGP §15.4, §15.5).
+//! The work on registrations: start, removal, and suspension. Each server has at most one at a time (MGP §15.4, §15.5).
 //!
-//! Work belongs to the registrations, not to the caller: a caller that leaves changes nothing.
+//! Work belongs to the registrations and not to the caller: it continues if the caller drops its future.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use super::registrations::{Records, RegistrationState, StoredRegistration};
 use super::source;
 use crate::registry::KnownServer;
 
-/// The time that a server may exceed its drain limit by before it is removed anyway.
+/// The time by which a server may exceed its drain limit before it is removed without further waiting.
 const DRAIN_GRACE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The first and the maximum delay before a removal is tried again.
+/// The first and the maximum delay before a failed removal is tried again.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// The running or finished work on one server.
@@ -59,7 +59,7 @@ impl Progress {
 type ProgressSender = watch::Sender<Progress>;
 
 impl RegistrationState {
-    /// Begins the work that the state of a registration requests, unless that has already begun.
+    /// Begins the work that the state of a registration requires, unless that work has already begun.
     pub(super) fn resume(
         self: &Arc<Self>,
         stored: &StoredRegistration,
@@ -85,7 +85,7 @@ impl RegistrationState {
         }))
     }
 
-    /// Aborts earlier work on the server, then begins new work.
+    /// Aborts earlier work on the server, then begins the new work.
     fn begin<F>(
         &self,
         stored: &StoredRegistration,
@@ -102,7 +102,7 @@ impl RegistrationState {
         let task = tokio::spawn(async move {
             if let Some(before) = before {
                 before.abort();
-                // The earlier work has ended, with any result.
+                // Only the end of the earlier work matters, not its result.
                 let _ = before.await;
             }
             work(sender).await;
@@ -126,7 +126,7 @@ impl RegistrationState {
             return;
         };
         let starting = self.servers.start(approved);
-        // The runner knows the server now: notify the callers that wait for this.
+        // The runner knows the server now; notify the callers that wait for this.
         sender.send_replace(Progress::Starting);
         match starting.await {
             Ok(()) => drop(sender.send_replace(Progress::Running)),
@@ -141,10 +141,10 @@ impl RegistrationState {
         }
     }
 
-    /// Drains and removes a server, then its record: after a crash the work is repeated.
+    /// Drains and removes a server, and only then its record, so that the work is repeated after a crash.
     async fn leave(self: Arc<Self>, server: &ServerId, sender: &ProgressSender) {
         let (mut wait, longest) = RETRY_DELAYS;
-        // A server that the configuration has by now must not be stopped here.
+        // If the configuration now has a server with this id, that server must not be stopped here.
         if !self.servers.is_configured(server) {
             self.drain(server).await;
         }
@@ -194,7 +194,7 @@ impl RegistrationState {
         let server = stored.record.program.server();
         let is_ours = match &stored.record.stage {
             Stage::Approved { .. } | Stage::Leaving { .. } => true,
-            // A registration that waits again may still run as it was approved before.
+            // A registration that waits again may still be running with the files that were approved earlier.
             Stage::Waiting { .. } | Stage::Rejected { .. } => stored.record.changed,
         };
         let is_leaving = matches!(stored.record.stage, Stage::Leaving { .. });
@@ -211,7 +211,7 @@ impl RegistrationState {
                 sender.send_replace(Progress::Resting);
             }
         });
-        // An error means that the work was replaced by other work, which leads to the right state.
+        // An error means that other work replaced this work; the server then reaches the right state too.
         Some(async move { drop(live.wait_for(Progress::is_over).await) })
     }
 
@@ -254,7 +254,7 @@ impl RegistrationState {
         KnownServer::new(summary, program.mgp.permissions_required.iter().cloned())
     }
 
-    /// Waits until work is over, or until the time limit of a caller.
+    /// Waits until the work ends, or until the caller's time limit, and returns the progress.
     pub(super) async fn outcome(&self, mut live: watch::Receiver<Progress>) -> Progress {
         let over = timeout(self.config.reply_timeout, live.wait_for(Progress::is_over));
         if let Ok(Ok(over)) = over.await {

@@ -1,8 +1,8 @@
-//! The servers as the registry sees them (MGP §15.2).
+//! The servers that the registry lists (MGP §15.2).
 
 use mgp_types::mgp::{Permission, ServerSummary};
 
-/// The servers that the registry lists.
+/// Provides the servers that the registry lists.
 pub trait ServerCatalog: Send + Sync {
     /// Returns all servers in their order, including configured servers that were never started.
     ///
@@ -10,7 +10,7 @@ pub trait ServerCatalog: Send + Sync {
     fn known(&self) -> Vec<KnownServer>;
 }
 
-/// A server of a fleet.
+/// A server that the registry knows.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KnownServer {
@@ -21,7 +21,7 @@ pub struct KnownServer {
 }
 
 impl KnownServer {
-    /// Creates a server that needs some permissions.
+    /// Creates a server that needs these permissions.
     #[must_use]
     pub fn new(summary: ServerSummary, permissions: impl IntoIterator<Item = Permission>) -> Self {
         Self { summary, permissions: permissions.into_iter().collect() }

@@ -10,14 +10,13 @@ use mgp_types::service::{Authority, Context, Router, ServerId, Visibility};
 
 use super::{KnownServer, ServerCatalog};
 
-/// The filter word that matches every state.
+/// The value of the filter `status` that matches every state.
 const ALL: &str = "all";
 
 /// Returns a router for `mgp/discovery/list`.
 ///
-/// An operator sees every server. Other callers see the servers with a tool they may call, with these tools only, and
-/// cannot tell that others exist.
-/// Without `status` the list contains every state.
+/// An operator sees every server. Any other caller sees only the servers with a tool that it may call, with these tools
+/// only, and cannot tell that other servers exist. Without `status` the list contains servers in every state.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,7 +47,7 @@ pub fn list_router(fleet: Arc<dyn ServerCatalog>, visibility: Arc<dyn Visibility
     Router::new().on::<DiscoveryList, _, _>(move |cx, params| {
         let filter = params.filter.unwrap_or_default();
         let known = fleet.known().into_iter();
-        // Filters only the servers the caller sees: a filter must not reveal others.
+        // Filter only the servers that the caller can see, so that a filter does not reveal others.
         let seen = known.filter_map(|known| shown(&cx, &*visibility, known));
         let servers = seen.filter(|known| matches(known, &filter)).map(|known| known.summary);
         let result = DiscoveryListResult::new(servers.collect::<Vec<ServerSummary>>());
@@ -76,7 +75,7 @@ fn matches(known: &KnownServer, filter: &DiscoveryFilter) -> bool {
         let wanted = wanted.as_str();
         wanted.eq_ignore_ascii_case(ALL) || wanted.eq_ignore_ascii_case(summary.status.as_str())
     };
-    // Compare meanings, not spellings: a part belongs to its whole, and `network` is `network.outbound`.
+    // Compare meanings, not spellings: a permission is part of a wider one, and `network` means `network.outbound`.
     let extensions = ExtensionSet::from_names(summary.extensions.iter());
     let has_extension = |wanted: &String| {
         summary.extensions.contains(wanted) || !extensions.names_for(&[wanted]).is_empty()

@@ -95,7 +95,7 @@ async fn a_filter_matches_by_meaning_and_not_by_spelling() {
         (r#"{"extensions":["callbacks"]}"#, false),
         (r#"{"permissions":["network"]}"#, true),
         (r#"{"permissions":["network","filesystem.read"]}"#, true),
-        // Reading and writing.
+        // `filesystem` means both reading and writing.
         (r#"{"permissions":["filesystem"]}"#, false),
     ] {
         let params = format!(r#"{{"filter":{filter}}}"#);

@@ -15,8 +15,8 @@ const PROJECT_FILE: &str = "mgp.toml";
 const USER_FILE: &str = ".config/mgp/servers.toml";
 const VARIABLE: &str = "MGP_CONFIG_PATH";
 
-/// The paths of the configuration files: `./mgp.toml` and `~/.config/mgp/servers.toml`, or a single file
-/// instead of both.
+/// The paths of the configuration files: `./mgp.toml` and `~/.config/mgp/servers.toml`, or a single file that replaces
+/// both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sources {
@@ -24,7 +24,7 @@ pub struct Sources {
     project: Option<PathBuf>,
     /// The user's own file.
     user: Option<PathBuf>,
-    /// The file in place of both.
+    /// The single file that replaces both.
     single: Option<PathBuf>,
 }
 
@@ -32,15 +32,15 @@ pub struct Sources {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LoadedConfig {
-    /// The configuration.
+    /// The merged configuration.
     pub config: Config,
-    /// The findings, file by file.
+    /// The findings of all files, in the order of the files.
     pub findings: Vec<ConfigFinding>,
     /// The servers disabled by an error in their entry.
     pub broken: Vec<String>,
     /// The servers that are switched off by `enabled = false`.
     pub disabled: Vec<String>,
-    /// The project's file, if it has no effect.
+    /// The project's file, if it is ignored because it is not approved.
     pub unapproved: Option<UnapprovedProject>,
     /// The stamps of the files just before they were read.
     pub(crate) stamps: Vec<Stamp>,
@@ -58,7 +58,7 @@ pub struct UnapprovedProject {
 }
 
 impl Sources {
-    /// Uses the files of a working directory and of a home directory.
+    /// Creates sources with the files in a working directory and a home directory.
     pub fn new(folder: impl AsRef<Path>, home: impl AsRef<Path>) -> Self {
         let project = Some(folder.as_ref().join(PROJECT_FILE));
         Self { project, user: Some(home.as_ref().join(USER_FILE)), single: None }
@@ -71,7 +71,8 @@ impl Sources {
         Self { project: None, user: None, single: Some(file) }
     }
 
-    /// Uses the files of this process: by `$MGP_CONFIG_PATH`, its working directory and its user's home directory.
+    /// Creates the sources of this process: the file in `$MGP_CONFIG_PATH`, else those of the working and the home
+    /// directory.
     #[must_use]
     pub fn from_env() -> Self {
         // An empty variable counts as unset, as in shells.
@@ -88,7 +89,7 @@ impl Sources {
         [&self.single, &self.project, &self.user].into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// Reads the files that apply. File access blocks; only the store is awaited.
+    /// Reads the files that apply. Access to the files blocks the thread; only the store is awaited.
     ///
     /// The content of a project's file that is not approved is not parsed.
     ///
@@ -126,7 +127,7 @@ impl Sources {
         Ok(loaded)
     }
 
-    /// Returns the project's file for review; `None` if there is none, or one file replaces all.
+    /// Returns the project's file for review; `None` if there is no such file, or a single file replaces both.
     ///
     /// # Errors
     /// [`DiscoveryError`] if a file cannot be read.
@@ -145,7 +146,7 @@ impl Sources {
         }
     }
 
-    /// Returns a warning if the user's folder has a file with the name of a project's file, which is not read there.
+    /// Returns a warning if the user's folder contains an `mgp.toml`, because only projects' files have this name.
     fn misplaced(&self) -> Option<ConfigFinding> {
         let user = self.user.as_ref()?;
         let file = user.with_file_name(PROJECT_FILE);
@@ -169,7 +170,7 @@ impl Sources {
     }
 }
 
-/// Returns the real path of a file: an approval must not follow a link elsewhere.
+/// Returns the real path of a file, so that an approval does not apply to another file when a link changes.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
@@ -206,7 +207,7 @@ impl LoadedConfig {
         }
     }
 
-    /// Puts an approved project before the user's own servers.
+    /// Adds an approved project's servers before the user's own servers.
     fn merge(&mut self, project: ParsedConfig, user: &ParsedConfig, approval: &TrustApproval) {
         let file = &approval.file;
         self.findings.extend(project.findings);

@@ -1,18 +1,18 @@
-//! The files of a project that its servers run, bound by their content (MGP §15.2).
+//! The files of a project that its servers run; an approval covers their content (MGP §15.2).
 //!
-//! An approval of `mgp.toml` alone would let a later `git pull` bring other code. All functions here block.
+//! If an approval covered only `mgp.toml`, a later `git pull` could replace the code. All functions here block.
 
 use std::path::{Path, PathBuf};
 
 use crate::config::{LocalFiles, ServerConfig, TargetConfig};
 use crate::registration::{bind_file, is_code_file, runs_arguments};
 
-/// Finds and hashes the files with code inside the project that a server's program and arguments name.
+/// Finds and hashes the code files of the project that the program and the arguments of a server name.
 ///
-/// Other arguments may name data, which changes without an approval.
+/// Other files named by arguments are treated as data, which may change without a new approval.
 ///
 /// # Errors
-/// The reason why a file cannot be read.
+/// Returns the reason why a file cannot be read.
 pub(crate) fn local_files(server: &ServerConfig) -> Result<LocalFiles, String> {
     let mut files = LocalFiles::new();
     let TargetConfig::Program { command, args, cwd, .. } = &server.target else { return Ok(files) };
@@ -21,9 +21,9 @@ pub(crate) fn local_files(server: &ServerConfig) -> Result<LocalFiles, String> {
         return Ok(files);
     };
     let folder = project.join(cwd.as_deref().unwrap_or_default());
-    // A plain name is found in `PATH`, and never in the project.
+    // A program without a path is found in `PATH`, never in the project.
     let program = Some(command).filter(|command| command.contains(std::path::is_separator));
-    // An interpreter runs the first file, whatever its name.
+    // If the program is an interpreter, the first file argument is a script, whatever its name.
     let mut is_script = runs_arguments(Path::new(command));
     let named = args.iter().filter_map(|arg| {
         let found = plain_file(arg, &folder, &project)?;
@@ -51,7 +51,7 @@ fn plain_file(text: &str, folder: &Path, project: &Path) -> Option<(PathBuf, Pat
     Some((path.to_owned(), real))
 }
 
-/// Returns why a server of a project must not be started, if a file is not the approved one.
+/// Returns the reason why a project's server must not be started; `None` if its files are the approved ones.
 pub(crate) fn changed_file(server: &ServerConfig) -> Option<String> {
     let approved = server.approved_files.as_ref()?;
     let now = match local_files(server) {

@@ -1,4 +1,4 @@
-//! The files that apply, and the approval of projects' files (MGP §15.2).
+//! Finds the configuration files, and manages the approvals of projects' files (MGP §15.2).
 
 mod load;
 mod local_file;

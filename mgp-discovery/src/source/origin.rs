@@ -1,4 +1,4 @@
-//! The owner of the file of an entry (MGP §15.2).
+//! The owner of the file that contains an entry (MGP §15.2).
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Origin {
-    /// The working directory: written by the authors of the project.
+    /// A file in the working directory, written by the authors of the project.
     Project,
     /// The user's own file.
     User,
-    /// A file the user named, by `$MGP_CONFIG_PATH` or on the command line.
+    /// A file that the user named, in `$MGP_CONFIG_PATH` or on the command line.
     Named,
 }
 

@@ -1,4 +1,4 @@
-//! Reads a configuration file, after checks of its kind, size and permissions (MGP §15.2).
+//! Reads a configuration file after it checked the file's kind, size and permissions (MGP §15.2).
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -38,8 +38,8 @@ pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Dis
     }))
 }
 
-/// Returns an error if every user can write the file. A project's file is exempt, because its content is
-/// approved.
+/// Returns an error if every user can write the file. A project's file is exempt, because its content needs an
+/// approval.
 #[cfg(unix)]
 fn exposed(path: &Path, metadata: &fs::Metadata, origin: Origin) -> Result<(), DiscoveryError> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -19,7 +19,7 @@ use super::local_file::local_files;
 /// The maximum length of an ordinary value that is shown.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// The content of a project's configuration at one reading; an approval covers exactly this content.
+/// A project's configuration as it was read once; an approval covers exactly this content.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProjectReview {
@@ -27,9 +27,9 @@ pub struct ProjectReview {
     pub file: PathBuf,
     /// The SHA-256 of its content.
     pub sha256: String,
-    /// The servers.
+    /// The servers that the file declares.
     pub servers: Vec<ReviewedServer>,
-    /// The findings of reading it.
+    /// The findings of parsing the file.
     pub findings: Vec<ConfigFinding>,
 }
 
@@ -37,7 +37,7 @@ pub struct ProjectReview {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReviewedServer {
-    /// The server.
+    /// The id of the server.
     pub id: ServerId,
     /// The program with its arguments, or the URL, as written.
     pub runs: String,
@@ -88,7 +88,7 @@ pub(super) fn sha256(text: &str) -> String {
 }
 
 impl ProjectReview {
-    /// Parses the text of a project's file; `own` returns whether the user's own file has an id.
+    /// Parses the text of a project's file; `own` returns whether the user's own file declares a server with an id.
     pub(super) fn of(file: &Path, text: &str, own: impl Fn(&str) -> bool) -> Self {
         let (config, findings) = match Config::parse(file, text) {
             Ok(parsed) => (parsed.config, parsed.findings),
@@ -177,7 +177,7 @@ pub fn settings(server: &ServerConfig) -> Vec<String> {
     shown.collect()
 }
 
-/// Returns a word without hidden parts: spaces are quoted, and control characters are escaped.
+/// Quotes a word so that no part of it is hidden: control characters are escaped, and a word with spaces gets quotes.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@${}~,+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -202,7 +202,7 @@ fn loosens(mgp: &GovernanceConfig) -> Vec<String> {
     );
     let unchecked = mgp.validators.iter().filter(|(_, validator)| **validator == Validator::None);
     loosens.extend(unchecked.map(|(tool, _)| format!("the checks of `{}`", tool.escape_debug())));
-    // A configured validator replaces the one that the tool declares, even a stricter one.
+    // A configured validator replaces the tool's own one, even if that is stricter.
     let replaced = mgp.validators.iter().filter(|(_, validator)| **validator != Validator::None);
     loosens.extend(replaced.map(|(tool, validator)| {
         format!("the checks of `{}` to `{validator}` alone", tool.escape_debug())

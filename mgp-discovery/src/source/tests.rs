@@ -1,4 +1,4 @@
-//! Tests of which files apply.
+//! Tests of which configuration files are used.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::*;
 use crate::config::TargetConfig;
 use crate::error::DiscoveryError;
 
-/// A project and a home that are removed with the test.
+/// A project folder and a home folder, which are removed at the end of the test.
 struct Place(TempDir);
 
 impl Place {
@@ -102,7 +102,7 @@ async fn one_changed_byte_revokes_the_approval() {
     place.project("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let (trust, sources) = (trust(), place.sources());
     let review = sources.review().unwrap().unwrap();
-    // The reviewed content counts, not the current one.
+    // The approval covers the reviewed content, not the current content.
     place.project("[[servers]]\nid = 'a'\ncommand = 'b'\n");
     trust.approve(&review, &operator()).await.unwrap();
     assert!(sources.load(&trust).await.unwrap().config.servers.is_empty());
@@ -137,7 +137,7 @@ async fn only_decisions_are_recorded() {
     }
 }
 
-/// A log that refuses all events.
+/// An audit sink that refuses all events.
 struct FullLog;
 
 impl AuditSink for FullLog {
@@ -188,7 +188,7 @@ async fn a_server_that_the_user_adds_later_is_not_replaced() {
     let loaded = sources.load(&trust).await.unwrap();
     assert_eq!(command(&loaded, "git"), "own-git");
     assert!(loaded.findings[0].what.contains("run `mgp trust` again"));
-    // This also holds if the user's own entry is faulty: it is still theirs.
+    // This also holds if the user's own entry is faulty: the id still belongs to the user's server.
     place.user("[[servers]]\nid = 'git'\n");
     assert!(sources.load(&trust).await.unwrap().config.servers.is_empty());
 }

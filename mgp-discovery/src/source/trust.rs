@@ -1,4 +1,4 @@
-//! The approvals of projects' configurations (MGP §15.2).
+//! The approvals of projects' configuration files (MGP §15.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use super::review::sha256;
 use crate::error::DiscoveryError;
 
 const SPACE: &str = "trust";
-/// The maximum number of approvals; a further one is refused.
+/// The maximum number of approvals; any further one is refused.
 const MAX_APPROVALS: usize = 4096;
 
-/// The approvals of projects' configurations, kept in a store.
+/// The approvals of projects' configuration files, kept in a store.
 ///
-/// A file has one approval. It covers the exact content, and the user's servers that the review showed as
-/// replaced.
+/// Each file has at most one approval. It covers the exact content, and the ids of the user's servers that the
+/// project's servers replace according to the review.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -52,7 +52,7 @@ pub struct Trust {
     audit: Option<Arc<dyn AuditSink>>,
 }
 
-/// An approval.
+/// An approval of a project's configuration file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TrustApproval {
@@ -78,9 +78,9 @@ impl Trust {
         Self { store, audit: None }
     }
 
-    /// Records decisions in an audit sink: a decision that cannot be recorded is not made.
+    /// Sets an audit sink that records decisions: a decision that cannot be recorded is not made.
     ///
-    /// If the sink takes events from this very store, a decision and its event are one commit.
+    /// If the sink writes its events to the same store, a decision and its event are one commit.
     #[must_use]
     pub fn recorded(mut self, audit: Arc<dyn AuditSink>) -> Self {
         self.audit = Some(audit);
@@ -114,7 +114,7 @@ impl Trust {
             approved_at: Timestamp::now(),
         };
         let text = serde_json::to_string(&approval).map_err(|_| DiscoveryError::NotText {
-            // The path is not UTF-8; nothing else can be refused here.
+            // This error is only possible if the path is not UTF-8.
             path: review.file.clone(),
         })?;
         let change = Change::new().put(SPACE, key, Payload::from_trusted(text));
@@ -130,7 +130,7 @@ impl Trust {
         operator(by)?;
         let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
         let Some(approval) = self.list().await?.into_iter().find(|one| one.file == file) else {
-            // An unreadable record approves nothing, and is removed without an event.
+            // An unreadable record approves nothing, so it is removed without an event.
             self.store.commit(Change::new().remove(SPACE, key(&file))).await?;
             return Ok(());
         };
@@ -163,7 +163,7 @@ impl Trust {
         Ok(all)
     }
 
-    /// Returns the approval of a content, if it has one.
+    /// Returns the approval of a file with this content, if there is one.
     pub(super) async fn of(
         &self,
         file: &Path,
@@ -186,7 +186,7 @@ fn operator(by: &Principal) -> Result<(), DiscoveryError> {
     if by.authority() == Authority::Operator { Ok(()) } else { Err(DiscoveryError::NotOperator) }
 }
 
-/// Returns the event of a decision: the file and its content.
+/// Creates the audit event of a decision, with the file and its content hash.
 fn event(what: &str, by: &Principal, approval: &TrustApproval) -> AuditEvent {
     let event_type = EventType::Other(format!("dev.cloto.{what}").into());
     let by = Actor::from(by);
@@ -204,8 +204,8 @@ fn event(what: &str, by: &Principal, approval: &TrustApproval) -> AuditEvent {
     event
 }
 
-/// Returns the store key of a file: a hash, because a path may have any bytes and any length, and a key may
-/// not.
+/// Returns the store key of a file. It is a hash, because a path may contain any bytes and have any length, but a key
+/// may not.
 fn key(file: &Path) -> String {
     sha256(&file.to_string_lossy())
 }

@@ -1,6 +1,6 @@
 //! The trait that decides which tools a caller may find: the tools that it may call (MGP §16.5, §5).
 
-/// Decides which tools a caller may find.
+/// Decides which tools a search may return to a caller.
 ///
 /// Every hit is checked with [`allows`](Self::allows) before it is returned, even if it comes from a cache.
 /// [`Endpoints::caller`](crate::Endpoints::caller) creates one from a `Visibility`; [`AllTools`] is for programs with
@@ -38,7 +38,7 @@ pub trait Allowed: Send + Sync {
         None
     }
 
-    /// Returns how many tools the caller may find, as far as that is known without checking each tool.
+    /// Returns whether the caller may find all tools, or only those that [`allows`](Self::allows) permits.
     fn extent(&self) -> Extent {
         Extent::Some
     }
@@ -54,7 +54,7 @@ pub enum Extent {
     Some,
 }
 
-/// The key under which the decisions for one caller are cached.
+/// The key under which the decisions about one caller are cached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AllowedKey {
     caller: String,
@@ -62,7 +62,8 @@ pub struct AllowedKey {
 }
 
 impl AllowedKey {
-    /// Names a caller, and a number that must change whenever the allowed tools may have changed.
+    /// Creates a key from a caller and a number, which must change whenever the caller's allowed tools may have
+    /// changed.
     pub fn new(caller: impl Into<String>, version: u64) -> Self {
         Self { caller: caller.into(), version }
     }

@@ -1,4 +1,4 @@
-//! A set of tools, one bit for each slot (MGP §16.5).
+//! A set of tools, with one bit for each slot (MGP §16.5).
 
 use super::Slot;
 

@@ -1,4 +1,4 @@
-//! All tools and servers at one moment, cheap to clone (MGP §16.4).
+//! The tools and servers of an index at one moment; cheap to clone (MGP §16.4).
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) struct Catalog {
     bytes: u64,
 }
 
-/// A tool, next to the values that filters test, so that a filter scan need not load the entry.
+/// A tool, stored with the values that filters test, so that a filter need not access the entry itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) entry: Arc<Entry>,
@@ -57,12 +57,12 @@ impl Catalog {
         self.server_count
     }
 
-    /// Returns the bytes of all definitions.
+    /// Returns the total size of all definitions, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns a length that exceeds every slot, for bitmaps over all tools.
+    /// Returns a number that is greater than every slot, as the length of bitmaps over all tools.
     pub(crate) fn reach(&self) -> usize {
         self.tools.reach()
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-/// The items of a chunk; a multiple of 64, so that chunks and words of bitmaps end together.
+/// The number of items in a chunk. It is a multiple of 64, so that chunks and words of bitmaps end at the same
+/// positions.
 pub(crate) const CHUNK_LEN: usize = 1024;
 
 /// A list in chunks that clones share.

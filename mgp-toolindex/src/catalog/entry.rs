@@ -9,7 +9,7 @@ use mgp_types::mgp::{RiskLevel, ToolSecurity};
 use super::labels::Labels;
 use crate::tokens;
 
-/// The top bit of a token count: the count is exact.
+/// The top bit of a stored token count, which is set if the count is exact.
 const EXACT: u32 = 1 << 31;
 
 /// The data of a server that all its tools share.
@@ -21,7 +21,7 @@ pub(crate) struct Server {
     /// The display name.
     pub(crate) name: Option<Box<str>>,
     pub(crate) description: Option<Box<str>>,
-    /// The categories of tools without their own.
+    /// The categories of those tools of the server that have no categories of their own.
     pub(crate) categories: Labels,
 }
 
@@ -52,14 +52,14 @@ pub(crate) struct Entry {
 /// The source of a tool's security metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SecuritySource {
-    /// The kernel.
+    /// The kernel decided the metadata.
     Kernel,
-    /// The server.
+    /// The server claims the metadata.
     Server,
 }
 
 impl Text {
-    /// Locates the text in the definition; copies it if the definition does not contain it literally.
+    /// Creates a text from its position in the definition, or a copy if the definition does not contain it literally.
     pub(crate) fn of(text: &str, definition: &str) -> Self {
         // Name and description are usually near the beginning, so the search is short.
         match definition.find(text).map(|at| (u32::try_from(at), u32::try_from(text.len()))) {
@@ -88,8 +88,8 @@ impl Entry {
         self.description.as_ref().map(|text| text.get(&self.definition))
     }
 
-    /// Returns the effective risk: the risk that the kernel decided, else the higher of the two risks that the server
-    /// claims, else dangerous.
+    /// Returns the effective risk: the risk that the kernel decided, else the higher one of the two risks that the
+    /// server claims. If neither is known, the tool is dangerous.
     pub(crate) fn risk(&self) -> RiskLevel {
         let Some(security) = &self.security else { return RiskLevel::Dangerous };
         match (&security.effective_risk_level, self.security_source) {
@@ -101,7 +101,7 @@ impl Entry {
         }
     }
 
-    /// Returns the tokens of the definition, or an upper bound, which is computed at the first use.
+    /// Returns the number of tokens of the definition, or an upper bound, which is computed when it is first needed.
     pub(crate) fn tokens(&self) -> u32 {
         let known = self.tokens.load(Ordering::Relaxed);
         if known != 0 {

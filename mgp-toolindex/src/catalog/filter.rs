@@ -11,7 +11,7 @@ use super::entry::Entry;
 use super::{Bitmap, ServerNumber};
 use crate::search::Filter;
 
-/// Returns what a definition states about cost and latency.
+/// Returns the cost and latency that a definition states.
 pub(crate) fn cost_hints(definition: &str) -> CostHints {
     // Search the text for the members first, because few definitions have them, and only those definitions are parsed.
     if !definition.contains("\"cost\"") && !definition.contains("\"latency\"") {
@@ -21,11 +21,11 @@ pub(crate) fn cost_hints(definition: &str) -> CostHints {
         .map_or_else(|_| CostHints::default(), |tool| CostHints::of(&tool))
 }
 
-/// A filter prepared for a catalogue. It does not check input and output types; the keyword index checks those.
+/// A filter prepared for a catalogue. It does not check input and output types, because the keyword index does that.
 pub(crate) struct FilterTest<'a> {
     catalog: &'a Catalog,
     categories: Option<Vec<String>>,
-    /// Cached verdicts: whether a category list passes, by the number of the list.
+    /// Cached results: whether the tools with a category list pass, by the number of the list.
     lists: FxHashMap<u32, bool>,
     risk: Option<u8>,
     states: Option<FxHashMap<ServerNumber, bool>>,

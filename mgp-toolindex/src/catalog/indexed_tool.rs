@@ -53,14 +53,14 @@ impl IndexedTool {
     /// Parses the definition.
     ///
     /// # Errors
-    /// −32602 if the definition cannot be parsed; this does not happen, because the index only stores definitions that
-    /// could be parsed.
+    /// −32602 if the definition cannot be parsed. This does not happen, because the index stores only definitions that
+    /// it has parsed.
     pub fn tool(&self) -> Result<Tool, RpcError> {
         serde_json::from_str(self.definition()).map_err(RpcError::invalid_params)
     }
 
-    /// Returns the security metadata: as the kernel decided it, or if the kernel decided nothing, as the server claims
-    /// it.
+    /// Returns the security metadata that the kernel decided; if the kernel decided nothing, the metadata that the
+    /// server claims.
     #[must_use]
     pub fn security(&self) -> Option<&ToolSecurity> {
         self.0.security.as_deref()
@@ -77,12 +77,12 @@ impl IndexedTool {
         self.0.categories.words.iter().map(|category| &**category)
     }
 
-    /// Returns the additional words by which the tool is found, beside the words of its definition.
+    /// Returns the additional words by which searches find the tool, besides the words of its definition.
     pub fn keywords(&self) -> impl Iterator<Item = &str> {
         self.0.keywords.words.iter().map(|keyword| &**keyword)
     }
 
-    /// Returns the number of tokens of the definition: exact once counted, before that an upper bound.
+    /// Returns the number of tokens of the definition; an upper bound until the tokens have been counted.
     #[must_use]
     pub fn tokens(&self) -> u32 {
         self.0.tokens()

@@ -1,15 +1,15 @@
-//! Interned values that are dropped with their last owner (MGP §16.4).
+//! A table of shared values; a value is dropped with its last owner (MGP §16.4).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// The minimum number of entries before entries without an owner are purged.
+/// The minimum number of entries at which entries without an owner are purged.
 const LEAST: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Interner<T: ?Sized> {
     known: HashMap<Box<str>, Weak<T>, ahash::RandomState>,
-    /// The number of entries at which entries without an owner are purged next.
+    /// The number of entries at which entries without an owner are purged again.
     purge_at: usize,
 }
 
@@ -20,7 +20,7 @@ impl<T: ?Sized> Default for Interner<T> {
 }
 
 impl<T: ?Sized> Interner<T> {
-    /// Returns the shared value for a key; creates it if no owner holds it any more.
+    /// Returns the shared value for a key; creates it if it was dropped or never existed.
     pub(crate) fn get(&mut self, key: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         if let Some(known) = self.known.get(key).and_then(Weak::upgrade) {
             return known;

@@ -1,4 +1,4 @@
-//! A map from hashes of names to numbers, cheap to clone and without a copy of the names (MGP §16.4).
+//! A map from hashes of names to numbers. It is cheap to clone, and stores no copy of the names (MGP §16.4).
 
 use std::sync::Arc;
 

@@ -69,7 +69,7 @@ impl ServerEntry {
         self
     }
 
-    /// Adds categories for tools without their own; `a/b` and `a.b` are `b` below `a`.
+    /// Adds categories for the server's tools without their own; `a/b` and `a.b` mean `b` below `a`.
     pub fn categories<C: Into<String>>(mut self, all: impl IntoIterator<Item = C>) -> Self {
         self.categories.extend(all.into_iter().map(Into::into));
         self
@@ -95,22 +95,22 @@ impl ServerEntry {
 }
 
 impl ToolEntry {
-    /// Sets the security metadata that the kernel decided, effective risk included.
+    /// Sets the security metadata that the kernel decided, including the effective risk.
     ///
-    /// Without it the claims of the server count; a tool without claims is dangerous.
+    /// If it is not set, the claims of the server apply; a tool without claims is dangerous.
     pub fn security(mut self, security: ToolSecurity) -> Self {
         self.security = Some(security);
         self
     }
 
-    /// Adds categories; `a/b` and `a.b` mean `b` below `a`. Without any, the tool gets those of its server or a
-    /// derived one.
+    /// Adds categories; `a/b` and `a.b` mean `b` below `a`. A tool without categories gets those of its server, or else
+    /// a category derived from its words.
     pub fn categories<C: Into<String>>(mut self, all: impl IntoIterator<Item = C>) -> Self {
         self.categories.extend(all.into_iter().map(Into::into));
         self
     }
 
-    /// Adds words that are not in the definition.
+    /// Adds words by which searches find the tool although they are not in the definition.
     pub fn keywords<K: Into<String>>(mut self, all: impl IntoIterator<Item = K>) -> Self {
         self.keywords.extend(all.into_iter().map(Into::into));
         self

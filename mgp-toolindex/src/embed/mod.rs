@@ -1,4 +1,4 @@
-//! Embedders: texts of similar meaning get similar vectors (MGP §16.4).
+//! Embedders: models that give texts of similar meaning similar vectors (MGP §16.4).
 
 #[cfg(feature = "fastembed")]
 mod sentence;
@@ -15,13 +15,13 @@ pub use table::StaticTable;
 #[cfg(all(feature = "static-table", feature = "lexicon"))]
 pub(crate) use table::has_english;
 
-/// Knows no word, because the crate is built without the table.
+/// Returns `false` for every word, because the crate is built without the word table.
 #[cfg(all(not(feature = "static-table"), feature = "lexicon"))]
 pub(crate) fn has_english(_: &str) -> bool {
     false
 }
 
-/// A model that makes vectors of texts.
+/// A model that computes vectors of texts.
 ///
 /// Tools and queries go through the same embedder; vectors of different embedders are never compared.
 pub trait Embedder: Send + Sync + fmt::Debug {
@@ -31,10 +31,10 @@ pub trait Embedder: Send + Sync + fmt::Debug {
     /// Returns the length of a vector.
     fn dimensions(&self) -> usize;
 
-    /// Makes the vector of a text: of length one, or all zero if the model knows nothing of the text.
+    /// Computes the vector of a text. The vector has length one, or is all zero if the model knows nothing of the text.
     ///
     /// # Errors
-    /// [`EmbedError`] if the model fails; the index then searches by words and reports that.
+    /// [`EmbedError`] if the model fails; the index then searches by words only, and the search result reports this.
     fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
     /// Returns how expensive it is to compute a vector.
@@ -43,18 +43,18 @@ pub trait Embedder: Send + Sync + fmt::Debug {
     }
 }
 
-/// The cost of making a vector.
+/// The cost of computing a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cost {
-    /// Microseconds: vectors are made while the tool is added.
+    /// Microseconds: the vector is computed while the tool is added.
     Small,
-    /// Milliseconds: vectors are computed in the background. Until then, search uses words and older vectors of the
+    /// Milliseconds: vectors are computed in the background. Until then, searches use words, and older vectors of the
     /// same model.
     Large,
 }
 
-/// The reason why a text has no vector.
+/// The reason why no vector was computed for a text.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmbedError {

@@ -1,4 +1,4 @@
-//! Bounds of requests about tools (MGP §16.5, §16.6).
+//! The limits of requests about tools (MGP §16.5, §16.6).
 
 use mgp_types::mgp::{
     DiscoverOrder, DiscoverToolsFilter, EvictParams, RequestToolsParams, RiskLevel, SearchStrategy,
@@ -11,8 +11,8 @@ use crate::error::RequestError;
 use crate::meta::brief;
 use crate::search::Filter;
 
-/// The maximum length of a query, in bytes; the search reads only its beginning, and the result reports the
-/// rest.
+/// The maximum length of a query, in bytes. The search reads only the beginning of a long query, and the result reports
+/// how much was not read.
 const MAX_QUERY_REQUEST_BYTES: usize = 64 << 10;
 /// The maximum length of a context, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
@@ -61,7 +61,7 @@ pub(super) fn strategy(strategy: Option<&SearchStrategy>) -> Result<(), RequestE
     }
 }
 
-/// Refuses an order that is not known.
+/// Returns an error for an unknown order.
 pub(super) fn order(order: Option<&DiscoverOrder>) -> Result<(), RequestError> {
     match order {
         Some(word) if !word.is_known() => Err(RequestError::UnknownWord {

@@ -1,4 +1,4 @@
-//! The tools that a caller may find. The same decision applies to the caller's calls and lists (MGP §16.5, §5).
+//! The tools that a caller may find; the same decisions apply to the caller's calls and lists (MGP §16.5, §5).
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::catalog::{Allowed, AllowedKey, Extent};
 /// A function that returns a number, which changes whenever the decisions about any caller may have changed.
 pub(super) type Version = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// A caller of the index, with the tools it may find.
+/// A caller of the index; it decides which tools the caller may find.
 pub struct Caller {
     cx: Context,
     visibility: Option<Arc<dyn Visibility>>,
     /// The key of cached decisions: the endpoints' id and the version; `None` if decisions are not cached.
     version: Option<(u64, u64)>,
-    /// The id of the last server: tools come server by server, and the id is shared.
+    /// The id of the last checked server. Tools are checked server by server, so the id is created once per server.
     last: Mutex<Option<ServerId>>,
 }
 

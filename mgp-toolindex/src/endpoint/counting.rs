@@ -1,6 +1,7 @@
 //! Counts tokens in the background, started by searches (MGP §16.8).
 //!
-//! A search never waits for exact counts: until they are known, upper bounds are used, so that fewer tools fit.
+//! A search never waits for exact counts: until they are known it uses upper bounds, so that fewer tools fit into its
+//! answer.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -11,10 +12,10 @@ use tokio::time::Instant;
 
 use crate::index::{CountProgress, SharedIndex, ToolIndex};
 
-/// The minimum time between two batches: building the tables costs more than counting a few tools.
+/// The minimum interval between two batches, because building the tables costs more than counting a few tools.
 const MIN_BATCH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The state of counting.
+/// The shared state of counting.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TokenCounting(Arc<Mutex<CountState>>);
 
@@ -28,7 +29,7 @@ struct CountState {
 }
 
 impl TokenCounting {
-    /// Starts to count new tools, unless a batch is running or began a moment ago.
+    /// Starts counting new tools, unless a batch is running or began less than [`MIN_BATCH_INTERVAL`] ago.
     pub(super) fn start(&self, index: &ToolIndex) {
         let generation = index.generation();
         let now = Instant::now();
@@ -54,7 +55,7 @@ impl TokenCounting {
     }
 }
 
-/// Counts until nothing is left; returns `false` if the index was dropped or counting failed.
+/// Counts until no tool is left; returns `false` if the index was dropped or counting failed.
 fn is_all_counted(index: &Weak<SharedIndex>) -> bool {
     while let Some(shared) = index.upgrade() {
         match (ToolIndex { shared }).count_some() {

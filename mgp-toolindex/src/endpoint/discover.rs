@@ -1,4 +1,4 @@
-//! Mode A: a model searches for tools (MGP §16.5).
+//! Mode A of tool search: a model searches for tools (MGP §16.5).
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const MAX_NAMED: usize = 24;
 /// Handles `mgp/tools/discover`.
 ///
 /// # Cancel safety
-/// If the future is dropped, at most a search finishes whose result is lost.
+/// If the future is dropped, a search that has begun still finishes, and its result is lost.
 pub(super) async fn answer(
     inner: Arc<EndpointsState>,
     cx: Context,
@@ -38,14 +38,14 @@ pub(super) async fn answer(
     let order = params.sort;
     let work = move || find(&working, &query, &caller, order.as_ref());
     let (found, result) = if inner.index.is_large() { run_blocking(work).await? } else { work()? };
-    // Explanations are for operators, who try searches: what they try is not what an agent asks.
+    // Only operators ask for explanations, to try out searches; such searches must not count as wishes of an agent.
     if params.explain != Some(true) {
         inner.record_search(&cx, session.as_ref(), &text, &found);
     }
     Ok(result)
 }
 
-/// Runs work on a blocking thread; cancels it if the future is dropped before the work began.
+/// Runs a function on a blocking thread; cancels it if the future is dropped before it began.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
 ) -> Result<T, RpcError> {
@@ -54,7 +54,7 @@ pub(super) async fn run_blocking<T: Send + 'static>(
     done.map_err(|error| RpcError::internal("the search was aborted").because(error))?
 }
 
-/// Work on a blocking thread. Dropping this value aborts the work if it still waits in tokio's unbounded queue.
+/// A task on a blocking thread. Dropping this value aborts the task if it still waits in tokio's unbounded queue.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
@@ -87,8 +87,8 @@ fn find(
     Ok((found, result))
 }
 
-/// Sorts the found tools by the cost or latency that they state; tools that state none come last, and tools with equal
-/// values stay in the order of their relevance.
+/// Sorts the found tools by the cost or latency that they state. Tools that state none come last, and tools with equal
+/// values stay in order of relevance.
 fn sort(found: &mut SearchResult, order: &DiscoverOrder) {
     let stated = |tool: &IndexedTool| {
         let hints = cost_hints(tool.definition());
@@ -102,7 +102,7 @@ fn sort(found: &mut SearchResult, order: &DiscoverOrder) {
     found.hits.sort_by_cached_key(|hit| stated(&hit.tool));
 }
 
-/// Searches for tools whose availability is not `Refused`; further hits take the places of refused tools.
+/// Searches for tools that are not [`Availability::Refused`]; further hits replace refused tools.
 fn search_available(
     inner: &EndpointsState,
     query: &Query,
@@ -116,7 +116,7 @@ fn search_available(
     Ok(found)
 }
 
-/// Returns an error that names the visible categories if the filter has a category that the caller cannot see.
+/// Returns an error that lists the visible categories, if the filter has a category that the caller cannot see.
 fn known_categories(
     inner: &EndpointsState,
     query: &Query,

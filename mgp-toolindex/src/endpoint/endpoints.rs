@@ -23,12 +23,12 @@ use crate::session::{Session, Sessions};
 /// The hook that is called when a caller's session has changed.
 type Changed = Arc<dyn Fn(&Context) + Send + Sync>;
 
-/// Without a version, decisions are cached only if the index has more tools than this.
+/// The number of tools up to which decisions are not cached if [`Endpoints::version`] is not set.
 const MAX_UNCACHED_DECISIONS: usize = 2000;
 
 /// The handlers of `mgp/tools/discover`, `mgp/tools/request`, `mgp/tools/session` and `mgp/tools/session/evict`.
 ///
-/// Tools that are hidden from a caller ([`Visibility`]) are in no list, no count, no category and no reason.
+/// A tool that is hidden from a caller by [`Visibility`] appears in no list, count, category or reason.
 ///
 /// ```
 /// use mgp_toolindex::{Endpoints, ServerEntry, Sessions, ToolIndex};
@@ -60,7 +60,7 @@ pub(super) struct EndpointsState {
     pub(super) sessions: Sessions,
     visibility: Option<Arc<dyn Visibility>>,
     version: Option<Version>,
-    /// The number of these endpoints in the keys of cached decisions, because several endpoints may use one index.
+    /// The id of these endpoints in the keys of cached decisions, because several endpoints may share one index.
     decisions_id: u64,
     standing: Option<Arc<dyn AvailabilityCheck>>,
     pub(super) create: Option<Arc<dyn ToolCreator>>,
@@ -69,7 +69,7 @@ pub(super) struct EndpointsState {
 }
 
 impl Endpoints {
-    /// Creates endpoints over an index; all callers see all tools, and no tool is created.
+    /// Creates endpoints for an index. By default all callers see all tools, and no tools are created.
     pub fn new(index: ToolIndex, sessions: Sessions) -> Self {
         let (visibility, version, standing, create, changed) = (None, None, None, None, None);
         let (counting, decisions_id) = (TokenCounting::default(), next_id());
@@ -89,7 +89,7 @@ impl Endpoints {
     /// Sets the visibility of tools. It must give the same answers for all calls of one principal.
     ///
     /// Decisions about more than 2,000 tools are cached for a second, or until [`version`](Self::version) returns
-    /// another number; every tool in a result is decided again.
+    /// another number. The tools in a result are always checked again.
     pub fn visibility(self, visibility: impl Visibility + 'static) -> Self {
         self.with(|inner| {
             inner.visibility = Some(Arc::new(visibility));
@@ -99,7 +99,7 @@ impl Endpoints {
 
     /// Sets a function that returns another number whenever the visibility of any caller may have changed.
     ///
-    /// With this function, cached decisions are dropped when the number changes, and decisions about few tools are
+    /// With this function, cached decisions are dropped when the number changes, and decisions about fewer tools are
     /// cached too.
     pub fn version(self, version: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.with(|inner| {
@@ -110,7 +110,7 @@ impl Endpoints {
 
     /// Sets a hook that decides whether a tool can be called now. Without it, all visible tools can be called.
     ///
-    /// The hook is called for tools that were found. Tools that a caller can never call belong to
+    /// The hook is called for each tool that was found. Tools that a caller can never call should be hidden by
     /// [`visibility`](Self::visibility), which also hides them from counts and categories.
     pub fn availability(self, standing: impl AvailabilityCheck + 'static) -> Self {
         self.with(|inner| inner.standing = Some(Arc::new(standing)))
@@ -121,8 +121,9 @@ impl Endpoints {
         self.with(|inner| inner.create = Some(Arc::new(create)))
     }
 
-    /// Sets a hook that is called after a request or an eviction has changed a caller's session, and with it the
-    /// caller's list of tools. For calls, [`record_call`](Self::record_call) returns whether the list has changed.
+    /// Sets a hook that is called after a request or an eviction has changed a caller's session, and so the caller's
+    /// list of tools. After a call, the result of [`record_call`](Self::record_call) shows whether the list has
+    /// changed.
     pub fn on_change(self, hook: impl Fn(&Context) + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.changed = Some(Arc::new(hook)))
     }
@@ -132,15 +133,15 @@ impl Endpoints {
         self
     }
 
-    /// Returns the caller of a request, for other lists and calls of tools.
+    /// Returns the [`Caller`] of a request, to apply the same decisions to other lists and calls of tools.
     #[must_use]
     pub fn caller(&self, cx: &Context) -> Caller {
         self.0.caller(cx)
     }
 
     /// Records a call: the tool stays in the session, and the history of the index, if there is one, learns which query
-    /// found it. `handle` is the session handle of the call.
-    /// Returns `true` if the tool was not in the session before: the caller's list of tools has changed.
+    /// found the tool. `handle` is the session handle of the call. Returns `true` if the tool was not in the session
+    /// before, so that the caller's list of tools has changed.
     ///
     /// # Errors
     /// [`SessionError::UnknownHandle`] if the handle has expired or belongs to
@@ -247,7 +248,7 @@ impl EndpointsState {
     }
 }
 
-/// Returns the key under which the history relates a search to its calls: the session and the agent, if any.
+/// Returns the key by which the history assigns calls to a search: the session and the agent, if there are any.
 fn search_key(cx: &Context, session: Option<&Session>) -> (Option<u64>, Option<AgentId>) {
     (session.map(Session::number), cx.principal.as_agent().cloned())
 }

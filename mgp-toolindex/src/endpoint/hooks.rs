@@ -1,4 +1,4 @@
-//! Hooks of the kernel: whether a tool can be called now, and how tools are created (MGP §16.6).
+//! Hooks that the kernel sets: one checks whether a tool can be called now, one creates tools (MGP §16.6).
 
 use async_trait::async_trait;
 use mgp_types::mgp::{Permission, RiskLevel};
@@ -14,9 +14,9 @@ pub enum Availability {
     Callable,
     /// The tool can be called once these permissions are approved.
     NeedsApproval {
-        /// The permissions.
+        /// The permissions that must be approved.
         permissions: Vec<Permission>,
-        /// The way to approve them, e.g. a command to run.
+        /// The way to get the permissions approved, e.g. a command to run.
         how: Option<String>,
     },
     /// The tool cannot be called; searches do not return it, and requests do not load it.
@@ -25,7 +25,7 @@ pub enum Availability {
 
 /// Decides whether a caller can call a tool now.
 ///
-/// The hook is called for tools that the caller sees; it must read a snapshot and never wait.
+/// The hook is called only for tools that the caller can see. It must read a snapshot and never wait.
 ///
 /// ```
 /// use mgp_toolindex::{IndexedTool, Availability, AvailabilityCheck};
@@ -39,7 +39,7 @@ pub enum Availability {
 /// takes(none_of_files);
 /// ```
 pub trait AvailabilityCheck: Send + Sync {
-    /// Returns the availability of one tool.
+    /// Returns the availability of a tool to the caller of a request.
     fn standing(&self, cx: &Context, tool: &IndexedTool) -> Availability;
 }
 
@@ -62,7 +62,7 @@ pub struct CreationRequest {
     pub input_types: Vec<String>,
     /// The types that the tool must return.
     pub output_types: Vec<String>,
-    /// The highest risk that the caller prefers.
+    /// The highest risk level that the caller prefers.
     pub preferred_risk_level: Option<RiskLevel>,
     /// The task for which the caller needs the tool.
     pub context: Option<String>,
@@ -82,13 +82,13 @@ pub enum CreationOutcome {
 
 /// Creates missing tools. There is no default implementation.
 ///
-/// A created tool must be registered like any other at run time: isolated as `sandboxed`, its code validated, and
-/// approved by an operator. A policy that approves permissions automatically does not replace that approval. The
-/// caller learns of the tool through `notifications/tools/list_changed` and its session.
+/// A created tool must be registered like any tool that is added at run time: isolated as `sandboxed`, its code
+/// validated, and approved by an operator. A policy that approves permissions automatically does not replace that
+/// approval. The caller is informed by `notifications/tools/list_changed`, and its session lists the tool.
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// Implement it with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait ToolCreator: Send + Sync {
-    /// Starts to create a tool. If the future is dropped, nothing may remain of the attempt.
+    /// Starts to create a tool. If the future is dropped, the attempt must leave nothing behind.
     async fn create(&self, cx: Context, wanted: CreationRequest) -> CreationOutcome;
 }

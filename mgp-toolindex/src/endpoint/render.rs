@@ -1,8 +1,8 @@
 //! Fits search results into the tokens reserved for them (MGP §16.5, §16.8).
 //!
-//! As long as the reserve has room, a result contains everything that a call of the tool needs. If not all
-//! definitions fit, large ones are shortened and marked as trimmed, beginning with the last ones. A tool that does
-//! not fit at all is left out, and the list continues after it.
+//! While there is room in the reserve, a result contains everything that is needed to call each tool. If not all
+//! definitions fit, large ones are shortened and marked as trimmed, beginning with the last tools. A tool that does not
+//! fit at all is left out, and the tools after it may still be listed.
 
 use std::fmt::Write as _;
 
@@ -16,21 +16,21 @@ use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
 use crate::session::{Fitted, fit};
 use crate::tokens::max_tokens_of;
 
-/// The number of tokens reserved for each tool that follows in the list. Four of five real tools fit into it, and it is
-/// a tenth of the default reserve.
+/// The number of tokens that are reserved for each following tool in the list. Four of five real tools need fewer; it
+/// is a tenth of the default reserve.
 const KEPT_TOKENS: u32 = 300;
-/// The number of tokens reserved, per following tool, for its members besides the definition.
+/// The number of tokens that are reserved for each following tool's members besides its definition.
 const MEMBER_TOKENS: u32 = 60;
-/// The minimum number of tokens for a tool; with less room left, all further tools are omitted.
+/// The minimum number of tokens for a tool; if less room is left, all further tools are omitted.
 const MIN_TOOL_TOKENS: u32 = 24;
-/// The maximum length of the text of a part of the query.
+/// The maximum length of the text shown for one request of the query.
 const MAX_PART_BYTES: usize = 80;
-/// The maximum number of tokens that are added where the text of a tool meets that of its neighbours.
+/// The maximum number of additional tokens at the two places where the text of a tool meets the text around it.
 const JOINT_TOKENS: u32 = 8;
 
 /// Renders a search result within the reserve of a budget.
 ///
-/// The whole result counts, envelope included.
+/// The envelope counts too, so the whole result stays within the reserve.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex, default_budget, render_results};
@@ -88,7 +88,7 @@ pub(super) fn present_as(
     result
 }
 
-/// Returns for each request of the query the tools that fit it; `None` if the query has only one request.
+/// Returns the tools for each request in the query; `None` if the query has only one request.
 fn parts(
     found: &SearchResult,
     is_clear: &dyn Fn(&IndexedTool) -> bool,
@@ -108,7 +108,7 @@ fn parts(
     (!found.requests.is_empty()).then_some(extension)
 }
 
-/// Renders loaded tools within the tokens that the rest of the answer leaves of the reserve.
+/// Renders the loaded tools within the part of the reserve that the rest of the answer leaves free.
 pub(super) fn loaded<'a>(
     tools: impl Iterator<Item = (&'a IndexedTool, bool)>,
     budget: &ContextBudget,
@@ -147,14 +147,14 @@ impl<'a> RenderedTool<'a> {
         rendered.security = Some(security(tool).into());
         rendered.tool_id = (!self.is_clear).then(|| tool.tool_id());
         rendered.reason.clone_from(&self.reason);
-        // Render with the mark `trimmed`, so that there is room for it if it is needed.
+        // Render it with the mark `trimmed` first, so that there is room for the mark if it is needed.
         rendered.trimmed = Some(true);
         let other = other_tokens(&rendered);
         let fits = |end: u32| {
             let fitted = fit(tool, max.checked_sub(other.saturating_add(end))?)?;
             (signs_at_end(&fitted) <= end).then_some((fitted, end))
         };
-        // Few schemas end in many brackets, so small allowances for the brackets are tried first.
+        // Few schemas end in many brackets, so small allowances for closing brackets are tried first.
         let (fitted, end) = [8, 40, 160].into_iter().find_map(fits)?;
         rendered.trimmed = fitted.is_trimmed.then_some(true);
         rendered.description = fitted.description;
@@ -195,10 +195,10 @@ fn render_all(tools: Vec<RenderedTool<'_>>, room: u32) -> (Vec<FoundTool>, u64) 
     (all, omitted)
 }
 
-/// Returns an upper bound of the tokens of all members but the three whose tokens are known.
+/// Returns an upper bound of the tokens of all members, except for the three members whose tokens are already known.
 ///
-/// Each part is counted between two runs of signs, where the encoding splits a text anyway; so the sum is never lower
-/// than the tokens of the whole.
+/// Each part is counted between two runs of punctuation, where the encoding splits a text anyway. So the sum is never
+/// lower than the count of the whole text.
 fn other_tokens(rendered: &FoundTool) -> u32 {
     let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
     let server = format!("server_id\":{},\"", quoted(&rendered.server_id));
@@ -257,7 +257,7 @@ fn words(reason: &Reason) -> String {
     parts.join("; ")
 }
 
-/// Returns a word for a cosine.
+/// Returns a word that describes how similar two texts with this cosine are.
 fn near(cosine: f32) -> &'static str {
     match cosine {
         0.6.. => "very close",

@@ -1,8 +1,8 @@
-//! Mode B: a model requests tools for the rest of its session (MGP §16.6).
+//! Mode B of tool search: a model requests tools, which stay available for its session (MGP §16.6).
 //!
-//! Each capability is a search of its own. A tool fulfils a capability if its score is high enough and it accepts
-//! and returns the requested types. A tool with other types is loaded too, and the result names the types it lacks.
-//! Tools within the preferred risk come first; if there are none, the result reports that.
+//! A separate search is made for each capability. A tool fulfils a capability if its score is high enough and it
+//! accepts and returns the requested types. A tool with other types is loaded too, and the result names the missing
+//! types. Tools up to the preferred risk level come first; if there are none, the result reports that.
 
 use std::sync::Arc;
 
@@ -23,23 +23,23 @@ use crate::meta::name_for;
 use crate::search::{Explain, Filter, Hit, Query};
 use crate::tokens::max_tokens_of;
 
-/// The conditions under which a tool fulfils a capability; one is enough. Each is the minimum share of the
-/// capability's words that the tool has, with the minimum score.
+/// The conditions under which a tool fulfils a capability; one of them is enough. Each is a minimum share of the
+/// capability's words that the tool has, together with a minimum score.
 ///
-/// Every query finds something, so a score alone means little: missing capabilities score up to 0.46 without a
-/// common word, and one of a hundred real queries scores less than that. Common words decide where there are any; a
-/// match by meaning alone needs a high score. Chosen with real and absurd requests over two catalogues of 527 and
-/// 2,247 tools.
+/// Every query finds some tool, so a score alone proves little: capabilities that no tool has score up to 0.46 without
+/// a common word, and one of a hundred real queries scores less than that. If there are common words, they decide; a
+/// match by meaning alone needs a high score. The values were chosen with real and absurd requests over two catalogues
+/// of 527 and 2,247 tools.
 const FULFILMENT: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];
 /// The minimum score of a candidate, relative to the best candidate, so that a lower risk cannot promote a tool that
 /// does not fit.
 const MIN_RELATIVE_SCORE: f32 = 0.7;
-/// The weight of the score for the request's context, relative to the score for the capability.
+/// The weight of the score for the request's context, relative to the weight of the score for the capability.
 const CONTEXT_WEIGHT: f32 = 0.1;
 /// The maximum number of tools considered for each capability.
 const MAX_CANDIDATES: usize = 10;
 
-/// The note for tools that are in the session but not in the result.
+/// The note in a result that omits some of the tools in the session.
 const OMITTED_NOTE: &str = "more tools were loaded than fit into this answer; `tools/list` has all";
 
 /// Handles `mgp/tools/request`.
@@ -52,7 +52,7 @@ pub(super) async fn answer(
     params: RequestToolsParams,
 ) -> Result<RequestToolsResult, RpcError> {
     bounds::request(&params)?;
-    // Refuse an unknown or foreign session handle before any work.
+    // Check the session handle before any work, so that an unknown or foreign handle is refused.
     inner.sessions.find(&cx, params.session_handle.as_deref())?;
     let (working, caller, record_search) = (Arc::clone(&inner), inner.caller(&cx), params.clone());
     let mut result = run_blocking(move || {
@@ -79,7 +79,7 @@ struct Decision {
     notes: Vec<String>,
 }
 
-/// A tool that would fulfil a capability.
+/// A tool that may be chosen for a capability.
 struct Candidate {
     tool: IndexedTool,
     score: f32,
@@ -233,7 +233,7 @@ impl Decision {
     }
 }
 
-/// Searches for tools with the requested types; if there are none, for tools with any types.
+/// Searches for tools with the requested types; if there are none, searches again with any types.
 fn search(
     inner: &EndpointsState,
     caller: &Caller,
@@ -255,7 +255,7 @@ fn search(
     Ok((hits, true))
 }
 
-/// Returns a query in the name of the caller.
+/// Returns a query for the caller's principal.
 fn ask(caller: &Caller, text: &str) -> Query {
     Query::new(text).principal(&caller.cx().principal)
 }
@@ -273,7 +273,7 @@ fn typed(input: &[String], output: &[String]) -> Filter {
     filter
 }
 
-/// Returns the tools of a search that the caller can call or get approved, best first.
+/// Returns the found tools that the caller can call, now or after an approval; the best come first.
 fn candidates(
     inner: &EndpointsState,
     caller: &Caller,
@@ -324,7 +324,7 @@ fn needs(permissions: &[mgp_types::mgp::Permission], how: Option<&str>) -> Strin
     text
 }
 
-/// Names the types that a tool does not mention.
+/// Returns the requested types that a tool does not mention.
 fn untyped(
     inner: &EndpointsState,
     caller: &Caller,
@@ -347,13 +347,13 @@ fn untyped(
         parts.push(format!("give {}", wanted.output_types.join(" or ")));
     }
     if parts.is_empty() {
-        // A search with the input types finds the tool, and so does one with the output types, but not one with both.
+        // The tool is found with the input types alone and with the output types alone, but not with both.
         parts.push("do both at once".to_owned());
     }
     Ok(format!("it was loaded, but does not say that it can {}", parts.join(" and ")))
 }
 
-/// If the endpoints have a hook for it, asks the hook to create a missing tool.
+/// Asks the hook of the endpoints to create a missing tool, if a hook is set.
 async fn create(
     inner: &EndpointsState,
     cx: Context,

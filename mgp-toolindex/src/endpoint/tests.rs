@@ -220,7 +220,7 @@ async fn a_name_that_several_servers_have_comes_with_its_id() {
     assert!(ids.contains(&&json!("files.read_file")) && ids.contains(&&json!("bucket.read_file")));
 }
 
-/// Tools with descriptions of every size, one far larger than the whole reserve.
+/// Returns an index of tools with descriptions of every size, one far larger than the whole reserve.
 fn bulky() -> ToolIndex {
     let index = ToolIndex::new();
     let sized = |number: usize, size: usize| {
@@ -270,7 +270,7 @@ async fn no_answer_costs_more_than_its_reserve() {
                 }
             }
         }
-        // The second round has exact counts.
+        // In the second round all tools have been counted exactly.
         assert_eq!(index.count_tokens(), if round == 0 { 61 } else { 0 });
     }
     let alone = ask(&mut client, "discover", json!({"query": "report_11", "max_results": 1})).await;
@@ -283,13 +283,13 @@ async fn a_definition_is_cut_only_when_the_reserve_is_spent() {
     let mut client = client(&endpoints);
     let large = counter.count(bulky().get("reports", "report_11").unwrap().definition());
     assert!(large > 300, "{large}");
-    // Five definitions fit, so a call needs no second search for the parameters of one.
+    // Five definitions fit into the answer, so the model can call each tool without another search.
     let among = ask(&mut client, "discover", json!({"query": "report_11"})).await;
     let tools = among["tools"].as_array().unwrap();
     assert_eq!(tools.len(), 5);
     assert!(tools.iter().all(|tool| tool["trimmed"].is_null()), "{among}");
     assert_eq!(tools[0]["inputSchema"]["properties"].as_object().unwrap().len(), 12);
-    // Fifty do not.
+    // Fifty definitions do not fit.
     let params = json!({"query": "report_11", "max_results": 50});
     let crowded = ask(&mut client, "discover", params).await;
     let tools = crowded["tools"].as_array().unwrap();
@@ -443,7 +443,7 @@ async fn a_missing_tool_is_created_only_with_a_hook() {
         } else {
             "asleep"
         }));
-        // A tool that exists need not be created.
+        // For a capability that an existing tool has, no tool is created.
         let asked = json!({"requirements": {"capabilities": ["read file"]}});
         assert_eq!(ask(&mut client, "request", asked).await["status"], "fulfilled");
     }

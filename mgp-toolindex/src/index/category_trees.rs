@@ -7,7 +7,7 @@ use mgp_types::sync::Mutex;
 use super::snapshot::Snapshot;
 use crate::catalog::{Bitmap, CategoryTree};
 
-/// The maximum number of cached trees; most callers see one of a few sets of tools.
+/// The maximum number of cached trees. A few are enough, because most callers see one of a few sets of tools.
 const MAX_TREES: usize = 16;
 
 /// The trees of one generation of the index, the most recently used last.
@@ -48,7 +48,7 @@ impl CachedTrees {
 
     fn put(&mut self, generation: u64, within: Option<Arc<Bitmap>>, tree: &Arc<CategoryTree>) {
         if self.generation > generation {
-            // The tree belongs to an older snapshot, which only searches in progress still use: do not cache it.
+            // The tree belongs to an older snapshot, which only running searches still use, so it is not cached.
             return;
         }
         if self.generation < generation {

@@ -1,4 +1,4 @@
-//! One change of the index, from its input to the published snapshot (MGP §16.4).
+//! A change of the index, from its input to the published snapshot (MGP §16.4).
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -29,19 +29,19 @@ use crate::persist::WriteMode;
 use crate::text::{truncate, words_of};
 use crate::vector::VectorTable;
 
-/// The maximum number of bytes of a name that an error repeats.
+/// The maximum number of bytes of a tool's name that an error contains.
 const MAX_SHOWN_BYTES: usize = 80;
 
-/// The maximum number of words of a description that count when a category is derived.
+/// The maximum number of words of a description from which a category is derived.
 const MAX_CATEGORY_WORDS: usize = 24;
 
-/// The steps that the keyword index gets at once.
+/// The number of steps that are passed to the keyword index together.
 const STEP_BATCH: usize = 256;
 
-/// The sentences that are embedded at once.
+/// The number of sentences that are embedded together.
 const SENTENCE_BATCH: usize = 1024;
 
-/// A change in progress; readers see nothing of it until it is published.
+/// A change in progress; readers cannot see it before it is published.
 pub(super) struct Change<'a> {
     pub(super) writer: &'a mut IndexWriter,
     pub(super) next: Snapshot,
@@ -50,20 +50,20 @@ pub(super) struct Change<'a> {
     embedder: Option<&'a dyn Embedder>,
     /// Steps that the keyword index has not received yet.
     steps: Vec<Step>,
-    /// If set, the keyword index received a step.
+    /// If set, the keyword index has received a step of this change.
     is_written: bool,
     /// The error of the first failed step; later steps are dropped.
     failed: Option<IndexError>,
     /// Tools with new texts, which need new vectors.
     pub(super) texts: Vec<Slot>,
     pub(super) server_texts: Vec<ServerNumber>,
-    /// Texts that the change itself embeds.
+    /// Texts that are embedded as part of the change.
     pub(super) sentences: Vec<(Slot, String)>,
     pub(super) server_sentences: Vec<(ServerNumber, String)>,
-    /// New numbers; they are released if the change fails.
+    /// Slots allocated by the change; they are released if the change fails.
     pub(super) allocated: Vec<Slot>,
     pub(super) servers_allocated: Vec<ServerNumber>,
-    /// Numbers that are released once the change is published.
+    /// Slots that are released once the change is published.
     pub(super) freed: Vec<Slot>,
     pub(super) servers_freed: Vec<ServerNumber>,
     /// If set, the change altered something, so it must be published.
@@ -83,7 +83,7 @@ impl<'a> Change<'a> {
         limits: &'a IndexLimits,
         embedder: Option<&'a dyn Embedder>,
     ) -> Self {
-        // If the previous change panicked, its unfinished steps are still there.
+        // If the previous change panicked, the keyword index still contains its unfinished steps.
         writer.keywords.roll_back();
         let mut next = now.clone();
         next.generation += 1;
@@ -119,7 +119,7 @@ impl<'a> Change<'a> {
         put
     }
 
-    /// Replaces the tools of a server; `stored` holds what the database stored for each tool.
+    /// Replaces the tools of a server; `stored` contains what the database stored for each tool.
     pub(super) fn put_stored(
         &mut self,
         mut given: ServerEntry,
@@ -230,7 +230,7 @@ impl<'a> Change<'a> {
         self.has_changes = true;
     }
 
-    /// Returns the server data that its tools share; reuses the old object if nothing changed.
+    /// Returns the server data that the server's tools share; reuses the previous object if nothing has changed.
     fn server(&mut self, given: &ServerEntry, before: Option<&Arc<Server>>) -> Arc<Server> {
         let categories = self.writer.labels.list(&all_canonical(&given.categories));
         if let Some(before) = before
@@ -387,8 +387,8 @@ impl<'a> Change<'a> {
         self.writer.labels.list(&[derived])
     }
 
-    /// Queues a step for the keyword index. Full batches are passed on at once, so that indexing runs in parallel and
-    /// a large change is never in memory as a whole.
+    /// Queues a step for the keyword index. Full batches are passed on immediately, so that indexing runs in parallel,
+    /// and a large change is never in memory as a whole.
     pub(super) fn step(&mut self, step: Step) {
         #[cfg(feature = "sqlite")]
         {
@@ -408,7 +408,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Computes the vectors that belong to the change itself, if the embedder's cost is small.
+    /// Computes the vectors of the changed texts, if the cost of the embedder is small.
     fn embed(&mut self) {
         let Some(embedder) = self.embedder else { return };
         let mut failed = None;
@@ -431,10 +431,10 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Applies the change to all parts of the index; then it can be published.
+    /// Applies the change to all parts of the index; after that, the change can be published.
     pub(super) fn finish(&mut self) -> Result<(), IndexError> {
-        // Embed first: the permanent memory of vectors then lies before the temporary memory of indexing, which can be
-        // freed.
+        // Embed first, so that the permanent memory for vectors is allocated before the temporary memory for indexing,
+        // which can then be freed.
         self.embed();
         self.write();
         match self.failed.take() {
@@ -467,7 +467,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The part of a tool that only the database has.
+/// The data of a tool that is only in the database.
 #[derive(Debug)]
 pub(super) struct StoredTool {
     pub(super) definition: String,
@@ -475,7 +475,7 @@ pub(super) struct StoredTool {
     pub(super) embedded: Embedded,
 }
 
-/// `Yes` if a tool has its vector already.
+/// The state of a tool's vector; `Yes` if the tool already has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Embedded {
     #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "nothing is stored"))]

@@ -23,9 +23,8 @@ use crate::persist::{
 };
 use crate::vector::VectorTable;
 
-/// The segments are stored again once at least this many documents, and at least one in `CHANGED_FRACTION`,
-/// changed;
-/// a smaller number is quickly indexed at the next opening.
+/// The minimum number of changed documents, together with the fraction `CHANGED_FRACTION`, at which the segments are
+/// stored again; fewer documents are indexed quickly when the index is opened again.
 const MIN_CHANGED_DOCUMENTS: usize = 1000;
 const CHANGED_FRACTION: usize = 8;
 
@@ -46,11 +45,12 @@ impl ToolIndexBuilder {
     /// counted ([`IndexStats::dropped`](super::IndexStats::dropped)). Restored servers are disconnected until their
     /// state is set.
     ///
-    /// From a thousand tools on, the keyword segments are stored too, some 220 bytes per tool. They are stored again
-    /// when an eighth of the tools has changed; until then, opening the index indexes the changed tools again.
+    /// If there are at least a thousand tools, the keyword segments are stored too, with about 220 bytes per tool. They
+    /// are stored again when an eighth of the tools has changed; until then, opening the index indexes the changed
+    /// tools again.
     ///
-    /// Several processes may use one database. Tools of one process are visible to the others when they open it
-    /// again; the last process that put a server wins.
+    /// Several processes may use one database. A process sees the tools of the others only after it opens the database
+    /// again. If several processes put the same server, the last one wins.
     ///
     /// ```
     /// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
@@ -80,7 +80,7 @@ impl ToolIndexBuilder {
     pub async fn open(self, db: Db) -> Result<ToolIndex, IndexError> {
         let (store, opened) = IndexStore::open(db).await?;
         let (sender, opened_index) = oneshot::channel();
-        // This takes some hundred milliseconds for ten thousand tools: too long for a runtime's thread.
+        // This takes some hundred milliseconds for ten thousand tools, which is too long for a thread of the runtime.
         let make = move || {
             let mut shared = self.shared();
             shared.store = Some(store);
@@ -95,7 +95,7 @@ impl ToolIndexBuilder {
 }
 
 impl ToolIndex {
-    /// Waits until all changes so far are in the database; an index in memory has nothing to wait for.
+    /// Waits until all changes made so far are in the database; returns at once for an index that is only in memory.
     ///
     /// # Errors
     /// [`IndexError::Store`] if they cannot be written. The write is retried later.
@@ -186,7 +186,7 @@ impl Change<'_> {
         let id = entry.id.clone();
         let names: Vec<_> = entry.tools.iter().map(|tool| tool.tool.name.clone()).collect();
         let dimensions = self.next.vectors.as_ref().map(VectorTable::dimensions);
-        // Vectors of another model stay in the database until there are new ones.
+        // Vectors of another model stay in the database until they are replaced.
         let fits = |vector: &LoadedVector| {
             Some(&*vector.model) == model && Some(vector.row.len()) == dimensions
         };
@@ -222,7 +222,7 @@ impl SharedIndex {
     fn restore(self: &Arc<Self>, opened: LoadedIndex) -> Result<(), IndexError> {
         let model = self.embedder.as_ref().map(|embedder| embedder.model());
         let dropped = self.change(|change| {
-            // The restored tools are in the database already, so they are not stored again.
+            // The restored tools are already in the database, so they are not written again.
             change.notes = None;
             let restored = change.restore(opened, model);
             change.texts.retain(|slot| !restored.fresh.contains(*slot));
@@ -261,7 +261,7 @@ impl SharedIndex {
         store.push(changes.chain(vectors).collect());
     }
 
-    /// Stores the segments of the keyword index, once enough documents changed.
+    /// Stores the segments of the keyword index, if enough documents have changed.
     pub(super) fn store_segments(
         &self,
         writer: &mut IndexWriter,

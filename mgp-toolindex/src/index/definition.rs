@@ -9,7 +9,7 @@ use super::put_report::ToolRefusal;
 use crate::catalog::{Server, ToolEntry};
 use crate::text::compact;
 
-/// An accepted definition.
+/// A tool's definition that was checked and accepted.
 #[derive(Debug)]
 pub(super) struct Definition {
     pub(super) json: ByteString,
@@ -17,7 +17,8 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Reads a tool; the hash of a stored definition proves that it is unchanged.
+    /// Checks a tool and serialises it, or uses its stored text `kept`; the hash shows whether a stored text is
+    /// unchanged.
     pub(super) fn of(
         given: &ToolEntry,
         kept: Option<String>,
@@ -28,7 +29,7 @@ impl Definition {
         if name.is_empty() {
             return Err(ToolRefusal::NoName);
         }
-        // Bytes are checked first: counting the characters of a megabyte would be wasted.
+        // Compare the number of bytes first, because counting the characters of every name would cost time.
         if name.len() > limits.name {
             let length = name.chars().count();
             if length > limits.name {
@@ -52,12 +53,12 @@ impl Definition {
             return Err(ToolRefusal::LongDefinition { bytes: json.len(), most: limits.definition });
         }
         let hash = hash(&json, given, server);
-        // A boxed text has no spare capacity.
+        // A boxed text takes no more memory than its length.
         Ok(Self { json: ByteString::from(json.into_boxed_str()), hash })
     }
 }
 
-/// Hashes everything that the index stores of a tool.
+/// Returns a hash of everything that the index stores about a tool.
 fn hash(json: &str, given: &ToolEntry, server: &Server) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     // Each text is preceded by its length, so that different lists of texts never hash the same bytes.

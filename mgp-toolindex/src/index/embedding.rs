@@ -1,7 +1,7 @@
-//! Computes costly vectors in the background (MGP §16.4).
+//! Computes vectors in the background, if the cost of the embedder is large (MGP §16.4).
 //!
-//! One thread embeds a few tools at a time, those of the most recently changed server first, and ends when the
-//! queue is empty. Until then searches find these tools by words and by their old vectors. A queued tool takes one
+//! A thread embeds a few tools at a time, beginning with the most recently changed server, and ends when the queue is
+//! empty. Until then searches find these tools by their words and their old vectors. In the queue, a tool takes one
 //! bit.
 
 use std::sync::{Arc, Weak};
@@ -17,13 +17,13 @@ use crate::catalog::{Bitmap, Entry, Server, ServerNumber, ServerRecord, Slot};
 use crate::embed::{EmbedError, Embedder};
 use crate::text::{TextLimits, truncate};
 
-/// The vectors that are published at once.
+/// The number of vectors that are published together.
 const BATCH: usize = 32;
 
-/// The length from which duplicates are removed from the queue.
+/// The length of the queue from which duplicates are removed.
 const MIN_DEDUPLICATED_LEN: usize = 1024;
 
-/// The time the thread waits for a slow disk before it makes more vectors.
+/// The maximum time that the thread waits for a slow disk before it computes more vectors.
 #[cfg(feature = "sqlite")]
 const DISK_WAIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -39,11 +39,11 @@ pub(crate) struct EmbeddingQueue {
 pub(crate) struct EmbeddingProgress {
     /// If set, the thread is running.
     pub(crate) is_running: bool,
-    /// The number of tools that wait for a vector.
+    /// The number of tools that are waiting for a vector.
     pub(crate) waiting: usize,
-    /// Tools that could not be embedded.
+    /// The number of tools that could not be embedded.
     pub(crate) failed: usize,
-    /// The error that stopped the thread, until the next change.
+    /// The error that stopped the thread; cleared by the next change.
     pub(crate) stopped: Option<EmbedError>,
 }
 
@@ -53,19 +53,19 @@ struct QueueState {
     servers: Bitmap,
     /// The tools that could not be embedded.
     failed: Bitmap,
-    /// Servers with waiting tools; the last one is next. A server may be in it twice.
+    /// Servers with waiting tools; the last one is embedded next. A server may be in the queue twice.
     queue: Vec<ServerNumber>,
     /// The length at which duplicates are removed again.
     deduplicate_at: usize,
 }
 
-/// Texts to embed, and the entries they are from.
+/// A batch of texts to embed, with the tools or the server that they belong to.
 enum EmbeddingJob {
     Tools(Vec<(Slot, Arc<Entry>)>),
     Server(ServerNumber, Arc<Server>),
 }
 
-/// The result; the vector is `None` if the model failed.
+/// The result of a batch; a vector is `None` if the model failed on the text.
 enum EmbeddedJob {
     Tools(Vec<(Slot, Arc<Entry>, Option<Vec<f32>>)>),
     Server(ServerNumber, Arc<Server>, Option<Vec<f32>>),
@@ -139,18 +139,18 @@ impl EmbeddingQueue {
         self.progress.subscribe()
     }
 
-    /// Updates the progress; the caller holds the lock of the queue, so that both agree.
+    /// Updates the progress. The caller holds the lock of the queue, so that progress and queue always agree.
     fn update_progress<T: Default>(&self, change: impl FnOnce(&mut EmbeddingProgress) -> T) -> T {
         let mut answer = T::default();
         self.progress.send_modify(|progress| answer = change(progress));
         answer
     }
 
-    /// Returns the next job, or `None` if the queue is empty; the thread must then end, because it counts as
-    /// stopped.
+    /// Returns the next batch, or `None` if the queue is empty. After `None` the thread must end, because the progress
+    /// already shows it as stopped.
     fn next(&self, shared: &SharedIndex) -> Option<EmbeddingJob> {
         let mut state = self.state.lock();
-        // The snapshot is read while the lock is held, so it contains everything that is queued.
+        // Read the snapshot while the lock is held, so that it contains everything that is queued.
         let now = shared.snapshot();
         while let Some(number) = state.queue.last().copied() {
             if let Some(ServerRecord { server, slots, .. }) = now.catalog.server(number) {
@@ -172,7 +172,7 @@ impl EmbeddingQueue {
         None
     }
 
-    /// Removes finished texts from the queue unless they changed meanwhile.
+    /// Removes embedded tools and servers from the queue, except those that have changed meanwhile.
     fn finish(&self, now: &Snapshot, made: &EmbeddedJob) {
         let mut state = self.state.lock();
         match made {
@@ -199,7 +199,7 @@ impl EmbeddingQueue {
         self.update_progress(|progress| (progress.waiting, progress.failed) = (waiting, failed));
     }
 
-    /// Stops embedding until the next change.
+    /// Stops embedding until the next change of the index.
     fn stop(&self, error: EmbedError) {
         let _state = self.state.lock();
         self.update_progress(|progress| {
@@ -212,7 +212,7 @@ impl EmbeddingQueue {
 // === impl QueueState ===
 
 impl QueueState {
-    /// Removes duplicates from the queue; of each server, the last occurrence stays.
+    /// Removes duplicates from the queue, so that only the last occurrence of each server remains.
     fn deduplicate(&mut self) {
         if self.queue.len() <= self.deduplicate_at.max(MIN_DEDUPLICATED_LEN) {
             return;
@@ -231,7 +231,7 @@ impl QueueState {
     }
 }
 
-/// The thread of the queue; it does not keep the index alive.
+/// The data of the embedding thread; it does not keep the index alive.
 struct EmbeddingWorker {
     shared: Weak<SharedIndex>,
     embedder: Arc<dyn Embedder>,
@@ -258,7 +258,7 @@ impl EmbeddingWorker {
         }
     }
 
-    /// Embeds a few texts; returns `None` if the index was dropped, an error if the model is unavailable.
+    /// Embeds a few texts. Returns `None` if the index was dropped, and an error if the model is unavailable.
     fn make(
         &self,
         next: EmbeddingJob,
@@ -300,7 +300,7 @@ impl EmbeddingWorker {
 
 impl Drop for EmbeddingWorker {
     fn drop(&mut self) {
-        // Embedders are foreign code; a panic in one must not leave a caller waiting.
+        // Embedders are code from outside this crate; if one panics, callers must not wait forever.
         if thread::panicking()
             && let Some(shared) = self.shared.upgrade()
         {
@@ -314,7 +314,7 @@ impl Drop for EmbeddingWorker {
 // === impl SharedIndex ===
 
 impl SharedIndex {
-    /// Publishes the vectors of texts that did not change meanwhile.
+    /// Publishes the vectors of texts that have not changed meanwhile.
     fn add_vectors(&self, made: &EmbeddedJob) {
         self.set_vectors(|next| {
             match made {
@@ -346,7 +346,7 @@ impl SharedIndex {
             let now = self.snapshot();
             let slots = tools.iter().filter(|(slot, entry, _)| is_current(&now, *slot, entry));
             self.store_vectors(&now, slots.map(|(slot, ..)| *slot));
-            // The model may be faster than the disk.
+            // Wait, because the model may be faster than the disk.
             self.store.iter().for_each(|store| store.wait_for_room(DISK_WAIT_TIMEOUT));
         }
     }
@@ -356,7 +356,7 @@ fn is_current(now: &Snapshot, slot: Slot, entry: &Arc<Entry>) -> bool {
     now.catalog.record(slot).is_some_and(|record| Arc::ptr_eq(&record.entry, entry))
 }
 
-/// Returns the text to embed of a server.
+/// Returns the text from which a server's vector is computed.
 pub(super) fn server_sentence(server: &Server, bounds: TextLimits) -> String {
     let name = server.name.as_deref().unwrap_or(&server.id);
     let description =

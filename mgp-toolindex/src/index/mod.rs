@@ -1,4 +1,4 @@
-//! The index as a whole: one handle over tools, words and vectors (MGP §16.4).
+//! The index as a whole: one handle to the catalogue of tools, the keyword index and the vectors (MGP §16.4).
 
 mod builder;
 mod category_trees;

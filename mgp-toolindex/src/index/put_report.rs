@@ -18,20 +18,20 @@ pub struct PutReport {
     pub refused: Vec<RefusedTool>,
 }
 
-/// A tool that is not in the index, with the reason.
+/// A tool that was not added to the index, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the tool `{name}` of `{server}` is not indexed: {reason}")]
 #[non_exhaustive]
 pub struct RefusedTool {
-    /// The server.
+    /// The id of the server.
     pub server: String,
-    /// The beginning of the name.
+    /// The beginning of the tool's name.
     pub name: String,
-    /// The reason.
+    /// The reason why it was refused.
     pub reason: ToolRefusal,
 }
 
-/// A reason why a tool is not in the index.
+/// The reason why a tool is not in the index.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolRefusal {
@@ -41,26 +41,26 @@ pub enum ToolRefusal {
     /// The name is so long that other programs may not accept it.
     #[error("its name has {length} characters, at most {most} are allowed")]
     LongName {
-        /// The characters of the name.
+        /// The number of characters in the name.
         length: usize,
         /// The limit.
         most: usize,
     },
-    /// The server lists two tools of one name; the first one counts.
+    /// The server lists two tools of the same name; the first one is used.
     #[error("its server lists another tool of the same name before it")]
     SameName,
     /// The definition is so large that it would fill a context window.
     #[error("its definition has {bytes} bytes, at most {most} are allowed")]
     LongDefinition {
-        /// The bytes of the definition.
+        /// The number of bytes in the definition.
         bytes: usize,
         /// The limit.
         most: usize,
     },
-    /// The definition is nested so deeply that most programs could not read it.
+    /// The definition is nested so deeply that most programs could not parse it.
     #[error("its definition is nested {depth} levels deep, at most {most} are allowed")]
     Deep {
-        /// The depth.
+        /// The nesting depth of the definition.
         depth: usize,
         /// The limit.
         most: usize,
@@ -77,7 +77,7 @@ pub enum ToolRefusal {
     /// The stored definition differs from its hash.
     #[error("its stored definition is damaged; it is restored when its server lists it again")]
     Damaged,
-    /// The index has the maximum number of bytes.
+    /// The definitions in the index have reached their maximum total size in bytes.
     #[error("the index is full with {0} bytes of definitions")]
     NoRoom(u64),
 }

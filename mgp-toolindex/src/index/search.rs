@@ -11,15 +11,15 @@ use crate::catalog::{Allowed, Bitmap, Extent};
 use crate::error::IndexError;
 use crate::search::{Filter, Hit, Query, SearchResult, View, rank};
 
-/// The maximum number of attempts to fill the list of hits if decisions change during a search.
+/// The maximum number of attempts to fill the list of hits if access decisions change during the search.
 const ROUNDS: usize = 4;
 
 impl ToolIndex {
-    /// Finds tools. It waits for no change, and takes microseconds to some milliseconds; with more than some ten
-    /// thousand tools, run it where blocking is acceptable.
+    /// Searches for tools. A search never waits for a change, and takes microseconds to some milliseconds. If the index
+    /// has more than some ten thousand tools, call it on a thread that may block.
     ///
-    /// Tools that the caller may not call are neither found nor counted. Decisions about all tools may be a second old,
-    /// so each hit is decided again.
+    /// Tools that the caller may not call are neither found nor counted. Cached decisions may be a second old, so the
+    /// decision about each hit is made again.
     ///
     /// # Errors
     /// [`IndexError::Keywords`] if the index cannot be read.
@@ -37,7 +37,7 @@ impl ToolIndex {
 }
 
 impl SharedIndex {
-    /// Returns the tools that pass a filter and that a caller may call; `None` means all.
+    /// Returns the tools that pass a filter and that the caller may call; `None` means all tools.
     pub(super) fn within(
         &self,
         now: &Snapshot,
@@ -84,7 +84,7 @@ impl SharedIndex {
                 let found = SearchResult::new(hits, ranking.ran, ranking.fallback);
                 return Ok(SearchResult { requests: ranking.requests, ..found });
             }
-            // A decision changed since the set was made: search again without these tools.
+            // The caller lost access to these tools after the set was computed: search again without them.
             let set = within.get_or_insert_with(|| {
                 Arc::new(now.catalog.records().map(|(slot, _)| slot).collect())
             });

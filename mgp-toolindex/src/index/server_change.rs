@@ -14,7 +14,7 @@ pub(super) enum ServerChange {
     Remove(String),
 }
 
-/// The input of a tool that its entry does not contain.
+/// The data of a put tool that its index entry does not contain.
 #[derive(Debug)]
 pub(super) struct PutTool {
     pub(super) slot: Slot,

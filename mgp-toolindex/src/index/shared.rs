@@ -40,7 +40,8 @@ pub(crate) struct SharedIndex {
     pub(crate) limits: IndexLimits,
     pub(crate) history: Option<History>,
     pub(super) embedding: EmbeddingQueue,
-    /// The ids of removed servers; `resolve` still protects them from tools whose names begin with such an id.
+    /// The ids of removed servers. `resolve` still reserves them: another server's tool cannot take a name that begins
+    /// with such an id.
     pub(super) removed: Mutex<HashSet<String>>,
     #[cfg(feature = "sqlite")]
     pub(super) store: Option<IndexStore>,
@@ -84,7 +85,7 @@ impl SharedIndex {
         Arc::clone(&self.now.read())
     }
 
-    /// Makes a change and publishes it, as a whole or not at all.
+    /// Makes a change and publishes it, either completely or not at all.
     pub(super) fn change<T>(
         self: &Arc<Self>,
         make: impl FnOnce(&mut Change<'_>) -> Result<T, IndexError>,
@@ -119,7 +120,7 @@ impl SharedIndex {
             self.store_changes(&now, notes.unwrap_or_default(), embedded);
             self.store_segments(&mut writer, &now, changed_documents);
         }
-        // Searches of the old snapshot must not find new owners of these numbers.
+        // Release the slots only now: searches in the old snapshot must not find other tools under these numbers.
         writer.slots.release(freed);
         writer.servers.release(servers_freed);
         self.start_merge(&mut writer);
@@ -136,7 +137,7 @@ impl SharedIndex {
         }
     }
 
-    /// Publishes new vectors without any other change, for background embedding.
+    /// Publishes vectors that were computed in the background, without any other change.
     pub(crate) fn set_vectors(&self, change: impl FnOnce(&mut Snapshot)) {
         let _writer = self.writer();
         let mut next = Snapshot::clone(&self.snapshot());
@@ -149,12 +150,12 @@ impl SharedIndex {
         let mut now = self.now.write();
         let before = std::mem::replace(&mut *now, next);
         drop(now);
-        // Drop the old snapshot without the lock, because that may take long and searches would wait.
+        // Drop the old snapshot after releasing the lock, because that may take long and searches would wait.
         drop(before);
     }
 
     fn writer(&self) -> MutexGuard<'_, IndexWriter> {
-        // Ignoring a panic of another change is safe: such a panic only leaks some numbers.
+        // A lock that is poisoned by a panic can be used: the panic of a change only leaks some slots.
         self.writer.lock()
     }
 
@@ -163,7 +164,7 @@ impl SharedIndex {
         self.embedder.as_ref().is_some_and(|embedder| embedder.cost() != Cost::Small)
     }
 
-    /// Merges segments on another thread, if there are too many.
+    /// If there are too many segments, starts a merge on another thread.
     fn start_merge(self: &Arc<Self>, writer: &mut IndexWriter) {
         if let Some(pending_merge) = &writer.pending_merge {
             let segments = self.snapshot().keywords.as_ref().map_or(0, KeywordReader::segments);
@@ -184,13 +185,13 @@ impl SharedIndex {
         let thread = thread::Builder::new().name("mgp-index-merge".to_owned());
         match thread.spawn(move || worker.run(merge)) {
             Ok(_) => writer.pending_merge = Some(pending_merge),
-            // The next change tries again.
+            // The next change tries to start the thread again.
             Err(error) => tracing::debug!(%error, "segment merge thread not started"),
         }
     }
 }
 
-/// The thread of a merge; it does not keep the index alive.
+/// The data of a merge thread; it does not keep the index alive.
 struct MergeWorker {
     pending_merge: Arc<PendingMerge>,
     index: Weak<SharedIndex>,
@@ -216,7 +217,7 @@ impl MergeWorker {
 
 impl Drop for MergeWorker {
     fn drop(&mut self) {
-        // The merge panicked: release the callers that wait for it.
+        // The merge panicked; wake the callers that wait for it.
         if !self.pending_merge.is_done() {
             self.pending_merge.finish(None);
         }

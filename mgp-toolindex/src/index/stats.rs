@@ -8,7 +8,7 @@ use crate::catalog::IndexedTool;
 use crate::keyword::KeywordReader;
 use crate::vector::VectorTable;
 
-/// The maximum number of exported keywords that are derived for a tool without its own.
+/// The maximum number of keywords that are exported for a tool that has no keywords of its own.
 const KEYWORDS: usize = 12;
 
 /// Statistics of an index.
@@ -42,7 +42,7 @@ pub struct IndexStats {
 }
 
 impl ToolIndex {
-    /// Returns statistics; this looks at every tool.
+    /// Returns statistics. This takes longer for larger indexes, because it visits every tool.
     #[must_use]
     pub fn stats(&self) -> IndexStats {
         let now = self.shared.snapshot();
@@ -70,7 +70,7 @@ impl ToolIndex {
         stats
     }
 
-    /// Returns all tools in the shape of MGP §16.4, each with its vector if it has one.
+    /// Returns all tools in the form of MGP §16.4, each with its vector if it has one.
     #[must_use]
     pub fn entries(&self) -> Vec<IndexEntry> {
         let now = self.shared.snapshot();
@@ -101,7 +101,7 @@ impl ToolIndex {
     }
 }
 
-/// Rounds to the precision of a stored vector.
+/// Rounds a number to the precision of a stored vector.
 fn number(value: f32) -> mgp_types::Number {
     mgp_types::Number::from((f64::from(value) * 1e5).round() / 1e5)
 }

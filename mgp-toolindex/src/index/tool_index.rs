@@ -16,13 +16,13 @@ use crate::error::IndexError;
 use crate::learn::History;
 use crate::search::Filter;
 
-/// The number of removed servers whose ids are remembered.
+/// The maximum number of removed servers whose ids are remembered.
 const MAX_REMOVED: usize = 4096;
 
 /// The tools of all servers, found by words, by meaning and by category.
 ///
-/// A handle: clones refer to the same index, and any number of threads may search while servers are put and removed. A
-/// change is one commit, visible to every later search; a search never waits for a change.
+/// The value is a handle: clones refer to the same index, and any number of threads may search while servers are put
+/// and removed. A change is one commit, visible to every later search; a search never waits for a change.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex};
@@ -59,7 +59,8 @@ pub enum Resolved {
 }
 
 impl ToolIndex {
-    /// Creates an empty index in memory, with the table of word vectors if that feature is on.
+    /// Creates an empty index in memory. With the feature `static-table`, it uses the built-in word table as its
+    /// embedder.
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
@@ -81,10 +82,10 @@ impl ToolIndex {
         self.put_all([server])
     }
 
-    /// Replaces the tools of several servers in one commit: a thousand times faster than one commit per server.
+    /// Replaces the tools of several servers in one commit, which is much faster than one commit per server.
     ///
     /// # Errors
-    /// Those of [`Self::put`]; if one id is invalid, no server is put.
+    /// The errors of [`Self::put`]; if one id is invalid, no server is put.
     pub fn put_all(
         &self,
         servers: impl IntoIterator<Item = ServerEntry>,
@@ -115,7 +116,7 @@ impl ToolIndex {
         Ok(count)
     }
 
-    /// Sets the connection state of a server, which filters can test; no tool is indexed again.
+    /// Sets the connection state of a server, which filters can test. No tool is indexed again.
     pub fn set_state(&self, server: &str, state: ServerState) {
         self.shared.set_state(server, state);
     }
@@ -134,12 +135,12 @@ impl ToolIndex {
         now.catalog.slots_of(server).iter().filter_map(|slot| now.catalog.listed(*slot)).collect()
     }
 
-    /// Resolves a name for a caller: as `server.tool`, else as the name of the only such tool that the caller may
-    /// call.
+    /// Resolves a name for a caller: as `server.tool`, or else as the name of a tool, if the caller may call exactly
+    /// one tool with this name.
     ///
-    /// Operators choose server ids, but servers choose tool names, so a qualified name has precedence. No server can
-    /// capture `server.tool` with a tool that has this as its own name: not for callers without access to the real
-    /// tool, not while `server` has no such tool, and not after `server` was removed.
+    /// Operators choose server ids, but servers choose the names of their tools, so a qualified name has precedence. A
+    /// server cannot capture the name `server.tool` by giving it to one of its own tools. This holds for callers
+    /// without access to the real tool, while `server` has no such tool, and after `server` was removed.
     #[must_use]
     pub fn resolve(&self, name: &str, allowed: &dyn Allowed) -> Resolved {
         let now = self.shared.snapshot();
@@ -161,7 +162,7 @@ impl ToolIndex {
         }
     }
 
-    /// Returns whether a server's own name for a tool begins with the id of another server that is or was here.
+    /// Returns whether a tool's name begins with the id of another server that is, or was, in the index.
     fn is_name_of_another(&self, catalog: &Catalog, slot: Slot, name: &str) -> bool {
         let own = catalog.server_of(slot).and_then(|number| catalog.server(number));
         let own = own.map(|own| &*own.server.id);
@@ -177,7 +178,7 @@ impl ToolIndex {
         CategoryTree::of(&self.shared.snapshot().catalog, None)
     }
 
-    /// Returns the categories of the tools that pass a filter and that a caller may call, with the number of these
+    /// Returns the categories of the tools that pass a filter and that a caller may call, each with the number of these
     /// tools.
     ///
     /// # Errors
@@ -194,7 +195,7 @@ impl ToolIndex {
 
     /// Waits until all vectors are computed.
     ///
-    /// Searches do not need to wait; measurements and exports may.
+    /// Searches do not need this; use it before measurements and exports.
     ///
     /// # Errors
     /// [`EmbedError`] if the model is unavailable; embedding is retried after the next change.

@@ -1,4 +1,4 @@
-//! Cached sets of tools: those that pass a filter, and those that a caller may call (MGP §16.5).
+//! Caches sets of tools: the tools that pass a filter, and the tools that a caller may call (MGP §16.5).
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,10 +17,10 @@ use crate::text::{Analyzer, INPUT_PREFIX, OUTPUT_PREFIX, kind_words};
 /// The maximum number of cached sets of each kind; the least recently used one is evicted.
 const MAX_SETS: usize = 64;
 
-/// The maximum number of words of an input or output type that are looked up.
+/// The maximum number of words of an input or output type that the index looks up.
 const MAX_TYPE_WORDS: usize = 6;
 
-/// The age after which a set of allowed tools is computed again: grants also end by the clock.
+/// The age at which a set of allowed tools is computed again, because grants may also expire with time.
 const ALLOWED_TTL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -105,7 +105,7 @@ impl ToolSets {
         }
         let set = Arc::new(update_set(now, before.as_ref(), allows));
         match before {
-            // Most decisions were copied from the older set, so the new set keeps that set's age.
+            // Most decisions were copied from the older set, so the new set gets the age of the older set.
             Some(before) => {
                 self.allowed.lock().replace(&key, &set, now.generation, before.computed_at);
             }
@@ -115,7 +115,7 @@ impl ToolSets {
     }
 }
 
-/// Returns the tools with one of the filter's types of input and one of its types of output.
+/// Returns the tools that have one of the filter's input types and one of its output types.
 fn kinds(
     now: &Snapshot,
     filter: &Filter,
@@ -131,7 +131,7 @@ fn kinds(
         let mut any = Bitmap::with_len(now.catalog.reach());
         for kind in wanted {
             let mut all: Option<Bitmap> = None;
-            // Each word costs a set as large as the index; no real type has many words.
+            // Each word needs a set as large as the index; a real type has few words.
             for word in kind_words(sign, kind, analyzer).into_iter().take(MAX_TYPE_WORDS) {
                 let Some(reader) = &now.keywords else { break };
                 let having = reader.of_kind(&word)?;
@@ -162,10 +162,10 @@ fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -
     }
 }
 
-/// Computes the set of tools that pass; copies an older set's bits for chunks that have not changed since.
+/// Computes the set of tools that pass; for chunks that have not changed, copies the bits of an older set.
 ///
-/// A set newer than the snapshot is ignored: a search that began before a change may find one that was computed
-/// after it.
+/// A set that is newer than the snapshot is ignored: a search that began before a change may get a set that was
+/// computed after the change.
 fn update_set(
     now: &Snapshot,
     before: Option<&CachedSet>,

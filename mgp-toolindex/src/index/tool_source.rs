@@ -1,4 +1,4 @@
-//! The owned texts of a tool and its server, readable on any thread (MGP §16.4).
+//! A copy of the texts of a tool and its server, which any thread can read (MGP §16.4).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The tools that a caller sees, and what they cost (MGP §16.3, §16.8).
+//! Lists the tools that a caller may call, and counts their tokens (MGP §16.3, §16.8).
 
 use std::sync::Arc;
 
@@ -8,11 +8,10 @@ use crate::lexicon::to_english;
 use crate::search::Filter;
 use crate::tokens::{Exactness, TokenCounter, lean};
 
-/// The tools that are counted at once, so that the texts of a million tools are not copied together.
+/// The number of tools that are counted together, so that the texts of a million tools are not in memory at once.
 const BATCH: usize = 10_000;
 
-/// The index size from which a search takes longer than handing it to another thread: number of tools, or
-/// bytes.
+/// The size of an index, in tools or in bytes, from which a search takes longer than passing it to another thread.
 const MIN_LARGE_TOOLS: usize = 2000;
 const MIN_LARGE_BYTES: u64 = 8 << 20;
 
@@ -21,7 +20,7 @@ const MIN_LARGE_BYTES: u64 = 8 << 20;
 pub(crate) enum CountProgress {
     /// This many tools were counted; more may be left.
     Some(usize),
-    /// All tools were counted before.
+    /// All tools had already been counted.
     All,
     /// Counting is not possible, e.g. without the feature `tokens`.
     Failed,
@@ -92,8 +91,8 @@ impl ToolIndex {
 
     /// Counts the tokens of all tools that are not counted yet, and returns their number.
     ///
-    /// Blocks for 100 ms and more and takes 50 MB; if all are counted it only looks at each tool. Until it is counted,
-    /// a tool has an upper bound instead. Without feature `tokens` this does nothing.
+    /// Blocks for 100 ms or more, and takes 50 MB. If all tools are counted, it only checks each tool. A tool that is
+    /// not counted yet has an upper bound instead. Without the feature `tokens` this does nothing.
     #[expect(clippy::must_use_candidate, reason = "callers may ignore the number")]
     pub fn count_tokens(&self) -> usize {
         let mut counted = 0;
@@ -114,7 +113,7 @@ impl ToolIndex {
         }
         let texts: Vec<String> = tools.iter().map(|tool| lean::lean(tool.definition())).collect();
         let (counts, exactness) = TokenCounter::count_all(&texts);
-        // A bound that is stored as a count would never be corrected.
+        // Do not store an upper bound as a count, because it would never be corrected.
         if exactness != Exactness::Exact {
             return CountProgress::Failed;
         }

@@ -1,4 +1,4 @@
-//! The state that only one change at a time may touch (MGP §16.4).
+//! The state of the index that only one change at a time may access (MGP §16.4).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -54,7 +54,7 @@ impl IndexWriter {
         }
     }
 
-    /// Returns a shared object for equal metadata: most tools have one of a few.
+    /// Returns a shared object for equal metadata, because most tools have one of a few values.
     pub(super) fn security(&mut self, security: ToolSecurity) -> Arc<ToolSecurity> {
         match serde_json::to_string(&security) {
             Ok(key) => self.securities.get(&key, || Arc::new(security)),
@@ -73,7 +73,7 @@ impl PendingMerge {
         matches!(*self.state.lock(), MergeState::Done(_))
     }
 
-    /// Waits for the merge and takes its result; only the first call gets it.
+    /// Waits for the merge and takes its result; only the first call returns the result.
     pub(super) fn take(&self) -> Option<Merged> {
         let is_running = |state: &mut MergeState| matches!(state, MergeState::Running);
         let state = self.changed.wait_while(self.state.lock(), is_running);
@@ -86,7 +86,7 @@ impl PendingMerge {
 
 mgp_types::opaque_debug!(MergeState);
 
-/// Allocates numbers, always the smallest free one.
+/// Allocates numbers; it always returns the smallest free one.
 #[derive(Debug, Default)]
 pub(super) struct NumberAllocator {
     free: BinaryHeap<Reverse<u32>>,

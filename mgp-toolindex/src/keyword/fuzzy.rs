@@ -1,4 +1,4 @@
-//! Finds names despite typing errors: one or two letters missing, wrong, added or swapped (MGP §16.4).
+//! Finds tools by names with typing errors: one or two letters missing, wrong, added or swapped (MGP §16.4).
 
 use rustc_hash::FxHashMap;
 use tantivy::postings::TermInfo;
@@ -27,7 +27,7 @@ const MAX_NAME_WORDS: usize = 8;
 /// The maximum number of words of a query that are compared.
 const MAX_WORDS: usize = 12;
 
-/// The maximum number of tools whose names have a word; more frequent words are skipped.
+/// The maximum number of tools whose names contain a word; more frequent words are skipped.
 const MAX_TOOLS: u64 = 20_000;
 
 /// The score of a name whose words all match the query one by one; a name that matches as a whole scores 1.
@@ -81,8 +81,8 @@ impl KeywordReader {
         Ok(top.into_sorted())
     }
 
-    /// Finds indexed words of names that are similar to a word. If the word itself is indexed, only that word is
-    /// returned, because it was probably not misspelled.
+    /// Finds indexed words of names that are similar to a word. If the word itself is indexed, returns only that word,
+    /// because it was probably not misspelled.
     fn similar(&self, word: &str) -> Result<SimilarWords, IndexError> {
         let (mut found, mut tools) = (Vec::new(), 0);
         for (at, segment) in self.segments.iter().enumerate() {
@@ -93,7 +93,7 @@ impl KeywordReader {
             }
         }
         let max = match word.chars().count() {
-            // A word that occurs in names was not misspelled, or at least not recognisably.
+            // A word that occurs in names was probably not misspelled.
             _ if tools > 0 => 0,
             MIN_LETTERS..MIN_LETTERS_OF_TWO => 1,
             MIN_LETTERS_OF_TWO..=MAX_LETTERS => 2,

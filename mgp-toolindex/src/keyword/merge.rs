@@ -1,8 +1,8 @@
 //! Merges segments, to keep their number small (MGP §16.4).
 //!
-//! Four segments of about one size are merged, and so is a segment with more than a quarter of its documents
-//! deleted. So there are at most three segments per size class, and a class is four times as large as the next
-//! smaller one: some ten segments for a hundred thousand tools.
+//! Four segments of about the same size are merged, and so is a segment in which more than a quarter of the documents
+//! are deleted. So each size class has at most three segments. Each class is four times as large as the next smaller
+//! one, which makes about ten segments for a hundred thousand tools.
 
 use super::segment::{Format, IndexSegment, SegmentBody};
 use crate::error::IndexError;
@@ -41,7 +41,8 @@ impl Merge {
     }
 }
 
-/// Returns the segments to merge next: those of the smallest size class that is due. Empty if no class is due.
+/// Returns the segments to merge next, all from the smallest size class with enough of them; empty if no class has
+/// enough.
 pub(super) fn segments_to_merge(segments: &[IndexSegment]) -> Vec<IndexSegment> {
     let mut sorted: Vec<&IndexSegment> = segments.iter().collect();
     sorted.sort_by_key(|segment| std::cmp::Reverse(segment.documents()));

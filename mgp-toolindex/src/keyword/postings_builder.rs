@@ -1,6 +1,6 @@
-//! The postings of some documents in memory, by word (MGP §16.4).
+//! Builds the postings of some documents in memory, i.e. for each word the documents that contain it (MGP §16.4).
 //!
-//! Tantivy's own builder allocates megabytes before the first word; this one grows with its contents.
+//! Tantivy's own builder allocates megabytes before the first word; this one grows with its content.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,14 +8,14 @@ use std::io;
 use tantivy::fieldnorm::FieldNormReader;
 use tantivy::postings::FieldSerializer;
 
-/// The estimated memory of a word without its letters and postings, in bytes.
+/// The estimated memory for a word, without its letters and postings, in bytes.
 const WORD_BYTES: usize = 80;
 
 /// The memory of a posting, in bytes.
 const POSTING_BYTES: usize = size_of::<Posting>();
 
-/// The number of postings in a chunk. The list is split into chunks, because a single growing list would be moved in
-/// memory, and leave a hole of its old size.
+/// The number of postings in a chunk. The list consists of chunks, because a single list would be moved in memory when
+/// it grows, and would leave a gap of its old size.
 const CHUNK_LEN: usize = 4096;
 
 /// The words of one field of some documents.

@@ -1,8 +1,8 @@
 //! The words of a query, looked up in one state of the keyword index and scored by BM25 (MGP §16.4).
 //!
-//! Every tool that has at least one word of the query is scored, word by word. Queries have many words and texts are
-//! short, so nearly every tool has such a word. Algorithms that skip tools with low scores would cost more than they
-//! save.
+//! Every tool that has at least one word of the query is scored, one word after the other. Queries have many words and
+//! texts are short, so nearly every tool has such a word. Algorithms that skip tools with low scores would cost more
+//! than they save.
 
 use tantivy::TantivyError;
 use tantivy::postings::{BlockSegmentPostings, TermInfo};
@@ -15,7 +15,7 @@ use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
 use crate::text::{Field, QueryWords};
 
-/// The ratio of postings to wanted documents above which seeking is faster than scanning.
+/// The ratio of postings to wanted documents above which seeking each document is faster than scanning all postings.
 const SEEK_RATIO: u32 = 40;
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl<'a> QueryTerms<'a> {
         Ok(Self { reader, words: all })
     }
 
-    /// Returns the best tools, best first and then by slot.
+    /// Returns the tools with the highest scores, best first; tools with equal scores are in the order of their slots.
     pub(crate) fn top(
         &self,
         k: usize,
@@ -100,7 +100,7 @@ impl<'a> QueryTerms<'a> {
         Ok(scores)
     }
 
-    /// Visits each word of each of these tools that has it.
+    /// Calls a function for each word and each of these tools that contains the word.
     fn visit(
         &self,
         slots: &[Slot],
@@ -199,7 +199,7 @@ fn seek(
     }
 }
 
-/// Returns the saturated frequency of BM25; `norm` depends on the length of the text.
+/// Returns the saturated term frequency of BM25; `norm` depends on the length of the text.
 #[inline]
 #[expect(clippy::cast_precision_loss, reason = "a text is short")]
 fn saturated(times: u32, norm: f32) -> f32 {

@@ -1,4 +1,4 @@
-//! One state of the keyword index, for any number of readers (MGP §16.4).
+//! One state of the keyword index, which any number of readers can share (MGP §16.4).
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) struct DocumentAddress {
 }
 
 impl DocumentAddress {
-    /// The address of a tool that is not in the index; segments are numbered from one.
+    /// The address of a tool that is not in the index. It is unused otherwise, because segments are numbered from one.
     pub(super) const NONE: Self = Self { segment: 0, doc: 0 };
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct KeywordReader {
     pub(super) addresses: ChunkedList<DocumentAddress>,
     /// The number of documents, deleted ones included.
     documents: u64,
-    /// The norm of each encoded length: in texts, in names.
+    /// The BM25 norm of each encoded length, for texts and for names.
     norms: Arc<[[f32; 256]; 2]>,
 }
 
@@ -76,7 +76,7 @@ impl KeywordReader {
         idf(count, self.documents)
     }
 
-    /// Returns the tools that have a word among their types of input and output.
+    /// Returns the tools that have a word among their input or output types.
     pub(crate) fn of_kind(&self, word: &str) -> Result<Bitmap, IndexError> {
         let mut all = Bitmap::with_len(self.addresses.reach());
         for segment in &*self.segments {
@@ -109,12 +109,12 @@ impl KeywordReader {
         }
     }
 
-    /// Returns the number of documents; deleted ones count until they are merged away.
+    /// Returns the number of documents; deleted ones count until a merge removes them.
     pub(crate) fn documents(&self) -> u64 {
         self.documents
     }
 
-    /// Returns the number of documents with a word.
+    /// Returns the number of documents that contain a word.
     pub(super) fn count(&self, word: &str, field: Field) -> tantivy::Result<u64> {
         let mut count = 0;
         for segment in &*self.segments {

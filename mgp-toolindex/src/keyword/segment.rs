@@ -47,7 +47,7 @@ pub(super) struct SegmentBody {
     pub(super) kinds: Arc<InvertedIndexReader>,
     /// The tool of each document.
     pub(super) slots: Box<[Slot]>,
-    /// `false` after a merge that dropped documents: the total number of words is then an estimate.
+    /// `false` after a merge that removed documents, because the total number of words is then an estimate.
     pub(super) is_exact: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct FieldIndex {
     pub(super) lengths: Box<[u8]>,
 }
 
-/// The documents of the next segment.
+/// The documents of a segment that is being built.
 #[derive(Default)]
 pub(super) struct SegmentBatch {
     text: PostingsBuilder,

@@ -1,4 +1,4 @@
-//! Builds new segments of the keyword index: small ones at once, large ones on several threads (MGP §16.4).
+//! Builds new segments of the keyword index: small ones immediately, large ones on several threads (MGP §16.4).
 
 use std::mem;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::catalog::Slot;
 use crate::error::IndexError;
 use crate::text::{Document, Indexer};
 
-/// The minimum number of documents for which threads are used; fewer are indexed before a thread has started.
+/// The minimum number of documents for which threads are used; fewer documents are indexed before a thread has started.
 const MIN_DOCUMENTS_FOR_THREADS: usize = 256;
 
-/// The number of threads: each builds a segment of its own, and every segment makes searches slower.
+/// The maximum number of threads. Each thread builds its own segment, and every segment makes searches slower.
 const MAX_THREADS: usize = 2;
 
 /// The maximum number of batches that wait for a thread.
@@ -38,7 +38,7 @@ pub(super) enum Building {
     Idle,
     /// Built on the caller's thread.
     Inline(Box<SegmentBuilder>),
-    /// Built by threads.
+    /// The segments are built by threads.
     Threads(BuilderThreads),
 }
 
@@ -66,7 +66,7 @@ pub(super) struct BuilderThreads {
 // === impl Building ===
 
 impl Building {
-    /// Adds documents.
+    /// Adds documents to the segments.
     pub(super) fn add(
         &mut self,
         format: &Format,
@@ -149,7 +149,7 @@ impl SegmentBuilder {
         jobs: &Mutex<Receiver<Vec<DocumentJob>>>,
     ) -> tantivy::Result<Vec<BuiltSegment>> {
         loop {
-            // Holding the lock while waiting is intended: one thread waits for a batch, the others for the lock.
+            // The lock is held while waiting on purpose: one thread waits for a batch, the others wait for the lock.
             let next = jobs.lock().recv();
             match next {
                 Ok(jobs) => self.add(jobs)?,

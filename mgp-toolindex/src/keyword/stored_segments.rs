@@ -1,4 +1,4 @@
-//! Stored segments of the keyword index: opening an index reads its words instead of splitting all texts again
+//! Stored segments of the keyword index, so that opening an index loads its words instead of splitting all texts again
 //! (MGP §16.4).
 //!
 //! A segment is stored with the hash of the tool of each document, and restored only if each of these tools is
@@ -37,8 +37,8 @@ const MAX_STORED_BYTES: usize = 128 << 20;
 /// Marks a document to which no tool has been assigned yet.
 const NO_SLOT: u32 = u32::MAX;
 
-/// Returns a text that identifies everything that determines the stored words: the version of the analyser, the limits,
-/// and the file format.
+/// Returns a key of everything that determines the stored words: the version of the analyser, the limits, and the file
+/// format.
 pub(crate) fn key(limits: TextLimits) -> String {
     let TextLimits { description, parameter, parameters } = limits;
     let format = tantivy::version_string();
@@ -49,7 +49,7 @@ pub(crate) fn key(limits: TextLimits) -> String {
 #[derive(Debug, Default)]
 pub(super) struct StoredSegments {
     segments: Vec<StoredSegment>,
-    /// The document of each tool; removed once the tool has taken it.
+    /// The document of each tool; an entry is removed once its tool was restored.
     documents: FxHashMap<ToolHash, StoredDocument>,
 }
 
@@ -69,7 +69,7 @@ struct StoredSegment {
 // === impl StoredSegments ===
 
 impl StoredSegments {
-    /// Reads the segments that are undamaged and whose tools are all present.
+    /// Reads the stored segments, and skips those that are damaged or contain a tool that is not in the index.
     pub(super) fn read(
         format: &Format,
         key: &str,
@@ -101,7 +101,7 @@ impl StoredSegments {
         self.segments.push(segment);
     }
 
-    /// Takes the document of a tool, at most once.
+    /// Removes and returns the document of a tool.
     pub(super) fn take(&mut self, hash: &ToolHash) -> Option<StoredDocument> {
         self.documents.remove(hash)
     }
@@ -113,7 +113,7 @@ impl StoredSegments {
         }
     }
 
-    /// Returns the segments as if they had just been built.
+    /// Returns the segments in the form of newly built ones.
     pub(super) fn into_built(self) -> impl Iterator<Item = BuiltSegment> {
         self.segments.into_iter().map(|segment| segment.built)
     }
@@ -172,8 +172,8 @@ impl KeywordReader {
         let mut room = MAX_STORED_BYTES;
         let mut stored = Vec::new();
         for segment in whole.filter(|segment| segment.body.is_exact) {
-            // A segment that cannot be written, or does not fit, is not stored; its tools are indexed again
-            // when the index is opened.
+            // A segment that cannot be written, or is too large, is not stored; its tools are indexed again when the
+            // index is opened.
             if let Ok(Some(bytes)) = save(key, &segment.body, catalog, room) {
                 room -= bytes.len();
                 stored.push(bytes);

@@ -1,4 +1,4 @@
-//! The best few of many tools (MGP §16.4).
+//! Keeps the best few of many scored tools (MGP §16.4).
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use crate::catalog::Slot;
 #[derive(Debug)]
 pub(crate) struct TopTools {
     max: usize,
-    /// A heap with the worst of the best tools on top.
+    /// A heap whose top is the worst one of the kept tools.
     best: BinaryHeap<Reverse<Scored>>,
 }
 
@@ -24,8 +24,8 @@ impl TopTools {
         Self { max, best: BinaryHeap::with_capacity(max.min(1024) + 1) }
     }
 
-    /// Returns the score that a tool must exceed to enter the list; it is just below the worst score, because a tool
-    /// with an equal score may win by its slot.
+    /// Returns the score that a tool must exceed to be added. It is just below the score of the worst kept tool,
+    /// because a tool with an equal score and a lower slot is better.
     pub(crate) fn threshold(&self) -> f32 {
         match self.best.peek() {
             Some(Reverse(worst)) if self.best.len() >= self.max => worst.score.next_down(),

@@ -1,8 +1,8 @@
 //! An automaton that accepts the words similar to a given word. With it, a search skips through a sorted list of words
 //! instead of reading all of them.
 //!
-//! It replaces a Levenshtein automaton with a table, because building the table would take longer than this automaton
-//! takes for some thousand names.
+//! It is used instead of a table-based Levenshtein automaton, because building the table takes longer than this
+//! automaton takes for some thousand names.
 
 use tantivy_fst::Automaton;
 
@@ -13,7 +13,7 @@ const MAX_CHANGES: usize = 2;
 /// [`MAX_CHANGES`] positions in either direction.
 const BAND: usize = 2 * MAX_CHANGES + 1;
 
-/// The value for every distance above [`MAX_CHANGES`].
+/// The value for every distance greater than [`MAX_CHANGES`].
 const TOO_MANY: u8 = 100;
 
 /// An automaton for words in which at most `max` letters are missing, wrong, added or swapped with their neighbour.
@@ -33,7 +33,7 @@ pub(super) struct TypoState {
     /// The number of letters read.
     read: usize,
     last: char,
-    /// The bits of an incomplete letter, and the number of its missing bytes.
+    /// The bits of a letter that was read only partly, and the number of its missing bytes.
     begun: (u32, u8),
 }
 
@@ -53,7 +53,7 @@ impl TypoAutomaton {
         let mut row = [TOO_MANY; BAND];
         for band in 0..BAND {
             let Some(field) = self.field(band, read) else { continue };
-            // Compared with the empty prefix, every letter read so far is an edit.
+            // Compared with the empty prefix, every letter that was read is one edit.
             let mut differ =
                 if field == 0 { u8::try_from(read).unwrap_or(TOO_MANY) } else { TOO_MANY };
             if field > 0 {

@@ -1,4 +1,4 @@
-//! The writer of the keyword index; commits once per change and keeps the number of segments small (MGP §16.4).
+//! The writer of the keyword index. It commits once per change, and keeps the number of segments small (MGP §16.4).
 
 use rustc_hash::FxHashMap;
 #[cfg(feature = "sqlite")]
@@ -13,7 +13,7 @@ use super::stored_segments::{StoredDocument, StoredSegments};
 use crate::catalog::{ChunkedList, Slot};
 use crate::error::IndexError;
 
-/// The maximum number of documents of an index that is merged within a commit, which takes a millisecond or two.
+/// The maximum number of documents in an index that is merged during a commit, which takes a millisecond or two.
 const MAX_DOCUMENTS_MERGED_AT_ONCE: u32 = 200;
 
 /// The writer of the keyword index. Between two changes it only holds data that it shares with readers.
@@ -70,13 +70,13 @@ impl KeywordWriter {
         self.stored = StoredSegments::read(&self.format, key, segments, is_known);
     }
 
-    /// Takes the stored document of a tool, at most once.
+    /// Removes and returns the stored document of a tool.
     #[cfg(feature = "sqlite")]
     pub(crate) fn take_stored(&mut self, hash: &[u8; 16]) -> Option<StoredDocument> {
         self.stored.take(hash)
     }
 
-    /// Applies steps in order; readers see them after [`Self::commit`].
+    /// Applies steps in order; they become visible to readers with [`Self::commit`].
     pub(crate) fn write(&mut self, steps: Vec<Step>) -> Result<(), IndexError> {
         let mut jobs: Vec<DocumentJob> = Vec::with_capacity(steps.len());
         for step in steps {
@@ -100,7 +100,7 @@ impl KeywordWriter {
         if jobs.is_empty() { Ok(()) } else { self.building.add(&self.format, jobs) }
     }
 
-    /// Commits the current change; the returned reader sees all of the change.
+    /// Commits the current change, and returns a reader that sees the complete change.
     pub(crate) fn commit(&mut self) -> Result<KeywordReader, IndexError> {
         let built = std::mem::take(&mut self.building).finish()?;
         #[cfg(feature = "sqlite")]
@@ -134,7 +134,7 @@ impl KeywordWriter {
         }
     }
 
-    /// Returns the segments to merge, if there are too many of one size or one has too many deleted documents.
+    /// Returns the segments to merge, if there are too many of one size, or one has too many deleted documents.
     ///
     /// Pass the result of the merge to [`Self::refresh`]; until then this method returns the same segments.
     pub(crate) fn merge(&self) -> Option<Merge> {
@@ -148,8 +148,8 @@ impl KeywordWriter {
         self.reader()
     }
 
-    /// Merges a small index at once: deleted documents affect scores, and small catalogues that are equal should score
-    /// equally. A background thread would need more memory than the segments.
+    /// Merges a small index immediately: deleted documents affect scores, and equal small catalogues should give equal
+    /// scores. A background thread would need more memory than the segments.
     fn merge_if_small(&mut self) {
         let documents: u32 = self.segments.iter().map(IndexSegment::documents).sum();
         let is_clean =
@@ -169,7 +169,7 @@ impl KeywordWriter {
 
     fn replace(&mut self, merged: Merged) {
         let Merged { segments, body } = merged;
-        // Documents that were deleted during the merge are deleted in the new segment too.
+        // Documents that were deleted during the merge must be deleted in the merged segment too.
         let before = segments.iter().flat_map(|segment| {
             segment
                 .live()
@@ -190,7 +190,7 @@ impl KeywordWriter {
         IndexSegment::new(self.last, body)
     }
 
-    /// Adds a segment; documents that do not count are deleted from the start.
+    /// Adds a segment; documents that were replaced by a later step are deleted immediately.
     fn insert(&mut self, mut segment: IndexSegment, counts: impl Fn(usize) -> bool) {
         for doc in 0..segment.documents() {
             if counts(doc as usize) {

@@ -1,10 +1,10 @@
-//! Options of a history.
+//! The options of a history.
 
 use std::time::Duration;
 
 use mgp_types::service::{Principal, TenantId};
 
-/// Options of a history.
+/// The options of a history.
 ///
 /// Whenever a bound is exceeded, the least recently used queries are removed.
 #[derive(Clone, Debug)]
@@ -19,9 +19,9 @@ pub struct HistoryConfig {
     pub max_queries: usize,
     /// The maximum number of queries of one ranking. Default: 10,000.
     pub max_queries_per_ranking: usize,
-    /// The maximum number of queries of one subject for one tool. Default: 64.
+    /// The maximum number of queries of one subject after which the same tool was called. Default: 64.
     pub max_queries_per_tool: usize,
-    /// The time for which a query is stored after the last call that followed it. Default: 180 days.
+    /// The time after the last call that followed a query until the query is forgotten. Default: 180 days.
     pub forget_after: Duration,
 }
 
@@ -34,12 +34,12 @@ pub enum HistoryScope {
     Subject,
     /// Each agent of each subject learns from its own calls only.
     Agent,
-    /// A subject also learns what at least two others of its tenant agree on, of the sixteen that called last: a
-    /// single subject never changes the results of others.
+    /// Subjects of a tenant also learn from each other: from the sixteen others that called a tool last, a subject
+    /// learns what at least two agree on. So a single subject never changes the results of others.
     Tenant,
 }
 
-/// The parts of a query that are stored, in memory and in the database alike.
+/// The parts of a query that are stored, both in memory and in the database.
 ///
 /// Some data is always stored: tenant and subject, the ids of the called tools, the number and time of the calls,
 /// and a hash that identifies the query.
@@ -53,7 +53,7 @@ pub enum Retention {
     Vector,
     /// The hashes of the words.
     ///
-    /// The hash key is in the same database, so a reader of the database can check whether a guessed word occurs.
+    /// The hash key is in the same database, so someone who can read the database can test whether a word occurs.
     Words,
 }
 
@@ -71,11 +71,11 @@ pub enum UseOutcome {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Erase<'a> {
-    /// All data.
+    /// All data of the history.
     All,
-    /// All calls of a tool, and those queries that no other call followed.
+    /// All calls of a tool, and the queries after which no other tool was called.
     Tool(&'a str),
-    /// All data of a principal's subject, whatever agent it used; with [`HistoryScope::Agent`], of its agent only.
+    /// All data of a principal's subject, through all agents; with [`HistoryScope::Agent`], only the data of its agent.
     Principal(&'a Principal),
     /// All data of a tenant.
     Tenant(&'a TenantId),
@@ -91,7 +91,7 @@ pub struct HistoryStats {
     pub vectors: usize,
     /// The number of tools that were called.
     pub tools: usize,
-    /// The number of rankings: one per subject, or per tenant if its subjects share.
+    /// The number of rankings: one per subject, or one per tenant if its subjects share their calls.
     pub rankings: usize,
 }
 

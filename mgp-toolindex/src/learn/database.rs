@@ -1,8 +1,9 @@
-//! A history in a database.
+//! Stores a history in a database.
 //!
-//! Changed queries are written in the background, in their latest state: a query that was called ten times meanwhile is
-//! written once. An erasure is passed to the database under the same lock as the writes, so no older write follows it.
-//! Of two processes with one file the last one to write a query wins; each reads the other's when it opens the file.
+//! Changed queries are written in the background, in their latest state: a query that was called ten times in the
+//! meantime is written once. An erasure is passed to the database under the same lock as writes, so no older write can
+//! follow it. If two processes write the same query to one file, the last one wins; each process reads the other's
+//! queries when it opens the file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +46,7 @@ const MIGRATIONS: &[&str] = &[
 ",
 ];
 
-/// The queries that are written at once.
+/// The number of queries that are written together.
 const WRITE_BATCH: usize = 512;
 
 type WriteFuture = BoxFuture<'static, Result<(), StoreError>>;
@@ -53,12 +54,12 @@ type WriteFuture = BoxFuture<'static, Result<(), StoreError>>;
 /// The database of a history.
 pub(super) struct HistoryDatabase {
     db: Db,
-    /// Held while a write or an erasure is prepared and passed to the database, to keep their order.
+    /// A lock that is held while a write or an erasure is prepared and passed to the database, to keep their order.
     order: Mutex<()>,
-    /// Held until a write has finished.
+    /// A lock that is held until a write has finished.
     writing: tokio::sync::Mutex<()>,
     is_writing: AtomicBool,
-    /// Stored vectors, until an embedder of their model is set.
+    /// The stored vectors, kept until an embedder with their model is set.
     vectors: Mutex<Vec<StoredVector>>,
 }
 
@@ -68,7 +69,7 @@ struct StoredVector {
     row: Vec<i8>,
 }
 
-/// A query to write; without a body it is deleted.
+/// A query to write; if it has no body, the stored query is deleted.
 struct QueryRow {
     key: QueryKey,
     body: Option<QueryBody>,
@@ -88,7 +89,7 @@ struct QueryBody {
 impl History {
     /// Opens the history of a database, and stores all later changes there.
     ///
-    /// Removes at once everything that the options no longer allow: texts, vectors, old queries.
+    /// Immediately removes everything that the options no longer allow: texts, vectors, and old queries.
     ///
     /// # Errors
     /// [`StoreError`] if the database cannot be read or written.
@@ -144,7 +145,7 @@ impl History {
         Ok(history)
     }
 
-    /// Waits until all queries so far are in the database; returns at once without a database.
+    /// Waits until all queries recorded so far are in the database; returns at once if there is no database.
     ///
     /// # Errors
     /// [`StoreError`] if they cannot be written; the write is retried after the next stored call.
@@ -166,7 +167,8 @@ impl History {
         Ok(())
     }
 
-    /// Writes changed queries on a task if there is a runtime; otherwise [`flush`](Self::flush) does.
+    /// Writes changed queries in a background task, if there is a runtime; otherwise [`flush`](Self::flush) writes
+    /// them.
     pub(super) fn write_soon(&self) {
         let Some(database) = &self.0.database else { return };
         let is_unchanged =
@@ -196,7 +198,7 @@ impl History {
 // === impl HistoryDatabase ===
 
 impl HistoryDatabase {
-    /// Erases data in memory, and in the database once the future is ready.
+    /// Erases data in memory immediately, and in the database once the returned future is ready.
     pub(super) fn erase(
         &self,
         table: &RwLock<HistoryTable>,
@@ -206,7 +208,8 @@ impl HistoryDatabase {
             Erase::All => (Some(""), Vec::new()),
             Erase::Tenant(tenant) => (Some("WHERE tenant = ?1"), vec![tenant.as_str().to_owned()]),
             Erase::Principal(principal) => {
-                // The owner, not the subject: with `HistoryScope::Agent` it has the agent too.
+                // Use the subject of `Owner`, not of the principal: with `HistoryScope::Agent` it contains the agent
+                // too.
                 let Owner { tenant, subject } = Owner::of(principal, table.read().config.scope);
                 let names = vec![tenant.to_string(), subject.to_string()];
                 (Some("WHERE tenant = ?1 AND subject = ?2"), names)
@@ -239,7 +242,7 @@ impl HistoryDatabase {
         Box::pin(async move { done.await.map(|()| erased) })
     }
 
-    /// Restores the stored vectors that the embedder's model made.
+    /// Restores the stored vectors that were computed by the embedder's model.
     pub(super) fn restore_vectors(&self, state: &HistoryState) {
         let Some(embedder) = state.embedder() else { return };
         let vectors = std::mem::take(&mut *self.vectors.lock());
@@ -373,7 +376,7 @@ fn load_unmet(conn: &Connection) -> Result<Vec<(UnmetKey, UnmetCounts)>, StoreEr
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Removes everything that the options do not allow.
+/// Deletes everything that the options do not allow.
 fn enforce_options(tx: &Connection, retention: Retention, oldest: u64) -> Result<(), StoreError> {
     tx.pragma_update(None, "secure_delete", true)?;
     tx.execute("DELETE FROM toolindex_history WHERE last < ?1", [oldest.cast_signed()])?;
@@ -408,7 +411,7 @@ fn secret(conn: &Connection) -> Result<HashKey, StoreError> {
     Ok(HashKey(secret))
 }
 
-/// Reads the newest queries, oldest first; damaged ones are left out.
+/// Reads the newest queries, in ascending order of time; damaged ones are skipped.
 fn load(conn: &Connection, max: usize) -> Result<Vec<QueryRow>, StoreError> {
     let mut calls =
         conn.prepare("SELECT tool, count FROM toolindex_history_call WHERE key = ?1")?;
@@ -454,7 +457,7 @@ fn hashes(words: &[u8]) -> Vec<WordHash> {
         .collect()
 }
 
-/// Clears the flag, also after a panic.
+/// A guard that clears the flag when it is dropped, also after a panic.
 struct WritingGuard<'a>(&'a AtomicBool);
 
 impl Drop for WritingGuard<'_> {

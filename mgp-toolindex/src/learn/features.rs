@@ -1,29 +1,28 @@
-//! The features of a tool after a query: similar past queries, their words, their mean vector.
+//! Computes the features of a tool for a query: similar past queries, their words, and their mean vector.
 
 use super::model::{Example, Features, TOOL_FEATURES};
 use super::partition::Partition;
 use super::query::{QueryId, StoredQuery, ToolCalls, WordHash};
 use super::table::HistoryTable;
 
-/// The number of nearest past queries that vote, and the exponent of their similarity.
+/// The number of the nearest past queries that vote, and the exponent applied to their similarity.
 const MAX_VOTERS: usize = 12;
 const VOTE_EXPONENT: i32 = 4;
 
-/// The number of candidate queries that are compared exactly: this many by words, and as many by vector.
+/// The number of candidates that are compared exactly: this many found by words, and as many found by vector.
 const MAX_CANDIDATES: usize = 40;
 
-/// The maximum number of tools that get a share.
+/// The maximum number of tools that get a share of the probability.
 const MAX_TOOLS: usize = 24;
 
-/// The number of average queries that every tool is assumed to have had, so that few real ones do not decide
-/// alone.
+/// The number of average queries that every tool is assumed to have had, so that a few real ones are not decisive.
 const AVERAGE_QUERIES: f32 = 2.0;
 
-/// The divisor that brings the word feature near one, and how quickly a worse mean vector falls behind the best.
+/// The divisor that scales the word feature to about one, and the rate at which a worse mean vector loses weight.
 const WORD_SCALE: f32 = 6.0;
 const MEAN_DECAY: f32 = 8.0;
 
-/// The comparable parts of a query.
+/// The parts of a query that are compared with past queries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lookup<'a> {
     pub(super) words: &'a [WordHash],
@@ -33,13 +32,13 @@ pub(super) struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Returns the weight of a tool after the excluded query.
+    /// Returns the weight of a tool in the calls after the excluded query.
     fn own(&self, tool: u32) -> f32 {
         self.exclude.map_or(0.0, |(_, query)| query.weight_of(tool))
     }
 }
 
-/// Tools that may be called, with their features.
+/// Tools that past calls suggest, with their features.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankedTools {
     pub(super) tools: Vec<u32>,
@@ -53,12 +52,13 @@ struct WordMatches {
     /// The stored queries that share a word with the query.
     query_ids: Vec<QueryId>,
     length: f32,
-    /// For each tool, how much more frequent the query's words are in its past queries than in all queries.
+    /// For each tool, a measure of how much more frequent the query's words are in its past queries than in all
+    /// queries.
     tools: Vec<f32>,
 }
 
 impl HistoryTable {
-    /// Returns the features of the tools for a query; empty if no query is stored.
+    /// Returns the features of tools for a query; empty if no query is stored.
     pub(super) fn features(&self, partition: &Partition, lookup: Lookup<'_>) -> RankedTools {
         let of = partition.len().saturating_sub(usize::from(lookup.exclude.is_some()));
         if of == 0 {
@@ -116,7 +116,7 @@ impl HistoryTable {
         RankedTools { tools, features: Features { tools: rows, nearest } }
     }
 
-    /// Returns the features of a stored query as if it were new, and the tools that were called.
+    /// Returns the features for a stored query as if it were new, together with the tools that were called after it.
     pub(super) fn example(&self, partition: &Partition, query_id: QueryId) -> Option<Example> {
         let query = self.queries.get(query_id)?;
         let vector = self.rows.as_ref().and_then(|rows| rows.vector(query_id));
@@ -173,7 +173,7 @@ impl HistoryTable {
         found
     }
 
-    /// Returns the nearest past queries, by words and vector in equal parts.
+    /// Returns the nearest past queries; the similarities of words and of vectors count equally.
     fn nearest(
         &self,
         partition: &Partition,
@@ -219,7 +219,7 @@ impl HistoryTable {
         near
     }
 
-    /// Returns the votes of the nearest queries for each tool, and the greatest similarity.
+    /// Returns the votes of the nearest queries for each tool, and the greatest similarity of a query.
     fn votes(&self, near: &[(QueryId, f32)]) -> (Vec<(u32, f32, f32)>, f32) {
         let mut votes: Vec<(u32, f32, f32)> = Vec::new();
         let (mut all, mut nearest) = (f32::MIN_POSITIVE, 0.0_f32);
@@ -248,7 +248,7 @@ impl HistoryTable {
         (votes, nearest)
     }
 
-    /// Returns the similarity to the mean vector of a tool's past queries.
+    /// Returns the similarity of the query to the mean vector of a tool's past queries.
     fn mean(&self, lookup: Lookup<'_>, tool: u32, own: f32) -> f32 {
         let (Some(vector), Some(centres)) = (lookup.vector, &self.centres) else { return 0.0 };
         let Some(used) = self.tools.get(tool) else { return 0.0 };
@@ -266,7 +266,7 @@ impl HistoryTable {
     }
 }
 
-/// Keeps the best, best first and then by number.
+/// Keeps only the entries with the best scores, best first; entries with equal scores are sorted by number.
 fn keep_best(scored: &mut Vec<(u32, f32)>, max: usize) {
     let order = |left: &(u32, f32), right: &(u32, f32)| {
         right.1.total_cmp(&left.1).then(left.0.cmp(&right.0))

@@ -1,4 +1,4 @@
-//! The handle of a history.
+//! The handle of a history of queries and calls.
 
 use std::collections::hash_map::Entry;
 use std::future::ready;
@@ -27,16 +27,16 @@ use crate::embed::{Cost, Embedder};
 use crate::lexicon::to_english;
 use crate::text::{Analyzer, QueryWords, truncate};
 
-/// The maximum number of stored queries to which a model is fitted.
+/// The maximum number of stored queries from which a model is fitted.
 const MAX_EXAMPLES: usize = 256;
 
-/// The minimum share of a tool that is lifted.
+/// The minimum probability of a call at which a tool is ranked higher.
 const MIN_SHARE: f32 = 1e-3;
 
 /// The tools that were called after each query, which improve later searches.
 ///
-/// A history learns only as part of an index.
-/// By default it is lost with the process; with the feature `sqlite`, `History::open` stores it in a database.
+/// A history has an effect only as part of an index. By default its data is lost when the process ends; with the
+/// feature `sqlite`, `History::open` stores it in a database.
 ///
 /// ```
 /// use mgp_toolindex::{Erase, History, UseOutcome};
@@ -61,9 +61,9 @@ pub(super) struct HistoryState {
     analyzer: Analyzer,
     embedder: RwLock<Option<Arc<dyn Embedder>>>,
     pub(super) secret: HashKey,
-    /// If set, a background task is settling or about to.
+    /// If set, a background task is running or about to run.
     is_settling: AtomicBool,
-    /// Held while settling, so that a second caller waits for the result.
+    /// A lock that is held while background work runs, so that a second caller waits for its result.
     settling: Mutex<()>,
     #[cfg(feature = "sqlite")]
     pub(super) database: Option<HistoryDatabase>,
@@ -74,7 +74,7 @@ pub(super) struct HistoryState {
 pub(crate) struct Lift {
     /// The tool's id, as passed to [`History::record_call`].
     pub(crate) tool: Arc<str>,
-    /// The probability of a call, 0 to 1.
+    /// The probability that the tool is called, 0 to 1.
     pub(crate) share: f32,
     /// The amount added to a score between 0 and 1.
     pub(crate) amount: f32,
@@ -92,7 +92,7 @@ impl History {
     /// Creates an empty history.
     #[must_use]
     pub fn with_config(config: HistoryConfig) -> Self {
-        // Hashes that never leave the process need no secret.
+        // Hashes that never leave the process need no secret key.
         Self::from_state(HistoryState::new(HistoryTable::new(config), HashKey([0; 32])))
     }
 
@@ -100,9 +100,9 @@ impl History {
         Self(Arc::new(state))
     }
 
-    /// Records a search and the tools it found, to which a later call is related.
+    /// Records a search with the tools it found. A later call of one of these tools is assigned to the search.
     ///
-    /// The search is remembered for ten minutes; a session keeps its newest eight searches.
+    /// The search is remembered for ten minutes, and at most eight searches for each session.
     pub fn record_search<T: AsRef<str>>(
         &self,
         principal: &Principal,
@@ -115,7 +115,7 @@ impl History {
             return;
         }
         let (owner, mut found) = (self.owner(principal), found.into_iter().peekable());
-        // Texts are stored only where queries are stored as texts.
+        // Texts of searches are stored only if the options permit texts of queries.
         if self.retention() == Retention::Text {
             self.0.unmet.lock().add(&owner, query, found.peek().is_some(), seconds_now());
         }
@@ -124,15 +124,15 @@ impl History {
         self.write_soon();
     }
 
-    /// Returns the searches of a principal that found nothing, or that no call followed, the last one first.
+    /// Returns the searches of a principal that found nothing, or after which no found tool was called, newest first.
     #[must_use]
     pub fn unmet(&self, principal: &Principal) -> Vec<UnmetSearch> {
         self.0.unmet.lock().of(&self.owner(principal))
     }
 
-    /// Records a call: the newest search of the session that found the tool is stored with it.
+    /// Records a call. The newest search of the session that found the tool is stored together with it.
     ///
-    /// Failed calls and calls of tools that no search found teach nothing.
+    /// Nothing is learned from failed calls, or from calls of tools that no search found.
     pub fn record_call(
         &self,
         principal: &Principal,
@@ -153,7 +153,7 @@ impl History {
         }
     }
 
-    /// Stores that a tool was called after a query.
+    /// Stores a call of a tool after a query, without a preceding search.
     pub fn record(&self, principal: &Principal, query: &str, tool: &str) {
         self.record_at(principal, query, tool, seconds_now());
         self.start_due_work();
@@ -181,14 +181,14 @@ impl History {
         self.0.table.write().record(&new_query, tool, 1);
     }
 
-    /// Erases data, and returns the number of erased queries. The data is removed from memory when this returns, and
-    /// from the database, if there is one, when the future is ready; there it is overwritten, not only unlinked.
+    /// Erases data, and returns the number of erased queries. The data is removed from memory when the function
+    /// returns. If there is a database, the data is removed from it, and overwritten there, once the future is ready.
     ///
     /// # Errors
     /// [`StoreError`] if the database cannot be written; then some of the data may remain there.
     ///
     /// # Cancel safety
-    /// The request is sent before this returns; dropping the future only loses the result.
+    /// The request is sent before the function returns; dropping the future only discards the result.
     #[must_use = "the future has the result of the database"]
     pub fn erase(&self, what: Erase<'_>) -> BoxFuture<'static, Result<usize, StoreError>> {
         {
@@ -229,9 +229,8 @@ impl History {
         self.0.table.read().stats()
     }
 
-    /// Does the background work now, on this thread: computes missing vectors, and fits the models to the stored
-    /// queries.
-    /// Takes some ten milliseconds in addition to the time of the embedder.
+    /// Does pending background work now, on this thread: computes missing vectors, and fits the models to the stored
+    /// queries. This takes some ten milliseconds, plus the time of the embedder.
     pub fn settle(&self) {
         let _guard = self.0.settling.lock();
         self.embed_missing();
@@ -246,7 +245,7 @@ impl History {
         }
     }
 
-    /// Sets the embedder; the index must embed its queries with the same one.
+    /// Sets the embedder, which must be the one with which the index embeds queries.
     pub(crate) fn set_embedder(&self, embedder: Option<Arc<dyn Embedder>>) {
         let dimensions = embedder.as_ref().map(|embedder| embedder.dimensions());
         {
@@ -269,7 +268,7 @@ impl History {
         self.start_due_work();
     }
 
-    /// Returns the tools that past calls raise for a query, greatest share first.
+    /// Returns the tools that are ranked higher for a query because of past calls, the most probable first.
     pub(crate) fn lifts(
         &self,
         principal: &Principal,
@@ -302,7 +301,7 @@ impl History {
         self.0.table.read().config.retention
     }
 
-    /// Starts the work that is due: on another thread if there is a runtime, else on this one.
+    /// Starts pending work: on another thread if there is a runtime, otherwise on this thread.
     pub(super) fn start_due_work(&self) {
         #[cfg(feature = "sqlite")]
         self.write_soon();
@@ -340,14 +339,14 @@ impl History {
             after = Some(query_id);
             let Ok(vector) = embedder.embed(&text) else { return };
             let mut table = self.0.table.write();
-            // The query may have been removed meanwhile, and its number given to another one.
+            // The query may have been removed in the meantime, and its number assigned to another query.
             if table.queries.get(query_id).is_some_and(|query| query.key == key) {
                 table.set_vector(query_id, &vector);
             }
         }
     }
 
-    /// Fits the model to stored queries, each as if it were new.
+    /// Fits the model to the stored queries, each treated as if it were new.
     fn fit(&self, owner: &Owner) {
         let query_ids: Vec<QueryId> = {
             let mut table = self.0.table.write();
@@ -383,7 +382,7 @@ fn seconds_now() -> u64 {
     now.map_or(0, |since| since.as_secs())
 }
 
-/// Returns the tools that one owner's past calls raise.
+/// Returns the tools that are ranked higher because of one owner's past calls.
 fn lifts_of(table: &HistoryTable, partition: &Partition, lookup: Lookup<'_>) -> Vec<Lift> {
     let ranked = table.features(partition, lookup);
     let (shares, none) = partition.model.shares(&ranked.features);
@@ -395,7 +394,8 @@ fn lifts_of(table: &HistoryTable, partition: &Partition, lookup: Lookup<'_>) -> 
     lifts.collect()
 }
 
-/// Returns the tools that at least two owners raise, each by the second greatest amount: no single owner decides.
+/// Returns the tools that the calls of at least two owners raise. Each gets its second greatest amount, so no single
+/// owner decides.
 fn agreed(of_owners: impl Iterator<Item = Vec<Lift>>) -> Vec<Lift> {
     let mut by_tool: FxHashMap<Arc<str>, (Lift, Option<Lift>)> = FxHashMap::default();
     for lift in of_owners.flatten() {
@@ -449,7 +449,7 @@ impl HistoryState {
     }
 }
 
-/// Clears the flag, also after a panic.
+/// A guard that clears the flag when it is dropped, also after a panic.
 struct SettlingGuard<'a>(&'a AtomicBool);
 
 impl Drop for SettlingGuard<'_> {

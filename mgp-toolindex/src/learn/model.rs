@@ -8,11 +8,11 @@ pub(crate) const TOOL_FEATURES: usize = 7;
 /// The number of weights: one for each feature of a tool, two for *none of them*.
 const WEIGHTS: usize = TOOL_FEATURES + 2;
 
-/// The initial weights, fitted to public queries of six evaluation sets at once (see `docs/tool-learning.md`).
+/// The initial weights, fitted to the public queries of six evaluation sets together (see `docs/tool-learning.md`).
 const PRIOR: Prior<WEIGHTS> =
     Prior { weights: [1.7, 1.2, 1.6, 2.9, -1.9, 1.4, 0.6, 8.1, -3.5], strength: 0.25 };
 
-/// The factor of the share of *none* in the ratio that determines a lift.
+/// The factor of the share of *none of them* in the ratio that determines a lift.
 const NONE_WEIGHT: f32 = 0.2;
 
 /// The scale of lifts: it grows with the model's reach, from `LIFT_SCALE / LIFT_LIMIT` at reach 0 to at most
@@ -21,10 +21,10 @@ const LIFT_SCALE: f32 = 0.1;
 const LIFT_LIMIT: f32 = 1.05;
 const MOST_LIFT: f32 = 0.8;
 
-/// The number of unpredicted queries that are added before the reach is computed.
+/// The number of imagined queries without a prediction that are added before the reach is computed.
 const REACH_DOUBT: f32 = 8.0;
 
-/// The minimum share of *none* in a division, so that a lift is finite.
+/// The minimum share of *none of them* as a divisor, so that a lift is finite.
 const MIN_SHARE: f32 = 1e-3;
 
 /// The features of the tools that may be called after a query.
@@ -35,7 +35,7 @@ pub(super) struct Features {
     pub(super) nearest: f32,
 }
 
-/// A stored query for fitting: its features, and the tools that were called.
+/// A stored query that a model is fitted to: its features, and the tools that were called after it.
 #[derive(Clone, Debug)]
 pub(super) struct Example {
     pub(super) features: Features,
@@ -47,7 +47,7 @@ pub(super) struct Example {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Model {
     weights: [f64; WEIGHTS],
-    /// The average share that the model gives to tools instead of *none* for stored queries, 0 to 1.
+    /// The average share, 0 to 1, that the model gives to tools and not to *none of them* for stored queries.
     reach: f32,
 }
 
@@ -79,7 +79,7 @@ impl Model {
         model
     }
 
-    /// Returns the lift of a share in a ranking whose best score is one.
+    /// Returns the amount by which a tool with this share is raised, in a ranking whose best score is one.
     pub(super) fn lift(&self, share: f32, none: f32) -> f32 {
         let worth = (LIFT_SCALE / (LIFT_LIMIT - self.reach)).min(MOST_LIFT);
         worth * (share / (NONE_WEIGHT * none.max(MIN_SHARE))).ln_1p()

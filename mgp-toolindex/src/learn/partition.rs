@@ -1,4 +1,4 @@
-//! The data of one ranking: the queries of one owner, by word and by tool.
+//! The data of one ranking: the queries of one owner, indexed by word and by tool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::model::Model;
 use super::query::{QueryId, StoredQuery, WordHash};
 use crate::catalog::Bitmap;
 
-/// The data that one ranking learns from.
+/// The data of one ranking, i.e. the queries and calls from which it learns.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) model: Model,
@@ -24,7 +24,7 @@ pub(super) struct Partition {
     pub(super) tools: Bitmap,
 }
 
-/// The occurrences of a word.
+/// The past queries that contain a word.
 #[derive(Debug, Default)]
 pub(super) struct WordUse {
     /// The queries with the word.
@@ -49,14 +49,14 @@ impl Partition {
         self.by_last_use.len()
     }
 
-    /// Returns the inverse document frequency of a word in `with` of `of` queries.
+    /// Returns the inverse document frequency of a word that `with` of `of` queries contain.
     #[expect(clippy::cast_precision_loss, reason = "there are at most some ten thousand")]
     pub(super) fn idf(of: usize, with: usize) -> f32 {
         let (of, with) = (of as f32, with.min(of) as f32);
         ((of - with + 0.5) / (with + 0.5)).ln_1p()
     }
 
-    /// Returns the length of the TF-IDF vector of these words, given `of` queries.
+    /// Returns the length of the TF-IDF vector of these words, based on `of` queries.
     pub(super) fn length(&self, words: &[WordHash], of: usize, without: usize) -> f32 {
         let squares = words.iter().map(|word| {
             let with = self.words.get(word).map_or(0, |word| word.query_ids.len());
@@ -99,7 +99,7 @@ impl Partition {
             match of.tools.iter_mut().position(|(known, _)| *known == tool) {
                 Some(at) => {
                     of.tools[at].1 += weight;
-                    // The weight is zero except for rounding errors.
+                    // The remaining weight is zero, except for rounding errors.
                     if of.tools[at].1 < 1e-3 {
                         of.tools.swap_remove(at);
                     }

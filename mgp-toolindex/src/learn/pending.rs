@@ -1,4 +1,4 @@
-//! Recent searches for which a call of one of the found tools may follow.
+//! Recent searches that are remembered, because a call of one of the found tools may follow.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -14,12 +14,12 @@ const PENDING_TTL: Duration = Duration::from_mins(10);
 /// The maximum number of remembered searches of a session; the oldest is dropped.
 const MAX_PER_SESSION: usize = 8;
 
-/// The maximum number of sessions with remembered searches, in total and per subject; the least recently used
-/// is dropped.
+/// The maximum number of sessions with remembered searches, in total and per subject; the least recently used one is
+/// dropped.
 const MAX_SESSIONS: usize = 1024;
 const MAX_SESSIONS_PER_SUBJECT: usize = 256;
 
-/// The maximum number of found tools remembered per search: as many as a search can return.
+/// The maximum number of found tools that are remembered per search: the most that a search can return.
 const MAX_TOOLS_PER_SEARCH: usize = 50;
 
 #[derive(Debug, Default)]
@@ -39,12 +39,12 @@ struct PendingSearch {
     query: Box<str>,
     found: Vec<Box<str>>,
     at: Instant,
-    /// If set, a call has followed.
+    /// If set, a call has followed the search.
     is_met: bool,
 }
 
 impl PendingSearches {
-    /// Adds a search that found these tools.
+    /// Adds a search and the tools that it found.
     pub(super) fn insert<T: AsRef<str>>(
         &mut self,
         owner: &Owner,
@@ -76,8 +76,8 @@ impl PendingSearches {
         }
     }
 
-    /// Takes the newest search that found this tool and returns its query, and whether this is the first call that follows
-    /// it; the tool is then removed from that search, so a second call counts for an older one.
+    /// Returns the query of the newest search that found this tool, and whether this is the first call after it. The
+    /// tool is then removed from that search, so that a second call is assigned to an older search.
     pub(super) fn take(
         &mut self,
         owner: &Owner,
@@ -112,7 +112,7 @@ impl PendingSearches {
         }
     }
 
-    /// Drops expired sessions first, then the least recently used one.
+    /// Drops expired sessions, then the least recently used one if there are still too many.
     fn enforce_bounds(&mut self, now: Instant, owner: &Owner) {
         if self.sessions.len() > MAX_SESSIONS {
             self.sessions.retain(|_, session| {

@@ -5,24 +5,24 @@ use mgp_types::service::{Principal, Subject, TenantId};
 use super::config::HistoryScope;
 use crate::text::QueryWords;
 
-/// The maximum number of bytes stored of a query's text.
+/// The maximum number of bytes that are stored of a query's text.
 pub(super) const MAX_TEXT_BYTES: usize = 1024;
 
 /// The maximum number of distinct words of a query.
 const MAX_WORDS: usize = 64;
 
-/// The maximum number of tools of a query.
+/// The maximum number of tools that are stored for a query.
 pub(super) const MAX_TOOLS_PER_QUERY: usize = 64;
 
-/// The maximum weight of a tool after a query, however many calls there were.
+/// The maximum weight of a tool for a query, regardless of the number of calls.
 const MAX_WEIGHT: f32 = 4.0;
 
 pub(super) type WordHash = u64;
 
-/// Identifies a query of a subject.
+/// A hash that identifies a query of a subject.
 pub(super) type QueryKey = u128;
 
-/// The number of a query.
+/// The index of a query in the table.
 pub(super) type QueryId = u32;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ pub(super) struct StoredQuery {
     pub(super) text: Option<Box<str>>,
     pub(super) words: Box<[WordHash]>,
     pub(super) calls: Vec<ToolCalls>,
-    /// Orders queries by their last use.
+    /// A counter of the last use, by which queries are ordered.
     pub(super) last_use: u64,
     /// The time of the last use, in seconds since 1970.
     pub(super) last_used_at: u64,
@@ -60,7 +60,7 @@ impl Owner {
     pub(super) fn of(principal: &Principal, scope: HistoryScope) -> Self {
         let (tenant, subject) = (principal.tenant().clone(), principal.subject().clone());
         match principal.as_agent().filter(|_| scope == HistoryScope::Agent) {
-            // Neither name contains the separator, a control character.
+            // The separator is a control character, which neither name can contain.
             Some(agent) => Self { tenant, subject: format!("{subject}\u{1f}{agent}").into() },
             None => Self { tenant, subject },
         }
@@ -70,7 +70,7 @@ impl Owner {
 // === impl StoredQuery ===
 
 impl StoredQuery {
-    /// Returns the weight of a tool after this query.
+    /// Returns the weight of a tool in the calls after this query.
     pub(super) fn weight_of(&self, tool: u32) -> f32 {
         self.calls.iter().find(|call| call.tool == tool).map_or(0.0, |call| call.weight())
     }
@@ -79,7 +79,7 @@ impl StoredQuery {
         self.words.binary_search(&word).is_ok()
     }
 
-    /// Returns the greatest weight of a tool.
+    /// Returns the greatest weight of a tool in the calls after this query.
     pub(super) fn max_weight(&self) -> f32 {
         self.calls.iter().copied().map(ToolCalls::weight).fold(f32::MIN_POSITIVE, f32::max)
     }
@@ -110,7 +110,7 @@ impl HashKey {
         number(hash.finalize().as_bytes())
     }
 
-    /// Returns the hashes of the words of a query, each once.
+    /// Returns the hashes of a query's words, without duplicates.
     pub(super) fn words(&self, words: &QueryWords) -> Vec<WordHash> {
         let mut hashes: Vec<_> =
             words.terms.iter().take(MAX_WORDS).map(|term| self.word(&term.text)).collect();
@@ -126,7 +126,7 @@ impl HashKey {
     }
 }
 
-/// Returns the first half of a hash.
+/// Returns the first half of a hash as a number.
 fn number(hash: &[u8; 32]) -> QueryKey {
     hash[..16].iter().fold(0, |sum, byte| sum << 8 | QueryKey::from(*byte))
 }

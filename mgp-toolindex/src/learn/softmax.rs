@@ -1,6 +1,6 @@
 //! Fits the weights of a softmax to examples, with a Gaussian prior.
 
-/// One example: the alternatives, and how often each was chosen.
+/// An example for fitting: its alternatives, and the share in which each was chosen.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<const N: usize> {
     /// The features of each alternative.
@@ -16,7 +16,7 @@ pub(super) struct Prior<const N: usize> {
     pub(super) strength: f64,
 }
 
-/// Returns the softmax of rows.
+/// Returns the softmax shares of rows of features.
 pub(super) fn shares<const N: usize>(weights: &[f64; N], rows: &[[f32; N]]) -> Vec<f64> {
     let mut shares: Vec<f64> = rows.iter().map(|row| dot(weights, row)).collect();
     let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -35,13 +35,14 @@ pub(super) fn dot<const N: usize>(weights: &[f64; N], row: &[f32; N]) -> f64 {
 }
 
 impl<const N: usize> Prior<N> {
-    /// Fits the weights by Newton's method, because there are few weights.
+    /// Fits the weights by Newton's method, which is suitable because there are few weights.
     pub(super) fn fit(&self, choices: &[Choice<N>]) -> [f64; N] {
         let mut weights = self.weights;
         let mut loss = self.loss(&weights, choices);
         for _ in 0..20 {
             let Some(step) = self.step(&weights, choices) else { break };
-            // A full Newton step may overshoot where the softmax is flat, so it is halved until the loss falls.
+            // A full Newton step may overshoot where the softmax is flat, so it is halved until the loss becomes
+            // smaller.
             let shorter = (0..8).map(|halved| 0.5_f64.powi(halved)).find_map(|length| {
                 let mut next = weights;
                 next.iter_mut().zip(&step).for_each(|(weight, step)| *weight -= length * step);

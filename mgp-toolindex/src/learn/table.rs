@@ -1,4 +1,4 @@
-//! The table of all stored queries, with its bounds.
+//! The table of all stored queries, and the enforcement of its limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -15,13 +15,13 @@ use super::query::{
 use crate::text::truncate;
 use crate::vector::VectorTable;
 
-/// A model is fitted again after this many calls, and after a fifth of the queries.
+/// The number of new calls after which a model is fitted again; they must also be at least a fifth of the queries.
 const MIN_NEW_CALLS: usize = 8;
 
-/// A subject learns from at most this many others of its tenant: those that called a tool last.
+/// The maximum number of other subjects of a tenant from which a subject learns: those that called a tool last.
 const MAX_OTHERS: usize = 16;
 
-/// All stored queries and tools; each partition has its own.
+/// All stored queries and tools; a partition has the queries and tools of one ranking.
 #[derive(Debug)]
 pub(super) struct HistoryTable {
     pub(super) config: HistoryConfig,
@@ -30,26 +30,26 @@ pub(super) struct HistoryTable {
     pub(super) partitions: FxHashMap<Owner, Partition>,
     /// The length of the TF-IDF vector of each query, as of the last fit.
     pub(super) lengths: Vec<f32>,
-    /// The weight of each tool. Dense vectors, like `lengths`, because searches scan both.
+    /// The weight of each tool. A dense vector, like `lengths`, because searches scan both.
     pub(super) weights: Vec<f32>,
     /// The vectors of the queries.
     pub(super) rows: Option<VectorTable>,
     /// The mean vectors of the tools.
     pub(super) centres: Option<VectorTable>,
-    /// If a tenant learns together, its subjects by their last call, newest first.
+    /// If the subjects of a tenant learn together, its subjects in the order of their last call, newest first.
     recent: FxHashMap<TenantId, Vec<Subject>>,
     keys: FxHashMap<QueryKey, QueryId>,
     by_last_use: BTreeMap<u64, QueryId>,
     next: u64,
-    /// Queries with a text and without a vector.
+    /// The queries that have a text and no vector.
     without_vector: BTreeSet<QueryId>,
-    /// If set, a model should be fitted.
+    /// If set, a model must be fitted.
     pub(super) is_due: bool,
     /// The queries to write to the database, if there is one.
     pub(super) changed: Option<FxHashSet<QueryKey>>,
 }
 
-/// A map from small numbers to values; freed numbers are used again.
+/// A map from small numbers to values, which reuses freed numbers.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     values: Vec<Option<T>>,
@@ -91,7 +91,7 @@ impl HistoryTable {
         }
     }
 
-    /// Returns the partitions of the others that an owner learns from; empty unless a tenant learns together.
+    /// Returns the partitions of the other subjects that an owner learns from; empty unless the tenant learns together.
     pub(super) fn others(&self, owner: &Owner) -> impl Iterator<Item = &Partition> {
         let recent = self.recent.get(&owner.tenant).into_iter().flatten();
         let others = recent.filter(move |other| **other != owner.subject);
@@ -101,7 +101,7 @@ impl HistoryTable {
         })
     }
 
-    /// Stores a call after a query, and enforces all bounds.
+    /// Stores a call that followed a query, and enforces all limits.
     pub(super) fn record(&mut self, new_query: &NewQuery<'_>, tool: &str, times: u32) {
         let owner = &new_query.owner;
         self.remove_expired(new_query.now);
@@ -131,7 +131,7 @@ impl HistoryTable {
         Some((query_id, self.queries.get(query_id)?))
     }
 
-    /// Sets the vector of a query, and adds it to the sums of the query's tools.
+    /// Sets the vector of a query, and adds it to the sums of the tools called after the query.
     pub(super) fn set_vector(&mut self, query_id: QueryId, vector: &[f32]) {
         self.without_vector.remove(&query_id);
         let Some(rows) = &mut self.rows else { return };
@@ -204,7 +204,7 @@ impl HistoryTable {
         for query_id in query_ids {
             self.remove(query_id);
         }
-        // The models were fitted to the erased queries too.
+        // The models were also fitted to the erased queries, so they must be fitted again.
         self.partitions
             .values_mut()
             .for_each(|partition| partition.new_calls = partition.new_calls.max(partition.len()));
@@ -221,7 +221,7 @@ impl HistoryTable {
         }
     }
 
-    /// Recomputes the TF-IDF lengths of a partition's queries.
+    /// Computes the lengths of the TF-IDF vectors of a partition's queries again.
     pub(super) fn update_lengths(&mut self, owner: &Owner) {
         let Some(partition) = self.partitions.get(owner) else { return };
         for query_id in partition.by_last_use.values() {
@@ -284,7 +284,7 @@ impl HistoryTable {
         let recent = self.recent.entry(owner.tenant.clone()).or_default();
         recent.retain(|subject| *subject != owner.subject);
         recent.insert(0, owner.subject.clone());
-        // The owner itself is not one of the others.
+        // One more than the others, because the list also contains the owner itself.
         recent.truncate(MAX_OTHERS + 1);
     }
 
@@ -322,7 +322,7 @@ impl HistoryTable {
         self.enforce_tool_bound(owner, tool);
     }
 
-    /// Removes a tool from a query; removes the tool itself if no query is left.
+    /// Removes a tool from a query, and the tool itself if no query has it any more.
     fn remove_call(&mut self, owner: &Owner, query_id: QueryId, call: ToolCalls) {
         self.add_weight(owner, query_id, call.tool, -call.weight());
         let Some(query) = self.queries.get_mut(query_id) else { return };
@@ -343,7 +343,7 @@ impl HistoryTable {
         }
     }
 
-    /// Adds to the weight of a tool: in total, for each word of the query, and for the query's vector.
+    /// Adds to the weight of a tool: its total, its weight for each word of the query, and its sum of vectors.
     fn add_weight(&mut self, owner: &Owner, query_id: QueryId, tool: u32, added: f32) {
         let Some(query) = self.queries.get(query_id) else { return };
         if let Some(partition) = self.partitions.get_mut(owner) {
@@ -354,7 +354,7 @@ impl HistoryTable {
     }
 
     fn add_to_sum(&mut self, query_id: QueryId, tool: u32, added: f32) {
-        // The quantised vector is added, so that the same amount can be subtracted.
+        // Add the quantised vector, so that exactly the same amount can be subtracted later.
         let Some(vector) = self.rows.as_ref().and_then(|rows| rows.vector(query_id)) else {
             return;
         };
@@ -380,7 +380,7 @@ impl HistoryTable {
         tool
     }
 
-    /// Enforces the bound of an owner's queries for one tool.
+    /// Removes queries of an owner until the limit for one tool is met.
     fn enforce_tool_bound(&mut self, owner: &Owner, tool: u32) {
         let Some(query_ids) = self.tools.get(tool).map(|used| &used.query_ids) else { return };
         if query_ids.len() <= self.config.max_queries_per_tool {
@@ -497,7 +497,7 @@ impl<T> Slab<T> {
         Self { values: Vec::new(), free: Vec::new() }
     }
 
-    /// Allocates a number.
+    /// Returns a free number.
     fn next(&mut self) -> u32 {
         if let Some(free) = self.free.pop() {
             return free;
@@ -534,7 +534,7 @@ impl<T> Slab<T> {
         self.values.iter_mut().flatten()
     }
 
-    /// Returns the number of values and gaps.
+    /// Returns the number of values and of freed numbers.
     pub(super) fn len(&self) -> usize {
         self.values.len()
     }

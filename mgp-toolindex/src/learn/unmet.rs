@@ -1,4 +1,4 @@
-//! Searches that found nothing, or that no call followed: what agents asked for and did not find.
+//! Searches that found nothing, or after which no found tool was called: they show which tools agents lack.
 
 use std::collections::{BTreeMap, HashSet};
 #[cfg(feature = "sqlite")]
@@ -6,15 +6,15 @@ use std::mem;
 
 use super::query::Owner;
 
-/// The maximum number of unmet searches of one subject, and in total; the one that was made longest ago is dropped.
+/// The maximum number of unmet searches, per subject and in total; the oldest one is dropped.
 const MAX_PER_OWNER: usize = 200;
 const MAX_TOTAL: usize = 5000;
 
-/// A query that found nothing, or whose results led to no call.
+/// A query that found no tool, or after which no found tool was called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnmetSearch {
-    /// The query.
+    /// The text of the query.
     pub query: String,
     /// The number of times that it found nothing.
     pub found_nothing: u32,
@@ -24,7 +24,7 @@ pub struct UnmetSearch {
     pub last: u64,
 }
 
-/// Tenant and subject of the searcher, and the query.
+/// The key of an unmet search: the tenant and the subject of the searcher, and the query.
 pub(super) type UnmetKey = ((Box<str>, Box<str>), Box<str>);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +43,7 @@ pub(super) struct UnmetSearches {
 }
 
 impl UnmetSearches {
-    /// Adds a search, which is unmet until a call follows it.
+    /// Adds a search; it counts as unmet until a call follows it.
     pub(super) fn add(&mut self, owner: &Owner, query: &str, has_found: bool, now: u64) {
         let key = (names(owner), query.into());
         self.changed.insert(key.clone());
@@ -54,7 +54,7 @@ impl UnmetSearches {
         self.enforce_bounds(&names(owner));
     }
 
-    /// Removes one search that a call followed.
+    /// Removes a search after which a found tool was called.
     pub(super) fn met(&mut self, owner: &Owner, query: &str) {
         let key: UnmetKey = (names(owner), query.into());
         let Some(counts) = self.searches.get_mut(&key) else { return };
@@ -65,7 +65,7 @@ impl UnmetSearches {
         self.changed.insert(key);
     }
 
-    /// Returns the unmet searches of an owner, the last one first.
+    /// Returns the unmet searches of an owner, newest first.
     pub(super) fn of(&self, owner: &Owner) -> Vec<UnmetSearch> {
         let names = names(owner);
         let own = self.searches.iter().filter(|((of, _), _)| *of == names);
@@ -81,7 +81,7 @@ impl UnmetSearches {
         own
     }
 
-    /// Removes the searches of some owners, by tenant and subject.
+    /// Removes the searches of the owners for which `is_meant` returns `true`.
     pub(super) fn remove(&mut self, is_meant: impl Fn(&str, &str) -> bool) {
         self.searches
             .retain(|(tenant_subject, _), _| !is_meant(&tenant_subject.0, &tenant_subject.1));
@@ -106,7 +106,7 @@ impl UnmetSearches {
 
 #[cfg(feature = "sqlite")]
 impl UnmetSearches {
-    /// Puts a search that was read from the database.
+    /// Adds a search that was read from the database.
     pub(super) fn restore(&mut self, key: UnmetKey, counts: UnmetCounts) {
         if self.searches.len() < MAX_TOTAL {
             self.searches.insert(key, counts);
@@ -117,13 +117,13 @@ impl UnmetSearches {
         !self.changed.is_empty()
     }
 
-    /// Takes the changes to write; without counts a search is deleted.
+    /// Returns and clears the changes to write; a search without counts must be deleted.
     pub(super) fn take_changed(&mut self) -> Vec<(UnmetKey, Option<UnmetCounts>)> {
         let changed = mem::take(&mut self.changed).into_iter();
         changed.map(|key| (key.clone(), self.searches.get(&key).copied())).collect()
     }
 
-    /// Notes that changes were not written.
+    /// Marks changes as not written, so that they are written later.
     pub(super) fn not_written(&mut self, keys: impl IntoIterator<Item = UnmetKey>) {
         self.changed.extend(keys);
     }

@@ -6,7 +6,7 @@ use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// A language whose words the lexicon has, or English, of which it has the words that need no translation.
+/// A language whose words are in the lexicon. For English, these are only the words that need no translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Language {
     Arabic,
@@ -36,7 +36,7 @@ pub(super) enum Script {
     Han,
 }
 
-/// The languages that are written with Latin letters, without English.
+/// The languages written with Latin letters, except English.
 pub(super) const LATIN: [Language; 6] = [
     Language::German,
     Language::Spanish,
@@ -49,7 +49,7 @@ pub(super) const LATIN: [Language; 6] = [
 // === impl Language ===
 
 impl Language {
-    /// Returns the byte before each of the language's words in the packed lexicon.
+    /// Returns the byte that precedes each of the language's words in the packed lexicon.
     pub(super) fn mark(self) -> u8 {
         match self {
             Self::Arabic => b'a',
@@ -68,7 +68,8 @@ impl Language {
         }
     }
 
-    /// Returns whether words have one ending after the other, so that a known word may be only the beginning of one.
+    /// Returns whether words may have several endings in a row, so that a known word may be only the beginning of a
+    /// word.
     pub(super) fn has_many_endings(self) -> bool {
         matches!(
             self,
@@ -81,12 +82,12 @@ impl Language {
         )
     }
 
-    /// Returns whether the language joins words to new ones: `Wetterbericht`.
+    /// Returns whether the language joins words to compounds, e.g. `Wetterbericht`.
     pub(super) fn has_compounds(self) -> bool {
         self == Self::German
     }
 
-    /// Returns the stem of one word in any case, without accents.
+    /// Returns the stem of a word, whose letters may be in upper or lower case but have no accents.
     pub(super) fn stem(self, word: &str) -> String {
         let lower = word.to_lowercase();
         match self {
@@ -100,7 +101,7 @@ impl Language {
             Self::Portuguese => snowball(Algorithm::Portuguese, &lower),
             Self::Russian => snowball(Algorithm::Russian, &lower),
             Self::Spanish => snowball(Algorithm::Spanish, &lower),
-            // The stemmer knows the dotless i only where it is written.
+            // Lower-casing produces `i` with a combining dot, which the Turkish stemmer does not know.
             Self::Turkish => snowball(Algorithm::Turkish, &lower.replace("i\u{307}", "i")),
         }
     }
@@ -135,7 +136,7 @@ impl Script {
         })
     }
 
-    /// Returns the languages that a word of the script may belong to, apart from those with Latin letters.
+    /// Returns the languages, except those with Latin letters, to which a word of the script may belong.
     pub(super) fn languages(self, has_syllables: bool) -> &'static [Language] {
         match self {
             Self::Latin => &[],
@@ -149,12 +150,12 @@ impl Script {
     }
 }
 
-/// Returns whether a character is a Japanese syllable; Chinese text has none.
+/// Returns whether a character is a Japanese syllable, which does not occur in Chinese text.
 pub(super) fn is_syllable(letter: char) -> bool {
     matches!(letter, '\u{3041}'..='\u{30ff}')
 }
 
-/// Returns a text without accents, with the marks that other scripts need.
+/// Returns a text without accents, but with the marks that other scripts need.
 pub(super) fn without_accents(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
@@ -168,13 +169,13 @@ fn snowball(algorithm: Algorithm, word: &str) -> String {
     without_accents(&stem).replace('ß', "ss")
 }
 
-/// The beginnings of Arabic words that are conjunctions, prepositions and the article, longest first.
+/// Prefixes of Arabic words: conjunctions, prepositions and the article, longest first.
 const ARABIC_PREFIXES: &[&str] = &["وال", "بال", "كال", "فال", "لل", "ال", "و", "ب", "ل"];
-/// The ends of Arabic words that are plurals, pronouns and genders, longest first.
+/// Suffixes of Arabic words that express number, possession and gender, longest first.
 const ARABIC_SUFFIXES: &[&str] =
     &["هما", "كما", "ات", "ون", "ين", "ان", "ها", "هم", "نا", "ني", "ية", "ه", "ة", "ي", "ك"];
 
-/// Returns the stem of an Arabic word: one spelling of each letter, without one prefix and one suffix.
+/// Returns the stem of an Arabic word: variants of a letter are unified, and one prefix and one suffix are removed.
 fn arabic(word: &str) -> String {
     let letters = word.chars().filter(|letter| !is_combining_mark(*letter) && *letter != 'ـ');
     let spelt: String = letters
@@ -195,7 +196,7 @@ fn arabic(word: &str) -> String {
     cut.unwrap_or(spelt).replace('ة', "ه")
 }
 
-/// The ends of Hindi words that are numbers, genders, cases and forms of verbs, longest first.
+/// Suffixes of Hindi words that express number, gender, case and verb forms, longest first.
 const HINDI_SUFFIXES: &[&str] = &[
     "िएगा",
     "ियों",
@@ -232,7 +233,7 @@ const HINDI_SUFFIXES: &[&str] = &[
     "ु",
 ];
 
-/// Returns the stem of a Hindi word, without the dot under letters of foreign origin.
+/// Returns the stem of a Hindi word, without the dot that marks letters of foreign origin.
 fn hindi(word: &str) -> String {
     let mut spelt: String =
         word.nfd().filter(|letter| *letter != '\u{93c}' && *letter != '\u{200d}').collect();

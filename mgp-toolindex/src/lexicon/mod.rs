@@ -1,8 +1,7 @@
-//! A lexicon of the words of tools and wishes in twelve languages besides English (MGP §16.5).
+//! A lexicon of words that occur in tools and queries, in twelve languages besides English (MGP §16.5).
 //!
-//! Tools describe themselves in English more often than not, and people ask in their own language. [`translate`] puts
-//! English words in the place of foreign ones, of queries and of tools alike; search by words and by meaning then work
-//! as they do for English.
+//! Most tools are described in English, but users ask in their own language. [`translate`] replaces foreign words by
+//! English ones, in queries and in tools. Searches by words and by meaning then work as they do in English.
 
 #[cfg(feature = "lexicon")]
 mod language;
@@ -28,39 +27,39 @@ pub(crate) use sum::calculator;
 #[cfg(feature = "lexicon")]
 pub(crate) use translate::translate;
 
-/// A text with English words in place of foreign ones.
+/// A text in which foreign words are replaced by English words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Translation {
     pub(crate) text: String,
-    /// English words that are less likely meant, and their weights below 1.
+    /// Less likely English translations, with weights below 1.
     pub(crate) lesser: Vec<(&'static str, f32)>,
 }
 
-/// Translates nothing, because the crate is built without the lexicon.
+/// Returns `None`, because the crate is built without the lexicon.
 #[cfg(not(feature = "lexicon"))]
 pub(crate) fn translate(_: &str, _: &dyn Fn(&str) -> bool) -> Option<Translation> {
     None
 }
 
-/// Knows no related words, because the crate is built without the lexicon.
+/// Returns no words, because the crate is built without the lexicon.
 #[cfg(not(feature = "lexicon"))]
 pub(crate) fn related(_: &str) -> impl Iterator<Item = &'static str> {
     std::iter::empty()
 }
 
-/// Recognises no sums, because the crate is built without the lexicon.
+/// Returns no words, because the crate is built without the lexicon.
 #[cfg(not(feature = "lexicon"))]
 pub(crate) fn calculator(_: &str) -> &'static [&'static str] {
     &[]
 }
 
-/// Words that most English descriptions contain and that no other language of the lexicon has.
+/// Words that occur in most English descriptions, and in no other language of the lexicon.
 const SURELY_ENGLISH: &[&str] = &["the", "of", "and", "with", "from", "this", "that", "for", "to"];
 
-/// The number of words of a description by which its language is recognised.
+/// The number of words at the beginning of a description from which its language is recognised.
 const GUESSED_WORDS: usize = 40;
 
-/// Translates a description of a tool; `None` if it is in English. Most are, and cost little here.
+/// Translates the description of a tool; returns `None` quickly if it is in English, as most are.
 pub(crate) fn translate_definition(text: &str) -> Option<String> {
     let mut words = text.split(' ').take(GUESSED_WORDS);
     if text.is_ascii() && words.any(|word| SURELY_ENGLISH.contains(&word)) {
@@ -69,7 +68,7 @@ pub(crate) fn translate_definition(text: &str) -> Option<String> {
     Some(translate(text, &|_| true)?.text)
 }
 
-/// Returns a text with English words in place of foreign ones.
+/// Returns a text in which foreign words are replaced by English words.
 pub(crate) fn to_english(text: &str) -> Cow<'_, str> {
     translate(text, &|_| true)
         .map_or(Cow::Borrowed(text), |translation| Cow::Owned(translation.text))

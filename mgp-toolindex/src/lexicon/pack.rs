@@ -30,8 +30,8 @@ const LANGUAGES: &[(&str, Language)] = &[
 /// The maximum size of the packed files together.
 const MAX_PACKED_BYTES: usize = 1536 * 1024;
 
-/// The lexicon's key of each word, with all English words that translate it. For each of these: the position of the
-/// word among the translations of that English word (0 is the most usual), and the line number of the English word in
+/// For each key of a word in the lexicon, all English words that translate it. Each has the position of the word among
+/// the translations of the English word (0 is the most usual one), and the line number of the English word in
 /// `english.txt`.
 type Lines = BTreeMap<Vec<u8>, Vec<(usize, u64)>>;
 
@@ -89,7 +89,7 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
     }
 }
 
-/// Adds for each English word of `related.tsv` the English words that are related to it.
+/// Adds, for each English word of `related.tsv`, the English words that are related to it.
 fn add_related(heads: &[String], lines: &mut Lines) {
     for line in read("related.tsv").lines() {
         let (word, related) = line.split_once('\t').expect(line);
@@ -115,8 +115,8 @@ fn key(language: Language, stems: &str) -> Vec<u8> {
     [&[language.mark()], stems.as_bytes()].concat()
 }
 
-/// Packs the English words of a foreign word into one number. Frequent English words come first, and words of which it
-/// is a usual translation.
+/// Packs the English translations of a word into one number. Frequent English words come first, and so do those for
+/// which the word is a usual translation.
 fn value(mut lines: Vec<(usize, u64)>) -> u64 {
     // `english.txt` begins with the words that are most frequent in tools, so a low line number means a frequent word.
     #[expect(clippy::cast_precision_loss, reason = "there are some thousand lines")]
@@ -132,7 +132,7 @@ fn value(mut lines: Vec<(usize, u64)>) -> u64 {
     Senses::pack(numbers.into_iter().take(MAX_SENSES))
 }
 
-/// Returns the stems under which a word or phrase is stored, for the usual ways to spell and inflect it.
+/// Returns the stems under which a word or phrase is stored, one for each usual spelling and inflection.
 fn spellings(language: Language, word: &str) -> Vec<String> {
     let word: String = word.nfc().collect();
     let mut written = vec![word.clone()];
@@ -169,21 +169,21 @@ fn spellings(language: Language, word: &str) -> Vec<String> {
     all
 }
 
-/// Returns a Japanese verb or adjective without its ending, if Chinese characters are left.
+/// Returns a Japanese verb or adjective without its ending, if the remaining part has Chinese characters.
 fn japanese_root(word: &str) -> Option<String> {
     let last = word.chars().next_back().filter(|last| "うくぐすつぬぶむるい".contains(*last))?;
     let root = &word[..word.len() - last.len_utf8()];
     root.contains(|c: char| ('\u{4e00}'..='\u{9fff}').contains(&c)).then(|| root.to_owned())
 }
 
-/// Returns two roots of a Korean verb: the verb without its ending `다`, and the form that it takes before endings with
-/// a vowel (`그려` of `그리다`).
+/// Returns two roots of a Korean verb: the verb without its ending `다`, and the form used before endings that begin
+/// with a vowel (`그려` of `그리다`).
 fn korean_roots(word: &str) -> Vec<String> {
     let Some(root) = word.strip_suffix('다') else { return Vec::new() };
     let mut all = vec![root.to_owned()];
     let Some(last) = root.chars().next_back() else { return Vec::new() };
     let number = u32::from(last).wrapping_sub(0xac00);
-    // Syllables are numbered by first consonant, vowel (21) and last consonant (28).
+    // The code of a syllable is computed from its first consonant, its vowel (21) and its last consonant (28).
     let (vowel, has_end) = (number / 28 % 21, number % 28 != 0);
     let changed = match vowel {
         _ if last == '하' => Some(1),

@@ -1,9 +1,9 @@
-//! Recognises sums, which share no word with a calculator: "what is 17 times 23" (MGP §16.5).
+//! Recognises arithmetic such as "what is 17 times 23", which has no word in common with a calculator (MGP §16.5).
 
-/// The words of tools that calculate.
+/// The words by which tools that calculate are found.
 const CALCULATOR: &[&str] = &["calculate", "calculator", "math", "expression"];
 
-/// The words between the numbers of a sum.
+/// The words that may occur between two numbers of an arithmetic expression.
 const OPERATIONS: &[&str] = &[
     "+",
     "-",
@@ -33,10 +33,10 @@ const OPERATIONS: &[&str] = &[
 /// The words that may follow an operation: `divided by`, `percent of`, `to the power of`.
 const FILLERS: &[&str] = &["by", "of", "to", "the", "with", "from"];
 
-/// The maximum number of words of a text that are read.
+/// The maximum number of words that are read from a text.
 const MAX_WORDS: usize = 64;
 
-/// Returns the words of tools that calculate if a text contains a sum.
+/// If a text contains arithmetic, returns the words by which tools that calculate are found.
 pub(crate) fn calculator(text: &str) -> &'static [&'static str] {
     let mut has_number = false;
     let mut has_operation = false;
@@ -60,7 +60,7 @@ pub(crate) fn calculator(text: &str) -> &'static [&'static str] {
     &[]
 }
 
-/// Returns whether a word is a sum without spaces: `17*23`, `3×4`, `2^10`.
+/// Returns whether a word is arithmetic without spaces: `17*23`, `3×4`, `2^10`.
 ///
 /// `1-2` and `1/2` are not: they may be a date, a range or a part of a path.
 fn is_sum(word: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Splits a text into runs of letters of one script (MGP §16.5).
+//! Splits a text into tokens, each a run of letters of one script (MGP §16.5).
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub(super) struct Token {
     pub(super) is_identifier: bool,
 }
 
-/// Returns the runs of letters of a text, at most `max`.
+/// Returns the tokens of a text, at most `max`.
 pub(super) fn tokens(text: &str, max: usize) -> Vec<Token> {
     let mut all: Vec<Token> = Vec::new();
     let mut before = ' ';
@@ -43,7 +43,7 @@ pub(super) fn tokens(text: &str, max: usize) -> Vec<Token> {
     all
 }
 
-/// Returns whether a character beside letters makes them a part of an identifier.
+/// Returns whether letters next to this character are part of an identifier.
 fn is_joint(letter: char) -> bool {
     letter == '_' || letter == '@' || letter == '/' || letter.is_ascii_digit()
 }

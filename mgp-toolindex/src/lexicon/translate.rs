@@ -1,8 +1,8 @@
-//! Finds the words of other languages in a text and puts English words in their place (MGP §16.5).
+//! Finds the words of other languages in a text, and replaces them by English words (MGP §16.5).
 //!
-//! The script of a word gives its language; words with Latin letters belong to the language that knows more of the
-//! text's words than English does. A text that English explains best stays as it is, except for single words that
-//! English and the index do not know and another language does.
+//! The script of a word determines its language. Words with Latin letters belong to the language that knows more of the
+//! text's words than English does. If no language does, the text stays unchanged, except for single words that neither
+//! English nor the index knows, but another language does.
 
 use super::Translation;
 use super::language::{LATIN, Language, Script, is_syllable};
@@ -16,23 +16,23 @@ const MAX_TOKENS: usize = 256;
 /// The maximum number of words in a phrase of the lexicon.
 const MAX_PHRASE_WORDS: usize = 3;
 
-/// The maximum number of English words in place of a foreign word.
+/// The maximum number of English words that replace a foreign word.
 const MAX_TRANSLATIONS: usize = 3;
 
-/// The weights of the English words in place of a foreign word, the likeliest first.
+/// The weights of the English words that replace a foreign word, the most likely one first.
 const WEIGHTS: [f32; MAX_TRANSLATIONS] = [1.0, 0.6, 0.4];
 
-/// The minimum length of a word, in letters, that is translated in an English text or as a part of a word.
+/// The minimum number of letters of a word that is translated inside an English text, or as a part of a longer word.
 const MIN_LETTERS: usize = 4;
 
-/// The maximum number of words of an English text of which single foreign words are translated: in longer ones, unknown
-/// words are names more often.
+/// The maximum number of words in an English text in which single foreign words are translated; in longer texts,
+/// unknown words are mostly names.
 const MAX_MIXED_WORDS: usize = 12;
 
 /// The minimum length of a part of a compound, in letters.
 const MIN_PART_LETTERS: usize = 3;
 
-/// Translates what is foreign in a text; `None` if nothing is.
+/// Translates the foreign words in a text; returns `None` if there are none.
 ///
 /// `is_known` returns whether the index has a word in lower case.
 pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<Translation> {
@@ -75,16 +75,16 @@ pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<T
     Some(translation)
 }
 
-/// The meaning of one or more tokens.
+/// The meaning of one or several tokens.
 struct Read {
     tokens: usize,
     found: Vec<Found>,
 }
 
-/// A part of a text as it was looked up.
+/// A part of a text after it was looked up.
 enum Found {
     Senses(Senses),
-    /// A part that the lexicon does not have.
+    /// A part that is not in the lexicon.
     Unknown(String),
 }
 
@@ -92,7 +92,7 @@ struct Reader<'a> {
     lexicon: &'static Lexicon,
     text: &'a str,
     tokens: &'a [Token],
-    /// The language of the words with Latin letters, if it is not English.
+    /// The language of the words with Latin letters; `None` for English.
     language: Option<Language>,
 }
 
@@ -110,11 +110,12 @@ impl Reader<'_> {
             || self.lexicon.find(Language::English, &Language::English.stem(&word)).is_some()
     }
 
-    /// Returns the language that knows most words with Latin letters, if it knows more than English does.
+    /// Returns the language that knows most of the words with Latin letters, if it knows more of them than English
+    /// does.
     fn guess(&self) -> Option<Language> {
         let (mut english, mut scores) = (0, [0; LATIN.len()]);
         for token in self.tokens.iter().filter(|token| token.script == Script::Latin) {
-            // The vocabulary of the word table has some foreign words, so it counts half.
+            // The word table also contains some foreign words, so a word in it counts only half.
             english += if self.is_english(token) {
                 2
             } else {
@@ -131,7 +132,7 @@ impl Reader<'_> {
         (best > english).then(|| LATIN[place])
     }
 
-    /// Reads the longest known phrase that begins at a token.
+    /// Looks up the longest known phrase that begins at a token.
     fn read(&self, at: usize) -> Option<Read> {
         let token = &self.tokens[at];
         if token.script == Script::Han {
@@ -163,7 +164,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads a word by its parts: of a compound, or before an ending.
+    /// Looks up the parts of a word: of a compound, or of a word with an ending.
     fn read_parts(&self, language: Language, word: &str) -> Option<Vec<Found>> {
         if language.has_compounds() {
             return self.read_compound(language, word);
@@ -181,7 +182,7 @@ impl Reader<'_> {
         (is_enough && !senses.is_function_word()).then(|| vec![Found::Senses(senses)])
     }
 
-    /// Reads a word of two or more words: `Wechselkurs`, `Wettervorhersage`.
+    /// Looks up a word that consists of two or more words: `Wechselkurs`, `Wettervorhersage`.
     fn read_compound(&self, language: Language, word: &str) -> Option<Vec<Found>> {
         let word = word.to_lowercase();
         let splits = word.char_indices().skip(MIN_PART_LETTERS).map(|(at, _)| at);
@@ -191,7 +192,7 @@ impl Reader<'_> {
             let senses = self.lexicon.find(language, &language.stem(part))?;
             (!senses.is_function_word()).then_some(Found::Senses(senses))
         };
-        // The longest last part first: it names the thing.
+        // Try the longest last part first, because the last part names the thing.
         splits.into_iter().find_map(|at| {
             let last = known(&word[at..])?;
             let first = &word[..at];
@@ -207,7 +208,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads a Korean word: known words one after the other, then particles and endings.
+    /// Looks up a Korean word: known words in a row, followed by particles and endings.
     fn read_korean(&self, word: &str) -> Option<Vec<Found>> {
         let mut found = Vec::new();
         let mut rest = word;
@@ -223,7 +224,7 @@ impl Reader<'_> {
         (!found.is_empty()).then_some(found)
     }
 
-    /// Reads a run of Chinese characters and Japanese syllables: the longest known word at each place.
+    /// Looks up a run of Chinese characters and Japanese syllables: at each position, the longest known word.
     fn read_run(&self, token: &Token) -> Option<Read> {
         let languages = token.script.languages(self.text.contains(is_syllable));
         let run = self.word(token);
@@ -231,7 +232,7 @@ impl Reader<'_> {
         while let Some(letter) = run[at..].chars().next() {
             let known =
                 languages.iter().filter_map(|language| self.lexicon.longest(*language, &run[at..]));
-            // Of equally long words, that of the first language.
+            // Of equally long words, take the one of the first language.
             let longest = known.reduce(|best, next| if next.0 > best.0 { next } else { best });
             if let Some((length, senses)) = longest {
                 push_unknown(&mut unknown, &mut found);
@@ -247,7 +248,7 @@ impl Reader<'_> {
         any.then_some(Read { tokens: 1, found })
     }
 
-    /// Reads a single foreign word in a text that is English otherwise.
+    /// Looks up a single foreign word in a text that is otherwise English.
     fn read_unknown(&self, at: usize, is_known: &dyn Fn(&str) -> bool) -> Option<Read> {
         let token = &self.tokens[at];
         let word = self.word(token);
@@ -272,7 +273,7 @@ impl Reader<'_> {
     }
 }
 
-/// Ends a run of unknown characters.
+/// Adds a run of unknown characters to the parts.
 fn push_unknown(unknown: &mut String, found: &mut Vec<Found>) {
     if !unknown.is_empty() {
         found.push(Found::Unknown(std::mem::take(unknown)));
@@ -282,7 +283,7 @@ fn push_unknown(unknown: &mut String, found: &mut Vec<Found>) {
 struct Writer {
     lexicon: &'static Lexicon,
     translation: Translation,
-    /// The likeliest English word of each foreign one.
+    /// The most likely English word for each foreign word.
     likeliest: Vec<&'static str>,
 }
 
@@ -297,7 +298,7 @@ impl Writer {
         written.push_str(text);
     }
 
-    /// Writes the English words of a foreign word; words that say nothing are left out.
+    /// Writes the English words for a foreign word; words without meaning of their own are left out.
     fn replace(&mut self, found: &[Found]) {
         let mut english = String::new();
         for part in found {

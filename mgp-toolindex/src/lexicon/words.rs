@@ -1,8 +1,8 @@
-//! The packed lexicon: the words of each language, and the English words that each means (MGP §16.5).
+//! The packed lexicon: the words of each language, with the English words that translate each (MGP §16.5).
 //!
-//! `lexicon/*.tsv` are its sources; a test packs them again and compares. A key is the mark of a language and the stems
-//! of one word or phrase. Its value holds up to five numbers of twelve bits: places in the list of English words, best
-//! first. The file is read where it lies, so that loading takes no time.
+//! It is made from `lexicon/*.tsv`; a test packs these files again and compares the result. A key consists of the mark
+//! of a language and the stems of a word or phrase. Its value contains up to five numbers of twelve bits, which are
+//! positions in the list of English words, the best first. The file is read in place, so that loading takes no time.
 
 use std::sync::LazyLock;
 
@@ -13,14 +13,14 @@ use super::language::Language;
 static PACKED: &[u8] = include_bytes!("../../data/lexicon.fst");
 static HEADS: &str = include_str!("../../data/lexicon.txt");
 
-/// The bits of a number in a value.
+/// The number of bits for one English word in a value.
 const BITS: usize = 12;
-/// The maximum number of English words of a foreign word.
+/// The maximum number of English words that translate a foreign word.
 pub(super) const MAX_SENSES: usize = 5;
-/// The number of words that mean nothing by themselves: articles, pronouns, auxiliary verbs.
+/// The value of words without a meaning of their own: articles, pronouns, auxiliary verbs.
 pub(super) const FUNCTION_WORD: u64 = (1 << BITS) - 1;
 
-/// The byte before English words that other English words are related to.
+/// The byte that precedes English words that have related words in the lexicon.
 pub(super) const RELATED_MARK: u8 = b'~';
 
 static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| Lexicon {
@@ -48,7 +48,7 @@ impl Lexicon {
         &LEXICON
     }
 
-    /// Returns what is known of a stem, or of the stems of a phrase with spaces between them.
+    /// Returns the entry of a stem, or of the stems of a phrase, which are separated by spaces.
     pub(super) fn find(&self, language: Language, stems: &str) -> Option<Senses> {
         let mut key = Vec::with_capacity(stems.len() + 1);
         key.push(language.mark());
@@ -56,13 +56,13 @@ impl Lexicon {
         self.words.get(&key).map(|value| Senses(value.value()))
     }
 
-    /// Returns the English words of tools for the stem of another English word.
+    /// Returns the related words that tools use, for the stem of an English word.
     pub(super) fn related(&self, stem: &str) -> Option<Senses> {
         let key = [&[RELATED_MARK], stem.as_bytes()].concat();
         self.words.get(&key).map(|value| Senses(value.value()))
     }
 
-    /// Returns the length in bytes of the longest beginning of a text that is a word, with what is known of it.
+    /// Returns the length in bytes of the longest prefix of a text that is a known word, and the entry of that word.
     pub(super) fn longest(&self, language: Language, text: &str) -> Option<(usize, Senses)> {
         let mut node = self.words.root();
         let mut sum = 0;
@@ -79,7 +79,7 @@ impl Lexicon {
         found
     }
 
-    /// Returns the English words of a foreign word, best first.
+    /// Returns the English words that translate a foreign word, the best first.
     pub(super) fn english(&self, senses: Senses) -> impl Iterator<Item = &'static str> {
         senses.numbers().filter_map(|number| self.heads.get(usize::try_from(number).ok()?).copied())
     }
@@ -88,7 +88,7 @@ impl Lexicon {
 // === impl Senses ===
 
 impl Senses {
-    /// Returns whether the word means nothing by itself.
+    /// Returns whether the word has no meaning of its own, e.g. an article.
     pub(super) fn is_function_word(self) -> bool {
         self.0 == FUNCTION_WORD
     }

@@ -1,4 +1,4 @@
-//! Resolves the tool of an `mgp_tools_call` (MGP §16.5).
+//! Resolves the tool that a call of `mgp_tools_call` names (MGP §16.5).
 
 use mgp_types::RawObject;
 use mgp_types::RpcError;
@@ -11,24 +11,24 @@ use crate::index::{Resolved, ToolIndex};
 /// The maximum number of tools that an error about an ambiguous name lists.
 const MAX_NAMED: usize = 16;
 
-/// A call of a found tool, with its arguments.
+/// A call of a tool that the caller found, with its arguments.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ForwardedCall {
-    /// The tool.
+    /// The tool to call.
     pub tool: IndexedTool,
-    /// The arguments.
+    /// The arguments of the call.
     pub arguments: RawObject,
 }
 
 impl ForwardedCall {
     /// Parses the arguments of `mgp_tools_call`: `name`, `arguments`, and `server_id` if the name is ambiguous.
     ///
-    /// Parsing does not permit the call: the kernel checks it like a call that names the tool directly.
+    /// Parsing is not a permission: the kernel must check the call like one that names the tool directly.
     ///
     /// # Errors
-    /// −32602 if the arguments are invalid; 4001 if the caller may call no such tool; 4003 if several tools match,
-    /// with their names.
+    /// −32602 if the arguments are invalid; 4001 if the caller may call no tool of this name; 4003 with the names of
+    /// the tools if several match.
     pub fn read(
         arguments: &RawObject,
         index: &ToolIndex,
@@ -78,7 +78,7 @@ fn resolve(
     }
 }
 
-/// Shortens a word of a peer for an error message.
+/// Shortens a word that a client or server sent, for use in an error message.
 pub(crate) fn brief(word: &str) -> String {
     mgp_types::clip(word, 64)
 }

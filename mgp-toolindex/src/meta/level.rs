@@ -1,4 +1,4 @@
-//! Context levels: how many of the tools a model sees (MGP §16.3).
+//! Context levels, which determine how many of the tools a model sees (MGP §16.3).
 
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
@@ -11,10 +11,9 @@ use crate::index::ToolIndex;
 use crate::session::{SessionTool, SessionView, one};
 use crate::tokens::lean;
 
-/// Returns the tools that a caller's `tools/list` contains at a level; an unknown level counts as L3, the
-/// default.
+/// Returns the tools that a caller's `tools/list` contains at a level; an unknown level is treated as L3, the default.
 ///
-/// Servers' tools carry their security metadata; the caller of this function must remove it for peers that did not
+/// Tools of servers have their security metadata; the caller of this function must remove it for peers that did not
 /// negotiate `tool_security`.
 ///
 /// - L0: every tool with its full definition.
@@ -22,8 +21,8 @@ use crate::tokens::lean;
 /// - L2: the meta tools.
 /// - L3: the meta tools, the pinned tools and the used ones.
 ///
-/// A tool is listed under its own name if the caller sees only one tool of that name, else as `server.name`. Names
-/// that begin like those of the kernel's tools (`mgp_`, `mgp.`, `mgp/`) are always listed as `server.name`.
+/// A tool is listed under its own name if the caller sees only one tool with that name, otherwise as `server.name`. A
+/// name that begins like those of the kernel's tools (`mgp_`, `mgp.`, `mgp/`) is always listed as `server.name`.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, MetaTools, ServerEntry, Sessions, ToolIndex, listed_tools};
@@ -63,7 +62,8 @@ pub fn listed_tools(
     }
 }
 
-/// Returns the name by which a caller calls a tool: its own if it is unique and not reserved, else `server.name`.
+/// Returns the name by which a caller calls a tool: its own name if that is unique and not reserved, else
+/// `server.name`.
 #[must_use]
 pub fn name_for(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed) -> String {
     let is_it =
@@ -101,7 +101,7 @@ fn shown(held: &SessionTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option
     tool.input_schema = members.schema();
     tool.security = Some(security(&held.tool).into());
     if !held.is_trimmed() {
-        // The following members are shown to users by hosts, but not read by models.
+        // Models do not read the following members, but hosts show them to users.
         let full = held.tool.tool().ok()?;
         tool.title = full.title;
         tool.annotations = full.annotations;

@@ -1,6 +1,6 @@
-//! Summaries of the tools of a caller (MGP §16.3, §16.5).
+//! Summaries of the tools that a caller can find (MGP §16.3, §16.5).
 //!
-//! They are generated for each caller: tools without access are in no count and no category.
+//! They are generated for each caller: tools that the caller may not call appear in no count and no category.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Summary {
         Self(text)
     }
 
-    /// Returns all categories with the number of their tools, as many levels as fit.
+    /// Returns all categories with the number of their tools, down to the deepest level that fits into the limit.
     pub(crate) fn index(index: &ToolIndex, allowed: &dyn Allowed) -> Self {
         let CallerTools { tools, categories } = CallerTools::of(index, allowed);
         let head = format!("{}. Categories, for `filter.categories`:", head(tools));
@@ -109,7 +109,7 @@ fn lines(roots: &[CategoryNode], with_below: bool) -> Vec<String> {
     roots.iter().filter_map(line).collect()
 }
 
-/// Returns a category's name if it is safe to list: servers choose categories, and a sentence is not a name.
+/// Returns the name of a category if it is safe to list: servers choose categories, and could choose whole sentences.
 fn name(path: &str) -> Option<&str> {
     let is_plain = |c: char| c.is_alphanumeric() || " _-/&".contains(c);
     let is_name = path.len() <= MAX_NAME_BYTES && path.split_whitespace().count() <= 4;

@@ -1,4 +1,4 @@
-//! Tests of levels and of calls of found tools (MGP §16.3, §16.5).
+//! Tests of context levels, and of calls of found tools (MGP §16.3, §16.5).
 
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;

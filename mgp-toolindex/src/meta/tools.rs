@@ -25,15 +25,15 @@ pub enum Spelling {
 pub enum MetaTool {
     /// Searches for tools (MGP §16.5).
     Discover,
-    /// Calls a found tool: hosts only let a model call tools that are listed.
+    /// Calls a found tool. It is needed because hosts let a model call only tools that are listed.
     Call,
     /// Requests tools for the rest of the session (MGP §16.6).
     Request,
 }
 
-/// The listed meta tools and their spelling.
+/// The meta tools that are listed, and the spelling of their names.
 ///
-/// A meta tool is accepted in every spelling, and listed in one.
+/// A meta tool can be called in every spelling, but is listed in one.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, MetaTool, MetaTools, ToolIndex};
@@ -71,13 +71,13 @@ impl MetaTool {
     }
 }
 
-/// Returns the name of a method's tool in the spelling with dots.
+/// Returns the name of the tool for a method, in the spelling with dots.
 fn dotted(method: &'static str) -> &'static str {
     find_kernel_tool(method).map_or(method, |tool| tool.name)
 }
 
 impl MetaTools {
-    /// Creates the list of all three, with underscores.
+    /// Creates the list of all three meta tools, spelled with underscores.
     pub fn new() -> Self {
         Self {
             spelling: Spelling::default(),
@@ -86,7 +86,7 @@ impl MetaTools {
         }
     }
 
-    /// Sets the sentence for callers who can find no tools. Default: `There are none yet.`
+    /// Sets the sentence that callers get who can find no tools. Default: `There are none yet.`
     pub fn no_tools(mut self, sentence: impl Into<String>) -> Self {
         self.no_tools = sentence.into();
         self
@@ -156,7 +156,7 @@ mod tests {
     use crate::tokens::lean::lean;
     use crate::{AllTools, ServerEntry, TokenCounter, ToolEntry, ToolIndex};
 
-    /// Returns an index with as many categories as possible, with the longest names.
+    /// Returns an index with as many categories as possible, each with the longest possible name.
     fn worst() -> ToolIndex {
         let index = ToolIndex::new();
         let server = |server: usize| {

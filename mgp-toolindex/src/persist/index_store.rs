@@ -1,4 +1,4 @@
-//! The thread that writes the index, and its handle.
+//! The thread that writes the index to its database, and the handle of that thread.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, PoisonError};
@@ -20,7 +20,7 @@ const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 
-/// The number of attempts without a delay once the handle is dropped.
+/// The number of attempts, without a delay between them, after the handle was dropped.
 const MAX_LAST_ATTEMPTS: u32 = 3;
 
 /// The handle of the writing thread; after it is dropped, queued changes are still written.
@@ -40,7 +40,7 @@ struct QueueState {
     queue: Queue,
     /// If set, the handle was dropped, and the thread ends once the queue is empty.
     is_closed: bool,
-    /// If set, the writing thread has given up, and nothing is written any more.
+    /// If set, the writing thread has given up, and no further change is written.
     is_broken: bool,
     /// If set, a caller waits in `flush`, so a failed write is retried at once.
     is_urgent: bool,
@@ -48,7 +48,7 @@ struct QueueState {
 
 #[derive(Clone, Debug, Default)]
 struct WriteProgress {
-    /// The number of the last change that is in the file.
+    /// The number of the last change that was written to the file.
     through: u64,
     /// The number of failed writes.
     failures: u64,
@@ -87,9 +87,8 @@ impl IndexStore {
         }
     }
 
-    /// Waits until the queue is less than half full, for at most `timeout`.
-    ///
-    /// For threads that are faster than the disk.
+    /// Waits until the queue is less than half full, at most for `timeout`. It is meant for threads that produce
+    /// changes faster than the disk can write them.
     pub(crate) fn wait_for_room(&self, timeout: Duration) {
         let state = self.shared.state.lock();
         let is_full =
@@ -149,7 +148,7 @@ impl fmt::Debug for IndexStore {
     }
 }
 
-/// The state of the thread.
+/// The data of the writing thread.
 struct StoreWriter {
     shared: Arc<SharedQueue>,
     db: Db,

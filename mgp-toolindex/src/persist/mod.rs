@@ -1,8 +1,8 @@
-//! The index in a database (MGP §16.4).
+//! Stores the index in a database (MGP §16.4).
 //!
-//! A thread of its own writes each `put` and `remove` as a whole and in order; callers do not wait for the disk. After
-//! a crash the file has the state after one of these changes. Several processes may store their servers in one file. If
-//! two of them write the same server, the last one wins; a process sees changes of others when it opens the index
+//! A separate thread writes each `put` and `remove` completely and in order; callers do not wait for the disk. After a
+//! crash, the file has the state after one of these changes. Several processes may store their servers in one file. If
+//! two of them write the same server, the last one wins; a process sees the changes of others when it opens the index
 //! again.
 
 mod index_store;

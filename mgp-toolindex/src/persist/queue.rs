@@ -1,8 +1,8 @@
-//! The queue of changes for the disk.
+//! The queue of changes that are to be written to the disk.
 //!
-//! The queue has at most [`MAX_QUEUED`] changes. If another change is added, all queued changes are merged, so that the
-//! last state of each server remains. So the file may skip states, but never has a state that the index did not have,
-//! and the queue is never larger than the index.
+//! The queue contains at most [`MAX_QUEUED`] changes. If another change is added, all queued changes are merged into
+//! the last state of each server. So the file may skip states, but never has a state that the index did not have, and
+//! the queue is never larger than the index.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
@@ -13,21 +13,21 @@ use crate::catalog::IndexedTool;
 /// The number of queued changes above which all of them are merged.
 pub(super) const MAX_QUEUED: usize = 1024;
 
-/// The maximum number of tools in one transaction, unless a single change has more. It is small, because other
-/// processes wait for a transaction to end.
+/// The maximum number of tools in a transaction, unless a single change has more. It is small, because other processes
+/// wait for the transaction to end.
 const MAX_TRANSACTION_TOOLS: usize = 512;
 
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// Replaces a server.
+    /// Replaces a server and all of its tools.
     Put(NewServer),
-    /// Removes a server.
+    /// Removes a server and all of its tools.
     Remove(String),
-    /// Vectors of tools that were put before.
+    /// New vectors of tools that an earlier change put.
     Vectors(Vec<NewVector>),
-    /// Token counts of tools that were put before.
+    /// New token counts of tools that an earlier change put.
     Counts(Vec<IndexedTool>),
-    /// Replaces the segments of the keyword index; the tools in the file may be older or newer.
+    /// Replaces the segments of the keyword index. The tools in the file may be older or newer than the segments.
     Segments(NewSegments),
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Change {
 #[derive(Debug)]
 struct AtomicChanges {
     changes: Vec<Change>,
-    /// The number of the last change.
+    /// The number of the last of these changes.
     through: u64,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Queue {
     waiting: VecDeque<AtomicChanges>,
     /// The number of the newest change.
     pub(super) newest: u64,
-    /// The ids of the servers that are in the file, or in a change already passed to it.
+    /// The ids of the servers that are in the file, or in a change that was already taken from the queue.
     stored: HashSet<String, ahash::RandomState>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
-    /// The number of the last change.
+    /// The number of the last of these changes.
     pub(super) through: u64,
 }
 
@@ -74,7 +74,7 @@ impl Change {
 }
 
 impl Queue {
-    /// Creates an empty queue; these servers are in the file.
+    /// Creates an empty queue; `stored` contains the ids of the servers that are in the file.
     pub(super) fn new(stored: impl IntoIterator<Item = String>) -> Self {
         Self { stored: stored.into_iter().collect(), ..Self::default() }
     }
@@ -160,12 +160,12 @@ impl Queue {
         for id in order {
             match servers.remove(&id) {
                 Some(Some(new)) => changes.push(Change::Put(new)),
-                // A server that is not in the file need not be removed.
+                // If the server is not in the file, nothing needs to be removed.
                 Some(None) if self.stored.contains(&id) => changes.push(Change::Remove(id)),
                 _ => {}
             }
         }
-        // Vectors of tools that have changed since match no row, so writing them has no effect.
+        // Vectors of tools that have changed in the meantime match no row, so writing them has no effect.
         if !vectors.is_empty() {
             changes.push(Change::Vectors(vectors.into_values().collect()));
         }
@@ -173,8 +173,8 @@ impl Queue {
             changes.push(Change::Counts(counted.into_values().collect()));
         }
         changes.extend(words.map(Change::Segments));
-        // `newest` already counts the change that is being added; it comes after the merged changes, so their number is
-        // one less.
+        // `newest` already counts the change that is being added, which comes after the merged changes; so the number
+        // of the merged changes is one less.
         self.waiting.push_back(AtomicChanges { changes, through: self.newest - 1 });
     }
 }

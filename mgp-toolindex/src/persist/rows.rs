@@ -1,4 +1,4 @@
-//! The rows that the index writes to its file and reads from it, as types.
+//! The types of the rows that the index writes to its file and reads from it.
 
 use std::mem;
 use std::sync::Arc;
@@ -52,8 +52,8 @@ pub(crate) struct NewVector {
 
 /// Segments of the keyword index, which replace all stored segments. The writing thread serializes them.
 pub(crate) struct NewSegments {
-    /// The [key](crate::keyword::key) that identifies the rules by which the segments were built. Segments with another
-    /// key are not used.
+    /// The [key](crate::keyword::key) of the rules by which the segments were built. Segments with another key are not
+    /// used.
     pub(crate) key: String,
     pub(crate) make: Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>,
 }

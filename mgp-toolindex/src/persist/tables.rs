@@ -1,4 +1,4 @@
-//! The tables of the index, and all of its SQL.
+//! The tables of the index, with all SQL statements.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -193,7 +193,7 @@ impl<'c> Statements<'c> {
         Ok(())
     }
 
-    /// Returns the number of a tool, if the file has it with the same hash.
+    /// Returns the row number of a tool, if the file contains the tool with the same hash.
     fn number(&mut self, tool: &IndexedTool) -> Result<Option<i64>, StoreError> {
         let known = params![tool.server_id(), tool.name(), &tool.hash()[..]];
         Ok(self.number.query_row(known, |row| row.get(0)).optional()?)
@@ -214,7 +214,7 @@ impl<'c> Statements<'c> {
     }
 }
 
-/// Returns the stored form of counted tokens: with a checksum over the tool's hash.
+/// Returns a token count in its stored form, with a checksum over the tool's hash.
 fn counted(tool: &IndexedTool) -> Option<i64> {
     tool.0.is_counted().then(|| checked(tool.0.tokens(), tool.hash()))
 }
@@ -247,7 +247,7 @@ fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, StoreError> 
 
 // === reading ===
 
-/// Reads everything; damaged rows are counted and left out.
+/// Reads the whole database; damaged rows are counted and skipped.
 pub(super) fn load(conn: &Connection) -> Result<LoadedIndex, StoreError> {
     let mut opened = LoadedIndex { words: read_words(conn)?, ..LoadedIndex::default() };
     let mut places = HashMap::new();
@@ -269,7 +269,7 @@ pub(super) fn load(conn: &Connection) -> Result<LoadedIndex, StoreError> {
     )?;
     let mut rows = asked.query([])?;
     let mut models = Models::default();
-    // Definitions are parsed in parallel to reading: both take about as long.
+    // Definitions are parsed while others are read, because both take about the same time.
     let read = thread::scope(|scope| {
         let (give, given) = sync_channel::<Vec<(usize, LoadedTool)>>(MAX_WAITING_BATCHES);
         let parser = thread::Builder::new().name("mgp-index-parse".to_owned());
@@ -306,7 +306,7 @@ pub(super) fn load(conn: &Connection) -> Result<LoadedIndex, StoreError> {
     Ok(opened)
 }
 
-/// Reads the segments of the keyword index; damaged ones are left out.
+/// Reads the segments of the keyword index; damaged ones are skipped.
 fn read_words(conn: &Connection) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     let mut asked = conn.prepare("SELECT key, part FROM toolindex_words ORDER BY number")?;
     let mut rows = asked.query([])?;
@@ -330,7 +330,7 @@ fn parse(given: Receiver<Vec<(usize, LoadedTool)>>) -> (Vec<(usize, LoadedTool)>
     (tools, damaged)
 }
 
-/// The names of models, stored once each, because most vectors have the same model.
+/// The names of models. Each is stored once, because most vectors are of the same model.
 #[derive(Default)]
 struct Models(Vec<Arc<str>>);
 

@@ -1,6 +1,6 @@
-//! What a query asks for and what a tool does: it reads, changes or deletes (MGP §16.5).
+//! Compares the action that a query requests with the action of a tool: reading, changing or deleting (MGP §16.5).
 //!
-//! A tool counts less if its action is not that of the query: `delete_note` is rarely meant by "remember this".
+//! A tool with another action gets a lower score: "remember this" rarely means `delete_note`.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ const UNASKED_CHANGE: f32 = 0.9;
 /// The factor for the score of a tool that only shows things, if the query only asks for a change.
 const UNASKED_READ: f32 = 0.9;
 
-/// The words of a query that are read.
+/// The maximum number of words that are read from a query.
 const MAX_QUERY_WORDS: usize = 24;
 
 /// The number of words of a name that are considered; the verb is usually the first word after the name of the server.
@@ -45,7 +45,7 @@ const OTHER_VERBS: &str = "\
     resize roll rotate run scan scrape solve sort split start suggest summarise summarize take test track \
     transcribe translate verify visit visualise visualize watch";
 
-/// The words above that begin no command.
+/// Verbs of the lists above with which people do not begin a command.
 const NO_COMMANDS: &[&str] = &[
     "are", "does", "end", "how", "info", "is", "know", "lookup", "new", "status", "what", "when",
     "where", "which", "who", "why",
@@ -65,7 +65,7 @@ pub(super) fn is_verb(word: &str) -> bool {
     ACTIONS.contains_key(word) && !NO_COMMANDS.contains(&word)
 }
 
-/// The actions of a query, or that of a tool.
+/// The actions that a query requests, or the action of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Actions {
     reads: bool,
@@ -76,7 +76,7 @@ pub(super) struct Actions {
 // === impl Actions ===
 
 impl Actions {
-    /// Returns all actions that a query names.
+    /// Returns all actions that the words of a query name.
     pub(super) fn of_query(text: &str) -> Self {
         let words = words_of(text, MAX_QUERY_WORDS);
         words.iter().filter_map(|word| Self::of_word(word)).fold(Self::default(), |all, one| Self {
@@ -100,7 +100,7 @@ impl Actions {
         ACTIONS.get(word).copied()
     }
 
-    /// Returns the factor of the score of a tool.
+    /// Returns the factor by which the score of a tool is multiplied.
     pub(super) fn factor(self, name: &str) -> f32 {
         let tool = Self::of_name(name);
         if tool.deletes && !self.deletes {

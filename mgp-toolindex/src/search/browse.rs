@@ -1,18 +1,18 @@
-//! Lists tools for an empty query: by category, then by name (MGP §16.5).
+//! Lists tools for an empty query, sorted by category and then by name (MGP §16.5).
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::catalog::{Bitmap, Catalog, Record, Slot};
 
-/// Returns the first tools by category, name and server.
+/// Returns the first tools in the order of category, name and server.
 pub(super) fn browse(
     catalog: &Catalog,
     within: Option<&Bitmap>,
     k: usize,
     is_wanted: &dyn Fn(Slot, &Record) -> bool,
 ) -> Vec<Slot> {
-    // A heap with the last of the kept tools on top.
+    // A heap whose top is the last of the kept tools in this order.
     let mut first: BinaryHeap<Item<'_>> = BinaryHeap::with_capacity(k + 1);
     for (slot, record) in catalog.records() {
         if within.is_some_and(|within| !within.contains(slot)) || !is_wanted(slot, record) {

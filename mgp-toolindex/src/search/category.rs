@@ -1,6 +1,6 @@
-//! Searches by category: first the categories that fit the query, then the tools in them (MGP §16.4).
+//! Searches by category: finds the categories that match the query, then the tools in them (MGP §16.4).
 //!
-//! A category fits if words of its name are in the query, or if its best tool fits. If the query is the name of a
+//! A category matches if words of its name are in the query, or if its best tool matches. If the query is the name of a
 //! category, all tools of the category are found, the best first.
 
 use mgp_types::mgp::SearchStrategy;
@@ -14,7 +14,7 @@ use crate::catalog::{Bitmap, canonical, is_in};
 use crate::error::IndexError;
 use crate::lexicon::to_english;
 
-/// The number of found tools, at least, whose categories are considered.
+/// The minimum number of found tools whose categories are considered.
 const MAX_TOOLS: usize = 100;
 
 pub(super) fn rank(
@@ -28,7 +28,7 @@ pub(super) fn rank(
     let words = view.analyzer.query(&to_english(text));
     let is_asked = |stem: &str| words.terms.iter().any(|term| term.text == stem);
     let named = canonical(text);
-    // How well each list of categories fits: half by the words of its names, half by its best tool.
+    // The match of each category list: half from the words of its names, half from its best tool.
     let mut fits: FxHashMap<u32, f32> = FxHashMap::default();
     let mut hits = ranking.hits;
     for hit in &mut hits {
@@ -57,7 +57,7 @@ pub(super) fn rank(
         });
         hits.extend(rest.into_iter().map(|slot| Ranked::whole(slot, 0.35)));
     }
-    // The sort is stable, so tools with equal scores stay in order.
+    // The sort is stable, so tools with equal scores keep their order.
     hits.sort_by(|a, b| b.score.total_cmp(&a.score));
     hits.truncate(k);
     Ok(Ranking { hits, ran: SearchStrategy::Category, fallback: None, ..ranking })

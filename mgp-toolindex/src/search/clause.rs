@@ -10,13 +10,13 @@ use crate::text::is_stop_word;
 /// The maximum number of clauses of a query; the last one contains the rest of the text.
 pub(super) const MAX_CLAUSES: usize = 8;
 
-/// The minimum number of content words in a sentence that is a clause of its own.
+/// The minimum number of content words in a sentence that forms a separate clause.
 const MIN_SENTENCE_WORDS: usize = 2;
 
 /// The minimum number of content words in a clause within a sentence.
 const MIN_PART_WORDS: usize = 3;
 
-/// The minimum number of content words in a clause that begins like a request.
+/// The minimum number of content words in a clause that begins with the words of a request.
 const MIN_REQUEST_WORDS: usize = 2;
 
 /// Words that end a clause.
@@ -30,7 +30,7 @@ const SEPARATORS: &[&[&str]] = &[
     &["plus"],
 ];
 
-/// Words that end a clause because they put one step before or after another. Each step is a separate request.
+/// Words that end a clause because they separate two steps in time. Each step is a separate request.
 const STEP_SEPARATORS: &[&[&str]] = &[
     &["and", "then"],
     &["then"],
@@ -43,7 +43,7 @@ const STEP_SEPARATORS: &[&[&str]] = &[
     &["after", "you"],
 ];
 
-/// Words that begin a request, in any position.
+/// Words that begin a request, at any position in a sentence.
 const OPENINGS: &[&[&str]] = &[
     &["can", "you"],
     &["could", "you"],
@@ -94,16 +94,16 @@ const OPENINGS: &[&[&str]] = &[
     &["will", "it"],
 ];
 
-/// Words that begin a question at the beginning of a clause.
+/// Words that introduce a question at the beginning of a clause.
 const QUESTION_WORDS: &[&str] =
     &["how", "what", "when", "where", "which", "who", "whom", "whose", "why"];
 
-/// Words that may precede a request without changing it.
+/// Words that may precede a request without changing its meaning.
 const FILLERS: &[&str] =
     &["first", "firstly", "just", "kindly", "next", "now", "please", "second", "so"];
 
-/// Words that show, if they follow a verb, that the verb begins a command and is not a noun: `book a hotel`, `search
-/// for papers`.
+/// Words that may follow a verb at the beginning of a command. They show that the word before them is a verb and not a
+/// noun: `book a hotel`, `search for papers`.
 const AFTER_VERBS: &[&str] =
     &["a", "all", "an", "any", "every", "for", "me", "my", "some", "the", "their", "up", "your"];
 
@@ -111,8 +111,8 @@ const AFTER_VERBS: &[&str] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clause<'a> {
     pub(super) text: &'a str,
-    /// The number of the request that the clause belongs to. A clause without a request of its own belongs to the
-    /// request before it, or to the first one.
+    /// The number of the request to which the clause belongs. A clause that begins no new request belongs to the
+    /// request before it, or to the first request.
     pub(super) request: usize,
 }
 
@@ -150,13 +150,13 @@ pub(super) fn clauses(text: &str) -> Vec<Clause<'_>> {
         .collect()
 }
 
-/// A range of the text, and its number of content words.
+/// A clause as a range of the text, with its number of content words.
 #[derive(Clone, Copy, Debug)]
 struct ClauseRange {
     start: usize,
     end: usize,
     words: usize,
-    /// If set, the clause begins like a request.
+    /// If set, the clause begins with the words of a request.
     is_request: bool,
 }
 
@@ -164,14 +164,14 @@ impl ClauseRange {
     fn of(text: &str, Part { start, end, is_request }: Part) -> Self {
         let words =
             words(&text[start..end]).filter(|(_, word)| !is_stop_word(&word.to_lowercase()));
-        // A character of a script without spaces counts half a word.
+        // In a script without spaces, each character counts as half a word.
         let halves: usize =
             words.map(|(_, word)| 2.max(word.chars().filter(|c| *c >= '\u{2e80}').count())).sum();
         Self { start, end, words: halves / 2, is_request }
     }
 }
 
-/// Adds a clause; joins it with the last one if either is too short.
+/// Adds a clause; joins it with the previous clause if one of the two is too short.
 fn join(all: &mut Vec<ClauseRange>, next: ClauseRange, least: impl Fn(&ClauseRange) -> usize) {
     match all.last_mut() {
         Some(last) if next.words < least(&next) || last.words < least(last) => {
@@ -205,12 +205,12 @@ fn sentences(text: &str) -> Vec<(usize, usize)> {
     all
 }
 
-/// A part of a sentence.
+/// A part of a sentence that may become a clause.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     start: usize,
     end: usize,
-    /// If set, the part begins like a request.
+    /// If set, the part begins with the words of a request.
     is_request: bool,
 }
 
@@ -235,7 +235,7 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
             || at > 0 && is_conjunction(words[at - 1].1);
         if separated > 0 {
             let (last, word) = words[at + separated - 1];
-            // No clause precedes a separator at the first word.
+            // A separator at the first word has no clause before it.
             if at > 0 {
                 is_request |= is_step && begins_step(&words[first..]);
                 all.push(Part { start: start + from, end: start + words[at].0, is_request });
@@ -275,13 +275,14 @@ fn is_conjunction(word: &str) -> bool {
     word.eq_ignore_ascii_case("and") || word.eq_ignore_ascii_case("or")
 }
 
-/// Returns whether a clause begins like a request, maybe after words such as `please`.
+/// Returns whether a clause begins with the words of a request, possibly after words such as `please`.
 fn begins_request(words: &[(usize, &str)]) -> bool {
     let words = without_fillers(words);
     opens(words, true) || words.first().is_some_and(|(_, word)| is_verb(&word.to_lowercase()))
 }
 
-/// Returns whether a step may begin with these words, and not with `to` or `for`.
+/// Returns whether a step can begin with these words: with an article, `my` or a content word, but not with `to` or
+/// `for`.
 fn begins_step(words: &[(usize, &str)]) -> bool {
     let first = without_fillers(words).first().map(|(_, word)| word.to_lowercase());
     first.is_some_and(|word| matches!(&*word, "a" | "an" | "the" | "my") || !is_stop_word(&word))
@@ -294,9 +295,9 @@ fn without_fillers<'a, 'b>(words: &'a [(usize, &'b str)]) -> &'a [(usize, &'b st
     &words[count..]
 }
 
-/// Returns whether words are the beginning of a request.
+/// Returns whether these words begin a request.
 ///
-/// `is_joined` is `true` after a comma or `and`, where a verb alone suffices.
+/// If `is_joined` is `true`, the words follow a comma or `and`, where a verb alone is enough.
 fn opens(words: &[(usize, &str)], is_joined: bool) -> bool {
     let begins = |opening: &&[&str]| {
         opening.len() < words.len()
@@ -310,7 +311,7 @@ fn opens(words: &[(usize, &str)], is_joined: bool) -> bool {
     if is_joined && QUESTION_WORDS.contains(&&*first) {
         return true;
     }
-    // In `and save it` or `and save this`, the pronoun refers to the words before, so this is not a request of its own.
+    // In `and save it` or `and save this`, the pronoun refers to earlier words, so this is not a separate request.
     let is_pronoun = match &*next {
         "it" | "them" => true,
         "this" | "that" | "these" | "those" => words.len() == 2,
@@ -319,16 +320,16 @@ fn opens(words: &[(usize, &str)], is_joined: bool) -> bool {
     is_verb(&first) && !is_pronoun && (is_joined || AFTER_VERBS.contains(&&*next))
 }
 
-/// The words between two clauses.
+/// The words that separate two clauses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Separator {
-    /// The number of words; 0 if the first words separate nothing.
+    /// The number of these words; 0 if there is no separator.
     words: usize,
     /// If set, the words separate two steps.
     is_step: bool,
 }
 
-/// Returns the separator that is at the beginning of words.
+/// Returns the separator at the beginning of these words.
 fn separator(sentence: &str, words: &[(usize, &str)], after_comma: bool) -> Separator {
     let begins = |separator: &&&[&str]| {
         separator.len() < words.len()
@@ -347,7 +348,7 @@ fn separator(sentence: &str, words: &[(usize, &str)], after_comma: bool) -> Sepa
     if after_comma && first.eq_ignore_ascii_case("and") {
         return Separator { words: 1, is_step: false };
     }
-    // A number of a list item, as in `1) read it 2) send it`.
+    // The number of a list item, as in `1) read it 2) send it`.
     let is_number = first.len() < 3
         && first.bytes().all(|byte| byte.is_ascii_digit())
         && sentence[at + first.len()..].starts_with(')');

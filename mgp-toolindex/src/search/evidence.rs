@@ -1,5 +1,5 @@
-//! The evidence for each candidate: exact scores for every unit, i.e. the whole query and each clause (MGP
-//! §16.5).
+//! Collects the evidence for each candidate: exact scores for every unit, i.e. for the whole query and for each clause
+//! (MGP §16.5).
 
 use rustc_hash::FxHashMap;
 
@@ -9,32 +9,33 @@ use super::weight::{self, Weights};
 use crate::catalog::{Bitmap, ServerNumber, Slot};
 use crate::error::IndexError;
 
-/// The minimum number of candidates by words. One list serves the whole query and all clauses, because the query
+/// The minimum number of candidates found by words. One list serves the whole query and all clauses, because the query
 /// contains the words of every clause.
 const MAX_BY_WORDS: usize = 60;
 
-/// The minimum number of candidates by meaning, for each unit.
+/// The minimum number of candidates found by meaning, for each unit.
 const MAX_BY_MEANING: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     /// The candidates, sorted by slot.
     pub(super) slots: Vec<Slot>,
-    /// The evidence for each candidate, unit by unit.
+    /// The evidence for each candidate: all candidates for the first unit, then for the second unit, and so on.
     pub(super) strength: Vec<f32>,
-    /// The score of each word for each candidate, word by word.
+    /// The score of each word for each candidate: all candidates for the first word, then for the second word, and so
+    /// on.
     pub(super) word_scores: Vec<f32>,
-    /// The cosine of the whole query and each candidate; `None` for a candidate without a vector.
+    /// The cosine between the whole query and each candidate; `None` for a candidate without a vector.
     pub(super) meaning: Vec<Option<f32>>,
-    /// The cosine of the whole query and each candidate's server.
+    /// The cosine between the whole query and the server of each candidate.
     pub(super) server: Vec<f32>,
     /// `true` if a word of the query occurs in any tool.
     pub(super) has_words: bool,
 }
 
 impl Evidence {
-    /// Collects candidates and their evidence. The tools in `more` become candidates even if neither words nor meaning
-    /// find them.
+    /// Collects candidates and their evidence. The tools in `more` become candidates even if they are found neither by
+    /// words nor by meaning.
     pub(super) fn collect(
         view: &View<'_>,
         parsed: &ParsedQuery<'_>,
@@ -57,7 +58,8 @@ impl Evidence {
         slots.extend_from_slice(more);
         slots.sort_unstable();
         slots.dedup();
-        // Every word of a name is also a word of the tool, so looking up names adds no candidates, only scores.
+        // Every word of a name is also indexed as a word of the tool, so looking up names adds scores but no
+        // candidates.
         let mut word_scores = terms.each(&slots)?;
         let named = view.keywords.look_up(&parsed.names)?.each(&slots)?;
         word_scores.iter_mut().zip(named).for_each(|(score, named)| *score += named);
@@ -75,7 +77,7 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// Adds the given strengths to the evidence for some candidates, in all units.
+    /// Adds the given strengths to the evidence for some candidates, for all units.
     pub(super) fn add(&mut self, more: &[(Slot, f32)], units: usize) {
         for (slot, strength) in more {
             let Ok(at) = self.slots.binary_search(slot) else { continue };
@@ -83,7 +85,7 @@ impl Evidence {
         }
     }
 
-    /// Returns the evidence of a unit for all candidates.
+    /// Returns the evidence for all candidates for one unit.
     pub(super) fn of_unit(&self, unit: usize) -> &[f32] {
         let count = self.slots.len();
         &self.strength[unit * count..][..count]
@@ -105,7 +107,7 @@ impl Evidence {
         }
     }
 
-    /// Adds the cosines of queries and tools, after subtracting the part that all tools' vectors share.
+    /// Adds the cosines of queries and tools; the part that the vectors of all tools share is subtracted before.
     fn add_meaning(&mut self, view: &View<'_>, vectors: &[(usize, &[f32])], weight: f32) {
         let Some(table) = view.vectors.filter(|_| weight > 0.0) else { return };
         let count = self.slots.len();
@@ -135,7 +137,7 @@ impl Evidence {
                 }
             }
         }
-        // A tool without a vector yet gets the average of the candidates.
+        // A tool that has no vector yet gets the average of the candidates.
         for (number, (unit, _)) in vectors.iter().enumerate() {
             let (sum, count) = sums[number];
             #[expect(clippy::cast_precision_loss, reason = "there are some hundred candidates")]
@@ -164,8 +166,8 @@ impl Evidence {
     }
 }
 
-/// The part that the vectors of all tools have in common. It does not distinguish tools, but makes some of them similar
-/// to every query.
+/// The part that the vectors of all tools have in common. It does not distinguish tools, but it makes some of them
+/// similar to every query.
 struct CommonPart {
     vector: Vec<f32>,
     /// The squared length of `vector`.
@@ -173,8 +175,8 @@ struct CommonPart {
 }
 
 impl CommonPart {
-    /// Computes the common part from the mean of `many` vectors; with few vectors, less of the mean counts as
-    /// common.
+    /// Computes the common part from the mean of `many` vectors; the fewer vectors there are, the smaller is the part
+    /// of the mean that is treated as common.
     #[expect(clippy::cast_precision_loss, reason = "how many tools there are needs no more digits")]
     fn of((mut vector, many): (Vec<f32>, usize)) -> Self {
         let share = many as f32 / (many as f32 + weight::HALF_COMMON_TOOLS);
@@ -189,8 +191,8 @@ impl CommonPart {
         self.vector.iter().zip(query).map(|(a, b)| a * b).sum()
     }
 
-    /// Returns the factor that scales a tool's vector to length one after the common part is subtracted, from the dot
-    /// product of the two.
+    /// Returns the factor that scales a tool's vector to length one after the common part is subtracted. `product` is
+    /// the dot product of the vector and the common part.
     fn scale(&self, product: f32) -> f32 {
         (1.0 - 2.0 * product + self.square).max(0.01).sqrt().recip()
     }

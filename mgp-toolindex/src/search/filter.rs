@@ -1,18 +1,16 @@
-//! Filters (MGP §16.5).
+//! The filter of a search (MGP §16.5).
 
 use mgp_types::mgp::{Permission, RiskLevel, ServerState};
 use mgp_types::proposal::LatencyClass;
 
-/// The condition on the tools that a search may find. Each member restricts it; an empty filter matches all
-/// tools.
+/// The conditions on the tools that a search may find. A tool must meet all of them; an empty filter matches all tools.
 ///
-/// - Categories: a tool must be in one of them or in a subcategory of one.
-/// - Risk: the effective risk counts; a tool without a risk is dangerous.
-/// - Permissions: those that are allowed. A tool that needs any other permission does not match; a tool that
-///   declares none needs none.
-/// - Input types: a tool must have a word of one of the types in a parameter's name, `format` or content type
-///   (`csv` matches `csv_path` and `text/csv`). Singular and plural are the same.
-/// - Output types: likewise in the output schema, or, for a tool without one, in its name.
+/// - Categories: a tool must be in one of them, or in a subcategory of one.
+/// - Risk: the filter uses the effective risk; a tool without a risk level is treated as dangerous.
+/// - Permissions: the tool may need only these permissions. A tool that declares no permissions needs none.
+/// - Input types: a tool must have a word of one of the types in the name, the `format` or the content type of a
+///   parameter (`csv` matches `csv_path` and `text/csv`). Singular and plural are treated as equal.
+/// - Output types: the same in the output schema or, for a tool without one, in the tool's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Filter {
@@ -30,9 +28,9 @@ pub struct Filter {
     pub input_types: Vec<String>,
     /// The output types; the tool must return at least one of them.
     pub output_types: Vec<String>,
-    /// The highest cost in units; a tool passes only if it states a cost up to this one.
+    /// The maximum cost in units; a tool passes only if it states a cost, and that is at most this one.
     pub max_cost_units: Option<u64>,
-    /// The slowest latency; a tool passes only if it states a latency up to this one.
+    /// The slowest permitted latency; a tool passes only if it states a latency, and that is at most this one.
     pub latency_max: Option<LatencyClass>,
 }
 

@@ -1,8 +1,8 @@
-//! Combines the evidence for the whole query and for its clauses into one score (MGP §16.5).
+//! Combines the evidence for the whole query and for each clause into one score per tool (MGP §16.5).
 //!
-//! A query with several requests needs a tool for each of them. So each tool gets a share: its evidence for its
-//! best clause, relative to the best tool for that clause. The score is this share times the confidence that the
-//! evidence for the best tool gives, so that scores of different queries are comparable.
+//! A query with several requests needs a tool for each of them. So each tool gets a share: its evidence for its best
+//! clause, relative to the evidence of the best tool for that clause. The score is this share multiplied by a
+//! confidence, which depends on the evidence for the best tool, so that scores of different queries are comparable.
 
 use super::evidence::Evidence;
 use super::weight::{
@@ -10,7 +10,7 @@ use super::weight::{
     PROTECTED_TOOLS, QUERY_WEIGHT_IN_CLAUSE, STRONGEST_CLAUSE_WEIGHT, confidence,
 };
 
-/// The unit that is the whole query; the clauses follow it.
+/// The index of the whole query among the units; the clauses follow it.
 const WHOLE_QUERY: usize = 0;
 
 /// The score of each candidate, and the unit that it fits best.
@@ -18,15 +18,15 @@ const WHOLE_QUERY: usize = 0;
 pub(super) struct FusedScores {
     /// The scores, each from 0 to [`MAX_FUSED_SCORE`].
     pub(super) scores: Vec<f32>,
-    /// The number of a clause; the whole query if there are no clauses.
+    /// For each candidate, the unit that it fits best: a clause, or the whole query if there are no clauses.
     pub(super) units: Vec<usize>,
 }
 
 impl FusedScores {
-    /// Combines the evidence of the whole query and its clauses; `lift` has the amount that past calls add to the share
-    /// of each candidate.
+    /// Combines the evidence for the whole query and its clauses; `lift` contains, for each candidate, the amount that
+    /// past calls add to its share.
     ///
-    /// `requests` has for each unit the number of the request that it is part of.
+    /// `requests` contains, for each unit, the number of the request to which it belongs.
     pub(super) fn of(evidence: &Evidence, requests: &[usize], lift: &[f32]) -> Self {
         let best_evidence = maximum(evidence.of_unit(WHOLE_QUERY));
         let (mut shares, units) = shares(evidence, best_evidence, requests.len());
@@ -34,7 +34,7 @@ impl FusedScores {
             alternate(&mut shares, |at| requests[units[at]]);
         }
         raise(&mut shares, lift);
-        // Without other evidence, past calls alone determine the confidence.
+        // If there is no other evidence, past calls alone determine the confidence.
         let max_lift = lift.iter().copied().fold(0.0, f32::max);
         let confidence =
             confidence(best_evidence).max(max_lift / (max_lift + HALF_CONFIDENCE_LIFT));
@@ -96,8 +96,8 @@ fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
     }
 }
 
-/// Adds lifts to shares. Past calls bring at most one tool before the [`PROTECTED_TOOLS`] best ones: a tool that was
-/// never called keeps its place among the first results.
+/// Adds lifts to shares. Past calls can move at most one other tool before the best [`PROTECTED_TOOLS`] tools, so that
+/// a tool that was never called keeps its place among the first results.
 fn raise(shares: &mut [f32], lift: &[f32]) {
     if lift.iter().all(|lift| *lift <= 0.0) {
         return;
@@ -110,7 +110,7 @@ fn raise(shares: &mut [f32], lift: &[f32]) {
     for at in others.iter().copied().filter(|at| Some(*at) != raised) {
         let excess = shares[at] - least;
         if excess > 0.0 {
-            // The factor rises with the excess, so the tools that are lowered keep their order.
+            // The factor grows with the excess, so the lowered tools keep their order among each other.
             shares[at] = least * (1.0 - LOWERING / (1.0 + excess));
         }
     }
@@ -123,7 +123,8 @@ fn best_first(shares: &[f32]) -> Vec<usize> {
     order
 }
 
-/// Returns the maximum, or the smallest positive number, so that it can be a divisor.
+/// Returns the maximum of the values. If it is not positive, returns the smallest positive number, so that the result
+/// can be a divisor.
 fn maximum(all: &[f32]) -> f32 {
     all.iter().copied().fold(f32::MIN_POSITIVE, f32::max)
 }
@@ -142,7 +143,7 @@ mod tests {
     }
 
     fn fused(units: &[&[f32]], lift: &[f32]) -> FusedScores {
-        // Each clause is a request of its own.
+        // In this test, each clause is a separate request.
         let requests: Vec<usize> = (0..units.len()).map(|unit| unit.saturating_sub(1)).collect();
         FusedScores::of(&evidence(units), &requests, lift)
     }

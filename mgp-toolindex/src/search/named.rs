@@ -1,4 +1,4 @@
-//! Tools that the query names, also in another spelling or with a typing error (MGP §16.5).
+//! Finds tools that the query names, also in another spelling or with a typing error (MGP §16.5).
 
 use super::View;
 use super::weight::MAX_FUSED_SCORE;
@@ -6,14 +6,14 @@ use crate::catalog::{Bitmap, MAX_SERVER_ID_BYTES, Slot};
 use crate::error::IndexError;
 use crate::text::{QueryWords, fold_name};
 
-/// The maximum length of a query that may be a name, in bytes of its letters and digits.
+/// The maximum length of a query that may be a name, counting the bytes of its letters and digits.
 const MAX_NAME_LETTERS: usize = 96;
 
-/// The maximum number of words in a query that may be a misspelt name.
+/// The maximum number of words in a query that may be a misspelled name.
 const MAX_WORDS: usize = 8;
 
-/// The maximum number of words of a query that is also tried as a misspelled name, although every word of it occurs in
-/// some tool.
+/// The maximum number of words in a query that is tried as a misspelled name even if every word of it occurs in some
+/// tool.
 const MAX_KNOWN_WORDS: usize = 3;
 
 /// The maximum number of tools that are returned for a name.
@@ -28,8 +28,8 @@ const SAME_EXCEPT_CASE: f32 = 2.0;
 /// The nearness of an identical name.
 const IDENTICAL: f32 = 3.0;
 
-/// Returns the tools that the query names, with their nearness: below 1 with typing errors, above 1 the more similar
-/// the spelling is.
+/// Returns the tools that the query names, each with its nearness. A nearness below 1 means typing errors; above 1, it
+/// is higher the more similar the spelling is.
 pub(super) fn find(
     view: &View<'_>,
     text: &str,
@@ -41,7 +41,7 @@ pub(super) fn find(
     }
     let visible = |slot: &Slot| within.is_none_or(|within| within.contains(*slot));
     let text = text.trim();
-    // Try `server.tool` with every split, because server ids may contain dots.
+    // Try every split into `server.tool`, because server ids may contain dots.
     let mut signs =
         text.match_indices(['.', '/', ':']).take_while(|(at, _)| *at <= MAX_SERVER_ID_BYTES);
     let qualified = signs.find_map(|(at, sign)| {
@@ -74,7 +74,7 @@ pub(super) fn find(
     Ok(near)
 }
 
-/// Returns the ratio of two lengths: a name that only contains the word is another name.
+/// Returns the ratio of two lengths, which is low if a name only contains the word among others.
 #[expect(clippy::cast_precision_loss, reason = "names are short")]
 fn alike(one: usize, other: usize) -> f32 {
     one.min(other) as f32 / one.max(other).max(1) as f32

@@ -1,4 +1,4 @@
-//! A parsed query: its words, its clauses, their vectors (MGP §16.5).
+//! A parsed query: its words, its clauses, and the vectors of both (MGP §16.5).
 
 use super::clause::{Clause, clauses};
 use super::weight::{NEXT_RELATED_WEIGHT, ORIGINAL_WORD_WEIGHT, RELATED_WEIGHT, Weights};
@@ -6,14 +6,14 @@ use super::{FallbackReason, View};
 use crate::lexicon::{Translation, calculator, related};
 use crate::text::{Analyzer, Field, QueryWords, Term};
 
-/// The maximum number of bytes that are read of a query; anything longer is a pasted document.
+/// The maximum number of bytes that are read from a query; a longer text is probably a pasted document.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 
 #[derive(Debug)]
 pub(super) struct ParsedQuery<'a> {
-    /// All words, to look up in the texts of tools.
+    /// All words, for the look-up in the texts of tools.
     pub(super) words: QueryWords,
-    /// The same words, to look up in the names of tools.
+    /// The same words, for the look-up in the names of tools.
     pub(super) names: QueryWords,
     /// The whole query, then its clauses.
     pub(super) units: Vec<Unit<'a>>,
@@ -23,18 +23,18 @@ pub(super) struct ParsedQuery<'a> {
 #[derive(Debug)]
 pub(super) struct Unit<'a> {
     pub(super) text: &'a str,
-    /// The number of the request of the query that the unit is part of; 0 for the whole query.
+    /// The number of the request to which the unit belongs; 0 for the whole query.
     pub(super) request: usize,
     /// The indices of the unit's words in `ParsedQuery::words`.
     pub(super) terms: Vec<usize>,
-    /// The vector; `None` if it is not needed, or if the embedder knows nothing of the text.
+    /// The vector; `None` if no vector is needed, or if the embedder knows no word of the text.
     pub(super) vector: Option<Vec<f32>>,
 }
 
 impl<'a> ParsedQuery<'a> {
-    /// Parses the words and clauses.
+    /// Parses the words and the clauses of a query.
     ///
-    /// If the text was translated, the words of the original are looked up too, with a low weight.
+    /// If the text was translated, the original words are looked up too, with a low weight.
     pub(super) fn new(
         text: &'a str,
         translation: Option<&'a Translation>,
@@ -87,7 +87,7 @@ impl<'a> ParsedQuery<'a> {
         let (Some(embedder), Some(table)) = (view.embedder, view.vectors) else {
             return Err(FallbackReason::NoEmbedder);
         };
-        // If most tools have no vector yet, the few tools that have one would rank before all others.
+        // If most tools have no vector yet, the few tools with a vector would be ranked before all others.
         if 2 * table.len() < view.catalog.len() {
             return Err(FallbackReason::Embedding);
         }
@@ -119,16 +119,16 @@ impl<'a> ParsedQuery<'a> {
         if texts.len() > 1 { texts } else { Vec::new() }
     }
 
-    /// Returns the vectors, each with the number of its unit.
+    /// Returns the vectors of the units, each with the index of its unit.
     pub(super) fn vectors(&self) -> Vec<(usize, &[f32])> {
         let units = self.units.iter().enumerate();
         units.filter_map(|(at, unit)| Some((at, unit.vector.as_deref()?))).collect()
     }
 }
 
-/// Adds words that tools use for what the text names with other words; the added words weigh less than the text's own.
+/// Adds related words that tools use for the same thing; they have lower weights than the words of the text.
 ///
-/// The added words are not embedded, because vectors already express what is related.
+/// The added words are not embedded, because vectors already express related meanings.
 fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
     for word in calculator(text) {
         words.add(&analyzer.stem(word), 1.0);
@@ -149,7 +149,7 @@ fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
     }
 }
 
-/// Scales a vector to length one; returns `None` if it has no direction.
+/// Scales a vector to length one; returns `None` if that is not possible, e.g. for zeros.
 fn unit_length(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if !length.is_normal() {

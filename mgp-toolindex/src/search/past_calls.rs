@@ -20,7 +20,8 @@ struct PastCall {
 }
 
 impl PastCalls {
-    /// Looks the query up in the history; empty unless the search is hybrid and the query names a principal.
+    /// Looks up the query in the history. The result is empty unless the search is hybrid and the query has a
+    /// principal.
     pub(super) fn look_up(
         view: &View<'_>,
         query: &Query,
@@ -30,12 +31,12 @@ impl PastCalls {
     ) -> Self {
         let is_hybrid =
             query.strategy.as_ref().is_none_or(|asked| *asked == SearchStrategy::Hybrid);
-        // A query without a principal must not read the history of any subject.
+        // A query without a principal must not use the history of any subject.
         let (Some(history), Some(principal), true) = (view.history, &query.principal, is_hybrid)
         else {
             return Self::default();
         };
-        // Without an embedder the words alone are compared.
+        // Without an embedder, only the words are compared.
         let vector = match ran {
             SearchStrategy::Hybrid => parsed.units.first().and_then(|unit| unit.vector.as_deref()),
             _ => None,

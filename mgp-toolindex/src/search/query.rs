@@ -1,4 +1,4 @@
-//! Queries (MGP §16.5).
+//! The query of a search, with its options (MGP §16.5).
 
 use mgp_types::mgp::SearchStrategy;
 use mgp_types::service::Principal;
@@ -7,17 +7,17 @@ use super::Filter;
 use super::parsed_query::MAX_QUERY_BYTES;
 use crate::text::truncate;
 
-/// The choice between hits with and without a [`Reason`](crate::Reason).
+/// The choice whether hits have a [`Reason`](crate::Reason).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Explain {
     /// Hits carry no reason.
     #[default]
     No,
-    /// Hits have a reason; this takes a little longer.
+    /// Hits have a reason, which takes a little longer.
     Yes,
 }
 
-/// A search: free text and options.
+/// A search query: the text and the options.
 ///
 /// ```
 /// use mgp_toolindex::{Filter, Query};
@@ -37,12 +37,12 @@ pub struct Query {
 }
 
 impl Query {
-    /// The number of tools that a query returns at most by default.
+    /// The default limit on the number of tools.
     pub const DEFAULT_MOST: usize = 5;
-    /// The largest allowed limit on the number of tools.
+    /// The highest limit on the number of tools that a query can set.
     pub const CAP: usize = 50;
 
-    /// Searches for a text; an empty text browses. Only the first 4 KiB are read
+    /// Creates a query with a text; an empty text lists tools without a search. Only the first 4 KiB are read
     /// ([`SearchResult::unread`](crate::SearchResult::unread)).
     pub fn new(text: impl Into<String>) -> Self {
         Self {
@@ -61,13 +61,13 @@ impl Query {
         self
     }
 
-    /// Sets the maximum number of tools; clamped to 1 to [`Query::CAP`].
+    /// Sets the maximum number of tools; values are clamped to the range from 1 to [`Query::CAP`].
     pub fn limit(mut self, most: usize) -> Self {
         self.limit = most.clamp(1, Self::CAP);
         self
     }
 
-    /// Sets the filter.
+    /// Sets the filter that found tools must pass.
     pub fn filter(mut self, filter: Filter) -> Self {
         self.filter = filter;
         self
@@ -86,7 +86,7 @@ impl Query {
         self
     }
 
-    /// Returns the text.
+    /// Returns the text of the query.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -97,7 +97,7 @@ impl Query {
         self.text.len() - truncate(&self.text, MAX_QUERY_BYTES).len()
     }
 
-    /// Returns the greatest number of tools.
+    /// Returns the maximum number of tools.
     #[must_use]
     pub fn max_hits(&self) -> usize {
         self.limit

@@ -1,8 +1,8 @@
 //! Ranks the tools for a query (MGP §16.5).
 //!
-//! Tools with the words and tools with the meaning of the query are candidates; for each of them all evidence is
-//! computed exactly, for the whole query and for each clause. Keyword and semantic search leave out the other kind of
-//! evidence.
+//! Candidates are the tools that contain words of the query and the tools with a similar meaning. For each candidate,
+//! all evidence is computed exactly, for the whole query and for each clause. A keyword search uses no evidence by
+//! meaning, and a semantic search none by words.
 
 use mgp_types::mgp::SearchStrategy;
 use rustc_hash::FxHashMap;
@@ -59,7 +59,7 @@ pub(crate) fn rank(
     let text = truncate(&query.text, MAX_QUERY_BYTES);
     if !text.chars().any(char::is_alphanumeric) {
         let slots = browse(view.catalog, within, k, &|_, _| true);
-        // An empty query fits every tool.
+        // An empty query matches every tool.
         let hits = slots.into_iter().map(|slot| Ranked::whole(slot, 1.0)).collect();
         let fallback = (asked != SearchStrategy::Category)
             .then_some(Fallback { from: asked, reason: FallbackReason::Browsing });
@@ -71,7 +71,7 @@ pub(crate) fn rank(
     }
 }
 
-/// Ranks by words, by meaning or by both.
+/// Ranks tools by words, by meaning, or by both.
 pub(super) fn weigh(
     view: &View<'_>,
     query: &Query,
@@ -141,7 +141,7 @@ fn best(view: &View<'_>, slots: &[Slot], scores: &[f32], k: usize) -> Vec<usize>
     order
 }
 
-/// Lowers the scores of tools that do something else than the query asks for; returns the factors.
+/// Lowers the scores of tools whose action differs from the one that the query requests; returns the factors.
 fn weigh_actions(
     view: &View<'_>,
     parsed: &ParsedQuery<'_>,
@@ -178,7 +178,7 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Parses the query; searches by keywords only if the query gets no vector.
+    /// Parses the query. If no vector can be computed for it, the plan is a keyword search.
     fn new(
         view: &View<'_>,
         text: &'a str,

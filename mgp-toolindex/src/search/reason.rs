@@ -1,11 +1,11 @@
-//! Reasons why a tool was found (MGP §16.5).
+//! Computes the reason why a tool was found (MGP §16.5).
 
 use super::Reason;
 use super::evidence::Evidence;
 use super::parsed_query::ParsedQuery;
 use crate::text::Analyzer;
 
-/// Returns the reason of a candidate, by the unit that it fits best.
+/// Returns the reason for a candidate, which names the unit that it fits best.
 pub(super) fn reason(
     parsed: &ParsedQuery<'_>,
     evidence: &Evidence,
@@ -24,7 +24,7 @@ pub(super) fn reason(
     let mut words: Vec<String> =
         parsed.words.raw.iter().filter(|word| occurs(&analyzer.stem(word))).cloned().collect();
     if parsed.words.raw.is_empty() {
-        // A text in a script without spaces has no raw words, only characters and pairs, so those are named.
+        // A text in a script without spaces has no whole words, so its characters and pairs are listed.
         let terms = parsed.words.terms.iter().enumerate();
         words.extend(terms.filter(|(at, _)| occurs_at(*at)).map(|(_, term)| term.text.clone()));
     }

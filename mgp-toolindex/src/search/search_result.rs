@@ -1,4 +1,4 @@
-//! Search results (MGP §16.5).
+//! The result of a search (MGP §16.5).
 
 use std::fmt;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::catalog::IndexedTool;
 pub struct SearchResult {
     /// The tools, best first.
     pub hits: Vec<Hit>,
-    /// The number of tools that pass the filter and that the caller may call.
+    /// The number of tools that pass the filter and that the caller may call, whether or not they match the query.
     pub total_available: usize,
-    /// The strategy that was used.
+    /// The strategy that was actually used.
     pub ran: SearchStrategy,
     /// If the search used another strategy than the requested one: the requested strategy and the reason.
     pub fallback: Option<Fallback>,
@@ -32,9 +32,9 @@ pub struct SearchResult {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Hit {
-    /// The tool.
+    /// The tool that was found.
     pub tool: IndexedTool,
-    /// The score, from 0 to 1; the hits are in the order of their scores, highest first.
+    /// The score, from 0 to 1. Hits are sorted by score, highest first.
     pub score: f32,
     /// The index in [`SearchResult::requests`] of the request that the tool fits best.
     pub request: Option<usize>,
@@ -46,7 +46,7 @@ pub struct Hit {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Fallback {
-    /// The requested strategy.
+    /// The strategy that the query requested.
     pub from: SearchStrategy,
     /// The reason for using another strategy.
     pub reason: FallbackReason,
@@ -62,9 +62,9 @@ pub enum FallbackReason {
     EmbedderFailed(String),
     /// The vectors of the tools are not ready yet.
     Embedding,
-    /// The embedder knows nothing of the query.
+    /// The embedder knows no word of the query, so it has no vector.
     NoMeaning,
-    /// No word of the query occurs in a tool, so words with one or two other letters were tried.
+    /// No tool contains a word of the query, so similar words, with one or two other letters, were tried.
     NoWord,
     /// The query is empty, so tools are listed by category.
     Browsing,
@@ -76,15 +76,15 @@ pub enum FallbackReason {
 pub struct Reason {
     /// Words of the query that occur in the tool.
     pub words: Vec<String>,
-    /// The cosine of the tool and the query, −1 to 1.
+    /// The cosine between the tool and the query, −1 to 1.
     pub meaning: Option<f32>,
     /// The clause of the query that fits the tool best.
     pub clause: Option<String>,
-    /// The cosine of the server and the query.
+    /// The cosine between the server and the query.
     pub server: Option<f32>,
-    /// The probability of a call by past calls, 0 to 1.
+    /// The probability, 0 to 1, that the tool is called, according to past calls.
     pub history: Option<f32>,
-    /// The factor of the score, if the tool does something else than the query asks for.
+    /// The factor that lowered the score, if the tool does something else than the query requests.
     pub action: Option<f32>,
     /// If set, the query names the tool.
     pub is_named: bool,

@@ -12,7 +12,7 @@ use crate::catalog::{AllTools, Allowed, ServerEntry, ToolEntry};
 use crate::embed::{EmbedError, Embedder};
 use crate::index::ToolIndex;
 
-/// An embedder that knows some words, each group in its own direction.
+/// An embedder that knows some groups of words; each group has its own dimension.
 #[derive(Debug)]
 struct Meanings;
 
@@ -250,10 +250,10 @@ fn a_long_query_is_truncated() {
     assert_eq!(first(&Query::new(text)), "office.send_mail");
 }
 
-/// An index for many queries.
+/// The index that many tests share.
 static SHARED: LazyLock<ToolIndex> = LazyLock::new(index);
 
-/// Hides some tools.
+/// An access rule that hides the listed tools.
 struct Hiding(Vec<String>);
 
 impl Allowed for Hiding {

@@ -1,9 +1,9 @@
 //! The weights of the ranking (MGP §16.5).
 //!
-//! They were chosen by the mean quality over seven labelled sets of queries, with two embedders;
-//! `docs/tool-ranking.md` has the figures. The scores by words and by meaning are not normalised before they are added:
-//! the sum of word scores grows with the length of the query, so words count more in long queries and meaning counts
-//! more in short ones.
+//! They were chosen for the best mean quality over seven labelled sets of queries, with two embedders;
+//! `docs/tool-ranking.md` has the figures. The scores by words and by meaning are added without normalisation: the sum
+//! of word scores grows with the length of the query, so words count more in long queries, and meaning counts more in
+//! short ones.
 
 /// The weight of each kind of evidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,9 +12,9 @@ pub(super) struct Weights {
     pub(super) words: f32,
     /// The weight of BM25 over the words of the tool's name.
     pub(super) name: f32,
-    /// The weight of the cosine of query and tool.
+    /// The weight of the cosine between query and tool.
     pub(super) meaning: f32,
-    /// The weight of the cosine of query and server.
+    /// The weight of the cosine between query and server.
     pub(super) server: f32,
 }
 
@@ -27,49 +27,50 @@ impl Weights {
 /// The weight of the most closely related word that is added for a word of the query.
 pub(super) const RELATED_WEIGHT: f32 = 0.5;
 
-/// The weight of each further related word, as a fraction of the weight of the related word before it.
+/// The factor by which the weight of each further related word is lower than that of the related word before it.
 pub(super) const NEXT_RELATED_WEIGHT: f32 = 0.7;
 
-/// The weight of a translated query's original words; its English words have weight 1.
+/// The weight of the original words of a translated query; its English words have the weight 1.
 pub(super) const ORIGINAL_WORD_WEIGHT: f32 = 0.2;
 
 /// The weight with which the evidence for the whole query is added to the evidence for each clause.
 pub(super) const QUERY_WEIGHT_IN_CLAUSE: f32 = 0.4;
 
-/// The weight of a tool's best clause in its share; the rest, to 1, is the weight of the whole query.
+/// The weight of a tool's best clause in its share; the whole query has the remaining weight up to 1.
 pub(super) const BEST_CLAUSE_WEIGHT: f32 = 0.9;
 
-/// A tool's evidence for a clause is divided by a reference: the evidence of the clause's best tool, mixed with that of
-/// the strongest clause by this weight. So the best tool of a weak clause gets a smaller share.
+/// The weight of the strongest clause in the reference by which evidence is divided. The evidence for a clause is
+/// divided by that of the clause's best tool, mixed with that of the strongest clause's best tool. So the best tool of
+/// a weak clause gets a smaller share.
 pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 
-/// If a query contains several requests: the factor for each further tool of the same request, applied once more per
+/// The factor for each further tool of the same request, if a query has several requests. It is applied once more per
 /// tool, so that the first results serve different requests.
 pub(super) const NEXT_TOOL_WEIGHT: f32 = 0.9;
 
-/// The number of best tools before which past calls bring at most one other.
+/// The number of best tools that are protected: past calls can move at most one other tool before them.
 pub(super) const PROTECTED_TOOLS: usize = 4;
 
-/// The greatest part by which a tool is lowered below the protected ones.
+/// The maximum fraction by which a tool is lowered to rank below the protected ones.
 pub(super) const LOWERING: f32 = 1e-3;
 
-/// The lift at which past calls alone give half the confidence.
+/// The lift at which past calls alone give a confidence of one half.
 pub(super) const HALF_CONFIDENCE_LIFT: f32 = 0.5;
 
 /// The evidence for the best tool at which the confidence is one half.
 pub(super) const HALF_CONFIDENCE_EVIDENCE: f32 = 12.0;
 
-/// The maximum score by words and meaning; only tools whose name is in the query score higher.
+/// The maximum score by words and meaning; only tools that the query names can have a higher score.
 pub(super) const MAX_FUSED_SCORE: f32 = 0.9;
 
 /// The evidence for a tool whose name differs from the query by one or two letters, if no tool contains a word of the
 /// query.
 pub(super) const SIMILAR_NAME_EVIDENCE: f32 = 12.0;
 
-/// The number of tools at which half of the mean of all vectors counts as common to all tools; see `CommonPart`.
+/// The number of tools at which half of the mean vector is treated as common to all tools; see `CommonPart`.
 pub(super) const HALF_COMMON_TOOLS: f32 = 200.0;
 
-/// Returns the confidence of a score, 0 to 1, from the evidence for the best tool.
+/// Returns the confidence, 0 to 1, that follows from the evidence for the best tool.
 pub(super) fn confidence(evidence: f32) -> f32 {
     1.0 - (-evidence.max(0.0) * std::f32::consts::LN_2 / HALF_CONFIDENCE_EVIDENCE).exp()
 }

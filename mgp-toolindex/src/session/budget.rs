@@ -1,11 +1,11 @@
-//! Budgets of tools in context, and their validation (MGP §16.8).
+//! The token budgets of tools in a model's context, and their validation (MGP §16.8).
 
 use mgp_types::mgp::ContextBudget;
 
 use crate::catalog::IndexedTool;
 use crate::error::BudgetError;
 
-/// The maximum number of tokens of the meta tools; they are always listed, so they count as pinned.
+/// The maximum number of tokens of the meta tools. They are always listed, so they count as pinned tools.
 pub(crate) const META_TOKENS: u64 = 450;
 
 /// Returns the budget of the specification: 8000 tokens, of which 2000 are for pinned tools, 3000 for search results
@@ -17,7 +17,7 @@ pub fn default_budget() -> ContextBudget {
 
 /// Checks a configured budget and the tools pinned under it.
 ///
-/// An invalid budget still works: pinned tools that do not fit are left out, and others get less room.
+/// An invalid budget can still be used: pinned tools that do not fit are left out, and other tools get less room.
 ///
 /// ```
 /// use mgp_toolindex::{check_budget, default_budget};
@@ -30,7 +30,7 @@ pub fn default_budget() -> ContextBudget {
 /// ```
 ///
 /// # Errors
-/// [`BudgetError`] naming what does not fit.
+/// [`BudgetError`] with the part that does not fit.
 pub fn check_budget(budget: &ContextBudget, pins: &[IndexedTool]) -> Result<(), BudgetError> {
     let parts = budget
         .pinned_reserve
@@ -57,22 +57,22 @@ pub fn check_budget(budget: &ContextBudget, pins: &[IndexedTool]) -> Result<(), 
 /// The tokens available for the tools of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionRoom {
-    /// The tokens for pinned tools; the tokens of the meta tools are already subtracted.
+    /// The tokens for pinned tools, after the tokens of the meta tools were subtracted.
     pub(super) pinned: u64,
     /// The maximum number of tokens for cached tools.
     pub(super) cached: u64,
 }
 
 impl SessionRoom {
-    /// Computes the room of a budget, even of an inconsistent one: search results keep their reserve, and the sum never
-    /// exceeds the maximum.
+    /// Computes the room of a budget, even if the budget is inconsistent: search results keep their reserve, and the
+    /// sum never exceeds the maximum.
     pub(super) fn of(budget: &ContextBudget) -> Self {
         let all =
             budget.max_tokens.saturating_sub(budget.discovery_reserve).saturating_sub(META_TOKENS);
         Self { pinned: all, cached: all.min(budget.cache_limit) }
     }
 
-    /// Returns the room for cached tools if the pinned ones take `pinned` tokens.
+    /// Returns the room that is left for cached tools if the pinned ones need `pinned` tokens.
     pub(super) fn cached_beside(self, pinned: u64) -> u64 {
         self.cached.min(self.pinned.saturating_sub(pinned))
     }

@@ -1,4 +1,4 @@
-//! The cached tools of one session, bounded by its budget (MGP §16.7).
+//! The cached tools of a session, limited by its budget (MGP §16.7).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,16 +8,16 @@ use mgp_types::sync::Mutex;
 
 use crate::catalog::IndexedTool;
 
-/// The maximum number of tools in a session, however few tokens they cost.
+/// The maximum number of tools in a session, regardless of their tokens.
 const MAX_TOOLS: usize = 512;
 
-/// A tool in a session, as the model sees it.
+/// A tool in a session, in the form that the model sees.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionTool {
     /// The tool.
     pub tool: IndexedTool,
-    /// The number of tokens that the tool costs the model: exact once counted, an upper bound until then.
+    /// The number of tokens that the tool needs in the model's context; an upper bound until it is counted exactly.
     pub tokens: u32,
     /// The reduced definition, if the full one does not fit.
     pub(crate) trimmed: Option<ByteString>,
@@ -38,7 +38,7 @@ impl SessionTool {
 /// The tools of one session, shared by its calls.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    /// The number of the session, unique in the process.
+    /// The number of the session, which is unique in the process.
     number: u64,
     state: Mutex<CacheState>,
 }
@@ -56,9 +56,9 @@ struct CacheState {
 pub(crate) enum Inserted {
     /// The tool was added.
     Added,
-    /// The tool was present, and now counts as used.
+    /// The tool was already present, and is now marked as used.
     Known,
-    /// The tool was not inserted: it alone exceeds the limit.
+    /// The tool was not inserted, because it alone exceeds the limit.
     TooLarge,
 }
 
@@ -74,7 +74,7 @@ impl Cache {
         self.number
     }
 
-    /// Inserts a tool, or marks it as used if it is present; evicts other tools until it fits.
+    /// Inserts a tool, or marks it as used if it is already present; evicts other tools if there is not enough room.
     pub(crate) fn insert(&self, held: SessionTool, max_tokens: u64) -> Inserted {
         let mut state = self.state.lock();
         if u64::from(held.tokens) > max_tokens {
@@ -99,14 +99,15 @@ impl Cache {
         true
     }
 
-    /// Returns the one of the given tools that was used last in this session; `None` if none of them is in it.
+    /// Returns that one of the given tools that was used last in this session; `None` if none of them is in the
+    /// session.
     pub(crate) fn last_used<'a>(&self, tools: &'a [IndexedTool]) -> Option<&'a IndexedTool> {
         let state = self.state.lock();
         state.tools.iter().rev().find_map(|used| tools.iter().find(|tool| used.is(tool)))
     }
 
-    /// Replaces every cached tool by its current state, which `look` returns; `None` removes the tool. Then evicts
-    /// tools until the rest fits.
+    /// Replaces each cached tool by its current state, which `look` returns; `None` removes the tool. Then evicts tools
+    /// until the others fit.
     ///
     /// Pinned tools are removed from the cached ones. Returns the cached tools, most recently used first.
     pub(crate) fn refresh(
@@ -115,8 +116,8 @@ impl Cache {
         pinned: &[SessionTool],
         mut look: impl FnMut(&SessionTool) -> Option<SessionTool>,
     ) -> Vec<SessionTool> {
-        // Call `look` without the lock, because it runs code from outside this crate: it checks which tools the caller
-        // may see.
+        // Call `look` without the lock, because it calls code outside this crate, which checks the tools that the
+        // caller may see.
         let before: Vec<SessionTool> = self.state.lock().tools.iter().cloned().collect();
         let now: Vec<Option<SessionTool>> = before.iter().map(&mut look).collect();
         let mut state = self.state.lock();
@@ -150,7 +151,7 @@ impl CacheState {
         self.pinned.iter().any(is_it)
     }
 
-    /// Evicts the least recently used tools until the rest fits.
+    /// Evicts the least recently used tools until the remaining ones fit.
     fn shrink(&mut self, max_tokens: u64) {
         let mut tokens: u64 = self.tools.iter().map(|held| u64::from(held.tokens)).sum();
         while tokens > max_tokens || self.tools.len() > MAX_TOOLS {

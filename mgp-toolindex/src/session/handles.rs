@@ -1,9 +1,9 @@
-//! Sessions of stateless requests: each has a handle that only its principal can use (MGP §16.7).
+//! Sessions of stateless requests. Each has a handle that only its principal can use (MGP §16.7).
 //!
-//! A handle is 128 random bits, so it cannot be guessed. Only its digest is stored, so that the timing of look-ups
-//! reveals nothing about other handles. Unused handles expire. Their number is limited per principal and in total.
-//! At a limit, the least recently used handle is removed: of the same principal, or of the principal that has most
-//! handles.
+//! A handle consists of 128 random bits, so it cannot be guessed. Only its digest is stored, so that the timing of
+//! look-ups reveals nothing about other handles. Unused handles expire, and their number is limited per principal and
+//! in total. If a limit is reached, a least recently used handle is removed: one of the same principal, or one of the
+//! principal that has the most handles.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use super::cache::Cache;
 use crate::error::SessionError;
 
-/// Bounds of sessions with a handle.
+/// The limits of sessions with a handle.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionLimits {
-    /// The time after which an unused session expires: an hour.
+    /// The time after which an unused session expires. Default: one hour.
     pub idle: Duration,
     /// The maximum number of sessions of a principal. Default: 32.
     pub max_per_principal: usize,
@@ -96,7 +96,7 @@ fn digest(name: &str) -> Digest {
     *blake3::hash(name.as_bytes()).as_bytes()
 }
 
-/// Removes sessions until a principal may open one more.
+/// Removes sessions until the principal may open another one.
 fn enforce_limits(
     table: &mut HashMap<Digest, Handle>,
     principal: &Principal,

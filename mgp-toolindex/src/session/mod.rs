@@ -1,10 +1,9 @@
-//! The tools in a caller's context: pinned ones, used ones, and their budget (MGP §16.7, §16.8).
+//! The tools in a caller's context, pinned or used, and their token budget (MGP §16.7, §16.8).
 //!
-//! Three kinds of tools share the budget, each with a reserve.
-//! *Pinned* tools are always present.
-//! *Cached* ones were used or requested; when they exceed their limit, the least recently used are evicted.
-//! *Found* ones are returned once and not stored; the result of a search is fitted into its reserve tool by tool.
-//! A tool that is too large is returned with shorter texts and fewer details, and can still be called.
+//! Three kinds of tools share the budget, each with its own reserve. *Pinned* tools are always present. *Cached* tools
+//! were used or requested; if they exceed their limit, the least recently used ones are evicted. *Found* tools are
+//! returned once and not stored; the result of a search is fitted into its reserve, one tool after the other. A tool
+//! that is too large is returned with shorter texts and fewer details, and can still be called.
 
 mod budget;
 mod cache;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use mgp_types::service::{AgentId, Principal};
 
-/// The tools that are always in context: for all callers, and for single agents.
+/// The tools that are always in the context: for all callers, and for individual agents.
 ///
-/// A tool is named by its own name if only one server has a tool of this name, else by `server.name`.
+/// A tool is identified by its own name if only one server has a tool with this name, otherwise by `server.name`.
 ///
 /// ```
 /// use mgp_toolindex::Pins;
@@ -53,8 +53,8 @@ impl Pins {
         self.everyone.iter().chain(own.into_iter().flatten()).map(String::as_str)
     }
 
-    /// Returns the pinned tools for each agent with pins of its own, and for callers without an agent (`None`), so that
-    /// a configuration can be checked.
+    /// Returns the pinned tools of each agent that has its own, and of callers without an agent (`None`). It is used to
+    /// check a configuration.
     pub fn profiles(&self) -> impl Iterator<Item = (Option<&AgentId>, Vec<&str>)> {
         let everyone = || self.everyone.iter().map(String::as_str);
         let own = self.agents.iter().map(move |(agent, names)| {

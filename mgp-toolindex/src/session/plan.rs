@@ -8,7 +8,7 @@ use mgp_types::service::{AgentId, Principal};
 use super::budget::{SessionRoom, default_budget};
 use super::pins::Pins;
 
-/// The default budget, the budgets of single agents, and the pinned tools.
+/// The default budget, the budgets of individual agents, and the pinned tools.
 ///
 /// ```
 /// use mgp_toolindex::{ContextPlan, Pins, default_budget};
@@ -34,7 +34,7 @@ impl ContextPlan {
         Self { budget, agents: HashMap::new(), pins }
     }
 
-    /// Sets the maximum of an agent's budget; its parts are scaled in proportion.
+    /// Sets the maximum of an agent's budget; the parts of the budget are scaled in proportion.
     pub fn agent(mut self, agent: impl Into<AgentId>, max_tokens: u64) -> Self {
         let all = u128::from(self.budget.max_tokens.max(1));
         let share = |part: u64| {

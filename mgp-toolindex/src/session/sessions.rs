@@ -19,13 +19,14 @@ use crate::error::SessionError;
 use crate::index::{Resolved, ToolIndex};
 use crate::tokens::{Exactness, TokenCounter, lean_of};
 
-/// The maximum number of principals with a session on one connection; the least recently used one is removed.
+/// The maximum number of principals with a session on one connection; beyond it, the least recently used session is
+/// removed.
 const MAX_PRINCIPALS: usize = 16;
 
-/// The sessions of all callers, with the plan of budgets and pinned tools.
+/// The sessions of all callers, together with the plan of budgets and pinned tools.
 ///
-/// A session belongs to one principal on one connection or in one legacy session, and ends with the latter.
-/// Stateless requests use a handle instead, which only its principal can use.
+/// A session belongs to one principal on one connection or in one legacy session, and ends together with the connection
+/// or legacy session. Stateless requests use a handle instead, which only its principal can use.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, ServerEntry, Sessions, ToolIndex};
@@ -50,7 +51,7 @@ pub struct Sessions(Arc<SessionsState>);
 
 #[derive(Debug)]
 struct SessionsState {
-    /// The number of this instance, because several instances may serve one connection.
+    /// The id of this instance, because several instances may serve the same connection.
     number: u64,
     plan: RwLock<Arc<ContextPlan>>,
     limits: SessionLimits,
@@ -69,22 +70,22 @@ pub struct Session {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionView {
-    /// The pinned tools, without those that do not fit.
+    /// The pinned tools that fit into the budget.
     pub pinned: Vec<SessionTool>,
     /// The used and requested tools, most recently used first.
     pub cached: Vec<SessionTool>,
-    /// The tokens of the pinned and cached tools together with the meta tools.
+    /// The number of tokens of the pinned tools, the cached tools and the meta tools together.
     pub total_tokens: u64,
-    /// The maximum of tokens, search results included.
+    /// The maximum number of tokens, including those for search results.
     pub max_tokens: u64,
 }
 
 /// The result of loading tools into a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
-    /// The tokens of the tools that were added.
+    /// The number of tokens of the added tools.
     pub(crate) tokens: u64,
-    /// One value per requested tool: `true` if the tool is in the session now.
+    /// For each requested tool, `true` if the tool is in the session now.
     pub(crate) is_in: Vec<bool>,
 }
 
@@ -97,12 +98,12 @@ impl Sessions {
         Self::with_plan(ContextPlan::default(), SessionLimits::default())
     }
 
-    /// Creates sessions with a budget, pinned tools and bounds; [`check_budget`](crate::check_budget) validates them.
+    /// Creates sessions with a budget, pinned tools and limits; [`check_budget`](crate::check_budget) validates these.
     pub fn with_budget(budget: ContextBudget, pins: Pins, limits: SessionLimits) -> Self {
         Self::with_plan(ContextPlan::new(budget, pins), limits)
     }
 
-    /// Creates sessions with a plan, which may have budgets of single agents.
+    /// Creates sessions with a plan, which may contain budgets of individual agents.
     pub fn with_plan(plan: ContextPlan, limits: SessionLimits) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -110,18 +111,18 @@ impl Sessions {
         Self(Arc::new(SessionsState { number, plan, limits, handles }))
     }
 
-    /// Sets another plan for later calls; the tools in a session stay if they fit the new budget.
+    /// Sets another plan for later calls; tools in a session stay as long as they fit the new budget.
     pub fn set_plan(&self, plan: ContextPlan) {
         *self.0.plan.write() = Arc::new(plan);
     }
 
-    /// Returns the current plan.
+    /// Returns the current plan of budgets and pinned tools.
     #[must_use]
     pub fn plan(&self) -> Arc<ContextPlan> {
         Arc::clone(&self.0.plan.read())
     }
 
-    /// Returns the number of sessions with a handle.
+    /// Returns the number of sessions that have a handle.
     #[must_use]
     pub fn handles(&self) -> usize {
         self.0.handles.len()
@@ -174,7 +175,7 @@ impl Sessions {
         Session { cache, handle: None, room: self.plan().room_of(&cx.principal) }
     }
 
-    /// Marks a tool as used: it stays in the session as long as it fits the budget.
+    /// Marks a tool as used, and adds it to the session; it stays there as long as it fits the budget.
     ///
     /// A pinned tool costs no further tokens. Returns `true` if the tool was not in the session before.
     #[expect(clippy::must_use_candidate, reason = "it is used either way")]
@@ -205,10 +206,10 @@ impl Sessions {
         Loaded { tokens, is_in }
     }
 
-    /// Loads requested tools into a session, and counts exactly what they add.
+    /// Loads requested tools into a session, and counts exactly how many tokens they add.
     ///
-    /// Pinned tools are present already. The method blocks while tokens are counted; if too many callers wait for the
-    /// count, it uses upper bounds instead.
+    /// Pinned tools are already present. The method blocks while tokens are counted. If too many callers already wait
+    /// for a count, it uses upper bounds instead.
     pub(crate) fn request(
         &self,
         principal: &Principal,
@@ -292,9 +293,9 @@ impl Sessions {
         }
     }
 
-    /// Removes tools from a session by their names; pinned ones stay and are reported.
+    /// Removes tools from a session by their names. Pinned tools are not removed, and the result reports them.
     ///
-    /// The name `read` matches the tools `read` of all servers, and `files.read` only that of the server `files`.
+    /// The name `read` matches the tools `read` of all servers; `files.read` matches only that of the server `files`.
     pub fn evict(
         &self,
         principal: &Principal,
@@ -328,7 +329,8 @@ impl Default for Sessions {
 }
 
 impl Session {
-    /// Returns the one of the given tools that was used last in this session; `None` if none of them is in the session.
+    /// Returns that one of the given tools that was used last in this session; `None` if none of them is in the
+    /// session.
     #[must_use]
     pub fn last_used<'a>(&self, tools: &'a [IndexedTool]) -> Option<&'a IndexedTool> {
         self.cache.last_used(tools)
@@ -352,7 +354,7 @@ impl SessionView {
         self.pinned.iter().chain(&self.cached)
     }
 
-    /// Returns the result of `mgp/tools/session`; the function `name` returns the name under which the caller calls a
+    /// Returns the result of `mgp/tools/session`; the function `name` returns the name by which the caller calls a
     /// tool.
     #[must_use]
     pub fn result(&self, name: impl Fn(&IndexedTool) -> String) -> SessionResult {
@@ -374,7 +376,7 @@ impl SessionTool {
     }
 }
 
-/// Returns whether a scope outlives a request.
+/// Returns whether a scope lasts longer than one request.
 fn outlives_requests(scope: &Scope) -> bool {
     matches!(scope.kind(), ScopeKind::Connection | ScopeKind::Session)
 }
@@ -392,7 +394,7 @@ fn hold(tool: &IndexedTool, room: u64) -> Option<SessionTool> {
 }
 
 /// Fits several tools into `room` tokens together. If they do not all fit, each tool may use an equal share of the
-/// tokens, which grows by what the tools before it did not need.
+/// room, and tools that need less leave the rest of their share to the following tools.
 fn hold_all(
     tools: &[IndexedTool],
     room: u64,
@@ -414,7 +416,7 @@ fn hold_all(
     tools.iter().map(hold).collect()
 }
 
-/// Returns the tool that a name identifies; `None` if it identifies several tools or none.
+/// Returns the tool that a name identifies; `None` if there is no such tool or several.
 pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<IndexedTool> {
     match index.resolve(name, allowed) {
         Resolved::One(tool) => Some(tool),

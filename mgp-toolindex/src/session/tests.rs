@@ -18,7 +18,7 @@ fn tool(name: &str, words: usize) -> Tool {
     tool
 }
 
-/// Tools `t0` to `t9` of 100 words each, and a huge one.
+/// Returns an index with the tools `t0` to `t9` of 100 words each, and a huge tool.
 fn index() -> ToolIndex {
     let index = ToolIndex::new();
     let tools = (0..10).map(|number| tool(&format!("t{number}"), 100));
@@ -83,7 +83,7 @@ fn pinned_tools_are_always_present_and_never_evicted() {
     let result = sessions.evict(&cx.principal, Some(&session), &which, &index, &AllTools);
     assert_eq!((result.evicted, result.freed_tokens), (1, freed.into()));
     assert_eq!(*result.not_evicted, ["t0"]);
-    // The view equals the result: `t0` is not counted twice.
+    // The view equals the result of the request: `t0` is counted only once.
     let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert_eq!(names(&view.cached), ["t6"]);
     assert_eq!(result.remaining_count, 1);
@@ -120,7 +120,7 @@ fn two_principals_never_see_each_others_sessions() {
     let ann = cx(ScopeKind::Connection, "ann");
     let session = sessions.open(&ann, None).unwrap();
     sessions.record_use(&session, &index.get("s", "t0").unwrap());
-    // The same connection with another principal or agent, another connection, another instance.
+    // The same connection with another principal or agent, another connection, and another instance of the sessions.
     let mut bob = ann.clone();
     bob.principal = Principal::new("here", "bob");
     let mut bot = ann.clone();
@@ -185,7 +185,7 @@ fn an_invalid_budget_names_what_does_not_fit() {
         "{error}"
     );
     assert!(check_budget(&default_budget(), &pins[1..]).is_ok());
-    // The invalid budget still works: pinned tools are present, and the sum stays below the maximum.
+    // The invalid budget can still be used: pinned tools are present, and the sum stays below the maximum.
     let pins = Pins::new().everyone(["huge", "t0"]);
     let sessions = Sessions::with_budget(default_budget(), pins, SessionLimits::default());
     let who = Principal::local();

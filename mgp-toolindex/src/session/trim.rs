@@ -1,4 +1,4 @@
-//! Reduces the definition of a tool to a number of tokens; the tool can still be called (MGP §16.8).
+//! Reduces the definition of a tool to a maximum number of tokens, so that the tool can still be called (MGP §16.8).
 
 use std::borrow::Cow;
 
@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use crate::catalog::IndexedTool;
 use crate::tokens::{lean, lean_of, max_tokens_of};
 
-/// The parts of a tool that a model reads, possibly reduced.
+/// The parts of a definition that a model reads, possibly reduced.
 #[derive(Clone, Debug)]
 pub(crate) struct Fitted {
     pub(crate) description: Option<String>,
     pub(crate) schema: RawObject,
-    /// The tokens of name, description and schema: an exact count or an upper bound.
+    /// The number of tokens of name, description and schema: the exact count, or an upper bound.
     pub(crate) tokens: u32,
     pub(crate) is_trimmed: bool,
 }
@@ -29,7 +29,7 @@ struct Step {
     depth: usize,
     /// The maximum number of values of an enumeration.
     words: usize,
-    /// The members of a schema that are kept.
+    /// The members of a schema that the step does not remove.
     members: &'static [&'static str],
     properties: Properties,
 }
@@ -41,8 +41,7 @@ enum Properties {
     None,
 }
 
-/// The maximum size of a schema that is reduced, in bytes: three times the longest schema that was found in a real
-/// tool.
+/// The maximum size of a schema that can be reduced, in bytes: three times the longest schema found in a real tool.
 const MAX_REDUCED_BYTES: usize = 128 << 10;
 
 /// Members that constrain a value.
@@ -62,7 +61,7 @@ const CONSTRAINTS: &[&str] = &[
     "additionalProperties",
     "$ref",
 ];
-/// Members without which a call would be guesswork.
+/// Members of a schema without which the model would have to guess the arguments.
 const ESSENTIALS: &[&str] = &["type", "enum", "const"];
 
 /// The reduction steps, from the mildest to one that leaves only a name and a sentence.
@@ -117,7 +116,7 @@ const STEPS: [Step; 6] = [
     },
 ];
 
-/// Fits a tool into `max` tokens with the mildest step that is enough; returns `None` if no step is.
+/// Fits a tool into `max` tokens with the mildest step that is sufficient; returns `None` if no step is.
 pub(crate) fn fit(tool: &IndexedTool, max: u32) -> Option<Fitted> {
     fit_definition(tool.definition(), tool.tokens(), max)
 }
@@ -133,7 +132,7 @@ fn fit_definition(definition: &str, tokens: u32, max: u32) -> Option<Fitted> {
             is_trimmed: false,
         });
     }
-    // A schema that is too deep to parse, or too long, is replaced by that of any object.
+    // A schema that is too deep to parse, or too long, is replaced by a schema that accepts any object.
     let text = Some(members.schema_text()).filter(|text| text.len() <= MAX_REDUCED_BYTES);
     let schema = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
     STEPS.iter().find_map(|step| {
@@ -145,7 +144,7 @@ fn fit_definition(definition: &str, tokens: u32, max: u32) -> Option<Fitted> {
     })
 }
 
-/// Returns a valid argument schema; any schema that is not an object or is empty becomes `{"type":"object"}`.
+/// Returns a valid argument schema; a schema that is empty or not an object becomes `{"type":"object"}`.
 fn object(schema: &Value) -> Result<RawObject, RpcError> {
     match schema {
         Value::Object(members) if !members.is_empty() => RawObject::of(schema),
@@ -153,7 +152,7 @@ fn object(schema: &Value) -> Result<RawObject, RpcError> {
     }
 }
 
-/// Reduces a schema. The recursion is bounded by the JSON parser's nesting limit too.
+/// Reduces a schema. The nesting limit of the JSON parser bounds the recursion too.
 fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
     let Value::Object(members) = schema else { return schema.clone() };
     let mut out = Map::new();
@@ -173,7 +172,7 @@ fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
             "anyOf" | "oneOf" | "allOf" if depth > 0 => value.as_array().map(|all| {
                 all.iter().take(step.words).map(|one| reduce(one, step, depth - 1)).collect()
             }),
-            // Definitions stay as long as references do.
+            // Keep definitions as long as the step keeps references to them.
             "$defs" | "definitions" if step.members.contains(&"$ref") => {
                 value.as_object().map(|all| {
                     all.iter().map(|(name, one)| (name.clone(), reduce(one, step, depth))).collect()
@@ -190,7 +189,7 @@ fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
     Value::Object(out)
 }
 
-/// Returns the properties that a step keeps.
+/// Returns the properties that a step does not remove.
 fn properties(
     schema: &Map<String, Value>,
     all: &Value,
@@ -208,7 +207,7 @@ fn properties(
     Some(kept.map(|(name, one)| (name.clone(), reduce(one, step, depth - 1))).collect())
 }
 
-/// Returns whether a value is so informative that it is worth its tokens; words and numbers are.
+/// Returns whether a value is worth its tokens; words and numbers are, because they are short.
 fn is_short(value: &Value) -> bool {
     match value {
         Value::String(text) => text.len() <= 64,
@@ -220,7 +219,7 @@ fn is_short(value: &Value) -> bool {
     }
 }
 
-/// Shortens a text to whole sentences if these are half of the maximum, else to whole words.
+/// Shortens a text after a sentence, if that leaves at least half of the maximum, otherwise after a word.
 fn shorten(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);

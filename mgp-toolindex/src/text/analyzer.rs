@@ -1,4 +1,5 @@
-//! Splits texts into words: identifiers in parts and whole, stems, pairs of characters (MGP §16.4).
+//! Splits texts into the words of the index: identifiers whole and in parts, stems, and pairs of characters (MGP
+//! §16.4).
 
 use std::sync::Arc;
 
@@ -8,20 +9,20 @@ use super::split::{Piece, split};
 use super::stem::{StemCache, WordStemmer};
 use super::stop::is_stop_word;
 
-/// The weight in a query of a single character, where a pair of characters weighs 1 (scripts without spaces). Single
-/// characters find words of one character, but also match particles, so they weigh little.
+/// The weight of a single character in a query, in scripts without spaces; a pair of characters has the weight 1.
+/// Single characters find words of one character, but also match particles, so their weight is low.
 const SINGLE_WEIGHT: f32 = 0.2;
 
-/// The maximum number of distinct words of a query; only pasted documents have more.
+/// The maximum number of distinct words of a query; only pasted documents have more words.
 const MAX_TERMS: usize = 64;
 
-/// Splits queries into the same words as [`Indexer`] does tools.
+/// Splits queries into words by the same rules by which [`Indexer`] splits tools.
 #[derive(Clone, Debug)]
 pub(crate) struct Analyzer {
     stems: Arc<WordStemmer>,
 }
 
-/// Splits tools into words. It caches stems, so create one per batch of tools and drop it afterwards.
+/// Splits tools into words. It caches stems, so create one for each batch of tools, and drop it afterwards.
 #[derive(Debug)]
 pub(crate) struct Indexer {
     cache: StemCache,
@@ -32,7 +33,7 @@ impl Analyzer {
         Self { stems: Arc::new(WordStemmer::new()) }
     }
 
-    /// Returns the words to look for, without stop words unless the text has only stop words.
+    /// Returns the words to look up. Stop words are left out, unless the text contains only stop words.
     pub(crate) fn query(&self, text: &str) -> QueryWords {
         let words = self.split_query(text, is_stop_word);
         if words.is_empty() { self.split_query(text, |_| false) } else { words }
@@ -144,14 +145,14 @@ mod tests {
         #[test]
         fn any_text_becomes_clean_words(text in "\\PC{0,200}|[\\x00-\\x7f]{0,200}|[一-龥가-힣ぁ-ヿ_A-z0-9 ]{0,100}") {
             let indexed = index(&text);
-            // A text yields at most each part, each whole identifier, and for dense scripts a single character and a
-            // pair.
+            // For each part of the text there is at most one word, one whole identifier and, in scripts without spaces,
+            // a character and a pair.
             prop_assert!(indexed.len() <= 16 * text.len().max(1));
             prop_assert!(indexed.split(' ').all(|word| word.len() <= 80));
             prop_assert!(!indexed.contains(char::is_control) && !indexed.contains("  "));
             let words = Analyzer::new().query(&text);
             prop_assert!(words.terms.len() <= MAX_TERMS);
-            // The text itself is indexed under every word of the query.
+            // Each word of the query occurs in the index if the same text is indexed.
             for term in &words.terms {
                 prop_assert!(indexed.split(' ').any(|word| word == term.text), "{:?} {indexed}", term);
             }

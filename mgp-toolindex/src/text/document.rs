@@ -1,4 +1,4 @@
-//! The words of a tool that are indexed, and its text that is embedded (MGP §16.4).
+//! Collects the words of a tool that are indexed, and the text that is embedded (MGP §16.4).
 
 use super::analyzer::{Analyzer, Indexer};
 use super::fold::fold_name;
@@ -16,23 +16,23 @@ const MAX_SERVER_BYTES: usize = 400;
 /// The maximum number of bytes of text that are embedded; sentence encoders read no more.
 const MAX_SENTENCE_BYTES: usize = 1200;
 
-/// The maximum number of bytes of a description that are embedded: its beginning names the purpose of the tool.
+/// The maximum number of bytes of a description that are embedded; its beginning describes the purpose of the tool.
 const MAX_ABOUT_BYTES: usize = 250;
 
-/// The maximum number of declared media types that are indexed, of input and output each.
+/// The maximum number of declared media types that are indexed, for input and for output each.
 const MAX_MEDIA_TYPES: usize = 32;
 
-/// The version of the indexed words. Increase it when the words of a tool change; stored words of other versions
-/// are then indexed again.
+/// The version of the indexed words. Increase it when the words of a tool change; stored words with another version are
+/// then indexed again.
 #[cfg(feature = "sqlite")]
 pub(crate) const DOCUMENT_VERSION: u32 = 2;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {
-    /// The words of the name, as stems, and the folded name.
+    /// The stems of the words in the name, and the folded name.
     pub(crate) name: String,
     pub(crate) text: String,
-    /// Types of input and output, e.g. `i:csv`, `o:chart`.
+    /// The types of input and output, e.g. `i:csv`, `o:chart`.
     pub(crate) kinds: String,
 }
 
@@ -67,8 +67,8 @@ impl ToolText<'_> {
         Document { name: self.name_words(indexer), text, kinds: self.kinds(indexer) }
     }
 
-    /// Returns the texts that are not in English, with English words in place of foreign ones; `None` if all texts are
-    /// in English.
+    /// Returns those texts that are not in English, with their foreign words replaced by English ones; `None` if all
+    /// texts are in English.
     fn in_english(&self) -> Option<String> {
         let parameters = self.parameters.iter().map(|parameter| &*parameter.description);
         let texts = [self.name, self.title.unwrap_or_default(), self.description];
@@ -82,7 +82,7 @@ impl ToolText<'_> {
         (!english.is_empty()).then_some(english)
     }
 
-    /// Returns the text to embed.
+    /// Returns the text from which the tool's vector is computed.
     pub(crate) fn sentence(&self) -> String {
         let mut text = String::new();
         // The server and the tool's name come first, because they describe the purpose best.
@@ -134,7 +134,7 @@ impl ToolText<'_> {
 
     fn kinds(&self, indexer: &mut Indexer) -> String {
         let mut out = String::new();
-        // The index stores no frequencies in this field.
+        // This field has no word frequencies, so each word is added once.
         let mut add = |sign: &str, text: &str| {
             split(text, &mut |piece| {
                 if let Piece::Word(word) | Piece::Whole(word) = piece {

@@ -1,15 +1,15 @@
-//! Folded forms for comparison: without case, width, accents or separators (MGP §16.4).
+//! Converts texts to a form for comparison, without case, width, accents or separators (MGP §16.4).
 
 use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// The maximum length of a name that is compared as a whole, in bytes.
+/// The maximum length of a name that can be compared as a whole, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 128;
 
-/// Replaces compatibility forms and accented letters by plain ones. Keeps case, because changes of case
-/// separate words.
+/// Replaces compatibility forms and accented letters by plain ones. The case is not changed, because a change of case
+/// separates words.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
@@ -31,7 +31,7 @@ fn strip_accents(letter: char) -> impl Iterator<Item = char> {
 
 /// Returns the letters and digits of a name in lower case, so that `read_file` and `Read File` become equal.
 ///
-/// Returns an empty string if the name has neither, or is too long.
+/// Returns an empty string if the name has no letters or digits, or is too long.
 pub(crate) fn fold_name(name: &str) -> String {
     if name.len() > MAX_NAME_BYTES {
         return String::new();

@@ -1,4 +1,4 @@
-//! The words of a text, the same for tools and queries (MGP §16.4).
+//! Splits texts into words, by the same rules for tools and queries (MGP §16.4).
 
 mod analyzer;
 mod document;

@@ -1,12 +1,12 @@
 //! The words of a query (MGP §16.4).
 
-/// The field that a word is looked up in.
+/// The field in which a word is looked up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Field {
-    /// All texts of a tool.
+    /// All texts of a tool, including its name.
     #[default]
     Text,
-    /// The name only.
+    /// Only the name of a tool.
     Name,
 }
 
@@ -14,7 +14,8 @@ pub(crate) enum Field {
 pub(crate) struct Term {
     /// The word as it is indexed.
     pub(crate) text: String,
-    /// The weight in the score: 1, or less for a single character of a pair; a repeated word does not count twice.
+    /// The weight of the word in the score: 1, or less for a single character of a pair. A repeated word has no higher
+    /// weight.
     pub(crate) weight: f32,
     pub(crate) place: Field,
 }
@@ -23,9 +24,9 @@ pub(crate) struct Term {
 pub(crate) struct QueryWords {
     /// The words to look up, without duplicates.
     pub(crate) terms: Vec<Term>,
-    /// The words in lower case before stemming, without duplicates; used to find misspelt words.
+    /// The words in lower case before stemming, without duplicates; used to find misspelled words.
     pub(crate) raw: Vec<String>,
-    /// The letters and digits of the whole query, if it may be a name; used to find names with typing errors.
+    /// The letters and digits of the whole query if it may be a name; used to find names with typing errors.
     pub(crate) whole: String,
 }
 
@@ -34,7 +35,7 @@ impl QueryWords {
         self.terms.is_empty()
     }
 
-    /// Adds a word; if the query has the word already, keeps the higher weight.
+    /// Adds a word; if the query already has the word, the higher weight applies.
     pub(crate) fn add(&mut self, text: &str, weight: f32) {
         match self.terms.iter_mut().find(|term| term.text == text && term.place == Field::Text) {
             Some(term) => term.weight = term.weight.max(weight),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The deepest nesting that is read; no useful parameter is nested deeper.
+/// The maximum nesting depth that is read; no useful parameter is nested deeper.
 const MAX_DEPTH: usize = 64;
 
 /// The maximum number of values that are read from an enumeration.
@@ -20,7 +20,7 @@ pub(crate) struct Parameter<'a> {
     pub(crate) values: Vec<Cow<'a, str>>,
 }
 
-/// Returns the first `most` parameters of a schema, in the order of the text. For invalid JSON the result is
+/// Returns the first `most` parameters of a schema, in their order in the text. If the JSON is not valid, the result is
 /// incomplete.
 pub(crate) fn parameters(schema: &str, most: usize) -> Vec<Parameter<'_>> {
     let mut reader = Reader { text: schema, most, all: Vec::new(), frames: Vec::new(), key: "" };
@@ -28,7 +28,7 @@ pub(crate) fn parameters(schema: &str, most: usize) -> Vec<Parameter<'_>> {
     reader.all
 }
 
-/// Removes the white space between the values of a JSON text; also returns the depth of its nesting.
+/// Removes the white space between the values of a JSON text; also returns its nesting depth.
 pub(crate) fn compact(json: &str) -> (Cow<'_, str>, usize) {
     let bytes = json.as_bytes();
     let (mut depth, mut deepest, mut at) = (0usize, 0, 0);
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
     fn read(&mut self) {
         let bytes = self.text.as_bytes();
         let mut at = 0;
-        // Objects and arrays below the maximum depth are only counted, to find their end.
+        // Objects and arrays below the maximum depth are only counted, so that their end can be found.
         let mut below = 0usize;
         while let Some(byte) = bytes.get(at) {
             match byte {

@@ -1,11 +1,11 @@
-//! Splits a text into words, identifiers into parts, and text without spaces into pairs (MGP §16.4).
+//! Splits a text into words, identifiers into parts, and text in scripts without spaces into pairs (MGP §16.4).
 
 use super::fold::plain;
 
-/// The maximum length of a word, in bytes; longer words are usually keys, hashes or binary data.
+/// The maximum length of a word, in bytes; a longer word is usually a key, a hash or binary data.
 const MAX_WORD_BYTES: usize = 64;
 
-/// The maximum number of parts of an identifier; an identifier with more parts is not also kept as a whole.
+/// The maximum number of parts of an identifier; if there are more, only the parts are used, not the whole.
 const MAX_PARTS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,15 +19,15 @@ pub(super) enum Piece<'a> {
     /// A single character of a script without spaces.
     Single {
         text: &'a str,
-        /// `true` if the character is the only one in its run.
+        /// `true` if there is no other character in its run.
         alone: bool,
     },
 }
 
 /// Splits a text into pieces.
 ///
-/// Everything but letters and digits separates words. Identifiers (`readFile`, `read_file`, `read-file`, `HTTPServer`,
-/// `base64`) are split at changes of case, digits and signs, and also kept whole.
+/// All characters except letters and digits separate words. Identifiers (`readFile`, `read_file`, `read-file`,
+/// `HTTPServer`, `base64`) are split at changes of case, digits and punctuation, and are also kept as a whole.
 pub(super) fn split(text: &str, piece: &mut dyn FnMut(Piece<'_>)) {
     let text = plain(text);
     let mut identifier = Identifier::default();
@@ -64,7 +64,7 @@ pub(crate) fn words_of(text: &str, max: usize) -> Vec<String> {
 
 /// Returns whether a character belongs to a script that is written without spaces, or whose words carry particles.
 fn is_dense(c: char) -> bool {
-    // Most characters are below this range, so the test ends here for most texts.
+    // Most characters are below this code point, so for most texts only this comparison is made.
     c >= '\u{0e00}'
         && matches!(c,
         '\u{0e00}'..='\u{0eff}'      // Thai, Lao
@@ -109,7 +109,7 @@ impl CharKind {
 
 #[derive(Debug, Default)]
 struct Identifier {
-    /// All parts of the identifier that were read so far, joined, in lower case.
+    /// The parts of the current identifier that were read so far, joined, in lower case.
     whole: String,
     /// The position in `whole` at which each part starts.
     starts: Vec<usize>,
@@ -142,7 +142,7 @@ impl Identifier {
         self.whole.len() - self.starts.last().copied().unwrap_or(0)
     }
 
-    /// Ends the current part; the next character starts a new one.
+    /// Ends the current part; the next character begins another one.
     fn part(&mut self) {
         self.last = None;
     }

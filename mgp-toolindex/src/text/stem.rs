@@ -1,12 +1,12 @@
-//! Stems of English words (MGP §16.4).
+//! Computes the stems of English words (MGP §16.4).
 
 use std::borrow::Cow;
 
 use rust_stemmers::{Algorithm, Stemmer};
 use rustc_hash::FxHashMap;
 
-/// The maximum number of cached stems. A full cache is cleared, because that costs less than evicting single
-/// stems.
+/// The maximum number of cached stems. When the cache is full, it is cleared, because that costs less than evicting
+/// single stems.
 const MAX_CACHED: usize = 32 * 1024;
 
 const MIN_STEMMED_BYTES: usize = 3;
@@ -57,7 +57,7 @@ impl StemCache {
 mgp_types::opaque_debug!(WordStemmer);
 mgp_types::opaque_debug!(StemCache);
 
-/// Returns whether a word is short or not English; the stemmer knows English only.
+/// Returns whether a word is its own stem, because it is short or not English; the stemmer knows only English.
 fn is_own_stem(word: &str) -> bool {
     word.len() < MIN_STEMMED_BYTES || !word.bytes().all(|b| b.is_ascii_lowercase())
 }

@@ -1,6 +1,6 @@
-//! English stop words, with those common in requests for tools (MGP §16.4).
+//! English stop words, including words that are common in requests for tools (MGP §16.4).
 
-/// The words, sorted.
+/// The stop words in sorted order.
 const STOP_WORDS: &[&str] = &[
     "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "because",
     "been", "but", "by", "can", "could", "did", "do", "does", "for", "from", "had", "has", "have",

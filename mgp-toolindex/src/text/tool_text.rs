@@ -34,7 +34,7 @@ pub(crate) struct TextLimits {
 }
 
 impl<'a> ToolText<'a> {
-    /// Collects the texts of a tool; those of the server and the operator are filled in later.
+    /// Collects the texts of a tool; the caller adds those of the server and the operator.
     pub(crate) fn of(tool: &'a Tool, server_id: &'a str, bounds: TextLimits) -> Self {
         let schema = tool.input_schema.as_payload().as_str();
         let output = tool.output_schema.as_ref().map_or("", |schema| schema.as_payload().as_str());
@@ -74,7 +74,7 @@ fn shorten(text: &mut Cow<'_, str>, most: usize) {
     }
 }
 
-/// Returns the first `max` bytes of a text, fewer if a character would be split.
+/// Returns at most the first `max` bytes of a text; fewer if a character would be split.
 pub(crate) fn truncate(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

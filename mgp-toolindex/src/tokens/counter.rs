@@ -1,4 +1,4 @@
-//! Exact token counts, with tables that are in memory only while they are used (MGP §16.8).
+//! Counts tokens exactly, with tables that are in memory only while they are used (MGP §16.8).
 
 use std::fmt;
 #[cfg(feature = "tokens")]
@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::max_tokens_of;
 
-/// The quality of a token count.
+/// The quality of a token count: exact, or an upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exactness {
     /// The exact count.
     Exact,
-    /// An upper bound.
+    /// An upper bound of the count.
     AtMost,
 }
 
-/// A counter of tokens. Drop it after use, because it holds large tables.
+/// An exact counter of tokens. Drop it after use, because it keeps large tables in memory.
 ///
-/// Creating one takes 100 ms and 50 MB. Without the feature `tokens` it costs nothing, but returns only upper
-/// bounds.
+/// Creating one takes 100 ms and 50 MB. Without the feature `tokens` this costs nothing, but the counter returns only
+/// upper bounds.
 ///
 /// ```
 /// use mgp_toolindex::{TokenCounter, max_tokens_of};
@@ -35,7 +35,7 @@ pub struct TokenCounter {
 }
 
 impl TokenCounter {
-    /// Builds the tables.
+    /// Creates a counter, which builds the tables.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -50,7 +50,7 @@ impl TokenCounter {
         }
     }
 
-    /// Returns the quality of this counter's results.
+    /// Returns whether this counter's results are exact.
     #[must_use]
     pub fn exactness(&self) -> Exactness {
         #[cfg(feature = "tokens")]
@@ -62,7 +62,7 @@ impl TokenCounter {
 
     /// Counts the tokens of a text.
     ///
-    /// For 64 KiB without a place to split, which no honest definition has, it returns an upper bound.
+    /// If a text has 64 KiB without a place to split, which no real definition has, the result is an upper bound.
     #[must_use]
     pub fn count(&self, text: &str) -> u32 {
         #[cfg(feature = "tokens")]
@@ -85,13 +85,14 @@ impl TokenCounter {
         self.count(&super::lean::lean(definition))
     }
 
-    /// Counts many texts with temporary tables, and returns the quality of the counts.
+    /// Counts the tokens of many texts with temporary tables, and returns whether the counts are exact.
     ///
     /// Blocks for at least 100 ms. Only one batch is counted at a time, so that only one copy of the tables is in
-    /// memory. If four callers wait already, or without tables, the counts are upper bounds.
+    /// memory. If four callers are already waiting, or there are no tables, the counts are upper bounds.
     #[must_use]
     pub fn count_all<T: AsRef<str> + Sync>(texts: &[T]) -> (Vec<u32>, Exactness) {
-        // Allocate this before the thread runs, so that it does not lie within the memory that the thread frees.
+        // Allocate this before the counting thread runs, so that it is not between the memory blocks that the thread
+        // frees.
         let mut counts = vec![0; texts.len()];
         let fill = |counts: &mut [u32], count: &dyn Fn(&str) -> u32| {
             counts.iter_mut().zip(texts).for_each(|(slot, text)| *slot = count(text.as_ref()));
@@ -134,7 +135,7 @@ impl fmt::Debug for TokenCounter {
     }
 }
 
-/// The permission to count, which one caller holds at a time.
+/// The permission to count; only one caller has it at a time.
 #[cfg(feature = "tokens")]
 struct CountPermit {
     _guard: mgp_types::sync::MutexGuard<'static, ()>,
@@ -145,11 +146,11 @@ impl CountPermit {
     /// The maximum number of callers that wait for the permission.
     const MAX_WAITING: usize = 4;
 
-    /// Waits for the permission; returns `None` if too many callers wait already.
+    /// Waits for the permission; returns `None` if too many callers are already waiting.
     fn wait() -> Option<Self> {
         static COUNTING: mgp_types::sync::Mutex<()> = mgp_types::sync::Mutex::new(());
         static WAITING_CALLERS: AtomicUsize = AtomicUsize::new(0);
-        // The caller that counts at the moment is not counted as waiting.
+        // The caller that is counting is not included in the number of waiting callers.
         let enter = |waiting| (waiting < Self::MAX_WAITING).then_some(waiting + 1);
         WAITING_CALLERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok()?;
         let guard = COUNTING.lock();
@@ -158,13 +159,13 @@ impl CountPermit {
     }
 }
 
-/// Makes the allocator return the memory of the tables to the system.
+/// Makes the allocator return the memory of the dropped tables to the operating system.
 ///
-/// The tables are half a million small allocations. glibc serves each thread from its own arena and keeps freed memory
-/// there; only freeing a large block at the end of an arena makes it trim. Calling `malloc_trim` would need `unsafe`,
-/// so a thread that reuses the arena allocates and frees some large blocks, which cost nothing while they are not
-/// written. With other allocators this does nothing, in some microseconds. Measured with the program `token_counts`: 21
-/// MB kept without this, 8 MB with it.
+/// The tables are half a million small allocations. glibc serves each thread from its own arena, and keeps freed memory
+/// there until a large block at the end of the arena is freed. Calling `malloc_trim` would need `unsafe`, so a thread
+/// that reuses the arena allocates and frees some large blocks, which cost nothing because they are never written. With
+/// other allocators this has no effect and takes some microseconds. Measured with the program `token_counts`: 21 MB
+/// remain without this, 8 MB with it.
 #[cfg(feature = "tokens")]
 fn trim_allocator() {
     let pieces =
@@ -174,14 +175,14 @@ fn trim_allocator() {
     }
 }
 
-/// The minimum length, in bytes, of a stretch that is too long to be encoded; its count is an upper bound.
+/// The minimum length, in bytes, of a piece of text that is too long to be encoded; it gets an upper bound instead.
 #[cfg(feature = "tokens")]
 const MAX_ENCODED_BYTES: usize = 64 << 10;
 
-/// Splits a text at places where the encoding splits it too.
+/// Splits a text at places where the encoding splits it anyway.
 ///
-/// Between two signs and a letter the encoding always ends a piece, unless a line ends near; so `,"a` is such a place
-/// in JSON, and texts with control characters are not split.
+/// The encoding always ends a piece between two punctuation signs and a letter, unless the end of a line is near. So
+/// `,"a` is such a place in JSON. Texts with control characters are not split.
 #[cfg(feature = "tokens")]
 fn split_at_pieces(text: &str) -> impl Iterator<Item = &str> {
     let is_plain = text.len() < MAX_ENCODED_BYTES || !text.bytes().any(|byte| byte < b' ');

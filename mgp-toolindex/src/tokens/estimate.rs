@@ -1,17 +1,15 @@
-//! Estimates token counts without the tables of the encoding; an estimate is never too low (MGP §16.8).
+//! Estimates token counts without the tables of the encoding. An estimate is never too low (MGP §16.8).
 //!
-//! The encoding splits a text into pieces, and each piece into tokens such that no two adjacent tokens form a
-//! token.
-//! So two letters that form a token never cost two tokens, and a word that is a token as a whole piece costs
-//! one.
-//! The facts about tokens used here were taken from the tables; tests compare them with the tables.
+//! The encoding splits a text into pieces, and each piece into tokens. No two adjacent tokens could be joined to one
+//! token. So two letters that form a token together never need two tokens, and a word that is a token as a whole piece
+//! needs one. The facts about tokens that are used here were taken from the tables; tests compare them with the tables.
 
 use super::o200k::{FIRST_TWO_BYTES, NO_TOKEN_PAIRS, SIGN_RUNS};
 use super::words::is_one_token;
 
 /// Returns an upper bound of the tokens of a text.
 ///
-/// The bound is never lower than the exact count, and about a third higher for definitions.
+/// The bound is never lower than the exact count. For definitions it is about a third higher.
 #[must_use]
 pub fn max_tokens_of(text: &str) -> u32 {
     let bytes = text.as_bytes();
@@ -31,7 +29,7 @@ pub fn max_tokens_of(text: &str) -> u32 {
     count
 }
 
-/// The kind of the run that begins at a byte; a space before letters or punctuation belongs to the run.
+/// The kind of the run that begins at a byte; a space before letters or punctuation belongs to their run.
 enum Kind {
     Letters,
     Digits,
@@ -57,12 +55,13 @@ impl Kind {
     }
 }
 
-/// Returns whether a byte is ASCII punctuation; control characters count as space, one each.
+/// Returns whether a byte is ASCII punctuation; control characters are treated as spaces, one piece each.
 fn is_sign(byte: u8) -> bool {
     byte.is_ascii_punctuation()
 }
 
-/// Counts a run of letters; it ends before a capital after a small letter, because a piece ends there.
+/// Counts the tokens of a run of letters. It ends before a capital letter that follows a small one, because a piece
+/// ends there.
 fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     let first = start + usize::from(bytes[start] == b' ');
     let mut end = first + 1;
@@ -84,9 +83,9 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     (end, within(&bytes[start..end], ends_here))
 }
 
-/// Returns the most tokens of a run of letters, given that two letters of a known pair are never two tokens.
+/// Returns the maximum number of tokens of a run of letters, because two letters of a known pair are never two tokens.
 fn within(run: &[u8], ends_here: bool) -> usize {
-    // The most tokens up to the current byte, if the last token is only that byte, and if the last token is longer.
+    // The maximum number of tokens up to the current byte: if the last token is only this byte, and if it is longer.
     let (mut alone, mut longer) = (1, 0);
     let mut before = 0;
     for pair in run.windows(2) {
@@ -95,7 +94,7 @@ fn within(run: &[u8], ends_here: bool) -> usize {
         before = alone.max(longer);
         (alone, longer) = (next_alone, next_longer);
     }
-    // A token that continues beyond the run may begin with the run's last byte.
+    // A token that extends beyond the run may begin with the last byte of the run.
     alone.max(longer).max(if ends_here { 0 } else { before + 1 })
 }
 
@@ -109,11 +108,11 @@ fn is_pair(first: u8, second: u8) -> bool {
     }
 }
 
-/// Returns the end of a run of digits, and the most tokens it can have; every three digits are one token.
+/// Returns the end of a run of digits, and its maximum number of tokens; every three digits are one token.
 fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| byte.is_ascii_digit());
     let count = end - start;
-    // Adjacent digits of other scripts may be in the same piece.
+    // Neighbouring digits of other scripts may belong to the same piece.
     let is_alone = |at: Option<&u8>| at.is_none_or(u8::is_ascii);
     if is_alone(start.checked_sub(1).map(|at| &bytes[at])) && is_alone(bytes.get(end)) {
         (end, count.div_ceil(3))
@@ -122,17 +121,17 @@ fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     }
 }
 
-/// Returns the end of a run of punctuation, and the most tokens it can have; runs common in JSON are in a
-/// table.
+/// Returns the end of a run of punctuation, and its maximum number of tokens; a table has the runs that are common in
+/// JSON.
 fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     let first = start + usize::from(bytes[start] == b' ');
     let end = end_of(bytes, first, is_sign);
     let run = &bytes[start..end];
-    // A run continues with the end of a line, and with signs of other scripts.
+    // A run may continue with the end of a line, or with punctuation of other scripts.
     let ends_here = bytes.get(end).is_none_or(|byte| byte.is_ascii() && !b"\r\n".contains(byte));
     let begins_here =
         start.checked_sub(1).is_none_or(|at| bytes[at].is_ascii() && !b"\r\n".contains(&bytes[at]));
-    // In `it."'s` a single last sign would belong to the next piece, but runs of two and more stay together.
+    // In `it."'s` the last sign belongs to the next piece, but two or more signs in a row stay in one piece.
     if run.len() > 1
         && begins_here
         && ends_here
@@ -143,8 +142,8 @@ fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     (end, run.len())
 }
 
-/// Returns the end of a run of non-ASCII characters, and the most tokens it can have, by the first two bytes of
-/// each.
+/// Returns the end of a run of non-ASCII characters, and its maximum number of tokens, which depends on the first two
+/// bytes of each character.
 fn foreign(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| !byte.is_ascii());
     let mut cost = end - start;
@@ -153,7 +152,7 @@ fn foreign(bytes: &[u8], start: usize) -> (usize, usize) {
             0xc2..=0xf4 => FIRST_TWO_BYTES[usize::from(pair[0] - 0xc2)],
             _ => 0,
         };
-        // Only leading bytes have a mask, so each character saves at most one token.
+        // Only first bytes of characters have a mask, so at most one token is saved per character.
         cost -= usize::from(pair[1] >= 0x80 && mask >> (pair[1] & 0x3f) & 1 == 1);
     }
     (end, cost)

@@ -34,7 +34,7 @@ impl Members<'_> {
     }
 }
 
-/// Parses a definition; an invalid one has no members.
+/// Parses a definition; if it is not valid, the result has no members.
 pub(crate) fn members(definition: &str) -> Members<'_> {
     let read = serde_json::from_str(definition);
     let mut members = read.unwrap_or(Members {
@@ -49,14 +49,14 @@ pub(crate) fn members(definition: &str) -> Members<'_> {
 
 /// Returns the compact JSON of name, description and `inputSchema`, in this order.
 ///
-/// Hosts show only these three to a model; titles, icons, hints and output schemas cost it no tokens.
+/// Hosts pass only these three members to a model; titles, icons, hints and output schemas need no tokens.
 pub(crate) fn lean(definition: &str) -> String {
     let members = members(definition);
     let schema = members.schema();
     lean_of(&members.name, members.description.as_deref(), schema.as_payload().as_str())
 }
 
-/// Returns the compact JSON of [`lean`] from its parts; `name` and `schema` must be JSON.
+/// Returns the compact JSON of [`lean`] from its three members; `name` and `schema` must be JSON.
 pub(crate) fn lean_of(name: &str, description: Option<&str>, schema: &str) -> String {
     let length = name.len() + description.map_or(0, str::len) + schema.len() + 48;
     let mut out = String::with_capacity(length);

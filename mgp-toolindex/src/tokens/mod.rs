@@ -1,12 +1,12 @@
-//! The tokens that a definition costs a model: exactly, or an upper bound (MGP §16.8).
+//! Counts or estimates the tokens that a definition needs in a model's context (MGP §16.8).
 //!
-//! The text that is counted is [`lean`]. Counts are those of `o200k`; other encodings differ by some percent, which the
+//! The counted text is that of [`lean`], and the encoding is `o200k`. Other encodings differ by some percent, which the
 //! reserves of a budget cover.
 //!
 //! - [`TokenCounter`] counts exactly (feature `tokens`). Its tables take 50 MB, so it is created for a batch, on its
 //!   own thread, and dropped afterwards.
-//! - [`max_tokens_of`] needs no tables and is never too low. It serves until a definition is counted, and for texts
-//!   that are made for one answer.
+//! - [`max_tokens_of`] needs no tables and is never too low. It is used until a definition is counted, and for texts
+//!   that are generated for one answer.
 
 mod counter;
 mod estimate;
@@ -18,12 +18,12 @@ pub use self::counter::{Exactness, TokenCounter};
 pub use self::estimate::max_tokens_of;
 pub(crate) use self::lean::lean_of;
 
-/// The maximum length of a definition that is estimated closely, in bytes.
+/// The maximum length, in bytes, of a definition for which a close estimate is computed.
 const MAX_ESTIMATED_BYTES: usize = 256 << 10;
 
 /// Returns an upper bound of the tokens of a definition.
 pub(crate) fn estimate(definition: &str) -> u32 {
-    // A definition this long is never sent as a whole, so a rough bound is enough: every token has at least one
+    // A definition this long is never sent as a whole, so a rough bound is sufficient: every token has at least one
     // byte.
     if definition.len() > MAX_ESTIMATED_BYTES {
         return u32::try_from(definition.len()).unwrap_or(u32::MAX);

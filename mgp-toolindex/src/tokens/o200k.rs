@@ -1,13 +1,13 @@
 //! Facts about the o200k encoding (MGP §16.8).
 
-/// The pairs of small letters that are not a token.
+/// The pairs of small letters that do not form a token.
 pub(super) const NO_TOKEN_PAIRS: [[u8; 2]; 29] = [
     *b"bq", *b"gk", *b"gq", *b"jv", *b"jz", *b"kq", *b"kz", *b"lq", *b"nq", *b"qf", *b"qg", *b"qj",
     *b"qk", *b"qv", *b"qz", *b"rj", *b"tq", *b"wq", *b"wz", *b"xg", *b"xj", *b"xk", *b"xq", *b"xv",
     *b"xw", *b"yq", *b"zj", *b"zq", *b"zv",
 ];
 
-/// The first two bytes of characters that are a token: by the first byte, a bit per second byte.
+/// The characters whose first two bytes form a token: for each first byte, a mask with one bit per second byte.
 pub(super) const FIRST_TWO_BYTES: [u64; 51] = [
     0xffff_ffff_021c_0001,
     0xffff_ffff_f7ff_ffff,

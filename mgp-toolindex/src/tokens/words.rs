@@ -1,13 +1,13 @@
 //! Words that are one token each (MGP §16.8).
 
-/// The words, sorted, each ended by a line feed.
+/// The words in sorted order, each followed by a line feed.
 ///
 /// Each word is one token, alone as well as after a space. After another character with which the tokenizer may begin a
 /// piece of text, character and word together are at most two tokens. A test checks this; with `UPDATE_GOLDEN=1` it
 /// writes the file again.
 const WORDS: &str = include_str!("words.txt");
 
-/// Returns whether a word is in the list. Searches the sorted text directly, so that no set of words takes memory.
+/// Returns whether a word is in the list. It searches the sorted text directly, so that no set of words needs memory.
 pub(super) fn is_one_token(word: &str) -> bool {
     let bytes = WORDS.as_bytes();
     let (mut low, mut high) = (0, bytes.len());
@@ -63,7 +63,7 @@ mod tests {
                     |first| count(&format!("{first}{word}")) <= if first == ' ' { 1 } else { 2 },
                 )
         };
-        // The tokens with the lowest numbers are the most frequent ones in the training texts.
+        // The tokens with the lowest numbers occurred most often in the training texts of the encoding.
         let mut words: Vec<String> = (0..25_000)
             .filter_map(|token| String::from_utf8(encoder.decode_bytes(&[token]).ok()?).ok())
             .filter_map(|text| {

@@ -1,8 +1,7 @@
-//! Vectors of tools, and the search for those nearest to a query (MGP §16.4).
+//! The vectors of tools, and the search for the vectors nearest to a query (MGP §16.4).
 //!
-//! A row has one byte per dimension and a factor that restores a vector of length one.
-//! A query scans all rows: with the vector instructions of today's processors that takes less time than keeping a graph
-//! up to date, and it misses nothing.
+//! A row has one byte per dimension, and a factor that restores a vector of length one. A query scans all rows: with
+//! the vector instructions of current processors this takes less time than maintaining a graph, and it misses no row.
 
 mod kernel;
 mod quantise;

@@ -1,12 +1,12 @@
-//! Vectors as integers: rows in one byte per dimension, queries in two.
+//! Converts vectors to integers: rows to one byte per dimension, queries to two.
 //!
-//! A query is rounded 256 times finer than a row, so that the rounding of the scan rarely changes an order; its error
-//! is known.
+//! A query is rounded 256 times more finely than a row, so that rounding rarely changes the order of rows. The maximum
+//! error of the scan is known.
 
-/// The largest number of a row; -128 is not used, so that every row has a negative.
+/// The greatest value in a row; -128 is not used, so that the negative of every row exists.
 const ROW_MAX: f32 = 127.0;
 
-/// The number of parallel sums; fixed, so that every processor adds in the same order.
+/// The number of parallel sums. It is fixed, so that every processor adds in the same order.
 const LANES: usize = 16;
 
 /// A query, prepared for the scan.
@@ -16,12 +16,12 @@ pub(super) struct QuantisedQuery<'a> {
     pub(super) unit: f32,
     /// The query as integers, padded with zeros to the stride of the rows.
     pub(super) coarse: Vec<i16>,
-    /// The maximum error of the difference between two scores of the scan.
+    /// The maximum rounding error of the difference between two scores of the scan.
     pub(super) slack: f32,
 }
 
 impl<'a> QuantisedQuery<'a> {
-    /// Prepares a query; returns `None` if it has no direction.
+    /// Prepares a query; returns `None` for a vector without a direction, e.g. of zeros.
     pub(super) fn new(exact: &'a [f32], stride: usize) -> Option<Self> {
         let unit = unit(exact)?;
         let max = exact.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
@@ -34,20 +34,20 @@ impl<'a> QuantisedQuery<'a> {
             *coarse = to_i16(whole);
             off += (scaled - whole) * (scaled - whole);
         }
-        // With a row of length one, the error of a score is at most the length of the error of the query; two rows may
-        // err in opposite directions. The rest is rounding of floats.
+        // Rows have length one, so the error of a score is at most the length of the query's rounding error; the errors
+        // of two rows may have opposite signs. The second term covers the rounding of floats.
         let slack = 2.0 * off.sqrt() + range * 4.0e-6 / (unit * max);
         Some(Self { exact, unit, coarse, slack })
     }
 }
 
-/// Returns the largest number of a query for which no sum of products with a row exceeds 32 bits.
+/// Returns the greatest value in a query for which the sum of its products with a row always fits into 32 bits.
 fn range(stride: usize) -> i16 {
     let most = (1_usize << 31) / (128 * stride.max(1));
     i16::try_from(most.saturating_sub(1)).unwrap_or(i16::MAX)
 }
 
-/// Writes a vector as a row and returns its factor; returns `None` if the vector has no direction.
+/// Writes a vector as a row and returns the row's factor; returns `None` if the vector has no direction.
 pub(super) fn write(values: &[f32], row: &mut [i8]) -> Option<f32> {
     unit(values)?;
     let max = values.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
@@ -57,7 +57,7 @@ pub(super) fn write(values: &[f32], row: &mut [i8]) -> Option<f32> {
     factor(row)
 }
 
-/// Returns the factor that makes a row a vector of length one, or `None` for a row of zeros.
+/// Returns the factor that scales a row to a vector of length one; returns `None` for a row of zeros.
 pub(super) fn factor(row: &[i8]) -> Option<f32> {
     let squares: u64 = row.iter().map(|byte| u64::from(byte.unsigned_abs()).pow(2)).sum();
     (squares > 0).then(|| to_f32((to_f64(squares)).sqrt().recip()))
@@ -95,7 +95,7 @@ pub(super) fn product(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum()
 }
 
-/// Returns the factor that makes a vector one of length one, or `None` if it is zero or not finite.
+/// Returns the factor that scales a vector to length one; returns `None` if it is zero or not finite.
 pub(super) fn unit(values: &[f32]) -> Option<f32> {
     let squares: f64 = values.iter().map(|value| f64::from(*value).powi(2)).sum();
     let unit = to_f32(squares.sqrt().recip());

@@ -1,11 +1,11 @@
 //! The running sum of all rows of a table (MGP §16.4).
 
-/// The sum of rows; sums of integers are exact, so that removed rows leave no error.
+/// The sum of rows. It consists of integers, whose sums are exact, so that removed rows leave no error behind.
 #[derive(Clone, Debug)]
 pub(super) struct RowSum(Box<[i64]>);
 
-/// The factor by which values are multiplied before rounding; 64 bits hold the sum of any realistic number of
-/// rows.
+/// The factor by which values are multiplied before they are rounded; 64 bits are enough for the sum of any realistic
+/// number of rows.
 const SCALE: f32 = 1_048_576.0;
 
 impl RowSum {

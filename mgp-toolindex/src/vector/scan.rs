@@ -1,8 +1,8 @@
-//! Scans all rows once for several queries.
+//! Scans all rows once for several queries together.
 //!
-//! Rows are processed 64 at a time, so that they stay in the L1 cache while every query is compared with them. The
-//! filter bits of 64 rows are one word, so a permissive filter costs nothing, and a restrictive one skips whole
-//! words.
+//! Rows are processed 64 at a time, so that they stay in the L1 cache while each query is compared with them. The
+//! filter bits of 64 rows are one word: a filter that passes all of them costs nothing, and words without a set bit are
+//! skipped.
 
 use super::quantise::QuantisedQuery;
 use super::top_rows::TopRows;
@@ -11,17 +11,17 @@ use crate::catalog::Slot;
 /// The number of rows in one word of filter bits.
 pub(super) const WORD_BITS: usize = 64;
 
-/// The number of rows that a kernel multiplies at once.
+/// The number of rows that a kernel multiplies together.
 const BLOCK: usize = 4;
 
-/// Consecutive rows.
+/// A range of consecutive rows.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     /// The values of the rows, `stride` bytes for each.
     pub(super) bytes: &'a [i8],
     pub(super) stride: usize,
     pub(super) factors: &'a [f32],
-    /// The slot of the first row.
+    /// The slot of the range's first row.
     pub(super) first: Slot,
     /// The rows that exist, one bit each.
     pub(super) present: &'a [u64],
@@ -30,7 +30,7 @@ pub(super) struct Rows<'a> {
     pub(super) within: Option<&'a [u64]>,
 }
 
-/// Offers all rows to all queries; `four` multiplies four rows with a query.
+/// Adds all matching rows to the best rows of each query; `four` multiplies four rows with a query.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "takes on the instructions of the function it stands in")]
 pub(super) fn scan(
@@ -64,8 +64,8 @@ pub(super) fn scan(
                 continue;
             }
             for picked in picked.chunks(BLOCK) {
-                // An incomplete block is filled up with copies of its last row and the factor NaN, so that the scores
-                // of the copies never win.
+                // An incomplete block is filled with copies of its last row that have the factor NaN, so that the
+                // scores of the copies are never among the best.
                 let at = |nth: usize| usize::from(picked[nth.min(picked.len() - 1)]);
                 let row = |nth: usize| &bytes[at(nth) * stride..][..stride];
                 let products = four([row(0), row(1), row(2), row(3)], &query.coarse);
@@ -83,7 +83,8 @@ pub(super) fn scan(
     }
 }
 
-/// Offers four rows to the list of best rows. Usually none of them is good enough, and a single branch skips all four.
+/// Adds four rows to the list of best rows if they are good enough. Usually none is, and a single branch skips all
+/// four.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "takes on the instructions of the function it stands in")]
 fn offer(best: &mut TopRows, products: [i32; BLOCK], factors: [f32; BLOCK], slots: [Slot; BLOCK]) {

@@ -1,4 +1,4 @@
-//! A table of vectors by slot.
+//! A table of vectors, indexed by slot.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use super::scan::{Rows, WORD_BITS};
 use super::top_rows::TopRows;
 use crate::catalog::{Bitmap, Slot};
 
-/// The number of rows in a chunk. A change copies a chunk only if a search still reads it, and then only the chunk that
-/// it changes.
+/// The number of rows in a chunk. A change copies only the chunk that it changes, and only if a search is still reading
+/// that chunk.
 const CHUNK_ROWS: usize = 1024;
 
-/// The alignment of a row in bytes: the widest load of a kernel.
+/// The alignment of a row in bytes, which is the width of the widest load in a kernel.
 const ALIGN: usize = 32;
 
-/// Vectors by slot; clones share their rows until one of them changes.
+/// Vectors, indexed by slot; clones share their rows until one of them changes.
 #[derive(Clone)]
 pub(crate) struct VectorTable {
     dimensions: usize,
@@ -52,7 +52,7 @@ impl VectorTable {
 
     /// Stores the direction of a vector.
     ///
-    /// A vector without a direction (zero, not finite, of another length) clears the slot.
+    /// A vector without a direction, i.e. that is zero, not finite or of another length, clears the slot.
     pub(crate) fn set(&mut self, slot: Slot, vector: &[f32]) {
         let mut row = vec![0; self.dimensions];
         if vector.len() == self.dimensions && quantise::write(vector, &mut row).is_some() {
@@ -97,7 +97,7 @@ impl VectorTable {
         }
     }
 
-    /// Returns the bytes of a row, which have the direction of the vector but not its length.
+    /// Returns the bytes of a row, which preserve the direction of the vector but not its length.
     pub(crate) fn row(&self, slot: Slot) -> Option<&[i8]> {
         self.row_and_factor(slot).map(|(row, _)| row)
     }
@@ -108,9 +108,10 @@ impl VectorTable {
         Some(row.iter().map(|byte| f32::from(*byte) * factor).collect())
     }
 
-    /// Returns the rows nearest to each query, nearest first and then by slot, with their cosine.
+    /// Returns the rows nearest to each query with their cosines, nearest first; rows with equal cosines are sorted by
+    /// slot.
     ///
-    /// A query without a direction finds nothing.
+    /// For a query without a direction, no row is returned.
     pub(crate) fn top(
         &self,
         queries: &[&[f32]],
@@ -120,7 +121,7 @@ impl VectorTable {
         self.top_with(Kernel::best(), queries, k, within)
     }
 
-    /// Returns the cosine of a query and a row, or `None` if either is missing.
+    /// Returns the cosine of a query and a row; returns `None` if the slot has no row or the query has no direction.
     pub(crate) fn cosine(&self, query: &[f32], slot: Slot) -> Option<f32> {
         let unit = self.unit(query)?;
         let (row, factor) = self.row_and_factor(slot)?;

@@ -1,4 +1,4 @@
-//! The scan, compared with a naive search.
+//! Tests that compare the scan with a naive search.
 
 use proptest::prelude::*;
 
@@ -178,7 +178,7 @@ fn no_sum_overflows() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Every kernel finds the same as a naive search, to the last bit.
+    /// Every kernel finds the same rows as a naive search, with scores that are equal to the last bit.
     #[test]
     fn the_scan_finds_the_same_as_a_naive_search(
         seed in 1_u64..u64::MAX,
@@ -194,7 +194,7 @@ proptest! {
         for slot in gone {
             table.clear(slot);
         }
-        // Either a few rows pass the filter, or all but a few.
+        // The filter passes either a few rows, or all except a few.
         let filter: Option<Bitmap> = within.map(|each| {
             (0..rows).filter(|slot| slot % each == 0 || (each < 4 && slot % 64 != 5)).collect()
         });

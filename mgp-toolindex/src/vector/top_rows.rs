@@ -1,4 +1,4 @@
-//! The best of many rows, in bounded space.
+//! Keeps the best of many rows in bounded space.
 
 use std::cmp::Ordering;
 
@@ -25,7 +25,7 @@ impl Scored {
 pub(super) struct TopRows {
     k: usize,
     keep: usize,
-    /// The score that a row has to exceed.
+    /// The score that a row must exceed to be added.
     floor: f32,
     found: Vec<Scored>,
 }
@@ -33,7 +33,7 @@ pub(super) struct TopRows {
 impl TopRows {
     pub(super) fn new(k: usize, rows: usize) -> Self {
         let keep = k.saturating_add(k / 8).saturating_add(SPARE_ROWS).min(rows);
-        // Reserve twice the space, so that most rows cost only a push and sorting is rare.
+        // Reserve twice the space, so that for most rows only a push is needed and sorting is rare.
         let found = Vec::with_capacity(keep.saturating_mul(2));
         Self { k, keep, floor: f32::NEG_INFINITY, found }
     }
@@ -62,7 +62,8 @@ impl TopRows {
         }
     }
 
-    /// Scores the best rows again, exactly, and returns them in order; `slack` is the rounding error of the scan.
+    /// Computes the scores of the best rows again, exactly, and returns the rows in order; `slack` is the rounding
+    /// error of the scan.
     pub(super) fn finish(
         mut self,
         slack: f32,

@@ -1,4 +1,5 @@
-//! Tools are added and removed thousands of times, each with its own words: neither memory nor search time grows.
+//! Adds and removes tools thousands of times, each with its own words, and checks that neither memory nor search time
+//! grows.
 
 use std::time::Duration;
 
@@ -17,10 +18,10 @@ const TOOLS_PER_CHANGE: u64 = 100;
 /// The number of tools that are never removed.
 const PERMANENT_TOOLS: u64 = 500;
 
-/// The maximum growth of memory, in kilobytes, between a tenth of the changes and the last one.
+/// The maximum growth of memory, in kilobytes, from a tenth of the changes to the last one.
 const MAX_GROWTH_KB: u64 = 16 * 1024;
 
-/// The number of changes from which the memory is compared; with fewer it varies too much.
+/// The minimum number of changes for which memory is compared; with fewer changes it varies too much.
 const MIN_COMPARED_CHANGES: u64 = 100_000;
 
 #[test]

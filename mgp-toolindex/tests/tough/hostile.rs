@@ -1,4 +1,4 @@
-//! Hostile definitions: each is indexed safely or refused with a reason, and other tools are not affected.
+//! Tests hostile definitions: each is indexed safely or refused with a reason, and other tools are not affected.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::tools::{by_all, by_words, raw, tool};
 
-/// The maximum time for one hostile definition or query; generous, because debug builds are slow.
+/// The maximum time for one hostile definition or query; it is long, because debug builds are slow.
 const MAX_TIME: Duration = Duration::from_secs(20);
 
 /// Returns nested objects.
@@ -29,7 +29,7 @@ fn with_schema(name: &str, schema: &str) -> Tool {
     tool
 }
 
-/// Returns the definitions with a description of each.
+/// Returns the hostile definitions, each with a description for messages.
 fn definitions() -> Vec<(&'static str, Tool)> {
     let properties: Vec<_> =
         (0..100_000).map(|number| format!(r#""p{number}":{{"type":"string"}}"#)).collect();
@@ -100,7 +100,7 @@ fn hostile_definitions_affect_no_other_tool() {
         }
         assert!(index.get(&id, &word).is_some(), "{what}: its neighbour is gone");
         assert_eq!(by_words(&index, &word).hits[0].tool.server_id(), id, "{what}");
-        // An accepted tool can be read back.
+        // If a tool was accepted, it can be read from the index.
         assert_eq!(index.get(&id, &name).is_some(), put.refused.is_empty(), "{what}");
         refused += put.refused.len();
         taken += 1 - put.refused.len();

@@ -1,5 +1,5 @@
-//! A process is killed while it changes an index. When the index is opened again, it has the state before or after one
-//! of the changes, never half a change, and it can be searched.
+//! Kills a process while it changes an index. When the index is opened again, it must have the state before or after
+//! one of the changes, never a part of a change, and searches must work.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::tools::{by_words, server};
 /// The number of kills by default.
 const KILLS: u64 = 5;
 
-/// The number of servers that change in turn.
+/// The number of servers that are changed one after the other.
 const SERVERS: u64 = 20;
 
 /// The number of servers that never change; large enough that the index writes its postings several times during the
@@ -31,8 +31,8 @@ const PERMANENT_TOOLS: u64 = 100;
 /// The number of changes between two flushes.
 const CHANGES_PER_FLUSH: u64 = 16;
 
-/// The number of a change. A change replaces the tools of one server, each server in turn; every seventh change removes
-/// its server instead.
+/// The number of a change. Each change replaces the tools of the next server in turn; every seventh change removes the
+/// server instead.
 #[derive(Clone, Copy)]
 struct Step(u64);
 
@@ -99,7 +99,7 @@ fn scores(index: &ToolIndex, text: &str) -> Vec<f32> {
     found.hits.into_iter().map(|hit| hit.score).collect()
 }
 
-/// Returns the last change that the index has; panics if the index equals no state between `from` and `to`.
+/// Returns the last change that the index contains; panics if the index equals no state between `from` and `to`.
 fn last_change(index: &ToolIndex, from: u64, to: u64) -> u64 {
     let mut there: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for entry in index.entries() {
@@ -143,7 +143,8 @@ async fn child() {
     print("ready", step);
     loop {
         step += 1;
-        // Print a change before it can be in the file, so that the parent process knows every change that may be there.
+        // Print each change before it can be in the file, so that the parent process knows all changes that may be
+        // there.
         print("begun", step);
         Step(step).make(&index);
         if step.is_multiple_of(CHANGES_PER_FLUSH) {
@@ -169,14 +170,14 @@ async fn an_index_killed_at_any_time_reopens_in_a_valid_state() {
         let begin = Instant::now();
         let (db, index) = open(folder.path()).await;
         slowest = slowest.max(begin.elapsed());
-        // The index has all flushed changes, and no change that had not begun.
+        // The index must contain all flushed changes, and only changes that had begun.
         let last = last_change(&index, flushed, begun);
         for step in (1..=last).rev().take(usize::try_from(SERVERS).unwrap()).map(Step) {
             let found = by_words(&index, &step.word());
             let names = found.hits.iter().map(|hit| hit.tool.server_id());
             assert_eq!(names.into_iter().any(|id| id == step.server()), step.tools().is_some());
         }
-        // The postings that were read from the file give the same scores as postings built from the tools.
+        // The postings that were read from the file must give the same scores as postings built from the tools.
         let expected = rebuilt(&index);
         assert_eq!(index.len(), expected.len());
         let word = Step(last).word();

@@ -1,5 +1,5 @@
-//! The index under load: kills, searches while servers change, many changes, hostile definitions, callers that share
-//! connections and names (MGP §16).
+//! Tests the index under load: kills, searches while servers change, many changes, hostile definitions, and callers
+//! that share connections and names (MGP §16).
 //!
 //! The environment variables `KILLS`, `ROUNDS`, `CHANGES` and `STEPS` set the amount of work, which is small by
 //! default. Each test prints its measurements in a line `tough: …`.

@@ -1,10 +1,10 @@
-//! Child processes: this binary starts itself again and kills what it started.
+//! Runs tests of this binary in child processes, and kills these processes.
 
 use std::io::{BufRead as _, BufReader, Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// The variable that marks a child process and names its folder.
+/// The variable that is set for a child process, and contains the path of its folder.
 const FOLDER_VARIABLE: &str = "MGP_TOUGH_FOLDER";
 
 /// Returns the folder of this process if it is a child.
@@ -12,7 +12,7 @@ pub(crate) fn child_folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from)
 }
 
-/// Prints a line to the parent; the number distinguishes it from other output.
+/// Prints a line with a word and a number, which the parent process reads.
 pub(crate) fn print(word: &str, number: u64) {
     let mut out = stdout().lock();
     // The test runner may have left an unfinished line.
@@ -75,7 +75,7 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Callers that share a connection, a name or a tenant: none sees or changes the session of another.
+//! Tests callers that share a connection, a name or a tenant: none can see or change the session of another.
 
 use mgp_toolindex::{AllTools, Session, Sessions, ToolIndex};
 use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
@@ -6,13 +6,13 @@ use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
 use crate::setting;
 use crate::tools::server;
 
-/// The number of steps by default.
+/// The number of steps each test makes by default.
 const STEPS: u64 = 200;
 
 /// The number of tools of each caller; no two callers share one.
 const TOOLS: u64 = 5;
 
-/// Returns principals that have parts in common but are all different.
+/// Returns principals that share some parts but are all different.
 fn callers() -> Vec<Principal> {
     let ann = Principal::new("acme", "ann");
     vec![
@@ -30,7 +30,7 @@ struct Caller {
     cx: Context,
     /// The server with the tools that only this caller uses.
     server: String,
-    /// The handle, for requests without a connection.
+    /// The handle of its session, for requests without a connection.
     handle: Option<String>,
     /// The names of the tools that are in its session.
     uses: Vec<String>,
@@ -53,7 +53,7 @@ impl Caller {
 fn a_caller_never_sees_the_session_of_another() {
     let index = ToolIndex::new();
     let sessions = Sessions::new();
-    // All share one connection and one legacy session; in a third scope each request is independent.
+    // All callers share one connection and one legacy session; in a third scope each request is independent.
     let shared = [Scope::new(ScopeKind::Connection), Scope::new(ScopeKind::Session)];
     let mut all = Vec::new();
     for place in 0..3 {
@@ -96,7 +96,7 @@ fn a_caller_never_sees_the_session_of_another() {
     println!("tough: {} callers, {steps} steps, no caller saw the session of another", all.len());
 }
 
-/// Uses or evicts one tool of the caller; evictions also name the tools of others, without effect.
+/// Uses or evicts one tool of the caller; the evictions also name the tools of other callers, which has no effect.
 fn take(caller: &mut Caller, number: u64, sessions: &Sessions, index: &ToolIndex) {
     let session = caller.session(sessions);
     let tools = index.tools_of(&caller.server);
@@ -117,7 +117,7 @@ fn take(caller: &mut Caller, number: u64, sessions: &Sessions, index: &ToolIndex
     }
 }
 
-/// Checks that a caller can open neither the handle of another nor a guessed one.
+/// Checks that a caller can use neither the handle of another caller nor a guessed handle.
 fn check_foreign_handles(one: &Caller, other: &Caller, sessions: &Sessions) {
     if let Some(handle) = &other.handle
         && one.cx.principal != other.cx.principal

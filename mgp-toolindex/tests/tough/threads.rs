@@ -1,4 +1,4 @@
-//! Eight threads search while servers come and go: servers that stay are always found, removed ones never.
+//! Eight threads search while servers are added and removed: permanent servers are always found, removed ones never.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -15,7 +15,7 @@ const STAYING: u64 = 20;
 const GUESTS: u64 = 8;
 const TOOLS: u64 = 20;
 
-/// The number of visits of each guest by default.
+/// The number of times that each temporary server (guest) is added and removed by default.
 const ROUNDS: u64 = 2;
 
 #[test]
@@ -25,7 +25,7 @@ fn searches_find_exactly_the_current_servers() {
     for number in 0..STAYING {
         index.put(server(&format!("stays-{number}"), &format!("stay{number}er"), TOOLS)).unwrap();
     }
-    // The last finished visit of each guest, from one.
+    // The last finished visit of each guest, numbered from one.
     let ended: Vec<AtomicU64> = (0..GUESTS).map(|_| AtomicU64::new(0)).collect();
     let done = AtomicBool::new(false);
     let (searches, slowest) = thread::scope(|scope| {
@@ -64,7 +64,7 @@ fn searches_find_exactly_the_current_servers() {
     );
 }
 
-/// Adds a guest, finds it, removes it, and finds it no longer.
+/// Adds a guest, finds it, removes it, and checks that it is no longer found.
 fn come_and_go(index: &ToolIndex, guest: u64, visit: u64) {
     let (id, word) = (format!("guest-{guest}"), format!("guest{guest}v{visit}x"));
     index.put(server(&id, &word, TOOLS)).unwrap();
@@ -75,7 +75,7 @@ fn come_and_go(index: &ToolIndex, guest: u64, visit: u64) {
     assert!(found.hits.iter().all(|hit| hit.tool.server_id() != id), "{word} is still found");
 }
 
-/// Searches until `done` is set, and returns the number of searches and the longest time.
+/// Searches until `done` is set, and returns the number of searches and the longest time of a search.
 fn search(
     index: &ToolIndex,
     ended: &[AtomicU64],

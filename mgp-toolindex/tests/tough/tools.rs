@@ -38,7 +38,7 @@ pub(crate) fn by_all(index: &ToolIndex, text: &str) -> SearchResult {
     index.search(&Query::new(text), &AllTools).unwrap()
 }
 
-/// Returns the resident kilobytes of this process, where the system has `/proc`.
+/// Returns the resident memory of this process in kilobytes, if the system has `/proc`.
 pub(crate) fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,5 +1,5 @@
-//! Reads CPU time, memory and context switches of a process tree from `/proc` and the CPU clocks. All modes of the load
-//! generator use it to measure the server.
+//! Reads the CPU time, memory and context switches of a process tree from `/proc` and the CPU clocks. All modes of the
+//! load generator measure the server with it.
 
 /// Returns the CPU time of a process in nanoseconds, including threads that have exited.
 pub(crate) fn cpu_ns(pid: i32) -> u64 {
@@ -86,7 +86,7 @@ pub(crate) fn switches(pid: i32) -> u64 {
     t
 }
 
-/// The counters of the server processes and of the load generator when the measured part began.
+/// The counters of the server processes and of the load generator at the beginning of the measured part.
 pub(crate) struct Account {
     pub(crate) pids: Vec<i32>,
     pub(crate) server_cpu: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Reads the counters; with `alone`, those of the `roots` only, without their descendants.
+    /// Reads the counters of the processes `roots` and their descendants; with `alone`, of the `roots` only.
     pub(crate) fn start(roots: &[i32], alone: bool) -> Account {
         let pids = if alone { roots.to_vec() } else { tree(roots) };
         Account {

@@ -267,7 +267,7 @@ pub(crate) async fn http(o: &Options) -> Res<()> {
     Ok(())
 }
 
-/// Makes `todo` calls, shared by all connections, and returns their figures.
+/// Makes `todo` calls, divided among all connections, and returns their figures.
 async fn phase(conns: &mut Vec<Connection>, g: &Arc<Requests>, todo: usize) -> Res<Figures> {
     let mut sum = Figures::default();
     if todo == 0 {

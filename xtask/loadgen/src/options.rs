@@ -4,7 +4,7 @@ use std::collections::HashMap;
 /// The parsed command line.
 pub(crate) struct Options {
     pub(crate) given: HashMap<String, String>,
-    /// The command that starts the server, after `--`.
+    /// The words after `--`: the command that starts the server.
     pub(crate) rest: Vec<String>,
     /// The mode: `stdio`, `http` or `sessions`.
     pub(crate) mode: String,

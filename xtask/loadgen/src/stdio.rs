@@ -126,7 +126,7 @@ impl Input {
     }
 }
 
-/// The numbers of requests of a run that are planned, sent and answered.
+/// The numbers of planned, sent and answered requests of a run.
 struct Counts {
     warm: usize,
     total: usize,

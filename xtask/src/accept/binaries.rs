@@ -12,9 +12,9 @@ pub(super) const LIBRARY: &str = "lib";
 pub(super) struct Tests {
     package: &'static str,
     binary: &'static str,
-    /// The filters of which each gets its own run, which must find at least one test. The empty filter runs all tests.
+    /// The filters that each get a separate run, which must find at least one test. The empty filter runs all tests.
     each: &'static [&'static str],
-    /// Filters that all runs get together; a test runs if its name contains one of them.
+    /// The filters that are used together in every run; a test runs if its name contains one of them.
     any: &'static [&'static str],
     env: &'static [(&'static str, &'static str)],
     /// Beginnings of lines that the tests must print; these lines are shown as the figure of the check.
@@ -71,13 +71,14 @@ impl Tests {
         self
     }
 
-    /// Sets the bound that the figure of the check must keep, as text; the last line of the check prints it.
+    /// Sets the bound that the check compares its figure with, as text for the last line of the check.
     pub(super) const fn bound(mut self, bound: &'static str) -> Self {
         self.bound = bound;
         self
     }
 
-    /// Names programs that some of the tests need. A missing program is reported as skipped, and fails with `--strict`.
+    /// Sets the programs that some tests need. A missing program is reported as skipped, and is a failure with
+    /// `--strict`.
     pub(super) const fn needs(mut self, programs: &'static [&'static str]) -> Self {
         self.needs = programs;
         self

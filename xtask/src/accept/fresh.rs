@@ -1,5 +1,5 @@
-//! The acceptance checks `core.fresh` and `kernel.demo`: the README commands must work in a fresh clone with nothing
-//! but the Rust toolchain.
+//! The acceptance checks `core.fresh` and `kernel.demo`: the README commands must work in a fresh clone on a machine
+//! that has only the Rust toolchain.
 
 use super::Verdict;
 use crate::run::{Context, Failure, Outcome, Program, now, root, seconds, target};

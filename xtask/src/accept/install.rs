@@ -1,4 +1,5 @@
-//! The acceptance check `ten.install`: each package, installed into an empty home without Rust, gives a working `mgp`.
+//! The acceptance check `ten.install`: each package, installed into an empty home folder without Rust, provides a
+//! working `mgp`.
 
 use super::Verdict;
 use crate::run::{Context, Failure, Outcome, Program, has, target};
@@ -8,16 +9,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The programs of the system that a home finds.
+/// The `PATH` of an installation, which contains only programs of the system.
 const PATH: &str = "/usr/bin:/bin";
 
-/// A folder with the packages, and one for each installation.
+/// The folder with the packages, and the folder for installations.
 struct Place {
     folder: PathBuf,
     version: String,
 }
 
-/// Installs a package into a folder of its own.
+/// A function that installs a package into its own folder.
 type Way = fn(&Place) -> Outcome<Installed>;
 
 /// An installed program with its completion script and its man page.
@@ -27,7 +28,7 @@ struct Installed {
     manual: PathBuf,
 }
 
-/// Makes all packages twice, compares them, installs each, and runs what was installed.
+/// Makes all packages twice and compares them; then installs each package and runs the installed program.
 pub(super) fn ten_install() -> Outcome<Verdict> {
     let program = dist::build()?;
     let folder = target()?.join("ten-install");
@@ -67,7 +68,7 @@ pub(super) fn ten_install() -> Outcome<Verdict> {
 }
 
 impl Place {
-    /// Returns the package whose name ends like this.
+    /// Returns the package whose name has this beginning and this end.
     fn package(&self, begin: &str, end: &str) -> Outcome<PathBuf> {
         let folder = self.folder.join("packages");
         for entry in fs::read_dir(&folder).context(folder.display())? {
@@ -104,7 +105,7 @@ impl Place {
         }
         let script = format!(". '{}' && complete -p mgp", installed.completion.display());
         Program::new("bash").args(&["--norc", "-c", &script]).output()?;
-        // Other pages of the same form follow from the same source.
+        // One page is enough, because the others are generated in the same way.
         if has("man") {
             let manual = Program::new("man").args(&["-l"]).args(&[&installed.manual]);
             let text = manual.quietly("PAGER", "cat").quietly("LC_ALL", "C.UTF-8").output()?;
@@ -155,13 +156,13 @@ fn npm(place: &Place) -> Outcome<Installed> {
     let inner = prefix.join("lib/node_modules/mgp");
     Ok(Installed {
         program: prefix.join("bin/mgp"),
-        // npm has no place for completion scripts; the program prints its own.
+        // npm packages cannot install completion scripts, so the program prints its own.
         completion: printed(&prefix.join("bin/mgp"), &folder)?,
         manual: inner.join("man/mgp.1"),
     })
 }
 
-/// Writes the completion script that a program prints.
+/// Writes the completion script that a program prints to a file.
 fn printed(program: &Path, folder: &Path) -> Outcome<PathBuf> {
     let script = Program::new(program).args(&["completions", "bash"]).output()?;
     let file = folder.join("completion");
@@ -176,7 +177,7 @@ fn deb(place: &Place) -> Outcome<Installed> {
         fs::create_dir_all(system.join(inner))?;
     }
     fs::write(system.join("var/lib/dpkg/status"), "")?;
-    // The packages of a real system, e.g. libc6, are not in this one.
+    // The dpkg database of this check is empty, so packages of the system, e.g. libc6, count as missing.
     let dpkg = Program::new("dpkg").args(&["--force-depends", "--force-not-root", "--root"]);
     dpkg.args(&[&system]).args(&["--install"]).args(&[&file]).output()?;
     Ok(Installed {

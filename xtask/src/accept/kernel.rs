@@ -1,4 +1,4 @@
-//! A kernel of a check: its folder, its configuration, and the commands of `mgp` that are run about it.
+//! A kernel for an acceptance check: its folder, its configuration, and the `mgp` commands that use it.
 
 use crate::{
     exchange::{Answer, exchange},
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// The time in which the kernel must know the tools of its servers.
+/// The time within which the kernel must list the tools of its servers.
 const LIST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A folder below the target folder, with a configuration, the state of a kernel, and the built program.
@@ -23,7 +23,7 @@ const LIST_TIMEOUT: Duration = Duration::from_mins(1);
 pub(super) struct Kernel {
     pub(super) place: PathBuf,
     pub(super) program: PathBuf,
-    /// Environment variables of all commands, and so of the kernel and its servers.
+    /// Environment variables for all commands, which the kernel and its servers inherit.
     pub(super) env: Vec<(&'static str, OsString)>,
 }
 
@@ -41,7 +41,7 @@ impl Kernel {
         Ok(Self { place, program, env: Vec::new() })
     }
 
-    /// Returns the folder that installers of foreign packages get as their home.
+    /// Returns the folder that package installers get as their home folder.
     pub(super) fn home(&self) -> PathBuf {
         self.place.join("home")
     }
@@ -54,7 +54,7 @@ impl Kernel {
         fs::write(self.config(), text).context("mgp.toml")
     }
 
-    /// Returns `mgp` with these arguments, which uses the state of this folder.
+    /// Returns a command of `mgp` with these arguments, which uses the state in this folder.
     pub(super) fn mgp(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).env("MGP_STATE", self.place.join("state")).stdin(Stdio::null());
@@ -62,7 +62,7 @@ impl Kernel {
         command
     }
 
-    /// Serves at a free port.
+    /// Starts `mgp serve` on a free port.
     pub(super) fn serve(&self, more: &[&str]) -> Outcome<Served> {
         let command = |port: u16| {
             let mut command = self.mgp(&["serve", "--http", &format!("127.0.0.1:{port}")]);
@@ -95,7 +95,7 @@ impl Kernel {
         serde_json::from_str(&printed).context(args.join(" "))
     }
 
-    /// Waits until the tools are as expected, and returns them.
+    /// Waits until the listed tools meet the condition, and returns them.
     pub(super) fn tools(&self, is_ready: impl Fn(&[Value]) -> bool) -> Outcome<Vec<Value>> {
         let end = now() + LIST_TIMEOUT;
         loop {
@@ -118,7 +118,7 @@ pub(super) fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Sends a request of a client of the modern era with these capabilities, and returns its result.
+/// Sends a request over HTTP in the modern protocol era, with these client capabilities; returns its result.
 pub(super) fn ask(
     port: u16,
     capabilities: &Value,

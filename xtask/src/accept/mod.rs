@@ -30,7 +30,7 @@ use binaries::Tests;
 use std::path::PathBuf;
 use table::CHECKS;
 
-/// One acceptance check: its name, a sentence about it, and its steps.
+/// An acceptance check: its name, a sentence that describes it, and its steps.
 struct Check {
     name: &'static str,
     about: &'static str,

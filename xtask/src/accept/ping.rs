@@ -71,7 +71,8 @@ fn long(program: &Path) -> Outcome<Vec<Duration>> {
     Ok(times)
 }
 
-/// Pings a server while a tool blocks a thread again for every few pings, so that the server must detect it each time.
+/// Pings a server while a tool blocks a thread, again and again, so that the server must detect the blocked thread each
+/// time.
 fn again(program: &Path) -> Outcome<Vec<Duration>> {
     let mut server = Server::start(program)?;
     // Starts one call fewer than the server runs at once, so that the blocking call is not queued.

@@ -1,4 +1,4 @@
-//! The check `valid.real`: servers of npm and `PyPI` without MGP and without a configuration of validators.
+//! The check `valid.real`: calls to servers from npm and `PyPI`, which have neither MGP nor configured validators.
 
 use super::{
     Options, Verdict,
@@ -11,16 +11,16 @@ use crate::serving::Served;
 use serde_json::{Value, json};
 use std::fs;
 
-/// Ordinary calls and such as must be blocked, one a line.
+/// Calls, one per line: ordinary ones, and ones that must be blocked.
 const CALLS: &str = include_str!("real_calls.txt");
 
 const PYTHON: [&str; 3] =
     ["mcp-shell-server==1.1.14", "mcp-server-fetch==2026.10.10", "mcp-server-git==2026.10.10"];
 const FILES: &str = "@modelcontextprotocol/server-filesystem";
-/// The commands that the server of the shell runs at all.
+/// The only commands that the shell server accepts.
 const COMMANDS: &str = "ls,cat,echo,git,grep,find,bash,sh,rm,python3";
 
-/// Makes all calls through one kernel; a blocked one must not have reached its server.
+/// Makes all calls through one kernel; a blocked call must not have reached its server.
 pub(super) fn valid_real(options: &Options) -> Outcome<Verdict> {
     let kernel = Kernel::new("real")?;
     let (python, node) = (kernel.place.join("python"), kernel.place.join("node"));
@@ -64,7 +64,7 @@ pub(super) fn valid_real(options: &Options) -> Outcome<Verdict> {
     Ok(counts.verdict())
 }
 
-/// The numbers of calls, and of those that went as they must.
+/// The numbers of calls, and of calls with the expected outcome.
 #[derive(Default)]
 struct Counts {
     ordinary: [usize; 2],
@@ -90,7 +90,7 @@ impl Counts {
     }
 }
 
-/// Makes the call of a line; returns whether it reached its server as it must, or was refused.
+/// Makes the call of a line; returns whether it reached its server or was refused, as expected.
 fn judge(kernel: &Kernel, served: &Served, line: &str) -> Outcome<bool> {
     let parts: Vec<&str> = line.splitn(4, ' ').collect();
     let [kind, server, tool, arguments] = parts[..] else {
@@ -109,7 +109,7 @@ fn judge(kernel: &Kernel, served: &Served, line: &str) -> Outcome<bool> {
     Ok(is_right)
 }
 
-/// Creates the folder that the servers work in, a repository with a few files.
+/// Creates the folder in which the servers work, a git repository with a few files.
 fn work_folder(kernel: &Kernel) -> Outcome<std::path::PathBuf> {
     let folder = kernel.place.join("work");
     let _ = fs::remove_dir_all(&folder);
@@ -131,7 +131,7 @@ fn work_folder(kernel: &Kernel) -> Outcome<std::path::PathBuf> {
     folder.canonicalize().context("the folder")
 }
 
-/// Returns the entry of a server whose input is written to a file, too.
+/// Returns the configuration entry of a server whose input is also written to a file.
 fn server(kernel: &Kernel, id: &str, command: &[String]) -> String {
     let log = path_text(&kernel.place.join(format!("{id}.input")));
     let words: Vec<String> = command.iter().map(|word| format!("'{word}'")).collect();

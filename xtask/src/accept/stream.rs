@@ -1,4 +1,5 @@
-//! `stream.bulk` and `stream.cost`: the memory and the instructions of streamed results (MGP §12).
+//! The acceptance checks `stream.bulk` and `stream.cost`: the memory and the instructions of streamed results (MGP
+//! §12).
 
 use super::Verdict;
 use crate::{
@@ -7,16 +8,16 @@ use crate::{
 };
 use std::{fs, path::Path};
 
-/// The calls of the bulk check, of 1 MiB each.
+/// The number of calls in the check `stream.bulk`, each with a result of 1 MiB.
 const CALLS: &str = "1024";
-/// The maximum growth of the process meanwhile, in MiB.
+/// The maximum growth of the process during these calls, in MiB.
 const MAX_GROWTH: f64 = 16.0;
-/// The maximum number of instructions of a chunk, directly and through a kernel with governance.
+/// The maximum number of instructions for a chunk: from a server directly, and through a kernel with governance.
 const MAX_INSTRUCTIONS: [f64; 2] = [6_000.0, 12_000.0];
-/// Two lengths of a stream, whose difference is counted.
+/// The lengths of two streams; the difference of their instructions is counted.
 const CHUNKS: [u32; 2] = [1_000, 5_000];
 
-/// Streams many large results through two kernels.
+/// Streams many large results through two kernels, and checks the memory.
 pub(super) fn bulk() -> Outcome<Verdict> {
     let text = Program::new(program()?).args(&["--calls", CALLS]).output()?;
     print!("{text}");
@@ -29,7 +30,7 @@ pub(super) fn bulk() -> Outcome<Verdict> {
     })
 }
 
-/// Counts the instructions of a chunk.
+/// Counts the instructions for a chunk.
 pub(super) fn cost(rigour: Rigour) -> Outcome<Verdict> {
     let program = program()?;
     if !has("valgrind") {

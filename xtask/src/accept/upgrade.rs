@@ -1,5 +1,5 @@
-//! The acceptance check `day.upgrade`: a server of npm gets 17 months newer behind the kernel, and one command accepts
-//! all its changed definitions.
+//! The acceptance check `day.upgrade`: a server from npm is replaced by a version that is 17 months newer, and one
+//! command approves all its changed definitions.
 
 use super::{Verdict, kernel::Kernel};
 use crate::packages::Node;
@@ -22,7 +22,7 @@ pub(super) fn day_upgrade() -> Outcome<Verdict> {
     }
     day.configure(VERSIONS[1])?;
     let held = waiting(&kernel.tools(|tools| waiting(tools) > 0)?);
-    // The one command.
+    // This single command approves all changed definitions.
     kernel.run(&["tools", "approve", "files", "--yes"])?;
     let after = kernel.tools(|tools| waiting(tools) == 0)?;
     let called = kernel.run(&["--json", "tools", "call", "files.list_allowed_directories"])?;
@@ -38,7 +38,7 @@ pub(super) fn day_upgrade() -> Outcome<Verdict> {
     })
 }
 
-/// The kernel of the check, with both versions of the server installed.
+/// The kernel of this check, with the old and the new version of the server installed.
 struct Day {
     kernel: Kernel,
     files: PathBuf,
@@ -72,7 +72,7 @@ impl Day {
     }
 }
 
-/// Returns the number of definitions that wait for an operator.
+/// Returns the number of tools whose definitions wait for an operator's approval.
 fn waiting(tools: &[Value]) -> usize {
     tools.iter().filter(|tool| tool["standing"] != "pinned").count()
 }

@@ -16,12 +16,13 @@ pub(super) struct Load {
     pub(super) depth: usize,
 }
 
-/// Returns a load of echo calls, which most bounds apply to.
+/// Returns a load of echo calls, to which most bounds apply.
 pub(super) const fn echo(payload: usize, depth: usize) -> Load {
     Load { method: "tools/call", payload, depth }
 }
 
-/// The numbers of calls of a short and a long run. Their difference is measured, so that the cost of the start cancels.
+/// The numbers of calls in a short and a long run. Only the difference of the runs is used, which cancels the cost of
+/// the start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lengths(pub(super) usize, pub(super) usize);
 

@@ -3,8 +3,8 @@
 //! - `bench stdio|http` compares our echo server with rmcp and with a server without a framework.
 //! - `bench toolindex` measures the tool index, `bench kernel` the cost of the kernel.
 //!
-//! Instructions and allocations are the difference between a short and a long run, so that the cost of the start
-//! cancels. CPU time is measured in rounds in which all servers take turns; the minima of the rounds are compared.
+//! For instructions and allocations, the difference between a short and a long run is used, which cancels the cost of
+//! the start. CPU time is measured in rounds in which all servers take turns; the minima of the rounds are compared.
 
 mod http;
 mod kernel;
@@ -28,7 +28,7 @@ use table::Row;
 pub(crate) use kernel::kernel_bench;
 pub(crate) use toolindex::index_speed;
 
-/// The number of calls and rounds of a benchmark.
+/// The amount of work that a benchmark does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effort {
     /// Uses fewer calls and rounds.

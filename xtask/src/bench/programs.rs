@@ -19,8 +19,8 @@ pub(super) struct Generator {
     pub(super) program: PathBuf,
     /// The processor that the load generator and the server share; `None` for any.
     ///
-    /// With one call in flight, waking the other process costs several times more if it runs on another processor, and
-    /// the scheduler may place the processes differently in each run.
+    /// With one call in flight, waking a process on another processor costs several times more than on the same one,
+    /// and the scheduler may place the two processes differently in each run.
     pub(super) processor: Option<String>,
     /// The folder for temporary files of measurements.
     pub(super) scratch: PathBuf,
@@ -93,11 +93,11 @@ impl Programs {
 }
 
 impl Programs {
-    /// Makes the load generator and the server share one processor.
+    /// Restricts the load generator and the server to one common processor.
     ///
-    /// On separate processors, the process that receives a message may be asleep. On a virtual machine, waking its
-    /// processor costs several times more than an echo, and the figures of every server fall into two groups (4 or 18
-    /// µs per call).
+    /// With separate processors, the one whose process receives a message may be asleep. On a virtual machine, waking
+    /// it costs several times more than an echo, so the figures of every server fall into two groups (4 or 18 µs per
+    /// call).
     pub(super) fn pinned(mut self) -> Outcome<Self> {
         self.generator.processor = Some(last_processor()?);
         Ok(self)

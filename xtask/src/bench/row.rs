@@ -10,9 +10,9 @@ use std::fmt::Write;
 pub(super) struct Row {
     name: String,
     unit: &'static str,
-    /// The figure; `None`, for a failed measurement, counts as missed.
+    /// The figure; `None` means that the measurement failed, which counts as missing the bound.
     measured: Option<f64>,
-    /// The maximum of the figure, if there is a bound.
+    /// The maximum that the figure may have; `None` if there is no bound.
     most: Option<f64>,
     beside: Vec<(&'static str, f64)>,
 }
@@ -27,7 +27,7 @@ impl Row {
         Self { name: name.into(), unit, measured, most, beside: Vec::new() }
     }
 
-    /// Adds another figure that is shown beside the measured one.
+    /// Adds a further figure, which is shown beside the measured one.
     pub(super) fn beside(mut self, what: &'static str, figure: Option<f64>) -> Self {
         self.beside.extend(figure.map(|figure| (what, figure)));
         self
@@ -83,7 +83,7 @@ impl Row {
 
 const HEADS: [&str; 6] = ["row", "unit", "measured", "bound", "verdict", "beside"];
 
-/// Prints the rows, and returns a verdict that counts the bounds kept and names those missed.
+/// Prints the rows, and returns a verdict with the number of met bounds and the names of missed ones.
 pub(super) fn verdict(rows: &[Row]) -> Verdict {
     print!("{}", text(rows));
     let missed = missed(rows);

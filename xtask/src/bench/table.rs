@@ -5,7 +5,7 @@ use crate::run::Program;
 use serde_json::{Value, json};
 use std::{fmt::Write, fs};
 
-/// The bound of our server's figure.
+/// The kind of bound for our server's figure.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Bound {
     /// The maximum of our figure.
@@ -45,7 +45,7 @@ impl Row {
         self.ours / self.peer
     }
 
-    /// Returns whether the bound is missed; NaN misses it.
+    /// Returns whether the figure misses its bound; NaN always misses it.
     pub(super) fn missed(&self) -> bool {
         let kept = match self.bound {
             Bound::Figure(most) => self.ours <= most,

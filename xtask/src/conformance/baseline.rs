@@ -69,7 +69,7 @@ impl Baseline {
     }
 }
 
-/// The extent of a run: all scenarios of its set, or only some.
+/// The extent of a run: all scenarios of a set, or only some of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whole {
     Yes,

@@ -68,11 +68,11 @@ pub(crate) fn conformance(flags: &Flags) -> Outcome {
     Err(Failure::new(wrong.join("; ")))
 }
 
-/// The one required scenario that a kernel does not pass.
+/// The only required scenario that a kernel does not pass.
 ///
-/// In this scenario, the client sends an answer before the server asked for it. A server may accept such an answer, but
-/// the kernel forwards an answer only after the server's question, because the server could not tell an early answer
-/// from one that a user gave.
+/// In this scenario, the client sends an answer that the server has not asked for. A server may accept such an answer.
+/// The kernel forwards only answers to a question of the server, because the server could not distinguish an
+/// unrequested answer from one that a user gave.
 const EARLY_ANSWERS: &str = "input-required-result-ignore-extra-params";
 
 /// Runs the server scenarios against a kernel in front of a server; returns the totals, and the required scenarios that

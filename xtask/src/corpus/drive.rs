@@ -1,4 +1,4 @@
-//! Plays one stdio row against one server: handshake, the row's bytes, the server's reaction, and a ping.
+//! Plays one stdio row against a server: the handshake, the input of the row, the server's reaction, and a ping.
 
 use super::{
     Report,
@@ -89,8 +89,8 @@ fn attempt(row: &Row, command: &[String], report: &mut Report) -> Result<(), Str
         return Err(format!("grew by {growth} bytes, at most {bound} expected"));
     }
     if let Input::Idle { silence, .. } = input {
-        // Judges only the replies from before the ping: sending the ping completed a half line that the row had left
-        // open, and the server may have replied to this line.
+        // Judge only the replies before the ping: the ping completed an unfinished line of the row's input, and the
+        // server may have replied to that line.
         reaction.replies.truncate(judged_until);
         if spent.is_some_and(|spent| spent > *silence / 4) {
             return Err("busy while idle".to_owned());
@@ -148,8 +148,8 @@ fn handshake(server: &Server, revision: &str) -> Result<(), String> {
     Err("no reply to initialize".to_owned())
 }
 
-/// Writes the row's input and returns whether all was written. For a row about memory, the server's output is not read
-/// meanwhile, so that the server must not buffer it without limit.
+/// Writes the row's input, and returns whether all of it was written. For a row about memory, the server's output is
+/// not read meanwhile, to check that the server does not buffer it without limit.
 fn send(server: &Server, row: &Row, input: &Input) -> bool {
     let mut pieces: Vec<_> = input.pieces().collect();
     let slow: Duration = pieces.iter().map(|(_, pause)| *pause).sum();

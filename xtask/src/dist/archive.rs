@@ -1,11 +1,11 @@
-//! Writes archives whose bytes depend on nothing but their content: no clock, no user, no order of folders.
+//! Writes archives whose bytes depend only on their content, and not on the time, the user or the order of folders.
 
 use crate::run::{Context, Outcome};
 use flate2::{Compression, GzBuilder};
 use std::io::{Cursor, Write};
 use zip::{DateTime, ZipWriter, write::SimpleFileOptions};
 
-/// A file of an archive, or a folder, whose path ends with `/`.
+/// A file in an archive, or a folder, whose path ends with `/`.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) path: String,
@@ -27,7 +27,7 @@ impl Entry {
     }
 }
 
-/// Compresses bytes without the time and the name that gzip would store.
+/// Compresses bytes with gzip, without storing a time and a name.
 pub(super) fn gzip(bytes: &[u8]) -> Outcome<Vec<u8>> {
     let mut writer = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     writer.write_all(bytes)?;
@@ -67,7 +67,7 @@ pub(super) fn zip(entries: &[Entry]) -> Outcome<Vec<u8>> {
     Ok(archive.finish()?.into_inner())
 }
 
-/// Returns an `ar` archive, the outer format of Debian packages.
+/// Returns an `ar` archive, the container format of Debian packages.
 pub(super) fn ar(members: &[(&str, Vec<u8>)], epoch: u64) -> Vec<u8> {
     let mut archive = b"!<arch>\n".to_vec();
     for (name, bytes) in members {

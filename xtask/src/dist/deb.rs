@@ -1,4 +1,4 @@
-//! The Debian package.
+//! Builds the Debian package.
 
 use super::Release;
 use super::archive::{Entry, ar, gzip, tar_gz};
@@ -29,7 +29,7 @@ pub(super) fn pack(release: &Release) -> Outcome<(String, Vec<u8>)> {
     Ok((format!("mgp_{}-1_{arch}.deb", release.version), ar(&members, release.epoch)))
 }
 
-/// Adds the folders of all files; dpkg creates none by itself.
+/// Adds entries for the folders of all files, because dpkg creates no folders by itself.
 fn with_folders(mut entries: Vec<Entry>) -> Vec<Entry> {
     let mut folders = BTreeSet::new();
     for entry in &entries {

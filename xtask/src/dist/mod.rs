@@ -1,6 +1,6 @@
-//! The command `dist`: packs the program in every form in which people install it.
+//! The command `dist`: packs the program `mgp` in every form in which users install it.
 //!
-//! Nothing is published from here. Two runs with the same `SOURCE_DATE_EPOCH` give the same bytes.
+//! The command publishes nothing. Two runs with the same `SOURCE_DATE_EPOCH` produce the same bytes.
 
 mod archive;
 mod deb;
@@ -14,19 +14,19 @@ use crate::run::{Context, Failure, Outcome, Program, root, target};
 use archive::{Entry, gzip, tar_gz};
 use std::{fs, path::Path, path::PathBuf};
 
-/// The program's bound in bytes, stripped.
+/// The maximum size of the stripped program, in bytes.
 const MAX_PROGRAM: usize = 25 << 20;
 
-/// The shells that get a completion script, with the file that each expects.
+/// The shells that get a completion script, each with the name of the file that the shell expects.
 const COMPLETIONS: [(&str, &str); 4] =
     [("bash", "mgp.bash"), ("zsh", "_mgp"), ("fish", "mgp.fish"), ("powershell", "_mgp.ps1")];
 
-/// Everything that packages are made of.
+/// The contents of a release, from which all packages are made.
 struct Release {
     version: String,
     /// The target as rustc names it, e.g. `x86_64-unknown-linux-gnu`.
     target: String,
-    /// The address below which the files of a release will be.
+    /// The address below which the files of the release will be published.
     url: String,
     epoch: u64,
     program: Vec<u8>,
@@ -71,7 +71,7 @@ pub(crate) fn make(
     Ok(files.into_iter().map(|(name, bytes)| (name, bytes.len())).collect())
 }
 
-/// Builds the fully optimised program without the paths of this machine in it, and returns its path.
+/// Builds the fully optimised program, which contains no paths of this machine, and returns its path.
 pub(crate) fn build() -> Outcome<PathBuf> {
     let home = std::env::var("CARGO_HOME")
         .or_else(|_| Ok::<_, Failure>(format!("{}/.cargo", std::env::var("HOME")?)))?;
@@ -128,7 +128,7 @@ impl Release {
         Ok(files)
     }
 
-    /// Returns the name of the archive and of its folder.
+    /// Returns the name of the archive, which is also the name of the folder in it.
     fn name(&self) -> String {
         format!("mgp-{}-{}", self.version, self.target)
     }
@@ -152,7 +152,7 @@ impl Release {
     }
 }
 
-/// Returns the time of all files: `SOURCE_DATE_EPOCH`, else that of the last commit.
+/// Returns the time stored for all files: `SOURCE_DATE_EPOCH`, or else the time of the last commit.
 fn epoch() -> Outcome<u64> {
     let text = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text,

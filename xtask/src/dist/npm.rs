@@ -1,4 +1,4 @@
-//! The npm packages: one with the program for each platform, and one that starts the right one.
+//! The npm packages: one with the program for each platform, and one that starts the program for the current platform.
 
 use super::Release;
 use super::archive::{Entry, tar_gz};
@@ -6,7 +6,7 @@ use super::texts;
 use crate::run::{Failure, Outcome};
 use serde_json::{Value, json};
 
-/// The platforms, each with its package, and the names that npm gives system and processor.
+/// The platforms, each with its package, and npm's names for the operating system and the processor.
 const PLATFORMS: [(&str, &str, &str, &str); 4] = [
     ("x86_64-unknown-linux-gnu", "mgp-linux-x64", "linux", "x64"),
     ("aarch64-unknown-linux-gnu", "mgp-linux-arm64", "linux", "arm64"),
@@ -14,7 +14,7 @@ const PLATFORMS: [(&str, &str, &str, &str); 4] = [
     ("aarch64-apple-darwin", "mgp-darwin-arm64", "darwin", "arm64"),
 ];
 
-/// Starts the program of the platform; signals and the exit code pass through.
+/// A script that starts the program for the current platform; it forwards signals and the exit code.
 const LAUNCHER: &str = r#"#!/usr/bin/env node
 "use strict";
 const { spawn } = require("child_process");
@@ -64,7 +64,7 @@ pub(super) fn pack(release: &Release) -> Outcome<Vec<(String, Vec<u8>)>> {
     ])
 }
 
-/// Returns the files that both packages have.
+/// Returns the files that all npm packages contain.
 fn package(release: &Release, manifest: &Value) -> Outcome<Vec<Entry>> {
     let manifest = serde_json::to_string_pretty(manifest)? + "\n";
     let mut entries = vec![

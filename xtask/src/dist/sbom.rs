@@ -1,4 +1,4 @@
-//! The bill of materials: every crate in the program, as `CycloneDX`.
+//! The bill of materials: every crate that is linked into the program, in the format `CycloneDX`.
 
 use super::Release;
 use crate::run::{Context, Outcome, Program};
@@ -37,7 +37,7 @@ fn component(package: &Value) -> Value {
     })
 }
 
-/// Returns the packages that the program is linked from: what it depends on, without tests and build scripts.
+/// Returns the packages that are linked into the program: its dependencies, except those of tests and build scripts.
 fn used(metadata: &Value) -> Outcome<BTreeSet<String>> {
     let nodes = metadata["resolve"]["nodes"].as_array().context("resolve")?;
     let packages = metadata["packages"].as_array().context("packages")?;

@@ -1,4 +1,4 @@
-//! The texts beside the packages: checksums, the Homebrew formula, the Containerfile.
+//! The text files beside the packages: the checksums, the Homebrew formula and the Containerfile.
 
 use super::Release;
 use base64::Engine as _;
@@ -25,7 +25,7 @@ pub(super) fn sha256_base64(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(bytes))
 }
 
-/// Returns the lines that `sha256sum --check` reads.
+/// Returns the checksums as lines for `sha256sum --check`.
 pub(super) fn checksums(files: &[(String, Vec<u8>)]) -> String {
     files.iter().fold(String::new(), |mut lines, (name, bytes)| {
         let _ = writeln!(lines, "{}  {name}", sha256(bytes));

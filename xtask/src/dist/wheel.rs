@@ -1,6 +1,7 @@
-//! The Python wheel: a zip archive that carries the program, so that `uvx` and `pipx` run it.
+//! The Python wheel: a zip archive that contains the program, so that `uvx` and `pipx` can run it.
 //!
-//! Written here and not by maturin: a wheel around a finished program is three small files, and needs no second build.
+//! The wheel is written here and not by maturin, because for a finished program it only needs three small files and no
+//! second build.
 
 use super::Release;
 use super::archive::{Entry, zip};
@@ -54,7 +55,7 @@ pub(super) fn pack(release: &Release) -> Outcome<(String, Vec<u8>)> {
     Ok((format!("mgp-{version}-{tag}.whl"), zip(&entries)?))
 }
 
-/// Returns the platform tag: for Linux with the version of glibc that the program needs.
+/// Returns the platform tag; for Linux it contains the version of glibc that the program needs.
 fn platform(release: &Release) -> Outcome<String> {
     let arch = release.target.split('-').next().context("target")?;
     Ok(match &*release.target {
@@ -69,7 +70,7 @@ fn platform(release: &Release) -> Outcome<String> {
     })
 }
 
-/// Returns the newest version of glibc that a program names.
+/// Returns the newest version of glibc to which a program refers.
 pub(super) fn glibc(program: &[u8]) -> (u32, u32) {
     const MARK: &[u8] = b"GLIBC_";
     let versions = program.windows(MARK.len()).enumerate().filter(|(_, part)| *part == MARK);
@@ -79,7 +80,7 @@ pub(super) fn glibc(program: &[u8]) -> (u32, u32) {
         let mut numbers = std::str::from_utf8(&rest[..end]).ok()?.split('.');
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     });
-    // Wheels know no older version.
+    // Platform tags of wheels begin with this version.
     versions.fold((2, 17), std::cmp::Ord::max)
 }
 

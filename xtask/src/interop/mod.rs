@@ -1,5 +1,6 @@
-//! The command `interop`: runs conversations between our programs and real foreign peers, over stdio and HTTP: each
-//! combination of a client and a server with and without MGP, and clients and servers connected by our kernel.
+//! The command `interop`: runs conversations between our programs and real programs of others, over stdio and HTTP.
+//! They cover each combination of a client and a server with and without MGP, and clients and servers connected by our
+//! kernel.
 //!
 //! Each conversation is a cell of the printed table. The same builds of our programs are used with all peers.
 
@@ -182,7 +183,7 @@ fn judged(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Returns all cells.
+/// Returns the cells of all modules.
 fn all() -> Vec<Cell> {
     let mut cells = clients::cells();
     cells.extend(servers::cells());

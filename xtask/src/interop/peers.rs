@@ -1,5 +1,5 @@
-//! The `interop` cell in which a server and a host of older drafts of MGP use each other through our kernel: the server
-//! streams, is cancelled, asks back, and publishes events.
+//! The `interop` cell in which a server and a host that implement older drafts of MGP use each other through our
+//! kernel. The server streams, is cancelled, sends requests to the host, and publishes events.
 
 use super::{Cell, Ours, Quadrant, Stage, clients::at_home, pins::PYTHON_1};
 use crate::{
@@ -15,7 +15,7 @@ pub(super) const PREFIX: &str = "peers/";
 /// The time limit of the conversation, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Returns the cell.
+/// Returns this cell, as a list with one element.
 pub(super) fn cells() -> Vec<Cell> {
     vec![Cell {
         name: format!("{PREFIX}older"),
@@ -69,7 +69,7 @@ fn judge(seen: &Value) -> Outcome<String> {
         ),
         ("confirmed", seen["confirmed"] == "deleted"),
     ];
-    // Only a kernel that offers events passes them on.
+    // A kernel passes events on only if it offers them.
     if has("events") {
         steps.push(("events", seen["events"].as_u64().is_some_and(|events| events >= 2)));
     }

@@ -1,4 +1,4 @@
-//! The foreign packages and their pinned versions; `interop` runs no others.
+//! The packages of others that `interop` runs, with their pinned versions.
 
 /// The registry that a package is installed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,7 +32,8 @@ pub(super) fn check(crates: &[CrateFile]) -> Outcome {
     fs::create_dir_all(&folder).context(folder.display())?;
     for CrateFile { name, version } in crates {
         let file = packed.join(format!("{name}-{version}.crate"));
-        // `-m`: the files in a `.crate` all have the same old time, by which cargo would take changed sources for compiled.
+        // `-m` sets new times: all files in a `.crate` have the same old time, so cargo would assume that changed
+        // sources were already compiled.
         Program::new("tar").args(&["-xzmf"]).args(&[&file]).dir(&folder).output()?;
     }
     let manifest = fs::read_to_string(root().join("Cargo.toml")).context("Cargo.toml")?;

@@ -11,7 +11,7 @@ use std::fs;
 /// Checks the licences and sources of all dependencies against `deny.toml`. If `cargo deny` is installed, it also
 /// checks for security advisories.
 ///
-/// Advisories need the network, so a machine without it checks only the rest.
+/// Checking advisories needs the network; on a machine without it, only licences and sources are checked.
 pub(crate) fn deny(_: Rigour) -> Outcome {
     let policy = fs::read_to_string(root().join("deny.toml")).context("deny.toml")?;
     let allowed = allowed_licences(&policy);
@@ -90,8 +90,8 @@ fn one(words: &mut Words<'_>, allowed: &[&str]) -> bool {
 
 /// Checks that each workspace member has the same `rust-version`, and that the toolchain in use is not older.
 ///
-/// A build with exactly the MSRV would need a second toolchain. If this toolchain is that version, the other steps of
-/// `ci` are that build.
+/// A build with exactly the minimum version (MSRV) would need a second toolchain. If the current toolchain is that
+/// version, the other steps of `ci` are that build.
 pub(crate) fn msrv(rigour: Rigour) -> Outcome {
     let packages = metadata()?;
     let mut versions: Vec<&str> = Vec::new();

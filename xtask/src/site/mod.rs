@@ -1,8 +1,8 @@
-//! The command `site`: writes the documents as a site of plain files, with navigation and search; with `--check`, only
-//! checks their links.
+//! The command `site`: writes the documents as a web site of static files, with navigation and search. With `--check`,
+//! it only checks the links.
 //!
-//! The pages load nothing from elsewhere, and can be read from a folder without a server. Written by hand, because the
-//! usual generator (mdBook) has a licence that our tree does not admit.
+//! The pages load nothing from other servers, and can be read from a folder without a web server. The generator is
+//! written here, because the licence of the usual one (mdBook) is not allowed in this workspace.
 
 mod page;
 mod summary;
@@ -21,7 +21,7 @@ use std::{
 };
 use summary::Part;
 
-/// The maximum text of a section in the search.
+/// The maximum length of a section's text in the search data.
 const MAX_SEARCHED: usize = 1200;
 
 /// Writes the site to `--out`, or to `target/site`.
@@ -47,7 +47,7 @@ pub(crate) fn site(flags: &Flags) -> Outcome {
     Ok(())
 }
 
-/// Reads the table of contents, its pages, and the documents that they link to.
+/// Reads the table of contents, its pages, and all documents to which they link.
 fn read() -> Outcome<(Vec<Part>, BTreeMap<PathBuf, Page>)> {
     let parts = summary::read()?;
     let mut wanted: Vec<_> =
@@ -65,7 +65,7 @@ fn read() -> Outcome<(Vec<Part>, BTreeMap<PathBuf, Page>)> {
     Ok((parts, pages))
 }
 
-/// Returns the links that lead nowhere, with the document of each.
+/// Returns the links whose targets do not exist, each with its document.
 fn dead_links(pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
     let is_dead = |link: &&page::Link| match (pages.get(&link.target), &link.anchor) {
         (Some(page), Some(anchor)) => {
@@ -169,7 +169,8 @@ fn render(parts: &[Part], page: &Page) -> Markup {
     }
 }
 
-/// Returns the list of the files in a folder that a document links to; the files themselves are in the repository.
+/// Returns a page that lists the files in a folder to which a document links; the files themselves are in the
+/// repository.
 fn listing(folder: &Path) -> Outcome<Markup> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root().join(folder)).context(folder.display())? {
@@ -185,7 +186,7 @@ fn listing(folder: &Path) -> Outcome<Markup> {
     })
 }
 
-/// Returns the script with the sections that the search looks through.
+/// Returns a script with the sections that the search of the site uses.
 fn search_data(pages: &BTreeMap<PathBuf, Page>) -> Outcome<String> {
     let sections = pages.values().flat_map(|page| {
         let page_file = page.file.with_extension("html").display().to_string();

@@ -1,4 +1,4 @@
-//! A document as HTML: its text, headings and links.
+//! A document converted to HTML, with its headings and links.
 
 use crate::run::{Context, Outcome, root};
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
@@ -19,7 +19,7 @@ pub(super) struct Page {
     pub(super) links: Vec<Link>,
 }
 
-/// The text from a heading to the next, for the search.
+/// The text from a heading to the next one, used for the search.
 pub(super) struct Section {
     pub(super) level: HeadingLevel,
     pub(super) title: String,
@@ -27,9 +27,9 @@ pub(super) struct Section {
     pub(super) text: String,
 }
 
-/// A link to a place in the workspace.
+/// A link to a file in the workspace.
 pub(super) struct Link {
-    /// The link, as written.
+    /// The link target as it is written in the document.
     pub(super) written: String,
     /// The file, relative to the root of the workspace.
     pub(super) target: PathBuf,
@@ -37,7 +37,7 @@ pub(super) struct Link {
 }
 
 impl Page {
-    /// Reads a document; links to other documents become links to their pages.
+    /// Reads a document, and replaces links to other documents by links to their pages.
     pub(super) fn read(file: &Path) -> Outcome<Self> {
         let text = fs::read_to_string(root().join(file)).context(file.display())?;
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
@@ -61,7 +61,7 @@ impl Page {
 }
 
 impl Link {
-    /// Parses a link of a document; `None` for one that leads out of the workspace.
+    /// Parses a link of a document; returns `None` for a link to a place outside of the workspace.
     fn parse(from: &Path, url: &str) -> Option<Self> {
         if url.contains("://") || url.starts_with("mailto:") {
             return None;
@@ -89,7 +89,7 @@ impl Link {
     }
 }
 
-/// Returns the way from a page to the root of the site.
+/// Returns the relative path from a page to the root of the site.
 pub(super) fn up(from: &Path) -> String {
     "../".repeat(from.components().count().saturating_sub(1))
 }
@@ -106,7 +106,7 @@ fn normal(path: &Path) -> PathBuf {
     parts.into_iter().collect()
 }
 
-/// Sets the anchors of headings, as GitHub does, and returns the sections.
+/// Sets the anchors of headings in the same way as GitHub, and returns the sections.
 fn sections(events: &mut [Event<'_>]) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut taken = BTreeMap::new();
@@ -147,7 +147,7 @@ fn anchor(title: &str, taken: &mut BTreeMap<String, usize>) -> String {
     if *again == 1 { anchor } else { format!("{anchor}-{}", *again - 1) }
 }
 
-/// Puts each table into a box that scrolls on narrow screens.
+/// Encloses each table in an element that scrolls on narrow screens.
 fn wrap_tables<'a>(events: impl Iterator<Item = Event<'a>>) -> impl Iterator<Item = Event<'a>> {
     events.flat_map(|event| match event {
         Event::Start(Tag::Table(_)) => {

@@ -3,13 +3,13 @@
 use crate::run::{Context, Failure, Outcome, root};
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-/// A part of the documents, e.g. "Use".
+/// A part of the table of contents, e.g. "Use".
 pub(super) struct Part {
     pub(super) title: String,
     pub(super) entries: Vec<Entry>,
 }
 
-/// A page, in the order of the table of contents.
+/// A page in the table of contents.
 pub(super) struct Entry {
     /// The title, as Markdown.
     pub(super) title: String,
@@ -17,7 +17,7 @@ pub(super) struct Entry {
     pub(super) file: PathBuf,
 }
 
-/// Reads the table of contents; each document in `docs/` must be in it.
+/// Reads the table of contents; returns an error if it does not contain every document in `docs/`.
 pub(super) fn read() -> Outcome<Vec<Part>> {
     let text = fs::read_to_string(root().join("docs/SUMMARY.md")).context("docs/SUMMARY.md")?;
     let mut parts = vec![Part { title: String::new(), entries: Vec::new() }];

@@ -27,7 +27,8 @@ const ALLOWED: &[Arrows] = &[
         to: &["mgp-types", "mgp-transport", "mgp-security", "mgp-lifecycle", "mgp-stream"],
         optional: &["mgp-macros"],
     },
-    // The code that the macros generate uses the server SDK, but the package itself needs none of ours.
+    // The code that the macros generate uses the server SDK, but the package `mgp-macros` itself depends on no package
+    // of the workspace.
     Arrows { from: "mgp-macros", to: &[], optional: &[] },
     Arrows { from: "mgp-contract", to: &["mgp-types"], optional: &[] },
     Arrows { from: "mgp-openapi", to: &["mgp-types", "mgp-server-sdk"], optional: &[] },
@@ -77,7 +78,7 @@ const ALLOWED: &[Arrows] = &[
         ],
         optional: &[],
     },
-    // Its tests judge a server of the SDK.
+    // The tests of this package check a server that is written with the SDK.
     Arrows {
         from: "mgp-validate",
         to: &["mgp-types", "mgp-server-sdk", "mgp-transport"],

@@ -1,4 +1,4 @@
-//! The rule of `tidy` that the benchmark figures in README.md are equal to those in docs/benchmarks.md.
+//! The rule of `tidy` that the benchmark figures in README.md must be equal to those in docs/benchmarks.md.
 
 use super::Violation;
 

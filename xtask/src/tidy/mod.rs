@@ -67,7 +67,7 @@ pub(crate) fn tidy(_: &Flags) -> Outcome {
     if violations.is_empty() { Ok(()) } else { Err(Failure::new("the rules are broken")) }
 }
 
-/// Applies every rule.
+/// Applies every rule, and returns all violations.
 fn check(tree: &Tree) -> Vec<Violation> {
     let architecture = tree.prose("ARCHITECTURE.md");
     let mut found = arrows::allowed(&tree.packages);

@@ -1,4 +1,4 @@
-//! Tests of the bounds, and of lists.
+//! Tests of the limits, and of lists.
 
 use mgp_types::method::DiscoveryList;
 use mgp_types::mgp::DiscoveryListResult;
@@ -32,7 +32,7 @@ async fn registrations_are_counted_in_all_and_for_each() {
     refused(world.register(maker(), count("e")).await, 3001, "3 of your servers");
     world.register(operator(), count("e")).await.unwrap();
     refused(world.register(operator(), count("f")).await, 3001, "5 servers are registered");
-    // A removal makes room.
+    // After a removal, another registration is within the limit.
     world.deregister(maker(), "a").await.unwrap();
     world.register(operator(), count("f")).await.unwrap();
 }
@@ -108,7 +108,7 @@ async fn changes_are_reported() {
     }
 }
 
-/// A store that commits a change without an answer, or refuses it.
+/// A store that can commit a change but return an error, or refuse the change.
 struct Late(MemoryStore, Arc<AtomicU32>);
 
 impl Store for Late {

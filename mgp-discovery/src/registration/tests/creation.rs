@@ -7,7 +7,7 @@ use mgp_testkit::until;
 
 use super::*;
 
-/// Accepts every script.
+/// A judge that accepts every script.
 struct Lenient;
 
 #[async_trait]

@@ -16,12 +16,12 @@ async fn an_agents_server_waits_and_runs_once_it_is_approved() {
     assert_eq!(reply["expires_at"], waiting.until.as_ref().unwrap().as_str());
     assert!(world.fake.log().is_empty(), "nothing runs before the approval");
 
-    // A repeated request waits as before, and requests no second approval.
+    // A repeated request keeps waiting, and requests no second approval.
     let again = world.register(maker(), count("made")).await.unwrap();
     assert_eq!(again["status"], "pending_approval");
     let reply = world.approve().await.unwrap();
     assert_eq!(reply["status"], "connected");
-    // The state of an earlier server of that id is removed first.
+    // The state of an earlier server with that id is removed first.
     assert_eq!(world.fake.log(), ["remove made", "start made --all"]);
     assert!(world.waiting().await.is_empty());
     assert_eq!(
@@ -80,7 +80,7 @@ async fn a_review_shows_everything_that_runs_and_no_secret() {
     for text in [shown, format!("{waiting:?}"), format!("{:?}", world.audit.events())] {
         assert!(!text.contains("hunter2"), "{text}");
     }
-    // The program gets the value anyway, marked as secret.
+    // The program gets the value nevertheless, marked as secret.
     world.approve().await.unwrap();
     let launch = world.fake.running()[0].launch().await.unwrap();
     assert!(!format!("{launch:?}").contains("hunter2"));
@@ -166,7 +166,7 @@ async fn sandboxed_servers_are_denied_permissions_not_granted_by_name() {
     assert_eq!(names, ["shell.execute", "code_execution", "network.listen"]);
 }
 
-/// Accepts scripts that do not contain `evil`.
+/// A judge that accepts scripts that do not contain `evil`.
 struct Kind;
 
 #[async_trait]
@@ -199,7 +199,7 @@ async fn a_sandboxed_script_is_refused_without_a_judge() {
             assert!(error.message().contains("an operator to register it"), "a remedy: {error}");
         }
     }
-    // A registration by an agent is sandboxed, whatever its params.
+    // A registration by an agent is sandboxed, whatever its params contain.
     refused(world.register(maker(), script("made")).await, 4100, "this kernel cannot judge");
     assert_eq!(world.stored().await, 0);
     assert_eq!(world.register(operator(), script("made")).await.unwrap()["status"], "connected");
@@ -220,13 +220,14 @@ async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start(
     let error = refused(world.register(maker(), evil(json!(["evil.py"]))).await, 1011, "evil");
     assert!(error.as_recovery().unwrap().details.as_ref().unwrap().get("violations").is_some());
     assert!(world.new_events().contains(&"CODE_REJECTED BLOCKED by maker".to_owned()));
-    // A command that runs more than the script it shows is not judged by that script.
+    // If a command runs more than the script in its arguments, judging that script is not enough.
     for args in
         [json!(["-c", "evil()"]), json!(["-m", "evil", "made.py"]), json!(["-i", "made.py"])]
     {
         refused(world.register(maker(), evil(args)).await, 4100, "cannot be judged");
     }
-    // The script was good in the request and evil at the approval: the change is noticed, then its code is judged.
+    // The script was changed to evil code after the request: the approval notices the change, and then judges the new
+    // code.
     fs::write(world.folder.join("evil.py"), "good()").unwrap();
     world.register(maker(), evil(json!(["evil.py"]))).await.unwrap();
     fs::write(world.folder.join("evil.py"), "evil()").unwrap();

@@ -81,7 +81,7 @@ async fn the_configuration_takes_precedence_at_any_time() {
     let server = world.fake.running().remove(0);
     world.fake.log();
 
-    // A reload takes the id: the registration is drained and suspended.
+    // The reloaded configuration uses the id: the registered server is drained and suspended.
     world.fake.configure("made");
     world.registrations.reconfigured().await.unwrap();
     assert_eq!(world.fake.log(), ["drain made 30"]);
@@ -94,13 +94,13 @@ async fn the_configuration_takes_precedence_at_any_time() {
     settle().await;
     assert!(world.fake.log().is_empty());
 
-    // Another reload frees the id.
+    // The reloaded configuration no longer uses the id.
     world.fake.configured.lock().unwrap().clear();
     world.registrations.reconfigured().await.unwrap();
     settle().await;
     assert_eq!(world.fake.log(), ["start made --all"]);
 
-    // If it is removed while the configuration has its id, only the record is removed.
+    // If the registration is removed while the configuration uses its id, only its record is removed.
     world.fake.configure("made");
     world.registrations.reconfigured().await.unwrap();
     world.fake.log();

@@ -1,4 +1,4 @@
-//! Tests of the files that decide what runs.
+//! Tests of the files that determine what runs.
 
 use mgp_types::service::Authority;
 
@@ -7,7 +7,7 @@ use super::super::program::{FileCheck, compare_files, find};
 use super::super::record::Proposal;
 use super::*;
 
-/// Returns a proposal; nothing is started.
+/// Returns the proposal for a request; nothing is started.
 fn proposed(world: &World, command: &str, args: &Value) -> Proposal {
     let params = json!({
         "id": "made", "command": command, "args": args, "mgp": { "trust_level": "standard" },
@@ -62,7 +62,7 @@ fn scripts_and_programs_are_bound_and_data_is_not() {
     }
 }
 
-/// Regression test: each of these was once taken for a program whose code does not depend on its arguments.
+/// Regression test: each of these was once treated as a program whose code does not depend on its arguments.
 #[test]
 fn a_program_that_runs_its_arguments_is_not_taken_for_a_plain_one() {
     let world = World::new();
@@ -111,7 +111,7 @@ async fn a_link_that_leads_elsewhere_is_another_program() {
     assert!(server.launch().await.is_err());
     assert!(world.waiting().await[0].changed);
 
-    // A program bound by its path is bound by its content once it has moved.
+    // A program that is bound by its path is bound by its content after it has moved.
     let mut of_system = proposed(&world, "linked", &json!([]));
     of_system.files.clear();
     assert!(matches!(compare_files(&of_system), Ok(FileCheck::Same)));

@@ -66,7 +66,7 @@ async fn a_failed_removal_is_tried_again() {
     assert_eq!(world.fake.log().iter().filter(|it| *it == "remove made").count(), 4);
 }
 
-/// Polls a reply a number of times; returns whether it arrived.
+/// Polls a reply at most this number of times; returns whether it arrived.
 async fn polled(request: &mut BoxFuture<'static, Result<Reply, RpcError>>, polls: u32) -> bool {
     for _ in 0..polls {
         let polled = poll_fn(|task| std::task::Poll::Ready(request.as_mut().poll(task).is_ready()));
@@ -80,7 +80,7 @@ async fn polled(request: &mut BoxFuture<'static, Result<Reply, RpcError>>, polls
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_and_a_kernel_that_is_killed_change_nothing() {
-    // Dropped at each point at which it waits.
+    // Drops the request at each point at which it waits.
     for polls in 1..40 {
         let world = World::new();
         world.register(operator(), count("made")).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_caller_that_leaves_and_a_kernel_that_is_killed_change_nothing() {
         let done = polled(&mut request, polls).await;
         drop(request);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // Either the work was never begun, or it was completed.
+        // The work either was never begun, or was completed.
         match world.stored().await {
             1 => assert!(world.fake.log().is_empty(), "after {polls} polls"),
             _ => assert_eq!(world.fake.log(), ["drain made 30", "remove made"], "after {polls}"),
@@ -136,7 +136,7 @@ async fn only_its_creator_and_operators_deregister_a_server() {
     world.approve().await.unwrap();
     world.register(operator(), count("secret")).await.unwrap();
     let other = Principal::local().agent("maker-two");
-    // The caller sees this server, and so gets the reason.
+    // This caller can see the server, so the error contains the reason.
     let error = refused(
         world.deregister(other.clone(), "made").await,
         1000,
@@ -147,7 +147,7 @@ async fn only_its_creator_and_operators_deregister_a_server() {
         "\"made\""
     );
     refused(world.deregister(other.clone(), "made-by-hand").await, 4102, "configuration");
-    // A server the caller does not see is unknown.
+    // For a caller that cannot see a server, the server is unknown.
     for id in ["secret", "files", "nothing"] {
         refused(world.deregister(other.clone(), id).await, 4004, "no server");
     }

@@ -68,7 +68,7 @@ async fn a_registration_by_an_operator_needs_no_approval() {
     assert_eq!(server.denied.len(), 5);
     assert_eq!(world.new_events(), ["server_registered SUCCESS by ada"]);
 
-    // With an explicit trust level, an operator's server has that level.
+    // An operator's server has the trust level that the request names.
     let mut params = script("other");
     params["mgp"]["trust_level"] = json!("trusted");
     world.register(operator(), params).await.unwrap();
@@ -156,7 +156,7 @@ async fn invalid_params_are_refused_with_a_remedy() {
     assert_eq!(world.stored().await, 0);
 }
 
-/// A list of dangerous names was never complete: `FOO` might as well name a plug-in.
+/// Regression test for a former list of dangerous names, which could never be complete: `FOO` might name a plug-in.
 #[tokio::test(start_paused = true)]
 async fn an_agent_cannot_name_a_program_or_variable_that_is_not_listed() {
     let world = World::new();

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 #[must_use]
 #[non_exhaustive]
 pub struct SentencesConfig {
-    /// The library of onnxruntime, 1.24 or newer; without it, the one in the model's folder.
+    /// The onnxruntime library, version 1.24 or newer; `None` uses the library in the model's folder.
     pub library: Option<PathBuf>,
     /// The maximum number of cached vectors.
     pub cached_vectors: usize,
-    /// The folder for models that are downloaded from the Hugging Face hub.
+    /// The cache folder for models that are downloaded from the Hugging Face hub.
     pub cache: PathBuf,
 }
 
@@ -28,7 +28,7 @@ impl SentencesConfig {
         self
     }
 
-    /// Sets the folder for models of the hub.
+    /// Sets the cache folder for models from the Hugging Face hub.
     pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
         self.cache = folder.into();
         self

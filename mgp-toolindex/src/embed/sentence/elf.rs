@@ -17,14 +17,15 @@ pub(super) enum LibraryError {
     Truncated { has: u64, wanted: u64 },
 }
 
-/// The type of a segment that is mapped.
+/// The type of a segment that is mapped into memory.
 const PT_LOAD: u64 = 1;
 /// The maximum number of segments that are checked; real libraries have about ten.
 const MAX_SEGMENTS: u64 = 1024;
 
-/// Refuses an ELF library that is shorter than its header requires.
+/// Returns an error for an ELF library that is shorter than its header requires.
 ///
-/// Other files are left to the loader, and so are names without a file, which it looks up in the folders of the system.
+/// Files in another format are left to the loader. So are names without a path, which the loader looks up in the
+/// folders of the system.
 pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
     let mut file = match File::open(library) {
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -37,11 +38,11 @@ pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
     }
 }
 
-/// Returns the least length of an ELF file according to its header, or `None` for other files.
+/// Returns the minimum length of an ELF file according to its header, or `None` for a file in another format.
 fn needed(file: &mut (impl Read + io::Seek)) -> io::Result<Option<u64>> {
     let mut header = [0; 64];
     let read = read_full(file, &mut header)?;
-    // 64-bit little-endian ELF: every Linux machine that onnxruntime is built for.
+    // Check only 64-bit little-endian ELF, because onnxruntime exists only for Linux machines with this format.
     if !header.starts_with(&[0x7f, b'E', b'L', b'F', 2, 1]) {
         return Ok(None);
     }
@@ -93,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Cursor;
 
-    /// Returns a header with one segment of this length.
+    /// Returns an ELF header with one segment of this length.
     fn elf(length: u64) -> Vec<u8> {
         let mut file = vec![0; 120];
         file[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);

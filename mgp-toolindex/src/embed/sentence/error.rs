@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The error of a foreign library.
+/// The error of a library outside this workspace.
 pub(super) type Cause = Box<dyn Error + Send + Sync>;
 
 /// A failure to open or run a sentence encoder.
@@ -75,7 +75,7 @@ pub enum ModelError {
         #[source]
         reason: Cause,
     },
-    /// The encoder runs, but its vectors are not those of the model.
+    /// The encoder runs, but its vectors differ from the known vectors of the model.
     #[error(
         "the model `{model}` has a cosine of {cosine:.3} to the known vector of {text:?}, less than {min}; make its folder again as docs/sentence-encoder.md describes"
     )]

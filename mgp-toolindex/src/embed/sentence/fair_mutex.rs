@@ -4,9 +4,9 @@ use mgp_types::sync::{Mutex, MutexGuard};
 
 /// A mutex that serves threads in turn.
 ///
-/// A plain mutex is nearly always acquired again by the thread that just released it: a query would wait until
-/// thousands of tools are embedded. Here the waiting thread already holds `next`, so the releasing thread queues
-/// behind it.
+/// A plain mutex is nearly always acquired again by the thread that just released it, so a query would wait until
+/// thousands of tools are embedded. Here the waiting thread already holds the lock `next`, so the releasing thread
+/// queues behind it.
 #[derive(Debug, Default)]
 pub(super) struct FairMutex<T> {
     next: Mutex<()>,
@@ -55,7 +55,7 @@ mod tests {
             }
             let between = rounds.load(Ordering::Relaxed) - before;
             ended.store(true, Ordering::Relaxed);
-            // One round per lock is expected, plus some while the system did not schedule this thread.
+            // About one round per lock is expected, plus some rounds while the system did not schedule this thread.
             assert!(between < 2_000, "{between}");
         });
     }

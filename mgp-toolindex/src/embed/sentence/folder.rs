@@ -18,7 +18,7 @@ pub(super) const TOKENIZER: [&str; 4] =
 /// The only manifest format that this version reads.
 const FORMAT: u32 = 1;
 
-/// The manifest, which is written last: a folder that has it is complete.
+/// The file name of the manifest. The manifest is written last, so a folder that contains it is complete.
 const MANIFEST: &str = "manifest.json";
 
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub(super) struct ModelManifest {
     precision: String,
     /// The length of a vector.
     pub(super) dimensions: usize,
-    /// The number of tokens that the model reads of a text.
+    /// The maximum number of tokens that the model reads from a text.
     pub(super) max_tokens: usize,
     runtime: ModelRuntime,
     files: BTreeMap<String, ModelFile>,
@@ -92,7 +92,7 @@ impl ModelFolder {
         Ok(bytes)
     }
 
-    /// Returns the path of the library, after it was compared with the manifest; no other file is loaded.
+    /// Returns the path of the library after it was compared with the manifest, so that no other file is loaded.
     pub(super) fn library(&self, manifest: &ModelManifest) -> Result<PathBuf, ModelError> {
         let file = self.path.join(&manifest.runtime.file);
         let bytes = File::open(&file).map_err(ModelError::read(&file))?;
@@ -103,7 +103,8 @@ impl ModelFolder {
 // === impl ModelManifest ===
 
 impl ModelManifest {
-    /// Parses a manifest; refuses one with a path out of its folder or without a file that every model has.
+    /// Parses a manifest; returns an error for a path outside of the folder, or if a file that every model needs is
+    /// missing.
     fn parse(text: &[u8]) -> Result<Self, ManifestError> {
         let manifest: Self = serde_json::from_slice(text).map_err(ManifestError::Json)?;
         if manifest.format != FORMAT {
@@ -123,7 +124,7 @@ impl ModelManifest {
         Ok(manifest)
     }
 
-    /// Returns a name for all that decides about a vector: only vectors of one key can be compared.
+    /// Returns a key of everything that affects a vector; only vectors with the same key can be compared.
     pub(super) fn key(&self) -> String {
         // The library is not part of the key: it affects only the last digits of a vector.
         let mut hash = blake3::Hasher::new();
@@ -178,7 +179,7 @@ pub(super) mod tests {
         ModelManifest::parse(manifest.to_string().as_bytes())
     }
 
-    /// Returns a valid folder of empty files.
+    /// Returns a valid model folder whose files are all empty.
     fn folder() -> (mgp_testkit::TempDir, ModelFolder) {
         let path = mgp_testkit::temp_dir();
         let manifest = sample();
@@ -196,7 +197,7 @@ pub(super) mod tests {
         let manifest = folder.manifest().unwrap();
         assert_eq!(folder.read(&manifest, MODEL).unwrap(), b"");
         assert!(folder.library(&manifest).unwrap().is_absolute());
-        // All files match the manifest, so only the empty library is left to fail, before it is loaded.
+        // All files match the manifest, so the first error is that the library is empty; it is not loaded.
         let refusal = Sentences::open(path.path()).unwrap_err();
         assert!(matches!(&refusal, ModelError::Library { .. }), "{refusal}");
     }

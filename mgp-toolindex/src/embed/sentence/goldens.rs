@@ -1,4 +1,4 @@
-//! Texts with known vectors, which distinguish a correct encoder from one that merely runs (MGP §16.4).
+//! Texts with known vectors, which detect an encoder that runs but computes wrong vectors (MGP §16.4).
 //!
 //! The rows of `goldens.json` are unit vectors quantised to signed bytes. An independent implementation of the
 //! network computed them from the published weights in double precision; the error of the bytes is at most 5e-5.
@@ -7,10 +7,10 @@ use super::{error::ModelError, sentences::Sentences};
 use crate::embed::Embedder;
 use serde::Deserialize;
 
-/// The model of the known vectors.
+/// The name of the model that has these known vectors.
 pub(super) const MODEL: &str = "all-MiniLM-L6-v2";
 
-/// The minimum cosine of a working encoder; one with weights quantised to bytes reaches 0.99.
+/// The minimum cosine of a correct encoder; an encoder whose weights are quantised to bytes reaches 0.99.
 const MIN_COSINE: f32 = 0.98;
 
 const GOLDENS: &str = include_str!("goldens.json");
@@ -45,7 +45,7 @@ fn bytes(row: &str) -> Vec<i8> {
     pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).map(u8::cast_signed).collect()
 }
 
-/// Returns the cosine of two vectors, or zero if their lengths differ, because then the model is another one.
+/// Returns the cosine of two vectors; zero if their lengths differ, because then they are from different models.
 fn cosine(vector: &[f32], golden: &[i8]) -> f32 {
     if vector.len() != golden.len() {
         return 0.0;

@@ -1,4 +1,4 @@
-//! Models of the Hugging Face hub, by their names (MGP §16.4).
+//! Opens models from the Hugging Face hub by their names (MGP §16.4).
 
 use super::{config::SentencesConfig, error::ModelError, runtime::runtime, sentences::Sentences};
 use fastembed::{EmbeddingModel, ModelInfo, TextEmbedding, TextInitOptions};
@@ -7,10 +7,9 @@ use std::{env, env::consts, path::PathBuf};
 impl Sentences {
     /// Opens a model of the hub, e.g. `BAAI/bge-small-en-v1.5` or `BGESmallENV15`.
     ///
-    /// Downloads the model into [`SentencesConfig::cache`] if it is not there yet, and blocks meanwhile.
-    /// The library is [`SentencesConfig::library`], else the one that `ORT_DYLIB_PATH` names, else the system's.
-    /// Texts are embedded unchanged: a model that expects the prefix `query:` before a query ranks worse than it
-    /// could.
+    /// Downloads the model into [`SentencesConfig::cache`] if it is not there yet, and blocks meanwhile. The library is
+    /// [`SentencesConfig::library`], else the one that `ORT_DYLIB_PATH` names, else the system's. Texts are embedded
+    /// unchanged, so a model that expects a prefix such as `query:` before a query ranks worse than it could.
     ///
     /// # Errors
     /// [`ModelError`] if the model or the library does not exist, or if the hub cannot be reached.
@@ -32,9 +31,10 @@ impl Sentences {
     }
 }
 
-/// Finds a model by its name in fastembed, or by its name at the hub.
+/// Finds a model by its name in fastembed, or by its name on the hub.
 ///
-/// A name at the hub may have several precisions; the plain one has the shortest name in fastembed.
+/// A model on the hub may have several variants of different precision; the standard one has the shortest name in
+/// fastembed.
 fn find(model: &str) -> Result<ModelInfo<EmbeddingModel>, ModelError> {
     let all = || TextEmbedding::list_supported_models().into_iter();
     let own = all().find(|info| info.model.to_string().eq_ignore_ascii_case(model));

@@ -1,8 +1,8 @@
 //! A sentence encoder: fastembed on onnxruntime. Both the model and the library are loaded from files (MGP
 //! §16.4).
 //!
-//! [`Sentences::open`] loads them; before that they use no memory. A fault of the files or of the machine is a
-//! [`ModelError`] that names the remedy; the index then continues with the embedder it has.
+//! [`Sentences::open`] loads them; until then they use no memory. If a file is damaged or the machine is unsuitable, it
+//! returns a [`ModelError`] with the remedy, and the index keeps its current embedder.
 
 mod config;
 mod elf;

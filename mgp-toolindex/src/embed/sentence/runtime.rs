@@ -1,4 +1,4 @@
-//! The library that runs models: loaded from a file, once per process (MGP §16.4).
+//! The library that runs models; it is loaded from a file, once per process (MGP §16.4).
 
 use super::{
     elf::check_length,
@@ -12,7 +12,7 @@ use std::{
 };
 use tokenizers::parallelism;
 
-/// The loaded library and its environment: at most one per process, never unloaded.
+/// The loaded library and its environment. A process loads at most one, and never unloads it.
 static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ struct Loaded {
     environment: Environment,
 }
 
-/// Returns the onnxruntime environment; loads it from this library unless one is already loaded.
+/// Returns the onnxruntime environment; loads it from `library` unless a library is already loaded.
 ///
 /// Only `ort::init_from` returns an error for a missing or too old library; every other function of `ort`
 /// panics.
@@ -46,9 +46,9 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
         .with_logger(Arc::new(log))
         .build()
         .map_err(|reason| ModelError::Runtime { reason: reason.into() })?;
-    // At lower levels the runtime logs a message for every node of a model.
+    // At a lower log level the runtime logs a message for every node of a model.
     environment.set_log_level(LogLevel::Warning);
-    // A single text is not faster with a thread pool, but would wait for one of its threads.
+    // A thread pool does not make a single text faster, and the text would wait for one of its threads.
     if !parallelism::is_parallelism_configured() {
         parallelism::set_parallelism(false);
     }

@@ -22,11 +22,11 @@ use std::{path::Path, sync::Arc};
 /// of any useful text are shorter than this limit.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
 
-/// A sentence encoder: texts of similar meaning get similar vectors, whatever their words.
+/// A sentence encoder: texts of similar meaning get similar vectors, even if they have no word in common.
 ///
 /// Embedding a query takes about half a millisecond, a tool a few milliseconds; the encoder uses 90 MB of memory.
-/// Texts are embedded one at a time: a model with weights in bytes quantises a batch as a whole, so that the vector
-/// of a text would depend on the other texts of the batch.
+/// Texts are embedded one at a time. A model whose weights are bytes quantises a whole batch together, so the vector of
+/// a text would depend on the other texts of its batch.
 ///
 /// ```no_run
 /// use mgp_toolindex::{Embedder as _, Sentences};
@@ -47,10 +47,11 @@ impl Sentences {
     /// Opens the model in a folder; `docs/sentence-encoder.md` describes the folder and how to make it.
     ///
     /// Blocks for some tenths of a second, because it compares all files with the manifest, and the vectors of some
-    /// texts with known ones. The library is loaded once per process: the first one loaded serves all encoders.
+    /// texts with their known vectors. The library is loaded once per process: all encoders use the one that was loaded
+    /// first.
     ///
     /// # Errors
-    /// [`ModelError`] names the fault of the folder, the library or the model, and the remedy.
+    /// [`ModelError`] with the fault of the folder, the library or the model, and the remedy.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, ModelError> {
         Self::open_with(folder, &SentencesConfig::default())
     }
@@ -58,7 +59,7 @@ impl Sentences {
     /// Opens a model with these options.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_with(
         folder: impl AsRef<Path>,
         config: &SentencesConfig,
@@ -79,7 +80,7 @@ impl Sentences {
             None => runtime(&folder.library(&manifest)?)?,
         };
         let model = UserDefinedEmbeddingModel::new(onnx, tokenizer).with_pooling(Pooling::Mean);
-        // A second thread makes a single text no faster and doubles its cost.
+        // A second thread does not make a single text faster, and doubles its cost.
         let options = InitOptionsUserDefined::new()
             .with_environment(environment)
             .with_intra_threads(1)
@@ -93,7 +94,7 @@ impl Sentences {
         Ok(encoder)
     }
 
-    /// Opens a model; if that fails, logs the reason and returns another embedder.
+    /// Opens a model; on failure, logs the reason and returns the other embedder.
     pub fn open_or(
         folder: impl AsRef<Path>,
         config: &SentencesConfig,
@@ -118,7 +119,7 @@ impl Sentences {
         Self { model, dimensions, encoder: FairMutex::new(encoder), cache }
     }
 
-    /// Detects a processor or library that miscalculates, and a file that only resembles the model.
+    /// Returns an error if the processor or the library computes wrong vectors, or if the files are of another model.
     fn self_test(&self, manifest: &ModelManifest) -> Result<(), ModelError> {
         if manifest.model == goldens::MODEL {
             let cosine = goldens::check(self)?;

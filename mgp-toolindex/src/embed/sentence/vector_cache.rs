@@ -8,8 +8,8 @@ pub(super) type TextHash = [u8; 32];
 
 /// A cache of text vectors with least-recently-used eviction.
 ///
-/// Texts that were used only once are evicted first: embedding all tools uses each text once, and must not evict
-/// the queries of users.
+/// Texts that were used only once are evicted first: embedding all tools uses each text once, and must not evict the
+/// queries that users repeat.
 #[derive(Debug)]
 pub(super) struct VectorCache {
     rows: FxHashMap<TextHash, Row>,
@@ -54,10 +54,10 @@ impl VectorCache {
         self.rows.insert(key, Row { vector, last_use: self.clock, uses: Uses::Once });
     }
 
-    /// Evicts one vector; the linear search costs little beside the encoder that is about to run.
+    /// Evicts one vector. The linear search is cheap compared with the encoder, which runs next.
     fn evict(&mut self) {
         let once = self.rows.values().filter(|row| row.uses == Uses::Once).count();
-        // A quarter of the cache is left to texts that were used once, or no new text could ever stay.
+        // Reserve a quarter of the cache for texts that were used once; otherwise no new text could ever stay.
         let from = if once * 4 > self.max { Uses::Once } else { Uses::Repeated };
         let oldest = |(_, row): &(&TextHash, &Row)| (row.uses != from, row.last_use);
         if let Some(key) = self.rows.iter().min_by_key(oldest).map(|(key, _)| *key) {

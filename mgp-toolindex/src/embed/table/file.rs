@@ -1,9 +1,9 @@
-//! The file of the word table, read in place: no row is copied, no index is built (MGP §16.4).
+//! Reads the file of the word table in place: no row is copied, and no index is built (MGP §16.4).
 //!
-//! Little-endian, in this order: a head of 64 bytes (magic, version, dimensions, rows, slots, longest piece, bytes of
-//! all pieces, name), the number of pieces of each length (u16), scales (f32), slots (u16, a hash table of rows), the
-//! pieces, the rows (i8). Pieces are sorted by length, so that the piece of a row is found without offsets. A piece
-//! that continues a word begins with `#`.
+//! The file is little-endian, with these parts in order: a head of 64 bytes (magic, version, dimensions, rows, slots,
+//! longest piece, bytes of all pieces, name), the number of pieces of each length (u16), scales (f32), slots (u16, a
+//! hash table of rows), the pieces, and the rows (i8). Pieces are sorted by length, so that the piece of a row is found
+//! without stored offsets. A piece that continues a word begins with `#`.
 
 const HEAD: usize = 64;
 const EMPTY: u16 = u16::MAX;
@@ -23,7 +23,7 @@ pub(super) struct File {
     lengths: [(u32, u32); LENGTHS],
 }
 
-/// The number of possible piece lengths: one more than the longest piece has bytes.
+/// The number of possible piece lengths: one more than the maximum length of a piece in bytes.
 const LENGTHS: usize = 33;
 
 /// The hash of a piece, extended byte by byte, so that one pass over a word hashes all its prefixes.
@@ -33,9 +33,9 @@ pub(super) struct Hash(u32);
 // === impl Hash ===
 
 impl Hash {
-    /// The empty hash, for the first piece of a word.
+    /// The hash of no bytes, from which the hash of a word's first piece begins.
     pub(super) const FIRST: Self = Self(0x811C_9DC5);
-    /// The hash of the mark before a piece that continues a word.
+    /// The hash of the mark `#`, from which the hash of a continuing piece begins.
     pub(super) const NEXT: Self = Self::FIRST.with(b'#');
 
     pub(super) const fn with(self, byte: u8) -> Self {
@@ -110,7 +110,8 @@ impl File {
         let mut at = (hash.0 ^ (hash.0 >> 15)) as usize & mask;
         loop {
             let row = u16_at(self.slots, at).filter(|row| *row != EMPTY).map(u32::from)?;
-            // Rows are sorted by length: a row outside this length's range belongs to a piece of another length.
+            // Rows are sorted by the length of their pieces: a row outside of this range belongs to a piece of another
+            // length.
             let nth = row.wrapping_sub(first);
             if nth < count {
                 let from = begins as usize + nth as usize * length;
@@ -153,7 +154,7 @@ impl File {
     }
 }
 
-/// The position of a piece in its word.
+/// The position of a piece in its word: at the beginning, or after another piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     First,

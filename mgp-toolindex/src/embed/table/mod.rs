@@ -1,7 +1,8 @@
-//! The word table that is part of the crate: a vector per word piece, summed up to the vector of a text (MGP §16.4).
+//! The word table in this crate: it has a vector for each word piece, and their sum is the vector of a text (MGP
+//! §16.4).
 //!
-//! The rows were trained to approximate a sentence encoder (all-MiniLM-L6-v2), on texts under MIT or Apache-2.0 only;
-//! `training/MODEL_CARD.md` describes the training, its texts and the quality.
+//! The rows were trained to approximate a sentence encoder (all-MiniLM-L6-v2), only with texts under the MIT or
+//! Apache-2.0 license; `training/MODEL_CARD.md` describes the training, its texts and the quality.
 
 mod file;
 mod wordpiece;
@@ -16,12 +17,12 @@ static RAW: &[u8] = include_bytes!("../../../data/table.bin");
 static FILE: LazyLock<File> =
     LazyLock::new(|| File::of(RAW).expect("the table is part of the crate, and its sum is tested"));
 
-/// The pieces that count of a text; the beginning of a definition names its purpose.
+/// The maximum number of pieces used from a text; the beginning of a definition describes its purpose.
 const MAX_PIECES: usize = 160;
 /// The maximum number of bytes that are read from a text, even if few of them form pieces.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
 
-/// An embedder without library or download that takes a few microseconds per query.
+/// An embedder that needs no library and no download, and takes a few microseconds per query.
 ///
 /// ```
 /// use mgp_toolindex::{Embedder, StaticTable};
@@ -50,7 +51,7 @@ impl StaticTable {
     }
 }
 
-/// Returns whether a word in lower case is one of the 30,000 of the table, which are English with few exceptions.
+/// Returns whether the table has a word in lower case. It has 30,000 words, nearly all of them English.
 #[cfg(feature = "lexicon")]
 pub(crate) fn has_english(word: &str) -> bool {
     FILE.find_word(word).is_some()
@@ -73,7 +74,7 @@ impl Embedder for StaticTable {
         self.file.dimensions
     }
 
-    /// Never fails. Of a long text, only the first 160 pieces count.
+    /// Never fails. Only the first 160 pieces of a text are used.
     fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let mut sum = vec![0.0; self.file.dimensions];
         let mut left = MAX_PIECES;

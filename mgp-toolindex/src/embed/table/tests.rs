@@ -1,12 +1,13 @@
-//! Tests of the word table: the same pieces as in training, valid vectors, hostile text.
+//! Tests of the word table: texts are split into the same pieces as in training, vectors are valid, hostile text is
+//! safe.
 
 use proptest::prelude::*;
 
 use super::file::Place;
 use super::*;
 
-/// Written by `training/train.py goldens`: the tokenizer (`bert`: the reference; `own`: the one the table was trained
-/// with), the text, its pieces.
+/// Expected pieces, written by `training/train.py goldens`. Each line has a tokenizer (`bert` is the reference, `own`
+/// is the one with which the table was trained), a text, and its pieces.
 const GOLDEN: &str = include_str!("pieces.tsv");
 
 fn pieces(text: &str) -> Vec<String> {
@@ -56,7 +57,7 @@ fn a_truncated_or_inconsistent_file_is_refused() {
         let mut raw = RAW.to_vec();
         raw[at] ^= 0x10;
         let raw: &'static [u8] = raw.leak();
-        // Fewer slots only hide pieces; every other number has to fit the rest.
+        // A smaller number of slots only hides pieces; every other number in the head must fit the rest of the file.
         if let Some(file) = File::of(raw) {
             let _ =
                 wordpiece::pieces(&file, "a plain sentence", &mut |_| ControlFlow::Continue(()));

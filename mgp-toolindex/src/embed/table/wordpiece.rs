@@ -1,8 +1,8 @@
 //! Splits a text into the word pieces of the table (MGP §16.4).
 //!
-//! Like BERT's uncased word pieces, with three differences that tools need: signs only separate, a compound
-//! (`readFile`) is also split into its parts unless the table has it as one piece (`GitHub`), and a character of a
-//! language without spaces is a word of its own. `training/words.py` does the same; a test compares them.
+//! It works like BERT's uncased word pieces, with three differences that suit tools: punctuation only separates words;
+//! a compound such as `readFile` is also split into its parts, unless the table has it as one piece, as `GitHub`; and
+//! each character of a language without spaces is a word. `training/words.py` works the same way; a test compares both.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use unicode_normalization::char::is_combining_mark;
 
 use super::file::{File, Hash, Place};
 
-/// The maximum length of a word, in bytes; anything longer is a key, a hash or an encoded file.
+/// The maximum length of a word, in bytes; anything longer is likely a key, a hash or an encoded file.
 const MAX_WORD_BYTES: usize = 100;
 
 /// Calls `each` with the row of every piece, in order, until `each` returns `Break`.
@@ -42,7 +42,7 @@ pub(super) fn pieces(
 
 struct Words<'a> {
     file: &'a File,
-    /// The word as it is looked up: lower case, without accents.
+    /// The word in the form in which it is looked up: lower case, without accents.
     word: String,
     each: &'a mut dyn FnMut(u32) -> ControlFlow<()>,
 }
@@ -50,7 +50,7 @@ struct Words<'a> {
 // === impl Words ===
 
 impl Words<'_> {
-    /// Handles a run of letters and digits.
+    /// Looks up the words in a run of letters and digits.
     fn run(&mut self, run: &str) -> ControlFlow<()> {
         self.fold(run);
         if let Some(row) = self.file.find_word(&self.word) {
@@ -75,8 +75,8 @@ impl Words<'_> {
         self.word()
     }
 
-    /// Matches the longest piece first, then the longest that continues it; a word that does not match as a whole is
-    /// left out.
+    /// Matches the longest piece at the beginning, then the longest pieces that continue it. A word that cannot be
+    /// matched completely is left out.
     fn word(&mut self) -> ControlFlow<()> {
         let bytes = self.word.as_bytes();
         if bytes.is_empty() || bytes.len() > MAX_WORD_BYTES {
@@ -110,7 +110,7 @@ impl Words<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Folds to lower case without accents; a word that is too long becomes empty.
+    /// Converts a part to lower case without accents; a word that is too long becomes empty.
     fn fold(&mut self, part: &str) {
         self.word.clear();
         if part.is_ascii() {
@@ -141,7 +141,7 @@ fn is_wide(c: char) -> bool {
         0x2E80..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x2FA1F)
 }
 
-/// Returns whether a word begins inside a word: `read|File`, `HTTP|Server`.
+/// Returns whether a word begins at a position inside an identifier: `read|File`, `HTTP|Server`.
 fn is_hump(bytes: &[u8], at: usize) -> bool {
     let (before, here) = (bytes[at - 1], bytes[at]);
     here.is_ascii_uppercase()

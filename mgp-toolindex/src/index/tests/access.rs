@@ -1,4 +1,4 @@
-//! Tools that a caller may not call.
+//! Tests with tools that a caller may not call.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::catalog::{Allowed, AllowedKey};
 
-/// Allows the named tools, and counts the checks.
+/// Allows only the listed tools, and counts the checks.
 #[derive(Default)]
 struct Named {
     tools: Mutex<BTreeSet<String>>,
@@ -71,10 +71,10 @@ async fn decisions_are_cached_for_a_second_but_hits_are_checked_at_once() {
     assert_eq!(allowed.checks(), 22);
     assert_eq!(search(), ["s.read_1", "s.read_2"]);
     assert_eq!(allowed.checks(), 2);
-    // A revoked tool is gone at once, and the list is filled with the others.
+    // After access was revoked, the tool is no longer found, and another tool takes its place in the list.
     allowed.tools.lock().unwrap().remove("s.read_1");
     assert_eq!(search(), ["s.read_2", "s.read_3"]);
-    // A granted tool is found after a second at the latest.
+    // After access was granted, the tool is found within a second.
     allowed.tools.lock().unwrap().insert("s.read_0".to_owned());
     tokio::time::advance(Duration::from_millis(1100)).await;
     assert_eq!(search(), ["s.read_0", "s.read_2"]);
@@ -101,7 +101,7 @@ async fn only_changed_tools_are_decided_again() {
     index.put(ServerEntry::new("t").tool(tool("read_x", ""))).unwrap();
     let found = index.search(&Query::new("read"), &allowed).unwrap();
     assert_eq!(found.hits.len(), 2);
-    // The last chunk of a thousand, and the two hits.
+    // Only the last chunk of about a thousand tools and the two hits are checked.
     assert!(allowed.checks() <= 1024 + 2);
 }
 
@@ -126,7 +126,7 @@ fn a_set_of_a_later_index_is_not_used_for_an_earlier_one() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
-    /// Cached and updated sets equal sets that are computed again.
+    /// Cached and updated sets are equal to newly computed sets.
     #[test]
     fn cached_sets_are_correct(changes in prop::collection::vec((0usize..5, 0usize..40, any::<bool>()), 1..8)) {
         let index = by_words();

@@ -1,4 +1,4 @@
-//! Indexes in a database.
+//! Tests of indexes that are stored in a database.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -82,8 +82,8 @@ async fn a_reopened_index_is_the_same() {
         assert!(made_anew.len() <= 4, "only servers: {made_anew:?}");
         let exported = |index: &ToolIndex| serde_json::to_string(&index.entries()).unwrap();
         assert_eq!(exported(&again), exported(&index));
-        // Compared with a new index: deleted documents affect the weights of words a little until they are merged
-        // away.
+        // Compared with a new index, because deleted documents affect the weights of words a little until segments are
+        // merged.
         let new = ToolIndex::builder().embedder(Arc::clone(&fake) as Arc<dyn Embedder>).build();
         let pigeon = tool("send_mail", "Sends a letter by pigeon");
         let mail = ServerEntry::new("mail").name("Mail").tool(pigeon);
@@ -154,7 +154,7 @@ async fn vectors_of_another_model_are_replaced_and_until_then_not_used() {
     index.put(files()).unwrap();
     index.flush().await.unwrap();
 
-    // Without an embedder they stay in the database.
+    // Opened without an embedder, the index leaves the vectors in the database.
     let none = open(&db, None).await;
     assert_eq!(none.stats().embedded, 0);
     none.put(mail()).unwrap();

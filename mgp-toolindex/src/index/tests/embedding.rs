@@ -1,4 +1,4 @@
-//! Vectors that are made in the background.
+//! Tests of vectors that are computed in the background.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -128,7 +128,7 @@ async fn the_most_recently_changed_server_is_embedded_first() {
     let fake = Fake::blocked("slow");
     let index = index(&fake);
     index.put(server("first", 1)).unwrap();
-    // The thread has taken the first tool, and finds the others when it is done.
+    // The thread is embedding the first tool, and finds the other tools afterwards.
     while fake.asked.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -198,7 +198,7 @@ async fn a_tool_that_cannot_be_embedded_blocks_no_other() {
     assert_eq!((index.stats().embedded, index.stats().not_embedded), (3, 0));
 }
 
-/// Panics, as foreign code may.
+/// An embedder that panics, as code from outside this crate may do.
 #[derive(Debug)]
 struct Rash;
 

@@ -1,4 +1,4 @@
-//! Many servers at once, and many times.
+//! Tests with many servers at once, and with many changes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -74,7 +74,8 @@ fn putting_and_removing_leaves_nothing_behind() {
         }
     }
     let now = index.shared.snapshot();
-    // 50 permanent tools and ten servers of at most 22: no slot exceeds the greatest number of tools at once.
+    // There are 50 permanent tools and ten servers of at most 22 tools, so few slots are needed if freed ones are
+    // reused.
     assert!(now.catalog.reach() <= 1024);
     assert!(now.catalog.records().all(|(slot, _)| slot < 50 + 10 * 22 + 22));
     let stats = index.stats();

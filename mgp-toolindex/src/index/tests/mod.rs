@@ -285,7 +285,7 @@ fn servers_need_an_id() {
     let index = by_words();
     let error = index.put_all([files(), ServerEntry::new("")]).unwrap_err();
     assert_eq!(error.to_string(), "the server id has 0 bytes; 1 to 512 are allowed");
-    // The index has no tool of the refused call, not even of the valid server `files`.
+    // The refused call added no tool, not even one of the valid server `files`.
     assert_eq!((index.stats().tools, index.generation()), (0, 0));
     index.put(files()).unwrap();
     assert_eq!(index.stats().servers, 1);

@@ -1,4 +1,4 @@
-//! Stored segments: an opened index reads its words, and finds the same as a new one.
+//! Tests of stored segments: an opened index loads them, and finds the same tools as a new index.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::super::tool_source::ToolSource;
 use super::{tool, *};
 use crate::text::{DOCUMENT_VERSION, Indexer};
 
-/// Enough tools for stored segments.
+/// The number of servers that is large enough for segments to be stored.
 const SERVERS: usize = 12;
 const TOOLS: usize = 100;
 
@@ -47,7 +47,7 @@ fn made_of(servers: impl IntoIterator<Item = ServerEntry>) -> ToolIndex {
     index
 }
 
-/// Renumbers the stored rows, to distinguish them from new ones.
+/// Changes the numbers of the stored rows, to distinguish them from rows that are written later.
 async fn mark(db: &Db) {
     run(db, "UPDATE toolindex_words SET number = number + 1000").await;
 }
@@ -155,8 +155,8 @@ async fn a_small_index_stores_no_segments() {
     assert_eq!(rows(&db).await, (0, 0));
 }
 
-/// If this test fails, tools have other words than before: increase `DOCUMENT_VERSION`, and update the hash
-/// here.
+/// If this test fails, the indexed words of tools have changed: increase `DOCUMENT_VERSION`, and update the hash in
+/// this test.
 #[test]
 fn the_words_of_a_version_never_change() {
     let index = by_words();

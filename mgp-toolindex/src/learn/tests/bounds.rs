@@ -1,4 +1,4 @@
-//! Bounds of a history.
+//! Tests of the limits of a history.
 
 use mgp_types::service::Principal;
 

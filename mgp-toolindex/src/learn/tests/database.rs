@@ -1,4 +1,4 @@
-//! A history in a database.
+//! Tests of a history that is stored in a database.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ async fn unmet_searches_are_stored_for_each_agent_until_they_are_erased() {
     assert_eq!((history.unmet(&ann).len(), history.unmet(&bob).len()), (0, 1));
     assert_eq!(history.stats().queries, 0, "those of the agent are erased too");
     drop(history);
-    // Where no texts are stored, none of these are.
+    // If the options do not permit texts, no stored text may remain.
     let config = config().retention(Retention::Words);
     let history = History::open(db.clone(), config).await.unwrap();
     history.record_search(&bob, 1, "send a red fax", [""; 0]);

@@ -16,7 +16,7 @@ use super::*;
 use crate::embed::{EmbedError, Embedder};
 use crate::text::Analyzer;
 
-/// Embeds a text as the frequency of each letter.
+/// An embedder whose vector of a text has the frequency of each letter.
 #[derive(Debug)]
 struct Letters(&'static str);
 
@@ -55,7 +55,7 @@ fn best(history: &History, who: &Principal, query: &str) -> Option<(String, f32)
     lifts(history, who, query).first().map(|lift| (lift.tool.to_string(), lift.amount))
 }
 
-/// Twelve queries for each of four tools.
+/// Records twelve queries for each of four tools.
 fn taught(history: &History, who: &Principal) {
     let pending = ["weather rain sunny", "mail letter send", "file folder disk", "song music play"];
     for round in 0..12 {

@@ -1,4 +1,4 @@
-//! The tables of a history agree after any operations.
+//! Tests that the tables of a history are consistent after any sequence of operations.
 
 use mgp_types::service::Principal;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use crate::learn::query::{Owner, QueryId};
 use crate::learn::table::{HistoryTable, NewQuery};
 use crate::learn::{Erase, HistoryConfig, HistoryScope};
 
-/// Computes all tables again and compares them.
+/// Computes all tables from the stored queries, and compares them with the current ones.
 #[track_caller]
 pub(super) fn audit(table: &HistoryTable) {
     let stats = table.stats();

@@ -1,4 +1,4 @@
-//! Kills a process while it writes an index, and checks that the file then has whole changes, in order.
+//! Kills a process while it writes an index, and checks that the file then contains only complete changes, in order.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Damaged files.
+//! Tests of damaged files.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ async fn after(sql: &'static str) -> (Vec<(String, Vec<u32>)>, usize) {
     store.flush().await.unwrap();
     db.write(move |conn| Ok(conn.execute_batch(sql)?)).await.unwrap();
     let opened = db.read(tables::load).await.unwrap();
-    // Everything can be replaced.
+    // All tools can still be replaced.
     store.push(put("a", 2, 3));
     store.flush().await.unwrap();
     assert_eq!(versions_of(&read(&db).await)[0], ("a".to_owned(), vec![3, 3]), "{sql}");

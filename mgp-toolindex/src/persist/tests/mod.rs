@@ -19,7 +19,7 @@ use crate::catalog::{Entry, IndexedTool, LabelInterner, SecuritySource, Server, 
 
 const FILE: &str = "index.db";
 
-/// A tool whose definition and hash contain its version.
+/// Returns a tool whose definition and hash depend on its version.
 fn tool(server: &str, name: &str, version: u32) -> IndexedTool {
     let mut labels = LabelInterner::new();
     let none: [&str; 0] = [];
@@ -65,7 +65,7 @@ fn vector(server: &str, name: &str, version: u32, model: &str) -> NewVector {
     NewVector { tool: tool(server, name, version), model: model.into(), row: row(version) }
 }
 
-/// A server with tools that are all of one version, and their vectors.
+/// Returns the changes that put a server with tools of one version, and their vectors.
 fn put(server: &str, tools: u32, version: u32) -> Vec<Change> {
     let name = |at| format!("tool{at}");
     let new = (0..tools).map(|at| new_tool(server, &name(at), at, version)).collect();

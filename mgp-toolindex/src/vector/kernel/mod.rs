@@ -1,8 +1,8 @@
-//! The functions ("kernels") that multiply rows with a query: one per set of processor instructions. The best that the
-//! processor supports is chosen at run time.
+//! The functions ("kernels") that multiply rows with a query, one for each set of processor instructions. The fastest
+//! one that the processor supports is chosen at run time.
 //!
 //! All kernels return the same numbers.
-//! Every 64-bit ARM has NEON, so the compiler already uses it for [`Kernel::Plain`].
+//! Every 64-bit ARM processor has NEON, so the compiler already uses it for [`Kernel::Plain`].
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -39,7 +39,7 @@ impl Kernel {
         Self::ALL.iter().rev().copied().find(|kernel| kernel.is_supported()).unwrap_or(Self::Plain)
     }
 
-    /// Returns whether this processor has the instructions of the kernel; the standard library caches the answer.
+    /// Returns whether this processor has the instructions of the kernel; the standard library caches the result.
     pub(super) fn is_supported(self) -> bool {
         match self {
             Self::Plain => true,

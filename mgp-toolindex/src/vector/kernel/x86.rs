@@ -1,8 +1,8 @@
 //! The kernels of x86-64.
 //!
-//! Besides `child/unix/pre_exec.rs` of mgp-transport this is the only file with `unsafe`. A function that needs
-//! additional instructions may only be called after a check that the processor has them, which the type system
-//! cannot express. There are no other unsafe code and no pointers here: the compiler turns reading a whole array
+//! This and `child/unix/pre_exec.rs` of mgp-transport are the only files with `unsafe`. A function that needs
+//! additional instructions may only be called after a check that the processor has them, which the type system cannot
+//! express. There is no other unsafe code here, and there are no pointers: the compiler turns reading a whole array
 //! into one load.
 
 #![expect(
@@ -153,7 +153,7 @@ fn numbers_512(numbers: &[i16; 32]) -> __m512i {
     _mm512_setr_epi64(a, b, c, d, word(4), word(5), word(6), word(7))
 }
 
-/// The lower half plus the upper half.
+/// Returns the sum of the lower and the upper half.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn half(sum: __m512i) -> __m256i {

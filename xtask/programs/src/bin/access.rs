@@ -8,8 +8,8 @@
 //!   | cargo run -q -p mgp-programs --bin access
 //! ```
 //!
-//! Unreadable input never widens access: an unreadable line is answered with deny. A grant that might be a deny counts
-//! as a deny for everything it could refer to, and an unreadable allow is ignored.
+//! Unreadable input never widens access: the answer to an unreadable line is a denial. A grant that might be a deny is
+//! treated as a deny for everything that it could refer to, and an unreadable allow is ignored.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -102,8 +102,7 @@ impl Query {
         Ok(query)
     }
 
-    /// Returns the access entries that a grant means; an ambiguous grant yields one entry for each possible
-    /// meaning.
+    /// Returns the access entries that a grant can mean; an ambiguous grant yields one entry for each possible meaning.
     fn entries_of(&self, grant: &Value) -> Vec<Entry> {
         // A grant that is not an object is replaced by one with an invalid type, which denies everything.
         let anything = Map::from_iter([("entry_type".to_owned(), Value::Bool(true))]);
@@ -146,8 +145,8 @@ impl Query {
             let allow = || make(tenant, who, server, tool, AccessPermission::Allow);
             return if fits { vec![allow()] } else { Vec::new() };
         }
-        // From here on the grant is a deny. If its tenant, agent or server is unknown or unreadable, it applies to all
-        // of them, because unreadable input must not widen access.
+        // From here on, the grant is treated as a deny. If its tenant, agent or server is unknown or unreadable, it
+        // applies to all of them, because unreadable input must not widen access.
         let tenant = tenant.unwrap_or(&self.tenant);
         let who = who.as_deref().unwrap_or("*");
         let server = server.ok().filter(|server| *server != "*").unwrap_or(&self.server);
@@ -230,7 +229,7 @@ fn timestamp(value: &Value) -> Option<Timestamp> {
 
 /// Parses a time: RFC 3339 text, or a number of seconds or milliseconds since 1970.
 fn time(value: &Value) -> Option<SystemTime> {
-    /// Larger numbers are milliseconds: as seconds this is the year 5138, and as milliseconds it is 1973.
+    /// The number above which a time is read as milliseconds: in seconds it means the year 5138, in milliseconds 1973.
     const MILLISECONDS_FROM: f64 = 1e11;
     /// The beginning of the year 10,000 in seconds; RFC 3339 cannot express times from there on.
     const END: f64 = 253_402_300_800.0;

@@ -1,7 +1,7 @@
-//! Misbehaving child processes, and parents that leave children behind, for the tests of child processes.
+//! Misbehaving child processes, and parents that exit without their children, for the tests of child processes.
 //!
-//! `child_zoo MODE [ARGUMENT]`: [`main`] lists the modes. They act as servers that crash, hang, flood, fork or stop
-//! reading (MGP §11).
+//! `child_zoo MODE [ARGUMENT]`: [`main`] lists the modes. In these modes the program acts like a server that crashes,
+//! hangs, floods, forks or stops reading (MGP §11).
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a child talks on its descriptors")]
 
@@ -153,8 +153,8 @@ fn descriptors() -> io::Result<Vec<u32>> {
 async fn parent() -> Result<(), Box<dyn Error>> {
     let mut child = ChildCommand::new(std::env::current_exe()?).arg("hang").spawn()?;
     let (mut reader, _writer) = child.take_io().ok_or("the pipes are taken")?;
-    // Waits until the child ignores the end of its input; before that, the closed pipe would end the child, and the
-    // test would not show that the death of its parent does.
+    // Wait until the child ignores the end of its input. Before that, the closed pipe would end the child, and the test
+    // would not show that the death of its parent does.
     reader.read_exact(&mut [0; 6]).await?;
     println!("{}", child.pid());
     std::future::pending().await

@@ -1,8 +1,9 @@
-//! Small servers for tests: `desk terminal` reads and writes files, `desk data` calculates, `desk things KIND FILE`
-//! makes and removes things, each of which is a line of the file, and `desk extensions` uses those that need a server.
+//! Small servers for tests. `desk terminal` reads and writes files, and `desk data` calculates. `desk things KIND FILE`
+//! makes and removes things, each of which is a line of the file. `desk extensions` uses the extensions that need a
+//! server.
 //!
-//! Tests play the flows of MGP §16.5 and §16.6 with them: an agent finds a tool by the user's request, and requests
-//! another tool when a later step of the task needs it.
+//! Tests play the scenarios of MGP §16.5 and §16.6 with them: an agent finds a tool for the user's request, and
+//! requests another tool when a later step of the task needs it.
 
 use std::fs;
 use std::io::Write as _;
@@ -126,7 +127,7 @@ fn on_thing(verb: &'static str, kind: &str, file: &str) -> Tool {
     Tool::new(name, format!("Does `{verb}` with a {kind}"), move |Args(thing): Args<Thing>| {
         let (line, file) = (format!("{line} {}\n", thing.name), file.clone());
         async move {
-            // Time in which a test can kill this process before and after the effect.
+            // Wait, so that a test can kill this process before or after the effect.
             tokio::time::sleep(Duration::from_millis(2)).await;
             let opened = fs::OpenOptions::new().append(true).create(true).open(&file);
             let written = opened.and_then(|mut file| file.write_all(line.as_bytes()));

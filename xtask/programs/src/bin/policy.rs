@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The tenant (and, below, the server) of all entries; each line is about one tenant and one server.
+/// The tenant of all entries (the server is below); each line is about one tenant and one server.
 const TENANT: &str = "local";
 const SERVER: &str = "server";
 
@@ -69,7 +69,7 @@ impl Answer {
     }
 }
 
-/// Returns the answer to a line; the strictest one if it is unreadable.
+/// Returns the answer to a line; for an unreadable line, the answer with the strictest requirements.
 pub(crate) fn answer(line: &str) -> Answer {
     decide(line).unwrap_or_else(Answer::unreadable)
 }
@@ -104,7 +104,7 @@ struct Config {
     permission_policy: Option<ApprovalPolicy>,
 }
 
-/// Returns a setting for a tool, from a value that applies to every tool or from values by tool name.
+/// Returns a setting for a tool, from either a value for all tools or a table of values by tool name.
 fn word<'a>(words: Option<&'a Value>, tool: &str) -> Result<Option<&'a str>, String> {
     let words = match words {
         Some(Value::Object(by_tool)) => by_tool.get(tool),
@@ -155,8 +155,8 @@ fn decide(line: &str) -> Result<Answer, String> {
     })
 }
 
-/// Stores the grants; returns the operator's entry that names the tool, if any, and the permissions that the call
-/// lacks.
+/// Stores the grants. Returns the operator's entry that names the tool, if there is one, and the permissions that the
+/// call lacks.
 async fn kept(
     policy: &ServerPolicy,
     grants: &[Grant],

@@ -1,7 +1,7 @@
 //! An MCP server over the older HTTP+SSE transport (2024-11-05), on 127.0.0.1, for the tests of its client.
 //!
 //! The program prints its address. `GET /sse` opens a connection, and `POST /messages?session=N` sends a message to it.
-//! Other requests are refused as servers of that revision do, e.g. POST of `/sse` with 405.
+//! Other requests are refused in the way servers of that revision refuse them, e.g. POST of `/sse` with 405.
 
 #![expect(clippy::print_stdout, reason = "the address is its output")]
 

@@ -1,4 +1,4 @@
-//! The acceptance check `console.browser`: Chromium drives every page of the console of a real kernel.
+//! The acceptance check `console.browser`: Chromium opens every page of the console of a real kernel.
 
 use super::{Options, Verdict};
 use crate::{
@@ -13,15 +13,15 @@ use std::{
     time::Duration,
 };
 
-/// The pinned packages of npm: the driver of the browser, and the check for people with other senses.
+/// The pinned npm packages: one controls the browser, the other checks the accessibility of the pages.
 const PACKAGES: [&str; 2] = ["axe-core@4.14.1", "playwright-core@1.65.1"];
 
-/// The minimum major version of Node, which the driver needs.
+/// The minimum major version of Node that the package `playwright-core` needs.
 const LEAST_NODE: u32 = 20;
 
 const TIMEOUT: Duration = Duration::from_mins(12);
 
-/// Runs the script `browser.mjs`, whose pictures stay in the target folder.
+/// Runs the script `browser.mjs`; its screenshots remain in the target folder.
 pub(super) fn browser(options: &Options) -> Outcome<Verdict> {
     let bound = "no fault; no serious or critical one of axe".to_owned();
     if !has("chromium") {
@@ -44,7 +44,7 @@ pub(super) fn browser(options: &Options) -> Outcome<Verdict> {
     verdict(&ended.stdout, &pictures, bound)
 }
 
-/// Builds the program and the servers behind it, and returns their paths.
+/// Builds `mgp` and the servers behind it, and returns their paths.
 fn build() -> Outcome<[PathBuf; 3]> {
     Program::cargo(&["build", "--quiet", "-p", "mgp", "--bin", "mgp"]).run()?;
     let servers = ["--example", "echo", "--example", "workbench"];
@@ -53,7 +53,7 @@ fn build() -> Outcome<[PathBuf; 3]> {
     Ok(["mgp", "examples/echo", "examples/workbench"].map(|name| folder.join(name)))
 }
 
-/// Reads the last line of the script.
+/// Parses the verdict in the last line of the script's output.
 fn verdict(output: &str, pictures: &Path, bound: String) -> Outcome<Verdict> {
     let line = output.lines().last().ok_or_else(|| Failure::new("the script printed nothing"))?;
     let read: serde_json::Value = serde_json::from_str(line)?;

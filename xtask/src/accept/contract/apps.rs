@@ -1,4 +1,5 @@
-//! The check `contract.skills-apps`: MCP Apps of npm through the kernel, two of them with the same tool and the same URI.
+//! The check `contract.skills-apps`: MCP Apps from npm work through the kernel. Two of them have the same tool and the
+//! same URI.
 
 use super::{Options, Verdict, installed};
 use crate::accept::kernel::{Kernel, ask};
@@ -68,7 +69,7 @@ pub(super) fn apps(options: &Options) -> Outcome<Verdict> {
     })
 }
 
-/// Returns the capabilities of a client with pages.
+/// Returns the capabilities of a client that can show pages of tools (MCP Apps).
 fn pages() -> Value {
     json!({ "extensions": { "io.modelcontextprotocol/ui": { "mimeTypes": [PAGE_TYPE] } } })
 }

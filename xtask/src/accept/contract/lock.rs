@@ -1,5 +1,5 @@
-//! The check `contract.lock`: servers of npm and `PyPI` whose files changed under the same name and version do not start
-//! under `mgp serve --locked`.
+//! The check `contract.lock`: a server from npm or `PyPI` whose files changed under the same name and version does not
+//! start under `mgp serve --locked`.
 
 use super::{Options, Verdict, installed};
 use crate::accept::kernel::{Kernel, path_text};
@@ -38,11 +38,11 @@ const SERVERS: [(&str, &[&str], &str); 2] = [
     ("time", &["time.get_current_time", "timezone=UTC"], "site-packages/mcp_server_time/server.py"),
 ];
 
-/// Locks both servers, changes a file of each package, and calls them before and after.
+/// Locks both servers, changes a file in each package, and calls the servers before and after the change.
 pub(super) fn lock(options: &Options) -> Outcome<Verdict> {
     let mut kernel = Kernel::new("contract/lock")?;
     let home = kernel.home();
-    // Runners keep their packages in the home; those of an earlier run of this check are changed.
+    // Package runners keep their packages in the home folder; an earlier run of this check has changed files there.
     fs::remove_dir_all(&home).and_then(|()| fs::create_dir_all(&home)).context(home.display())?;
     let uv = kernel.place.join("uv");
     let mut path = OsString::new();
@@ -59,7 +59,7 @@ pub(super) fn lock(options: &Options) -> Outcome<Verdict> {
     kernel.env = vec![("HOME", home.clone().into()), ("PATH", path)];
     kernel.configure(CONFIG)?;
     let config = path_text(&kernel.config());
-    // Installs both packages.
+    // This command also installs both packages.
     kernel.run(&["lock", "--config", &config, "--timeout", "120s"])?;
     let before = calls(&kernel)?;
     let works = before.iter().filter(|(success, _)| *success).count();
@@ -102,7 +102,7 @@ fn calls(kernel: &Kernel) -> Outcome<Vec<(bool, String)>> {
     called.collect()
 }
 
-/// Finds the file whose path ends so.
+/// Returns the first file whose path ends with `end`.
 fn find(folder: &Path, end: &str) -> Outcome<Option<PathBuf>> {
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {

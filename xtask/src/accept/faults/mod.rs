@@ -12,7 +12,7 @@ use crate::{
 };
 use std::ffi::OsString;
 
-/// One fault: its name, and a function that causes it and returns what was observed, or fails.
+/// A fault: its name, and a function that causes it and returns what was observed, or an error if the server failed.
 type Fault = (&'static str, fn(&Served) -> Outcome<String>);
 
 const FAULTS: &[Fault] = &[

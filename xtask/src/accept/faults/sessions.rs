@@ -1,4 +1,5 @@
-//! The fault "10,000 idle sessions": each may need little memory, which the server must release when they end.
+//! The fault "10,000 idle sessions": each session may need only little memory, and the server must release it when the
+//! session ends.
 
 use super::{head, mebibytes};
 use crate::{
@@ -87,7 +88,8 @@ fn request(served: &Served, method: &str, more: &str, body: &str) -> Vec<u8> {
     (head(served.port(), method, &length) + body).into_bytes()
 }
 
-/// Returns whether all replies have this status; for 200, the statuses 202 and 204 (without a body) count too.
+/// Returns whether all replies have this status; instead of 200, the statuses 202 and 204 (without a body) are accepted
+/// too.
 fn answers(all: &[Answer], status: u16) -> bool {
     let right = |got: u16| got == status || (status == 200 && matches!(got, 202 | 204));
     all.iter().all(|answer| matches!(answer.status, Status::Of(got) if right(got)))

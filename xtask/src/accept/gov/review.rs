@@ -1,4 +1,4 @@
-//! `valid.review`: the review of definitions holds few real tools, and is quick.
+//! The acceptance check `valid.review`: the review of tool definitions holds back few real tools, and is quick.
 
 use crate::{
     accept::{Verdict, shared},
@@ -12,13 +12,13 @@ use std::{fs, process::Command};
 const SETS: [&str; 7] =
     ["mcp_large", "livemcp", "bfcl", "sealtools", "stabletoolbench", "metatool", "mcpm_server"];
 
-/// The maximum share of real definitions that are held because of their content.
+/// The maximum share of real definitions that are held back because of their content.
 const MAX_HELD: f64 = 0.003;
 
-/// The maximum mean time of a definition, with reading and answering, in microseconds.
+/// The maximum mean time for a definition in microseconds, including reading it and writing the answer.
 const MAX_MEAN_US: f64 = 1_000.0;
 
-/// Runs real definitions through the guard.
+/// Passes real definitions to the example `guard`, and counts those that it holds back.
 pub(in crate::accept) fn review() -> Outcome<Verdict> {
     let bound = format!("{:.1} %, {MAX_MEAN_US:.0} µs", MAX_HELD * 100.0);
     let Some(folder) = shared("retrieval") else {
@@ -46,7 +46,7 @@ pub(in crate::accept) fn review() -> Outcome<Verdict> {
     let mut held = 0_u32;
     for answer in ended.stdout.lines() {
         let answer: Value = serde_json::from_str(answer)?;
-        // A schema or a size that cannot be used is the fault of the collection, not of a text.
+        // Ignore definitions with an unusable schema or size: that is a fault of the collection, not of their texts.
         let reason = answer["reason"].as_str().unwrap_or_default();
         let is_form = ["schema.", "definition."].iter().any(|rule| reason.starts_with(rule));
         if answer["decision"] == "block" && !is_form {
@@ -62,7 +62,7 @@ pub(in crate::accept) fn review() -> Outcome<Verdict> {
     })
 }
 
-/// Removes the types of a schema: the collections write types of other languages.
+/// Removes the types from a schema, because the collections use type names of other languages.
 fn without_types(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! `valid.corpora`: the validators over labelled commands, targets, calls and code.
+//! The acceptance check `valid.corpora`: the validators decide on labelled commands, targets, calls and code.
 
 use super::tooldef::{Score, score, share};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{fs, process::Command};
 
-/// A corpus, the judge of its lines, and the shares that must and may be blocked.
+/// A corpus, the kind of judge for its lines, and the minimum and maximum shares of blocked lines.
 struct Corpus {
     judge: &'static str,
     file: &'static str,
@@ -28,7 +28,7 @@ const CORPORA: &[Corpus] = &[
     corpus("code_safety", "code_safety_javascript", 0.95, 0.02),
 ];
 
-/// Runs each corpus through the guard; without the corpora there is nothing to measure.
+/// Passes each corpus to the example `guard`; the check is skipped if the corpora are not on this machine.
 pub(in crate::accept) fn corpora() -> Outcome<Verdict> {
     let mut total: Option<Verdict> = None;
     for corpus in CORPORA {
@@ -73,7 +73,7 @@ fn measured(corpus: &Corpus, lines: &str) -> Outcome<Verdict> {
     })
 }
 
-/// Returns the share of correct decisions among the lines of a label, of all kinds.
+/// Returns the share of correct decisions among all lines with a label.
 fn of(scores: &Score, label: &str) -> f64 {
     let (mut right, mut all) = (0, 0);
     for ((_, expected), (correct, lines)) in scores {

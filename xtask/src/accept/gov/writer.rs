@@ -62,7 +62,8 @@ impl Writer {
 
     /// Writes `count` events and waits for their acknowledgements; returns the acknowledged numbers.
     pub(super) fn write(&mut self, from: usize, count: usize) -> Outcome<Vec<u64>> {
-        // Waits after every 64 events: fewer bytes than a pipe holds, so writer and check cannot block each other.
+        // Wait after every 64 events: their acknowledgements fit into the pipe, so the writer and this check cannot
+        // block each other.
         let mut acks = Vec::new();
         for number in from..from + count {
             self.input.write_all(event(&number.to_string()).as_bytes())?;

@@ -37,7 +37,7 @@ pub(super) struct Query {
     #[serde(rename = "query")]
     pub(super) text: String,
     pub(super) relevant: Vec<String>,
-    /// Groups of equivalent tools: each group is one needed tool, and any of its members satisfies the need.
+    /// Groups of equivalent tools: each group is one need, which any of its tools satisfies.
     #[serde(default)]
     pub(super) groups: Vec<Vec<String>>,
     #[serde(default)]

@@ -1,7 +1,8 @@
-//! The part of `index.laws` about history: knowing which tools were called after earlier queries must improve the
-//! search, and must not harm it on any set.
+//! The part of `index.laws` about history: if the tools that were called after earlier queries are known, the search
+//! must improve, and must not become worse on any set.
 //!
-//! Queries are split into history and test queries by task, or by their words, so that similar queries are on one side.
+//! Queries are split into history and test queries by task or, without a task, by their words, so that similar queries
+//! are on the same side.
 
 use super::{
     data::{Query, Set},
@@ -22,14 +23,14 @@ const BOUNDS: [(&str, f64); 2] = [("metatool", 0.88), ("livemcp", 0.66)];
 /// The maximum loss of recall that history may cause on any set.
 const SLACK: f64 = 0.005;
 
-/// The seeds of the random splits. The mean over the splits is checked, because a split of a small set leaves at most
+/// The seeds of the random splits. The check uses the mean over the splits, because a split of a small set has at most
 /// 70 test queries.
 const SEEDS: [u64; 3] = [7, 11, 13];
 
 /// The number of splits, as a divisor for the mean.
 const SPLITS: f64 = 3.0;
 
-/// The percentage of the queries that serve as history.
+/// The percentage of the queries that are used as history.
 const PAST: usize = 70;
 
 /// Splits each set, and compares the recall of the test queries with and without the history.

@@ -1,10 +1,10 @@
-//! The acceptance checks `find.languages` and `find.speed`: wishes in thirteen languages find the tools of real
-//! servers, and find them as quickly as English ones.
+//! The acceptance checks `find.languages` and `find.speed`: requests in thirteen languages ("wishes") find the tools of
+//! real servers, and do so as quickly as requests in English.
 //!
-//! `mgp-toolindex/tests/wishes` has a file of wishes for each language; line by line, `tools.txt` names the tools of
-//! which any is right. The words of the lexicon were chosen with the first half of the lines in view. The wishes in the
-//! folder `aside` were written by someone who knew neither these nor the lexicon, and as indirectly as people may ask;
-//! they are reported and not judged.
+//! `mgp-toolindex/tests/wishes` has a file of wishes for each language; the same line of `tools.txt` lists the tools of
+//! which any one is right. The words of the lexicon were chosen with the first half of the lines in view. The wishes in
+//! the folder `aside` are worded indirectly, and their author knew neither the other wishes nor the lexicon; their
+//! results are reported, but have no bound.
 
 use super::{
     data::{Query, Set},
@@ -21,22 +21,24 @@ use std::{collections::BTreeMap, fs, path::Path};
 /// The set with the tools of seventy real servers.
 pub(super) const SET: &str = "livemcp";
 
-/// English first; the other languages of the lexicon follow.
+/// The languages of the wishes: English, then the other languages of the lexicon.
 const LANGUAGES: [&str; 13] =
     ["en", "ar", "de", "es", "fr", "hi", "it", "ja", "ko", "pt", "ru", "tr", "zh"];
 
-/// A wish is fulfilled if a right tool is one of so many.
+/// A wish is fulfilled if a right tool is among this many first results.
 const TOP: usize = 3;
 
-/// The least share of fulfilled wishes in English, in each other language, and over all of those.
+/// The minimum share of fulfilled wishes in English; below: in each other language, and in all other languages
+/// together.
 const MIN_ENGLISH: f64 = 0.90;
 const MIN_EACH: f64 = 0.75;
 const MIN_ALL: f64 = 0.85;
 
-/// The share of fulfilled wishes: of the first half of the lines, of the second, of all, and of those set aside.
+/// The shares of fulfilled wishes: among the first half of the lines, the second half, all lines, and the folder
+/// `aside`.
 type Shares = [f64; 4];
 
-/// Searches for all wishes and counts those whose tool is near the top.
+/// Searches for all wishes, and counts those with a right tool among the first results.
 pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return Ok(skipped("find.languages")) };
     let set = sets.iter().find(|set| set.name == SET).context(SET)?;
@@ -69,13 +71,13 @@ pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
     Ok(verdict(&shares))
 }
 
-/// The greatest time of the first search with a foreign word and of later ones, in microseconds, and the memory that
-/// the first one adds, in KiB.
+/// The maximum time of the first search with a foreign word, in microseconds; below: that of later searches, and the
+/// maximum memory that the first search adds, in KiB.
 const MAX_FIRST: u64 = 3_000;
 const MAX_LATER: u64 = 500;
 const MAX_MEMORY: u64 = 4 * 1024;
 
-/// Measures the first search with a foreign word, which loads the lexicon, and the later ones.
+/// Measures the first search with a foreign word, which loads the lexicon, and later searches.
 pub(in crate::accept) fn speed(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return Ok(skipped("find.speed")) };
     let set = sets.iter().find(|set| set.name == SET).context(SET)?;

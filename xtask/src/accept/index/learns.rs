@@ -1,8 +1,8 @@
-//! The acceptance check `find.learns`: the tools that a user calls after searches improve later searches for the same
-//! kinds of tools and harm no others, and what another user calls moves nothing.
+//! The acceptance check `find.learns`: the tools that a user calls after searches improve the user's later searches for
+//! tools of the same kinds, and harm no other searches. Calls by another user have no effect.
 //!
-//! The use is simulated: a user looks at the first ten results and mostly calls the first right one, but one time in
-//! ten what is first in the list.
+//! The user is simulated: it looks at the first ten results and usually calls the first right one, but one time in ten
+//! it calls the first result.
 
 use super::{
     data::{Query, Set},
@@ -19,31 +19,31 @@ use crate::{
 use serde_json::json;
 use std::{collections::BTreeSet, fmt::Write, fs, path::Path};
 
-/// The least gain of recall@5 on the kinds that were used, as the mean over the sets.
+/// The minimum gain of recall@5 for the kinds of tools that were called, as the mean over the sets.
 const MIN_GAIN: f64 = 0.05;
 
-/// The greatest loss of recall@5 on the other kinds, in any set.
+/// The maximum loss of recall@5 for the other kinds of tools, in any set.
 const MAX_LOSS: f64 = 0.005;
 
 const SEED: u64 = 7;
 
-/// A user looks at so many results.
+/// The number of results that the user looks at.
 const SEEN: usize = 10;
 
-/// One call in so many is that of the first result, right or wrong.
+/// One call in this many is a call of the first result, right or wrong.
 const NOISE: usize = 10;
 
 /// The number of calls of the adversary.
 const ADVERSE_CALLS: usize = 1_000;
 
-/// A call after a query.
+/// A call of a tool after a query.
 struct Called<'a> {
     query: &'a str,
     tool: &'a str,
     subject: Option<&'a str>,
 }
 
-/// Compares searches without a history, with one, and with that of an adversary besides.
+/// Compares searches without a history, with one, and with one that also contains an adversary's calls.
 pub(in crate::accept) fn learns(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return Ok(skipped("find.learns")) };
     let searcher = Searcher::build()?;
@@ -100,7 +100,7 @@ pub(in crate::accept) fn learns(options: &Options) -> Outcome<Verdict> {
     })
 }
 
-/// Returns the calls of a user who saw these results.
+/// Returns the calls of a user who got these results.
 fn calls<'a>(past: &[&'a Query], seen: &'a Ranking) -> Vec<Called<'a>> {
     let mut dice = Dice::new(SEED);
     past.iter()
@@ -114,7 +114,7 @@ fn calls<'a>(past: &[&'a Query], seen: &'a Ranking) -> Vec<Called<'a>> {
         .collect()
 }
 
-/// Returns calls of wrong tools by another user, after the very queries that are asked later.
+/// Returns calls of wrong tools by another user, after exactly the queries that are searched for later.
 fn adverse_calls<'a>(set: &'a Set, asked: &[&'a Query]) -> Vec<Called<'a>> {
     let mut dice = Dice::new(SEED);
     (0..ADVERSE_CALLS)
@@ -126,7 +126,7 @@ fn adverse_calls<'a>(set: &'a Set, asked: &[&'a Query]) -> Vec<Called<'a>> {
         .collect()
 }
 
-/// Searches with a history of calls.
+/// Runs the searches with a history of these calls.
 fn with(searcher: &Searcher, set: &Set, calls: &[Called<'_>], is_shared: bool) -> Outcome<Ranking> {
     let file = searcher.scratch.join("calls.jsonl");
     write(&file, calls)?;
@@ -143,7 +143,7 @@ fn write(file: &Path, calls: &[Called<'_>]) -> Outcome {
     fs::write(file, text).context(file.display())
 }
 
-/// Returns how many queries have other first five results.
+/// Returns the number of queries whose first five results differ between two rankings.
 fn moved_top(asked: &[&Query], one: &Ranking, other: &Ranking) -> usize {
     let top = |ranking: &Ranking, query: &Query| -> Vec<String> {
         ranking.get(&query.id).map(|all| all.iter().take(5).cloned().collect()).unwrap_or_default()

@@ -23,7 +23,7 @@ const MIN_EXACT: f64 = 0.995;
 /// The minimum share of names with one typing error whose tool ranks among the first three.
 const MIN_MISTYPED: f64 = 0.95;
 
-/// The minimum length of names that get a typing error; in shorter names the error leaves several readings.
+/// The minimum length of names that get a typing error; a shorter name with an error may be similar to several names.
 const MIN_LENGTH: usize = 5;
 
 /// The seed of the generated typing errors.

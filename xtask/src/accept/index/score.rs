@@ -1,4 +1,4 @@
-//! Scores rankings by the tools that each query needs, exactly as `retrieval/eval.py` of the shared material does.
+//! Scores rankings by the tools that each query needs, in the same way as `retrieval/eval.py` of the shared material.
 //!
 //! A needed tool may have equivalent tools: any tool of its group satisfies the need, but only once.
 

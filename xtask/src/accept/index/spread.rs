@@ -1,7 +1,8 @@
-//! The acceptance check `find.spread`: wishes that need two to four tools of different servers find all of them.
+//! The acceptance check `find.spread`: requests ("wishes") that need two to four tools of different servers find all of
+//! them.
 //!
-//! The wishes are made of the English ones of `find.languages` and of ways in which people join requests. The first
-//! ways were in view while the weights were chosen, the others were not.
+//! Each wish joins several English wishes of `find.languages` by a phrase. The first list of phrases was in view when
+//! the weights were chosen, the other list was not.
 
 use super::{
     data::{Query, Set},
@@ -14,7 +15,7 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// Ways to join requests, which the weights were tried with.
+/// Phrases that join requests, with which the weights were tried.
 const TRIED: [&str; 8] = [
     "{}, then {}",
     "{} and {}",
@@ -26,7 +27,7 @@ const TRIED: [&str; 8] = [
     "please {} and {} and {}",
 ];
 
-/// Ways that the weights were not tried with.
+/// Phrases that join requests, with which the weights were not tried.
 const ASIDE: [&str; 8] = [
     "I need two things: {}; {}",
     "{} and while you are at it {}",
@@ -38,25 +39,26 @@ const ASIDE: [&str; 8] = [
     "{} {} {}",
 ];
 
-/// The number of wishes of each half.
+/// The number of wishes for each half of the lines.
 const WISHES: u16 = 160;
 
-/// A need is found if a right tool is one of so many, and all needs if a right tool of each is one of so many.
+/// A need is found if a right tool is among this many first results; below: the number for all needs of a wish
+/// together.
 const TOP: usize = 5;
 const TOP_ALL: usize = 8;
 
-/// The least share of needs that are found, and of wishes of which all are.
+/// The minimum share of needs that are found; below: of wishes for which all needs are found.
 const MIN_FOUND: f64 = 0.72;
 const MIN_ALL: f64 = 0.55;
 
-/// A wish, and for each of its needs the tools of which any is right.
+/// A joined wish, with the right tools for each of its needs.
 struct Joined {
     id: String,
     text: String,
     needs: Vec<Vec<String>>,
 }
 
-/// Searches for all wishes and counts the needs whose tool is near the top.
+/// Searches for all wishes, and counts the needs with a right tool among the first results.
 pub(in crate::accept) fn spread(options: &Options) -> Outcome<Verdict> {
     let Some(sets) = Set::all(options)? else { return Ok(skipped("find.spread")) };
     let set = sets.iter().find(|set| set.name == languages::SET).context(languages::SET)?;
@@ -88,19 +90,19 @@ pub(in crate::accept) fn spread(options: &Options) -> Outcome<Verdict> {
     })
 }
 
-/// Returns the share of needs of which a right tool is one of the first.
+/// Returns the share of needs for which a right tool is among the first results.
 fn share(needs: &[Vec<String>], ranked: &[String], top: usize) -> f64 {
     let is_found = |need: &&Vec<String>| ranked.iter().take(top).any(|tool| need.contains(tool));
     let count = |count: usize| u32::try_from(count).map_or(f64::MAX, f64::from);
     count(needs.iter().filter(is_found).count()) / count(needs.len())
 }
 
-/// Joins wishes whose right tools are on different servers, always in the same order.
+/// Joins wishes whose right tools are on different servers; the result is the same in each run.
 fn join(half: &str, ways: &[&str], wishes: &[Query]) -> Vec<Joined> {
     let server = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
     let servers: Vec<BTreeSet<String>> =
         wishes.iter().map(|wish| wish.relevant.iter().map(server).collect()).collect();
-    // A full cycle over the wishes, with a step that has no divisor in common with their number.
+    // Visit all wishes in a full cycle: the step has no common divisor with their number.
     let (mut at, step) = (0, 27);
     let of_number = |number: usize| {
         let way = ways[number % ways.len()];
@@ -120,7 +122,7 @@ fn join(half: &str, ways: &[&str], wishes: &[Query]) -> Vec<Joined> {
     (0..usize::from(WISHES)).map(of_number).collect()
 }
 
-/// Returns a wish as it is within a sentence.
+/// Returns a wish in the form in which it continues a sentence.
 fn lowered(text: &str) -> String {
     let text = text.trim_end_matches(['?', '!', '.']);
     let mut chars = text.chars();

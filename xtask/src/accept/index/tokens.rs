@@ -1,5 +1,5 @@
-//! The acceptance check `index.tokens`: a request with the tools that were found costs a model far fewer tokens than
-//! one with all tool definitions (MGP §16.1, §16.8).
+//! The acceptance check `index.tokens`: a request that contains only the tools found by a search costs a model far
+//! fewer tokens than a request with all tool definitions (MGP §16.1, §16.8).
 
 use super::{
     data::Set,
@@ -11,7 +11,7 @@ use crate::{
     run::{Context, Outcome},
 };
 
-/// The minimum share of tokens saved, for catalogues with at least this many tools.
+/// The minimum shares of saved tokens, each for catalogues with at least a number of tools.
 const PROMISES: [(usize, f64); 2] = [(1_000, 0.99), (15_000, 0.999)];
 
 /// Compares the tokens of the whole catalogue with those of a request, at the 95th percentile of the requests.

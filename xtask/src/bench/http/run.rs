@@ -11,9 +11,9 @@ use std::{
     net::{Ipv4Addr, TcpListener},
 };
 
-/// The number of bytes of the echoed message.
+/// The length of the echoed message in bytes.
 const PAYLOAD: &str = "64";
-/// The time that a server under valgrind may take to listen, and to exit.
+/// The maximum time, in seconds, that a server under valgrind may need to listen, and to exit.
 const TIMEOUT_SECS: &str = "120";
 
 /// The protocol revision of the requests.
@@ -109,7 +109,7 @@ pub(in crate::bench) fn user_times<const N: usize>(
     Ok(sums.map(|sum| sum / rounds as f64))
 }
 
-/// Returns the number of idle sessions that fit into 1 GiB of the server's memory.
+/// Returns the number of idle sessions for which 1 GiB of the server's memory is enough.
 pub(in crate::bench) fn sessions_per_gib(
     generator: &Generator,
     server: &Server,

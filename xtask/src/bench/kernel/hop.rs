@@ -1,4 +1,4 @@
-//! Measures what a kernel between client and server adds to a call, in instructions, CPU time and latency.
+//! Measures the instructions, CPU time and latency that a kernel between client and server adds to a call.
 
 use super::super::{
     Effort,
@@ -34,7 +34,8 @@ fn of(world: &World, name: &str) -> Outcome<Place> {
 
 /// Counts the kernel's instructions for a call over HTTP. The counts hardly vary, so one measurement is enough.
 ///
-/// Stdio is left out: the process that runs the servers of a kernel uses a system call that valgrind does not support.
+/// Stdio is not measured: the process with which a kernel runs its servers uses a system call that valgrind does not
+/// support.
 pub(super) fn counted(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let lengths = match effort {
         Effort::Quick => Lengths(100, 600),
@@ -116,8 +117,8 @@ pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Measures CPU time and latency over stdio, for a kernel in the started process, and for the shim that forwards to a
-/// shared kernel.
+/// Measures CPU time and latency over stdio: for a kernel inside the started process, and for the shim that forwards to
+/// a shared kernel.
 pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (5, 10_000),
@@ -158,7 +159,7 @@ pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns the median.
+/// Returns the median of the values.
 pub(super) fn middle(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

@@ -17,13 +17,13 @@ use std::{
     time::Duration,
 };
 
-/// The agent that calls; the configurations grant it access to the servers.
+/// The agent that makes the calls; the configurations grant it access to the servers.
 const AGENT: &str = "bench";
 
 /// The time limit for a kernel to become ready, to know its servers, and to exit.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The interval between two checks whether the kernel is ready; short, because readiness takes only milliseconds.
+/// The interval at which readiness of the kernel is checked; it is short, because a start takes only milliseconds.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The built programs, and the folders of their files.
@@ -88,7 +88,7 @@ impl World {
         fs::create_dir_all(&folder)?;
         let mut text = String::new();
         for (id, reach) in servers {
-            // Declares the risk as the operator: what a server claims about its own tools does not remove a check.
+            // The operator declares the risk, because a server's own claims about its tools do not remove any check.
             let mgp = "[servers.mgp]\nrisk = { echo = \"safe\" }\n";
             let _ = writeln!(text, "[[servers]]\nid = \"{id}\"\n{reach}\n{mgp}");
         }
@@ -199,7 +199,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Stops the kernel with SIGTERM, so that it stores its learnt state and stops its child processes.
+        // Stop the kernel with SIGTERM, so that it stores what it has learned and stops its child processes.
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let end = now() + TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {

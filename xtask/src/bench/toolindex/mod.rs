@@ -2,8 +2,9 @@
 //! and checks the bounds.
 //!
 //! The catalogues are generated from a real one with a fixed seed, or from typical words if there is no real one.
-//! Searches run on one processor with a warm index. The CPU time of a search counts, in the best of several rounds over
-//! all queries, because other work on the machine can only make a round slower. Opening an index uses all processors.
+//! Searches run on one processor with a warm index. The time of a search is its CPU time in the best of several rounds
+//! over all queries, because other processes on the machine can only make a round slower. Opening an index uses all
+//! processors.
 
 mod program;
 
@@ -27,7 +28,7 @@ use std::{
 /// The heading of this benchmark's section in the Markdown file.
 const HEADING: &str = "## toolindex";
 
-/// One size of catalogue: the number of searches, and the bounds.
+/// A size of catalogue, with the number of searches and the bounds.
 struct Size {
     tools: usize,
     /// The number of queries in a round, and the number of rounds.
@@ -40,7 +41,7 @@ struct Size {
 }
 
 const SIZES: [Size; 4] = [
-    // No bound for the memory per tool: a small index consists mostly of its fixed cost.
+    // There is no bound for the memory per tool, because a small index consists mostly of its fixed cost.
     Size { tools: 3_000, asked: [2_000, 7], hybrid: Some(0.5), keyword: Some(0.2), memory: None },
     Size { tools: 15_000, asked: [1_000, 5], hybrid: None, keyword: None, memory: MEMORY },
     Size {
@@ -136,9 +137,9 @@ fn section(rows: &[Row], effort: Effort) -> String {
 /// The processors on which the measuring program may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// One processor.
+    /// The program runs on one processor.
     One,
-    /// Any processor.
+    /// The program may use all processors.
     Free,
 }
 

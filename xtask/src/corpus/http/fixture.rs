@@ -49,7 +49,7 @@ pub(super) fn secret(name: &str) -> Option<Outcome<String>> {
     }
 }
 
-/// The name of a key that no row uses itself: rows need it for the session of another caller.
+/// The name of a key that no row uses itself; it is needed to open a session of another caller.
 pub(super) const OTHER: &str = "KEY_OTHER";
 
 /// Returns the JSON file that the server is started with: the registered keys among these names.

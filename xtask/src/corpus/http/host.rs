@@ -39,7 +39,7 @@ impl Host {
         Ok(Self { command, served })
     }
 
-    /// Starts the server again if it has exited; returns whether it had.
+    /// Starts the server again if it has exited; returns whether it had exited.
     pub(super) fn revive(&mut self) -> Outcome<bool> {
         let ended = self.served.ended()?;
         if ended {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// The time limit of an ordinary row.
 const LIMIT: Duration = Duration::from_secs(15);
-/// The time limit of a row that makes the server wait; the server must have shorter limits of its own.
+/// The time limit of a row that makes the server wait; the server's own limits must be shorter.
 const STALLED: Duration = Duration::from_secs(35);
 /// The time added to a limit that the row gives, for a busy machine.
 const GRACE: Duration = Duration::from_secs(3);

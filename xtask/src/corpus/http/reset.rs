@@ -75,8 +75,8 @@ pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
             Ok(0) => return Status::Closed,
             Ok(count) => seen.extend_from_slice(&buffer[..count]),
             Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
-                // The connection is open and silent: the server survived the attack, or waits for more because it has
-                // no HTTP/2.
+                // The connection is open, but the server sends nothing: it survived the attack, or it does not support
+                // HTTP/2 and waits for more.
                 return if seen.is_empty() { Status::Silent } else { spoken(&seen) };
             }
             Err(_) => return Status::Closed,

@@ -53,7 +53,7 @@ pub(super) struct Expect {
 const BOUNDED: u64 = 64 << 20;
 
 impl Row {
-    /// Parses a line of the corpus; of a row for another transport, only the id and the transport.
+    /// Parses a line of the corpus; if the row is for another transport, only the id and the transport are read.
     pub(super) fn read(line: &str) -> Outcome<Self> {
         let mut value: Value = serde_json::from_str(line).context("a row of the corpus")?;
         if value["transport"] != "http" {

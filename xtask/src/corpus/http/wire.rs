@@ -1,4 +1,5 @@
-//! Builds the bytes of a row's request; adds a `Content-Length` if the row does not frame the body itself.
+//! Builds the bytes of a row's request, and adds a `Content-Length` unless the row sets the length or the chunks of the
+//! body itself.
 
 use super::{super::input::Input, row::Request};
 use crate::exchange::Piece;
@@ -15,7 +16,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Builds a request from that of a row; the placeholders must be filled already.
+    /// Creates the request of a row, whose placeholders must already be filled.
     pub(super) fn new(request: &Request) -> Result<Self, String> {
         let value = |value: &serde_json::Value| {
             value.as_str().map_or_else(|| value.to_string(), str::to_owned)
@@ -51,7 +52,7 @@ impl Wire {
         })
     }
 
-    /// Sets a header, or replaces existing ones of this name.
+    /// Sets a header; it replaces all existing headers of this name.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         self.lines.retain(|line| {
             line.split_once(':').is_none_or(|(known, _)| !known.trim().eq_ignore_ascii_case(name))

@@ -148,8 +148,9 @@ fn talk(
     Ok(format!("{steps} steps; cancelled below too"))
 }
 
-/// Checks the recorded traffic between the kernel and the server instance of this client. The kernel must have passed
-/// on the cancellation of the client's call, and must have sent no member of MGP after its offer in the handshake.
+/// Checks the recorded traffic between the kernel and the server instance of this client. The kernel must have
+/// forwarded the cancellation of the client's call, and must not have sent members of MGP, except for its offer in the
+/// handshake.
 fn below(root: &str, world: &World) -> Outcome {
     let all = world.below(world::EVERYTHING)?;
     let own = all.iter().find(|one| one.up.iter().any(|line| line.contains(root)));
@@ -164,7 +165,7 @@ fn below(root: &str, world: &World) -> Outcome {
     }
 }
 
-/// Returns whether a line contains a member or a method of MGP; the names of the tool discovery tools are not MGP.
+/// Returns whether a line contains a member or a method of MGP; the names of the tools for tool discovery do not count.
 fn has_member(line: &str) -> bool {
     ["\"_mgp\"", "\"mgp\":", "dev.cloto/", "\"mgp/", "\"notifications/mgp"]
         .iter()

@@ -107,7 +107,8 @@ fn answers(
     let account = script::read(&ended.stdout)?;
     let answers = (0..steps.len()).map(|number| {
         let mut seen = script::step(&account, &number.to_string())?.clone();
-        // Removes members that each hop sets itself: the author of a result, its lifetime and cache scope.
+        // Remove members that each hop sets itself: the server that produced a result, its lifetime and its cache
+        // scope.
         if let Some(result) = seen["result"].as_object_mut() {
             for own in ["_meta", "ttlMs", "cacheScope"] {
                 result.remove(own);

@@ -26,7 +26,7 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(90);
 /// The time limit of a command of `mgp`.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The server that requests roots and keeps state, so each agent gets its own instance of it.
+/// The id of the server that requests roots and keeps state, so each agent gets its own instance of it.
 pub(super) const EVERYTHING: &str = "everything";
 
 /// The running kernel, its API keys, and the folder with its configuration and state.
