@@ -156,7 +156,7 @@ fn every_type_of_the_specification_can_be_written() {
     assert_eq!(custom.count(), 19);
 }
 
-/// Readers of logs use the page: it must name each type, and each member of its details.
+/// The documentation page must name each event type and each member of its details, because log readers rely on it.
 #[test]
 fn the_page_names_every_type_and_member() {
     let page = include_str!("../../../../docs/audit.md");

@@ -1,4 +1,4 @@
-//! The text form of a key and of its hash.
+//! The textual form of a key and of the hash of its secret.
 
 use mgp_types::from_hex;
 use sha2::{Digest, Sha256};
