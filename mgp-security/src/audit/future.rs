@@ -29,7 +29,7 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<S, F> {
-        // The call is not recorded.
+        // This message is not recorded, only passed on.
         Pass { #[pin] future: F },
         // The sink has not answered yet, and the call has not been sent.
         Waiting {

@@ -28,7 +28,7 @@ pub struct LogConfig {
     pub digest_key: Option<PathBuf>,
 }
 
-/// The time at which the file is synced to the disk; written records survive a killed process in any case.
+/// The time at which the file is synced to the disk. Written records survive a killed process even without a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fsync {
