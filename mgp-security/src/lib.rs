@@ -19,7 +19,8 @@
 //!
 //! - [`CallVerdict`] is the decision about one call; [`Governance::explain`] returns it for a hypothetical call.
 //! - [`Policies`] are the operator's policies for servers; no other configuration can make a rule less strict.
-//! - [`Refusal`] lists every reason for which a call does not run; only here, reasons are mapped to error codes.
+//! - [`Refusal`] lists every reason for which a call does not run, and is the only place where reasons are mapped to
+//!   error codes.
 //! - [`Forwarder`] sends audit events to sinks, [`Replay`] returns missed events, and [`Ingest`] receives events
 //!   from servers; [`Event`] builds events.
 //! - An [`Approver`] decides questions that the rules leave open: [`ElicitApprover`], [`TerminalApprover`],
