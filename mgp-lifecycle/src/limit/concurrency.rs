@@ -1,7 +1,8 @@
-//! A limit on the number of tool calls that run at once and that wait. Waiting callers are served fairly.
+//! A limit on the number of tool calls that run, and of those that wait, at the same time. Waiting callers are served
+//! fairly.
 //!
-//! Calls wait in the response future and not in `poll_ready`: that would stop the read loop, and a handler that
-//! asks its caller would then wait for an answer that is never read.
+//! Calls wait in the response future and not in `poll_ready`. If they waited there, the read loop would stop, and a
+//! handler that asks its caller would wait for an answer that is never read.
 //!
 //! Applies to: both.
 
@@ -62,10 +63,10 @@ impl Default for LimitConfig {
     }
 }
 
-/// Limits the number of tool calls that run at once; other methods pass.
+/// Limits the number of tool calls that run at the same time; all other methods are passed on.
 ///
-/// Waiting callers are served round-robin: each has one turn per round, however many calls it waits with.
-/// A call whose caller stops waiting before it gets a permit is answered 3003, and never ran.
+/// Waiting callers are served round-robin: each has one turn per round, however many of its calls wait. A call whose
+/// caller stops waiting before the call gets a permit is answered with 3003, and does not run.
 ///
 /// ```
 /// use mgp_lifecycle::{LimitConfig, ConcurrencyLimitLayer};
@@ -89,7 +90,7 @@ impl Default for LimitConfig {
 pub struct ConcurrencyLimitLayer(Arc<FairSemaphore>);
 
 impl ConcurrencyLimitLayer {
-    /// Creates a layer; all its stacks share one limit.
+    /// Creates a layer. All stacks that are built with it share one limit.
     pub fn new(config: LimitConfig) -> Self {
         Self(Arc::new(FairSemaphore::new(config)))
     }
@@ -127,7 +128,7 @@ impl<S: MgpService> Service<Call> for ConcurrencyLimit<S> {
                 future: ResponseFuture { future: self.inner.call(call), permit: None },
             };
         }
-        // The common case: a permit is free, so nothing waits and nothing is boxed.
+        // In the common case a permit is free, so nothing waits and nothing is boxed.
         if let Some(permit) = self.layer.0.try_acquire() {
             return Either::Left {
                 future: ResponseFuture { future: self.inner.call(call), permit: Some(permit) },
@@ -138,7 +139,8 @@ impl<S: MgpService> Service<Call> for ConcurrencyLimit<S> {
 }
 
 impl<S: MgpService> ConcurrencyLimit<S> {
-    /// Runs a call once it has a permit. Used if callers or tools have limits of their own, or if other calls wait.
+    /// Runs a call once it has a permit. This is used if callers or tools have their own limits, or if other calls
+    /// wait.
     #[cold]
     fn acquire(&mut self, mut call: Call) -> <Self as Service<Call>>::Future {
         let unstarted = UnstartedGuard::of(call.cx());
@@ -179,7 +181,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         future: F,
-        // Dropped after `future`, because a call whose future is being dropped still counts as running.
+        // Dropped after `future`, because a call counts as running until its future is dropped.
         permit: Option<Permit>,
     }
 }
@@ -192,7 +194,7 @@ impl<F: Future> Future for ResponseFuture<F> {
     fn poll(self: std::pin::Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
         let outcome = ready!(this.future.poll(task));
-        // Released before the answer is written.
+        // Release the permit before the answer is written.
         *this.permit = None;
         Poll::Ready(outcome)
     }
