@@ -1,6 +1,6 @@
 //! Calls that run only once, however often they are sent (proposal 5, `idempotency`).
 //!
-//! A record is stored before a call with a key runs, and completed with its result before the caller gets it. A key
+//! A record is stored before a call with a key runs, and is completed with the result before the caller gets it. A call
 //! whose run was interrupted, e.g. because the process was killed, is not run again unless its tool may be repeated.
 
 mod keys;

@@ -1,4 +1,4 @@
-//! The bounds of tasks.
+//! The configuration of tasks.
 
 use std::time::Duration;
 
