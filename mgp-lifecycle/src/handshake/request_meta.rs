@@ -119,8 +119,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
         {
             return Either::Right { future: ready(inactive(&call, extension)) };
         }
-        // MCP's own notifications need no `_meta`. Notifications of an extension do: servers ignore them unless `_meta`
-        // contains the client's offer.
+        // MCP's own notifications need no `_meta`; servers ignore those of an extension without the offer in `_meta`.
         let needs_meta = call.kind() == Kind::Request || extension.is_some();
         if facts.era == Era::Modern && needs_meta {
             let members = &self.layer.members;
@@ -139,8 +138,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
                 (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities),
                 (Cow::Borrowed(key::CLIENT_INFO), members.info.clone()),
             ]);
-            // With the handle, the server can relate a later request, e.g. a cancellation, to this one, even on another
-            // connection.
+            // With the handle, the server can relate later requests to this one, even on another connection.
             if facts.has(Extension::Streaming) {
                 let handle = (Cow::Borrowed(key::MGP_HANDLE), members.handle.clone());
                 call.hop_mut().meta.push(handle);

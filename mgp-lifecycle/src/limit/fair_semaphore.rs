@@ -27,8 +27,8 @@ const ONE_WAITING: u64 = 1 << 32;
 pub(super) struct FairSemaphore {
     /// The number of running calls, plus the number of waiting calls times [`ONE_WAITING`].
     ///
-    /// Both numbers are in one atomic, so that no wake-up is lost: whoever releases a permit either sees the waiting
-    /// call, or releases the permit before that call looks for one.
+    /// Both numbers are in one atomic, so that no wake-up is lost: the task that releases a permit either sees the
+    /// waiting call, or releases the permit before that call looks for one.
     count: AtomicU64,
     running: u64,
     config: LimitConfig,

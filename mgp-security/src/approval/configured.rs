@@ -34,7 +34,7 @@ impl ConfiguredApprover {
     }
 
     /// Adds permissions, which are granted to every server whose policy is `interactive`. A short name is replaced by
-    /// the standard permissions that it stands for.
+    /// the standard permissions that it represents.
     ///
     /// They are granted as long as the configuration lists them. Decisions of operators and persons take precedence.
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {

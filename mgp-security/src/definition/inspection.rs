@@ -92,7 +92,7 @@ impl Inspection {
         self.findings.push(Finding::about(Rule::Locked, "", reason, ""));
     }
 
-    /// Adds a finding for each tool of another server that the description tells models to use or avoid.
+    /// Adds a finding for each tool of another server that the description instructs models to use or avoid.
     pub(super) fn flag_mentions(&mut self, is_known: impl Fn(&str) -> bool) {
         let Some(description) =
             self.shown.as_ref().and_then(|shown| shown.tool.description.as_deref())

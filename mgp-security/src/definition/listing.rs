@@ -224,7 +224,7 @@ impl Definitions {
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);
         let names = others.flat_map(|(id, tools)| {
-            // A tool that is held back cannot be called, so another tool with its name deceives nobody.
+            // A tool that is held back cannot be called, so another tool with its name cannot deceive a caller.
             let pinned =
                 tools.named.iter().filter(|(_, known)| known.standing == DefinitionState::Pinned);
             pinned.map(move |(name, _)| (id.as_str(), &**name))

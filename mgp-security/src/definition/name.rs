@@ -130,7 +130,8 @@ impl NameFlaw {
     /// Checks that a tool's name does not begin with the id of another server. Such a name looks like a tool of that
     /// server, whether or not that server lists it now.
     ///
-    /// # Errors [`NameFlaw::Taken`], with that server.
+    /// # Errors
+    /// [`NameFlaw::Taken`], with that server.
     pub(super) fn check_owner(
         server: &ServerId,
         tool: &str,

@@ -86,8 +86,7 @@ async fn get<S: MgpService>(
             };
             let missing = Permission::canonical(missing.iter().map(|missing| &missing.permission));
             let mut needed = Permission::canonical(assessment.permissions.iter().chain(&missing));
-            // A server that declares permissions in its handshake is notified of each decision about them, so they are
-            // asked about separately from the confirmation.
+            // Servers that declare permissions are notified of each decision; do not combine it with the confirmation.
             if !missing.is_empty() && !permissions.declares(server) {
                 let next = with_facts(sources, call, progress, |facts, snapshot| {
                     after_permissions(facts, snapshot, &assessment)

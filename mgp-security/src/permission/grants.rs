@@ -83,7 +83,7 @@ impl Grants {
         }
     }
 
-    /// Stores a decision about a permission, or about every permission for which a short name stands.
+    /// Stores a decision about a permission, or about every permission that a short name represents.
     ///
     /// An unreadable expiry counts as past. At most 256 names are stored, of at most 128 bytes each; other permissions
     /// stay deferred.
@@ -126,8 +126,8 @@ impl Grants {
         self.board().told
     }
 
-    /// Returns the state of a permission. For a short name, returns the worst state of the permissions for which it
-    /// stands.
+    /// Returns the state of a permission. For a short name, returns the worst state of the permissions that it
+    /// represents.
     #[must_use]
     pub fn standing(&self, permission: &Permission) -> GrantState {
         let board = self.board();

@@ -383,7 +383,7 @@ impl PermissionCore {
     }
 }
 
-/// Returns permissions with each short name replaced by the standard names for which it stands.
+/// Returns permissions with each short name replaced by the standard names that it represents.
 pub(super) fn standard(permissions: &[Permission]) -> Cow<'_, [Permission]> {
     if permissions.iter().any(|permission| matches!(permission, Permission::Other(_))) {
         return Cow::Owned(Permission::canonical(permissions));

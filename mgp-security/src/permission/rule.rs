@@ -47,7 +47,7 @@ pub enum MissingStatus {
     Deferred,
     /// The approval has expired.
     Expired,
-    /// Nobody has decided about the permission yet.
+    /// No decision about the permission has been made yet.
     Undecided,
     /// Granted, but this call is outside the limits of the approval.
     OutOfScope,

@@ -7,7 +7,7 @@ use super::refused::SessionEnded;
 /// The scopes that a call has, as an extension of its context. A call without this extension needs no scopes.
 #[derive(Clone, Debug)]
 pub(crate) enum HeldScopes {
-    /// The call has these scopes. A scope that ends with `*` stands for all scopes with the same beginning.
+    /// The call has these scopes. A scope that ends with `*` includes all scopes with the same beginning.
     Some(Arc<[String]>),
     /// The session ended, so the call has no scopes.
     Ended(SessionEnded),

@@ -97,7 +97,7 @@ struct Granted {
 
 impl Scopes {
     /// Creates sessions in a store. `allowed` returns the scopes that a caller may obtain, or `None` if calls of this
-    /// caller need no scopes. A scope that ends with `*` stands for all scopes with the same beginning.
+    /// caller need no scopes. A scope that ends with `*` includes all scopes with the same beginning.
     pub fn new(
         store: Arc<dyn Store>,
         audit: Arc<dyn AuditSink>,

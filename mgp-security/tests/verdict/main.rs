@@ -131,7 +131,7 @@ fn the_recheck_agrees(world: &World, verdict: &CallVerdict) {
     }
 }
 
-/// Checks that the gate does what a preview before the call says, and that a preview after the call agrees with it.
+/// Checks that the gate does what a preview before the call shows, and that a preview after the call agrees with it.
 async fn the_gate_agrees(world: &mut World, answer: Answer) -> String {
     let before = world.explain(world.tool);
     the_recheck_agrees(world, &before);

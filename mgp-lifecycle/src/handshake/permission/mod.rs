@@ -28,11 +28,11 @@ use self::request_meta::GrantCache;
 /// The time a server may take to acknowledge a notification.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The permission flow of one connection; cheap to clone.
+/// The permission flow of one connection; a handle that is cheap to clone.
 ///
-/// It is stored in the [`HandshakeState`](super::HandshakeState) of the connection if [`connect`](super::connect) was given a
-/// [`PermissionAuthority`]; the driver of the connection must run [`follow`](Self::follow), and call [`answer`](Self::answer) for
-/// the server's own requests.
+/// It is stored in the [`HandshakeState`](super::HandshakeState) of the connection if [`connect`](super::connect) was
+/// given a [`PermissionAuthority`]. The driver of the connection must run [`follow`](Self::follow), and must call
+/// [`answer`](Self::answer) for the server's own requests.
 #[derive(Clone)]
 pub struct PermissionFlow(Arc<FlowShared>);
 

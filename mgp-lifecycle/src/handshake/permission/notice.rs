@@ -160,7 +160,7 @@ fn deferred() -> Grant {
     GrantDecision::Deferred.into()
 }
 
-/// Returns the decision about a name that stands for several permissions: the strictest of their decisions.
+/// Returns the decision about a name that represents several permissions: the strictest of their decisions.
 fn combined<'a>(parts: impl Iterator<Item = &'a Grant>) -> Grant {
     let mut all: Option<Grant> = None;
     for part in parts {

@@ -40,7 +40,7 @@ pub(super) struct RecoveredLog {
     pub(super) from: u64,
     /// The number of records after the last checkpoint.
     pub(super) since: u64,
-    /// What was cut off at the end of the log.
+    /// The end of the log that was cut off.
     pub(super) cut: CutEnd,
 }
 

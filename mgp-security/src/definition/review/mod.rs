@@ -75,7 +75,7 @@ pub(super) fn added(before: &Value, findings: &[Finding]) -> Vec<Finding> {
     findings.iter().filter(is_new).cloned().collect()
 }
 
-/// Returns the names of other servers' tools that a description tells models to use or avoid.
+/// Returns the names of other servers' tools that a description instructs models to use or avoid.
 pub(super) fn steered(description: &str, is_known: impl Fn(&str) -> bool) -> Vec<String> {
     let tokens = token::tokens(&plain::plain_text(description), Place::Description);
     let steered = clause::steered(&tokens).filter(|token| is_known(&token.word));

@@ -90,8 +90,8 @@ pub(super) fn read(plain: &str, place: Place) -> Vec<Sign> {
 /// Returns the phrases in the words of a text, with their places.
 fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
     let mut signs = Vec::new();
-    // The end of the last phrase that tells the model to ignore instructions in data; such a phrase gives no
-    // instruction of its own.
+    // The end of the last phrase that instructs the model to ignore instructions in data; such a phrase contains no
+    // instruction of the server's own.
     let mut protected = 0;
     for (start, word) in words.iter().enumerate() {
         for phrase in PHRASES.from(word).filter(|phrase| phrase.weight == 0) {

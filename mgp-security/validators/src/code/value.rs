@@ -136,7 +136,7 @@ impl Findings {
     }
 }
 
-/// Returns whether a path is `listed` or below it. A `*` at the end of `listed` stands for any ending.
+/// Returns whether a path is `listed` or below it. A `*` at the end of `listed` matches any ending.
 pub(super) fn is_under(path: &str, listed: &str) -> bool {
     if let Some(start) = listed.strip_suffix('*') {
         return path.starts_with(start);

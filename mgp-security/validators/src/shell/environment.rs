@@ -3,7 +3,7 @@
 use super::paths::is_system;
 use crate::words::Words;
 
-/// Variables whose values are programs, libraries or code. A `*` at the end stands for any ending.
+/// Variables whose values are programs, libraries or code. A `*` at the end matches any ending.
 static EXECUTING: Words = Words::new(
     "\
     LD_* DYLD_* BASH_ENV ENV PROMPT_COMMAND PS4 SHELLOPTS BASHOPTS BASH_FUNC_* IFS SHELL ZDOTDIR \

@@ -61,8 +61,7 @@ const SETTINGS: &[&str] = &[
     "checkout.",
     "format.pretty",
 ];
-/// Options that execute something, each with the subcommands for which they do; an empty list stands for all
-/// subcommands.
+/// Options that execute something, each with the subcommands for which they do; an empty list means all subcommands.
 const OPTIONS: &[(&[&str], &[&str])] = &[
     (
         &[

@@ -58,7 +58,7 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
             .find(|arg| !matches!(*arg, "--no-pager" | "--user" | "-a" | "-n"))
             .unwrap_or_default();
         let first = if first.is_empty() { args.first() } else { first };
-        // In the table, `()` stands for no arguments.
+        // In the table, `()` means no arguments.
         let fits = |word: &str| match word.strip_suffix('*') {
             Some(start) => first.starts_with(start),
             None => first == word || word == "()" && first.is_empty(),

@@ -65,7 +65,7 @@ pub(super) const RESERVED: &[&str] = &[
     "repeat",
 ];
 
-/// Commands that are allowed only if the first argument is one of the words in the second column; `()` stands for no
+/// Commands that are allowed only if the first argument is one of the words in the second column; `()` means no
 /// arguments.
 pub(super) const ONLY: &[(&str, &str)] = &[
     ("crontab", "-l"),
