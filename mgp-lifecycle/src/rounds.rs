@@ -23,7 +23,7 @@ use crate::error::LifecycleError;
 /// The purpose under which state is sealed. A value that was sealed for another purpose is not accepted as state.
 const SEAL_PURPOSE: &str = "rounds";
 
-/// Bounds of a [`RoundsLayer`].
+/// The limits of a [`RoundsLayer`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RoundsConfig {
@@ -84,7 +84,7 @@ impl RoundsLayer {
         Self { sealer, config: Arc::default() }
     }
 
-    /// Sets the bounds.
+    /// Sets the limits.
     pub fn config(mut self, config: RoundsConfig) -> Self {
         self.config = Arc::new(config);
         self

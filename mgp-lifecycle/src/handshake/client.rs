@@ -29,7 +29,7 @@ use super::state::{HandshakeState, Phase};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ConnectConfig {
-    /// The era to use.
+    /// The era in which to connect.
     pub era: EraChoice,
     /// The time after which a server that has not answered the probe is also sent `initialize`. Default: 10 s.
     ///
@@ -117,7 +117,7 @@ pub trait ConnectGate: Send + Sync {
 pub enum ConnectDecision {
     /// The connection proceeds; calls that need a permission that was not granted are refused.
     Proceed,
-    /// The connection is closed.
+    /// The connection is closed, because the permissions are rejected.
     Reject,
 }
 
@@ -278,7 +278,7 @@ enum ProbeAnswer {
     Retry(Revision),
 }
 
-/// Sends `server/discover`.
+/// Sends the probe, `server/discover`, with a given revision.
 async fn probe<S: MgpService>(
     stack: &S,
     cx: &Context,

@@ -24,7 +24,7 @@ pub(crate) struct RequestFacts<'a> {
 /// The way in which the handshake treats a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// The start of a legacy session.
+    /// The request `initialize`, which starts a legacy session.
     Initialize,
     /// A request within the legacy session.
     Legacy,

@@ -23,10 +23,10 @@ struct SessionState {
 /// The progress of the legacy handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Nothing is negotiated yet.
+    /// No handshake has taken place yet.
     #[default]
     New,
-    /// `initialize` was answered.
+    /// `initialize` was answered, but the client has not sent `initialized` yet.
     Initialized,
     /// The client has sent `initialized`, or the peer is modern.
     Ready,

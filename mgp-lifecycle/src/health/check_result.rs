@@ -51,7 +51,7 @@ impl CheckResult {
         }
     }
 
-    /// Returns the status.
+    /// Returns the status of the checked part.
     #[must_use]
     pub fn status(&self) -> &HealthStatus {
         &self.status

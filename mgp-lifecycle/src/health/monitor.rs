@@ -52,7 +52,7 @@ pub enum HealthReason {
     NoAnswer,
     /// The server itself reported this status.
     Reported,
-    /// The server answers again.
+    /// The server answers again after it had not answered.
     AnswersAgain,
     /// The server's process or connection has ended.
     Ended,
@@ -77,7 +77,7 @@ pub struct HealthChange {
     pub from: HealthStatus,
     /// The new status.
     pub to: HealthStatus,
-    /// The reason.
+    /// The reason for the change.
     pub reason: HealthReason,
     /// The time of the change.
     pub at: Timestamp,

@@ -28,14 +28,15 @@ use crate::error::LifecycleError;
 pub struct LimitConfig {
     /// Maximum number of tool calls that run at once. Default: 256.
     pub max_running: usize,
-    /// The most tool calls that wait for a permit. Default: 1024.
+    /// The maximum number of tool calls that wait for a permit. Default: 1024.
     ///
     /// When the queue is full, the newest call of the caller with the most waiting calls is refused with 3001.
     /// If no other caller has more waiting calls than the new one, the new call is refused.
     pub max_waiting: usize,
-    /// The most tool calls of one caller that run at once; further ones wait while others pass. Default: no limit.
+    /// The maximum number of tool calls of one caller that run at once; further ones wait, and calls of other callers
+    /// may run before them. Default: no limit.
     pub running_per_caller: Option<usize>,
-    /// The most tool calls of one caller that wait; further ones are refused with 3001. Default: no limit.
+    /// The maximum number of waiting tool calls of one caller; further ones are refused with 3001. Default: no limit.
     pub waiting_per_caller: Option<usize>,
     /// Maximum number of calls of a tool that run at once, by tool name; further ones wait while other calls pass.
     /// Default: empty.

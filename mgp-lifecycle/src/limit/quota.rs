@@ -128,9 +128,9 @@ fn per(period: Duration) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaUse {
-    /// The number of calls.
+    /// The number of calls in the current period.
     pub calls: u64,
-    /// The units that tools charged.
+    /// The number of units for which tools charged the principal in the current period.
     pub units: u64,
     /// The time at which the counts are reset.
     pub resets_at: Timestamp,

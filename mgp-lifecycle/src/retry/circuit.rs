@@ -92,7 +92,7 @@ pub(super) enum Admission {
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Circuit {
-    /// Decides about a call.
+    /// Decides whether a call may be sent to the server.
     pub(super) fn admit(&mut self, now: Instant) -> Admission {
         match self {
             Self::Closed | Self::Failing { .. } => Admission::Pass,

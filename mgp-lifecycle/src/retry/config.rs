@@ -40,7 +40,7 @@ pub struct RetryConfig {
     pub budget: RetryBudget,
     /// The circuit breaker of each server.
     pub circuit: CircuitConfig,
-    /// The use of `fallback_tool`.
+    /// The handling of the `fallback_tool` that a server proposes.
     pub fallback: FallbackPolicy,
     repeat: Option<Arc<Repeatable>>,
     observer: Option<Arc<Observer>>,

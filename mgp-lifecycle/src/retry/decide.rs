@@ -25,7 +25,7 @@ pub(super) struct Situation<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Retry after this wait.
+    /// The call is to be retried after this wait.
     Retry(Duration),
     Stop(StopReason),
 }

@@ -27,7 +27,7 @@ pub enum RepeatPolicy {
 pub struct ToolRetryInfo {
     /// The conditions under which the tool may run a second time.
     pub repeat: RepeatPolicy,
-    /// The effective risk.
+    /// The effective risk of the tool.
     pub risk: RiskLevel,
     /// `true` if the tool's definition declares a risk, with `security` or with annotations.
     pub(super) is_declared: bool,

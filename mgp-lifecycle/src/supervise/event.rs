@@ -19,7 +19,7 @@ pub enum SupervisorEvent {
     Stop(ShutdownReason),
     /// The server is ready for calls.
     Ready,
-    /// The start failed.
+    /// The start failed, or the server did not become ready.
     StartFailed {
         /// A description of the failure.
         how: String,
@@ -46,7 +46,7 @@ pub enum SupervisorAction {
         from: ServerState,
         /// The new state.
         to: ServerState,
-        /// The reason.
+        /// The reason for the change.
         reason: Arc<str>,
         /// The number of restarts so far.
         restarts: u64,

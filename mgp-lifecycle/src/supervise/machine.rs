@@ -67,7 +67,7 @@ enum Phase {
     Starting { until: Duration },
     /// The server is connected.
     Running { since: Duration },
-    /// The server, or what remains of it, is being stopped.
+    /// The server, or a process that it left, is being stopped.
     Stopping { until: Duration, next: AfterStop },
 }
 

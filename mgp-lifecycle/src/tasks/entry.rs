@@ -55,7 +55,7 @@ struct Question {
     askers: usize,
 }
 
-/// The way a task ended.
+/// The way in which a task ended.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Completed(Payload),

@@ -30,7 +30,7 @@ pub struct CompensationCall {
     pub credentials: Option<TransactionCredentials>,
     /// The server of the tool.
     pub server: ServerId,
-    /// The tool.
+    /// The tool that undoes the step.
     pub tool: String,
     /// The arguments of the tool.
     pub arguments: RawObject,

@@ -67,7 +67,7 @@ impl TransactionCredentials {
     }
 }
 
-/// A transaction.
+/// A transaction in the form in which it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Saga {
     pub(super) id: String,

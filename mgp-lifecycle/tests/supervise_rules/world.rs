@@ -132,7 +132,7 @@ impl World {
         again
     }
 
-    /// Lets the server crash until the supervisor gives up.
+    /// Makes the server crash repeatedly until the supervisor does not restart it any more.
     #[track_caller]
     pub(crate) fn crash_loop(&mut self, time: Duration) {
         for _ in 0..100 {

@@ -90,7 +90,7 @@ fn remedy(decision: &AccessDecision) -> String {
     )
 }
 
-/// The scope of the restriction to operators: a whole method, or a part of it.
+/// The part of a method that is restricted to operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The whole method.

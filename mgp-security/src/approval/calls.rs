@@ -76,7 +76,7 @@ pub struct CallApproval {
     /// The server of the tool, if it has an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
-    /// The tool.
+    /// The tool whose calls are approved.
     pub tool: String,
     /// The limits on the arguments of the approved calls, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

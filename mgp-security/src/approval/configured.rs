@@ -28,7 +28,7 @@ pub struct ConfiguredApprover {
 }
 
 impl ConfiguredApprover {
-    /// Creates an empty list.
+    /// Creates an approver whose list is empty.
     pub fn new() -> Self {
         Self::default()
     }

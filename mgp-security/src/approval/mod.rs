@@ -82,7 +82,7 @@ impl Approver for Arc<dyn Approver> {
 pub struct Question {
     /// The permissions or the call to decide about.
     pub about: QuestionSubject,
-    /// The server, if there is one.
+    /// The server that needs the permissions or is called, if it has an id.
     pub server: Option<ServerId>,
     /// The principal of the call.
     pub principal: Principal,
@@ -106,9 +106,9 @@ pub enum QuestionSubject {
         /// The tool whose call needs the permissions, or `None` if they are needed when a connection begins.
         tool: Option<String>,
     },
-    /// One call.
+    /// A single call, which needs a confirmation.
     Call {
-        /// The tool.
+        /// The tool that is called.
         tool: String,
         /// The arguments as canonical JSON.
         arguments: String,
@@ -198,7 +198,7 @@ impl Decision {
 
     /// Adds a member to the details.
     pub(crate) fn with<T: Serialize>(mut self, name: &str, value: &T) -> Self {
-        // Words can always be encoded.
+        // Encoding a string cannot fail.
         let _ = self.details.encode(name, value);
         self
     }

@@ -147,7 +147,7 @@ impl Sink for ChunkCounter {
     }
 }
 
-/// Records the second event of a refusal; returns the rest of the work if the sink is not done.
+/// Records the second event of a refusal. If the sink has not finished, returns a future for the remaining work.
 fn record_second(
     sink: &dyn AuditSink,
     second: Option<AuditEvent>,

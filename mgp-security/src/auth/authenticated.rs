@@ -29,12 +29,12 @@ struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Credential {
-    /// An API key.
+    /// The caller authenticated with an API key.
     Key {
         /// The id of the key, which is not secret.
         id: String,
     },
-    /// An access token.
+    /// The caller authenticated with an access token.
     Token {
         /// The issuer of the token.
         issuer: String,

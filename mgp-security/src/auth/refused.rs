@@ -12,7 +12,7 @@ pub enum AuthRefused {
     /// There is no bearer token in the `Authorization` header.
     #[error("credentials are needed: send the header `Authorization: Bearer KEY_OR_TOKEN`")]
     Missing,
-    /// The header is malformed.
+    /// The `Authorization` header is malformed.
     #[error("malformed credentials: {0}")]
     Malformed(&'static str),
     /// The key or token is not valid; the message contains the reason if that reveals nothing.

@@ -167,7 +167,7 @@ async fn requests_without_valid_credentials_are_refused() {
     for (path, authorization, status) in rows {
         assert_eq!(server.post(path, authorization).await.status(), status, "{authorization:?}");
     }
-    // The server still works.
+    // The server still answers valid requests.
     assert_eq!(server.post("/mcp", &[&a]).await.status(), 200);
 }
 

@@ -68,7 +68,7 @@ impl Progress {
     }
 }
 
-/// Decides about a call.
+/// Decides about a call, from its facts and a snapshot of the rules.
 #[inline]
 pub(crate) fn decide(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerdict {
     judge(facts, snapshot, &mut NoSteps)

@@ -113,7 +113,7 @@ pub enum Stage {
 pub struct Step {
     /// The group to which the rule belongs.
     pub stage: Stage,
-    /// The result.
+    /// The result of applying the rule.
     pub result: StepResult,
     /// A description of the rule, e.g. the deciding entry, the permission or the validator.
     pub rule: String,
@@ -123,7 +123,7 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepResult {
-    /// The rule lets the call pass.
+    /// The rule does not object to the call.
     Passed,
     /// The rule refuses the call.
     Refused,
@@ -132,7 +132,7 @@ pub enum StepResult {
 }
 
 impl CallVerdict {
-    /// Returns the outcome.
+    /// Returns the outcome: the call is allowed or refused, or a requirement must be met first.
     #[must_use]
     pub fn outcome(&self) -> &CallOutcome {
         &self.outcome

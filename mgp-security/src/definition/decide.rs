@@ -21,9 +21,9 @@ use crate::state::ChangeError;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PendingDefinition {
-    /// The server.
+    /// The server that lists the tool.
     pub server: ServerId,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
     /// The definition that waits, and the reason why it waits.
     pub held: HeldDefinition,

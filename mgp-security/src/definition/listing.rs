@@ -33,7 +33,7 @@ const READ_AT_ONCE: usize = 64 * 1024;
 enum Admitted {
     /// The tools belong to this process and are not pinned.
     Own,
-    /// The server is admitted.
+    /// The server is admitted, so its tools are pinned.
     Well,
     /// The server is refused because of its id. Contains the flaw if no audit event has recorded it yet.
     Not(Option<NameFlaw>),

@@ -54,7 +54,7 @@ pub enum NameFlaw {
     /// Another tool already has this name.
     #[error("the name `{name}` is already that of `{of}`")]
     Taken {
-        /// The name.
+        /// The name that both tools have.
         name: String,
         /// The server that has the other tool.
         of: String,
@@ -64,7 +64,7 @@ pub enum NameFlaw {
     LooksLike {
         /// The name, with invisible characters escaped.
         name: String,
-        /// The name that it looks like.
+        /// The existing name that it looks like.
         like: String,
     },
 }

@@ -49,7 +49,7 @@ pub(crate) enum PinKind {
 #[derive(Debug, Default)]
 pub(crate) struct PinTable(HashMap<String, HashMap<String, PinPair>>);
 
-/// The records of one tool.
+/// The records of one tool: the pinned definition, and one that waits or was rejected.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PinPair {
     pub(super) pinned: Option<Arc<Pin>>,

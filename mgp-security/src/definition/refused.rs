@@ -135,15 +135,15 @@ pub enum DecisionRefused {
     /// No definition of this tool waits for a decision.
     #[error("no definition of `{tool}` of `{server}` waits for a decision")]
     Nothing {
-        /// The server.
+        /// The server of the tool.
         server: ServerId,
-        /// The tool.
+        /// The tool about which the operator decided.
         tool: String,
     },
     /// The definition that waits now is not the one that the operator decided about.
     #[error("the definition of `{tool}` changed again; look at it and approve `{waiting}` instead")]
     Another {
-        /// The tool.
+        /// The tool about which the operator decided.
         tool: String,
         /// The fingerprint of the definition that waits now.
         waiting: String,

@@ -22,7 +22,7 @@ pub(super) struct Page {
     pub(super) next: Option<String>,
 }
 
-/// Parses a page.
+/// Parses the reply to a request for a page of tools.
 pub(super) fn read(reply: &Reply) -> Result<Page, RpcError> {
     reply.get()
 }

@@ -21,7 +21,7 @@ const UNSEEN: [&str; 3] = ["_meta", "icons", "execution"];
 /// A definition that was parsed successfully.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
-    /// The definition as a tool.
+    /// The definition, parsed as a tool.
     pub(super) tool: Arc<mcp::Tool>,
     /// The members that a model reads, as canonical JSON.
     pub(super) text: Payload,

@@ -37,7 +37,7 @@ macro_rules! gate_layer {
 }
 
 gate_layer! {
-    /// Allows the calls that [`Access`] allows, and removes everything else from lists.
+    /// Allows only the calls that [`Access`] allows, and removes everything else from lists.
     ///
     /// - `tools/call` is decided by the access to the tool. A refusal has code 1001 and names agent, server, tool, the
     ///   level that decided and a remedy. `tools/list` is filtered by the same decision.

@@ -56,7 +56,7 @@ pub struct Approval {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ApprovalDecision {
-    /// The permission is granted.
+    /// The permission is granted to the server.
     Approved,
     /// The permission is denied, and approvers are not asked again.
     Denied,

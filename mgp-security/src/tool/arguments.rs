@@ -1,4 +1,4 @@
-//! The check of arguments and structured results against the JSON Schemas in a tool's definition.
+//! Checks arguments and structured results against the JSON Schemas in a tool's definition.
 //!
 //! A definition comes from a server that may be hostile, so a schema is used only if checking with it takes bounded
 //! time: it has no recursive or external references, is small after its references are replaced, and its patterns run

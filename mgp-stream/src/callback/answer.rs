@@ -7,7 +7,7 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 const NEGATIVE: [&str; 9] =
     ["cancel", "no", "deny", "decline", "reject", "abort", "refuse", "stop", "false"];
 
-/// The answer to a callback.
+/// The answer of a caller to a callback.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CallbackAnswer {
@@ -23,7 +23,7 @@ impl CallbackAnswer {
     /// Creates an answer that is a text: an option, or what the user wrote.
     #[must_use]
     pub fn text(text: &str) -> Self {
-        // Texts can always be encoded.
+        // Encoding a string cannot fail.
         Payload::of(text).map_or(Self::Dismissed, Self::Given)
     }
 

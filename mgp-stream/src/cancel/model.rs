@@ -24,7 +24,7 @@ struct Running {
     layer: CancelLayer,
     call: mgp_types::service::BoxFuture<'static, Result<Reply, RpcError>>,
     other: mock::Client,
-    /// Ends the tool's wait.
+    /// Notified to end the tool's wait.
     go_on: Arc<Notify>,
 }
 

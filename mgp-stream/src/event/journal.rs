@@ -92,7 +92,7 @@ pub struct StoredEvent {
     pub subscription: String,
     /// The number of the event within the subscription.
     pub seq: u64,
-    /// The event as JSON.
+    /// The event in JSON.
     pub event: String,
     /// The number of the oldest event of the subscription to keep; older ones are removed.
     pub oldest: u64,

@@ -8,11 +8,11 @@ pub(super) const MAX_NAME: usize = 128;
 /// A channel, or all channels with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pattern {
-    /// `*`
+    /// All channels: `*`.
     All,
-    /// `model.*`, stored as `model.`
+    /// All channels with a prefix: `model.*`, stored as `model.`.
     Below(String),
-    /// `model.loaded`
+    /// One channel: `model.loaded`.
     Exact(String),
 }
 

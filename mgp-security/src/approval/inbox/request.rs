@@ -55,7 +55,7 @@ pub struct ApprovalRequest {
     pub asked_at: Timestamp,
     /// The time when the request, or the answer to it, expires.
     pub expires_at: Timestamp,
-    /// The state.
+    /// The state of the request.
     pub state: RequestState,
     /// The name of the operator who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,16 +65,16 @@ pub struct ApprovalRequest {
     pub justification: Option<String>,
 }
 
-/// The state of a request.
+/// The state of a request in the inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RequestState {
-    /// Not decided yet.
+    /// No decision has been made yet.
     Open,
     /// Approved; the approval has not been used yet.
     Approved,
-    /// Denied.
+    /// Denied by an operator.
     Denied,
     /// Approved; the approval has been used.
     Used,

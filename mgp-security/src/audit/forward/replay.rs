@@ -67,7 +67,7 @@ struct ReplayLog {
 /// The callers to which a router answers.
 #[derive(Clone, Copy, PartialEq)]
 enum ReplayAccess {
-    /// Operators.
+    /// Operators whose credentials permit reading.
     Operators,
     /// Every caller, because the connection belongs to a configured sink, which gets all events anyway.
     NamedSink,

@@ -44,7 +44,7 @@ pub enum Fsync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileRetention {
-    /// All files.
+    /// All files are retained.
     All,
     /// The newest files; older ones are removed after a checkpoint. The file being written is always retained.
     Newest(u32),

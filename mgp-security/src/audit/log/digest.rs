@@ -19,7 +19,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct DigestKey([u8; 32]);
 
 impl DigestKey {
-    /// Wraps a key.
+    /// Creates the digest key from its 32 bytes.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Self {
         Self(key)

@@ -189,7 +189,7 @@ fn outcome(out: &mut Vec<u8>, outcome: &AuditOutcome) {
                 name(out, rule.as_str());
             }
         }
-        // A success adds no member.
+        // A successful outcome adds no member.
         _ => {}
     }
 }

@@ -30,7 +30,7 @@ pub enum LogError {
         "another process writes the log `{name}` in `{dir}`; stop it, or set another name for this log"
     )]
     InUse {
-        /// The directory.
+        /// The directory of the log.
         dir: PathBuf,
         /// The name of the log.
         name: String,
@@ -53,7 +53,7 @@ pub enum LogError {
         path: PathBuf,
         /// The failed operation, as a verb.
         verb: &'static str,
-        /// The error of the system.
+        /// The error that the operating system returned.
         source: io::Error,
     },
 }

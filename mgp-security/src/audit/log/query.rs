@@ -119,7 +119,7 @@ impl AuditQuery {
         self
     }
 
-    /// Sorts the newest events first.
+    /// Returns the newest events first instead of the oldest.
     pub fn newest_first(mut self) -> Self {
         self.order = Order::NewestFirst;
         self

@@ -19,7 +19,7 @@ pub(super) const MAX_BATCH: usize = 512;
 /// The time for which records without a waiting caller are collected.
 const GATHER_INTERVAL: Duration = Duration::from_millis(5);
 
-/// An item for the writer.
+/// An item in the queue of the log's writer.
 pub(super) enum Item {
     /// The end of a call, to be recorded.
     Call { ended: EndedCall, intent: Option<Arc<Intent>>, room: Reservation },
@@ -87,9 +87,9 @@ pub(super) struct LogQueue {
     is_failing: AtomicBool,
     failure: Mutex<Option<AuditError>>,
     pub(super) suspended: Mutex<SuspendedCalls<Option<Arc<Intent>>>>,
-    /// The newest durable event.
+    /// The number of the newest durable event.
     pub(super) newest: watch::Sender<u64>,
-    /// The newest durable record.
+    /// The number of the newest durable record.
     pub(super) durable: AtomicU64,
 }
 

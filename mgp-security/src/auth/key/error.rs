@@ -11,7 +11,7 @@ use super::MAX_KEYS;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The text is not a key.
+    /// The text does not have the form of a key.
     #[error(
         "malformed key; a key is `mgp_<id>_<secret>` with letters, digits and `-` in the id, also `_` in the secret"
     )]
@@ -34,7 +34,7 @@ pub enum KeyError {
     /// The system cannot provide random bytes for a new key.
     #[error("the system has no randomness: {0}")]
     NoRandomness(getrandom::Error),
-    /// The store failed.
+    /// The key store failed.
     #[error(transparent)]
     Store(#[from] KeyStoreError),
     /// The audit log could not record the change. A new key was then not created; a revoked key is revoked
@@ -53,7 +53,7 @@ pub enum KeyStoreError {
     /// The content of the file does not have the expected format.
     #[error("`{path}` is not a valid key file: {why}")]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The reason why it cannot be read.
         why: String,

@@ -1,4 +1,4 @@
-//! Keys in a private file.
+//! A key store in a private file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub struct FileKeys {
     file: PrivateFile,
 }
 
-/// The content of the file.
+/// The JSON content of the key file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Contents {

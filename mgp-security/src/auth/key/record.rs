@@ -62,7 +62,7 @@ impl KeyGrant {
         self
     }
 
-    /// Sets the expiry.
+    /// Sets the time when the key expires.
     #[must_use]
     pub fn expires(mut self, at: SystemTime) -> Self {
         self.expires = Some(at.into());
@@ -85,7 +85,7 @@ impl KeyGrant {
         self.principal().authority()
     }
 
-    /// Returns the permissions.
+    /// Returns the permissions of the key.
     #[must_use]
     pub fn permissions(&self) -> &[String] {
         &self.permissions
@@ -136,7 +136,7 @@ impl KeyRecord {
         &self.grant
     }
 
-    /// Returns the time of creation.
+    /// Returns the time when the key was created.
     #[must_use]
     pub fn created(&self) -> &Timestamp {
         &self.created

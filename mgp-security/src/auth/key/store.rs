@@ -13,7 +13,7 @@ use super::record::KeyRecord;
 /// A store of keys. [`ApiKeys`](super::ApiKeys) caches the records, so it rarely calls the store.
 #[async_trait]
 pub trait KeyStore: Send + Sync + 'static {
-    /// Reads all records.
+    /// Reads the records of all keys.
     async fn load(&self) -> Result<Vec<KeyRecord>, KeyStoreError>;
 
     /// Adds a record, whose id must be new.
@@ -42,7 +42,7 @@ struct KeyTable {
 }
 
 impl MemoryKeys {
-    /// Creates an empty store.
+    /// Creates a store without keys.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

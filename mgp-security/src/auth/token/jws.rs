@@ -7,10 +7,10 @@ use super::algorithm::SignatureAlgorithm;
 use super::members::Members;
 use crate::auth::bearer::MAX_CREDENTIAL;
 
-/// The size limit for a key id.
+/// The maximum length of a key id, in bytes.
 const MAX_KID: usize = 256;
 
-/// A token in compact form.
+/// A signed token in compact form, split into its parts.
 #[derive(Debug)]
 pub(super) struct Jws<'a> {
     pub(super) algorithm: SignatureAlgorithm,

@@ -23,7 +23,7 @@ const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
 const FIRST_FETCH_INTERVAL: Duration = Duration::from_secs(5);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Keys of an issuer.
+/// The source of an issuer's keys.
 #[derive(Clone, Debug)]
 pub(super) enum KeySource {
     Fixed(Arc<JwkSet>),

@@ -331,7 +331,7 @@ pub(super) fn quotes(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the words of all sentences that tell the reader which tools to use or avoid.
+/// Returns the words of all sentences that instruct the reader to use or avoid certain tools.
 pub(super) fn steered(tokens: &[Token]) -> impl Iterator<Item = &Token> {
     const STEERS: [&str; 8] =
         ["instead", "before", "always", "must", "replaces", "broken", "intercept", "through"];

@@ -21,7 +21,7 @@ pub enum Severity {
     Flagged,
     /// An operator must approve the definition before it can be used.
     Held,
-    /// The tool cannot be approved.
+    /// The definition cannot be used, and an operator cannot approve it.
     Refused,
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A word of a text.
+/// A word of a text, with the properties that rules need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of a word")]
 pub(super) struct Token {
@@ -102,7 +102,7 @@ const ORDERING: &str = "first then also and please always must should to now jus
 pub(super) enum Place {
     /// The description of the tool.
     Description,
-    /// Any other part.
+    /// Any other part of the definition.
     Elsewhere,
 }
 

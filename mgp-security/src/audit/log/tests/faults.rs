@@ -262,7 +262,7 @@ async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
     let mut tickets = Vec::new();
     let [first, second] = waits;
     tickets.push(first.await.unwrap());
-    // The caller of the second call gives up. This is recorded, because the call had a place.
+    // The caller of the second call stops waiting. This is recorded, because the call had a place in the queue.
     drop(second);
     log.record(event("fits")).await.unwrap();
     two.finish(AuditOutcome::Success);
