@@ -44,7 +44,7 @@ impl GuardTiming {
     }
 }
 
-/// The answer to a line.
+/// The answer to one input line.
 #[derive(Serialize)]
 struct Answer {
     id: Payload,

@@ -37,13 +37,13 @@ const MAX_SLEEP: Duration = Duration::from_hours(1);
 
 /// An immutable view of all entries of one space, from which decisions are made.
 pub(crate) trait Snapshot: Send + Sync + 'static {
-    /// The type stored under one key.
+    /// The type of an entry, which is stored under one key.
     type Entry: Serialize + DeserializeOwned + Send + Sync + 'static;
 
-    /// The space of the store.
+    /// The space of the store in which the entries are.
     const SPACE: &'static str;
 
-    /// Builds the snapshot.
+    /// Builds the snapshot from all entries.
     fn of(entries: &BTreeMap<String, Arc<Self::Entry>>) -> Self;
 
     /// Returns the time of the first expiry after the given time, or `None` if nothing expires.

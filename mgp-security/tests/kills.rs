@@ -68,7 +68,7 @@ impl Step {
         }
     }
 
-    /// Returns the event of the change.
+    /// Returns the type of the audit event that records this change, and its agent.
     fn event_key(self) -> Option<(&'static str, String)> {
         let granted = self.granted().map(|agent| ("ACCESS_GRANTED", name(agent)));
         granted.or_else(|| self.revoked().map(|agent| ("ACCESS_REVOKED", name(agent))))

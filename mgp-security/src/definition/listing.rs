@@ -364,7 +364,7 @@ fn record(server: &ServerId, tool: &str, kind: PinKind, what: &Inspection) -> Op
     })
 }
 
-/// Creates the audit event for a definition that is held for review.
+/// Creates the audit event for a definition that must wait for a review.
 fn held_event(
     server: &ServerId,
     tool: &str,

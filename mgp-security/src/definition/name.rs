@@ -192,7 +192,7 @@ impl Shadows {
         Self { looks: shadows, names }
     }
 
-    /// Returns whether a word is the name of another server's tool; `false` for ordinary words.
+    /// Returns whether a word is the name of another server's tool; ordinary words never count as one.
     pub(super) fn has(&self, word: &str) -> bool {
         self.names.contains(word)
     }

@@ -82,8 +82,8 @@ impl Pin {
         }
     }
 
-    /// Returns the key of a record in the store; a pinned definition and a held one of the same tool have different
-    /// keys.
+    /// Returns the key of a record in the store. The pinned definition of a tool and one that waits or was rejected
+    /// have different keys.
     pub(super) fn key(server: &str, tool: &str, kind: PinKind) -> String {
         let slot = if kind == PinKind::Pinned { "pinned" } else { "held" };
         // Strings can always be encoded. As JSON, different pairs of names never result in the same key.

@@ -229,7 +229,7 @@ fn log_denied(sources: &Sources, call: &Call, error: &RpcError) {
 /// Notifications are treated like requests, because a server might run them as well.
 enum CallTarget<'a> {
     Tool(&'a str),
-    /// A tool call that names no tool.
+    /// A tool call without the name of a tool.
     Unnamed,
     /// A request to check arguments. It contains the tool's name in a member that is not parsed yet.
     Validation,

@@ -161,7 +161,7 @@ impl Governance {
         &self.0.audit
     }
 
-    /// Returns the store.
+    /// Returns the store of the governance's state.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store

@@ -95,7 +95,7 @@ impl PermissionChange {
         self
     }
 
-    /// Sets the justification.
+    /// Sets the operator's justification of the change.
     pub fn because(mut self, justification: impl Into<String>) -> Self {
         self.justification = Some(justification.into());
         self

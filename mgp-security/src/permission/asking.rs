@@ -30,7 +30,7 @@ struct OpenQuestion {
     done: watch::Sender<Option<Arc<Answered>>>,
 }
 
-/// The outcome of a question.
+/// The outcome of a question, for all calls that wait for it.
 #[derive(Debug)]
 struct Answered {
     notes: Vec<(Permission, AskOutcome)>,
@@ -43,7 +43,7 @@ struct QuestionOwner<'a> {
     done: watch::Sender<Option<Arc<Answered>>>,
 }
 
-/// The role of a call in a question.
+/// The role of a call in a question that several calls share.
 enum QuestionRole<'a> {
     Leads(QuestionOwner<'a>),
     /// Another call is already asking about some or all of the same permissions; this call waits for that answer.

@@ -15,7 +15,7 @@ use crate::audit::Event;
 use crate::entries::Expiring;
 use crate::state::{ChangeError, Found, Snapshot};
 
-/// Approvals by tenant and server.
+/// The approvals of all tenants, by tenant and server.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     tenants: FxHashMap<TenantId, TenantApprovals>,

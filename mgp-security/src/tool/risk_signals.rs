@@ -21,7 +21,7 @@ pub(super) struct RiskSignals {
     pub(super) validators: Vec<Validator>,
 }
 
-/// The arguments of a tool.
+/// The arguments that a tool's schema declares.
 #[derive(Default)]
 struct Arguments {
     /// The words of each argument name.

@@ -26,7 +26,7 @@ pub trait Validate: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CheckedCall<'a> {
-    /// The call.
+    /// The call to check.
     pub call: &'a Call,
     /// The name of the validator that runs.
     pub validator: &'a Validator,

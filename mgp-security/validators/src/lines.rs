@@ -44,7 +44,7 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// Creates a judge.
+    /// Creates a judge for one kind of test cases.
     #[must_use]
     pub fn new(kind: CaseKind) -> Self {
         Self { kind, configs: BTreeMap::new(), validators: ValidatorSet::new() }

@@ -1,8 +1,8 @@
-//! Sets of words.
+//! Sets of words that are written as one text.
 
 use std::{collections::HashSet, sync::OnceLock};
 
-/// The set of all words in a text.
+/// A set of words, written as one text with blanks between the words.
 #[derive(Debug)]
 pub(crate) struct Words {
     text: &'static str,

@@ -1,4 +1,4 @@
-//! One golden file for each event type, and the page that documents them.
+//! Tests that compare each event type with a golden file, and with the page that documents the events.
 
 use std::collections::BTreeMap;
 use std::fs;

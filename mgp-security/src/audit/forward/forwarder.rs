@@ -31,7 +31,7 @@ pub enum Delivery {
 ///
 /// The progress of each sink is saved in the store under the sink's name once a second, and forwarding resumes from
 /// there after a restart. After a crash some events may be sent twice, with the same number. While a sink is
-/// unreachable, sending is retried, after a quarter of a second at first and every half minute at most.
+/// unreachable, sending is retried with delays that grow from a quarter of a second to half a minute.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Events reach every configured sink, once and in order, also after failures.
+//! Tests that events reach every configured sink once and in order, even after failures.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -43,7 +43,7 @@ pub enum LogError {
     /// The key for digests cannot be used.
     #[error("the key for digests cannot be used: {0}")]
     Key(#[from] PrivateFileError),
-    /// The store that holds the head failed.
+    /// The store with the head of the log failed.
     #[error("the head of the log cannot be read or saved: {0}")]
     Store(#[from] StoreError),
     /// A file system operation failed.
@@ -99,7 +99,7 @@ pub enum RecordFlaw {
         "the log has no head; it was lost, or the store is a different one or does not persist its entries"
     )]
     NoHead,
-    /// A damaged file in the directory of the log that is not a part of the log itself.
+    /// A file in the directory of the log, but not one with records, is damaged.
     #[error("`{0}` was changed")]
     Beside(PathBuf),
 }

@@ -1,4 +1,4 @@
-//! Events that the store holds for this log until the log has written them.
+//! Events in the store that this log has not written yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

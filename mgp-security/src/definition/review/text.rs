@@ -10,7 +10,7 @@ use super::plain::plain_text;
 use super::rule::Rule;
 use super::token::{Place, Token, tokens};
 
-/// The sum of weights at which a text is held until an operator reviews it.
+/// The sum of weights at which an operator must review a text before the tool can be used.
 pub(super) const ENOUGH: u32 = 100;
 
 /// The sum of weights at which operators see the findings with the tool, and the lower sum at which findings are noted
@@ -18,7 +18,8 @@ pub(super) const ENOUGH: u32 = 100;
 const SHOWN: u32 = 60;
 const NOTED: u32 = 30;
 
-/// The maximum length of a text that is analysed. A longer text is held just because of its length.
+/// The maximum length of a text that is analysed. A longer text must be reviewed by an operator just because of its
+/// length.
 const READ_MAX: usize = 20_000;
 
 /// A sign that a text addresses the model: its rule, its weight, and the matching text.

@@ -24,7 +24,7 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// Returns whether the word equals the wanted one; a final `*` in `wanted` matches any ending.
+    /// Returns whether the word equals `wanted`; a `*` at the end of `wanted` matches any ending.
     pub(super) fn is(&self, wanted: &str) -> bool {
         let fits = |word: &str| match wanted.strip_suffix('*') {
             Some(stem) => word.starts_with(stem),
@@ -56,7 +56,7 @@ impl Token {
         is_secret_file(&self.word)
     }
 
-    /// Returns whether the word looks like an environment variable that holds a secret.
+    /// Returns whether the word looks like the name of an environment variable that contains a secret.
     pub(super) fn is_secret_variable(&self) -> bool {
         ["_key", "_token", "_secret", "_password", "_credentials"]
             .iter()
@@ -79,7 +79,7 @@ fn is_path(word: &str) -> bool {
         .any(|start| word.starts_with(start))
 }
 
-/// Returns whether a word is the name of a file that usually holds secrets.
+/// Returns whether a word is the name of a file that usually contains secrets.
 fn is_secret_file(word: &str) -> bool {
     const SECRET: &str = ".ssh id_rsa id_ed25519 id_ecdsa authorized_keys /etc/passwd etc/shadow \
         .aws/ .gnupg .netrc .npmrc .pypirc .kube/config .git-credentials .docker/config mcp.json \

@@ -1,4 +1,4 @@
-//! Checks of the limits on commands.
+//! Checks whether the commands among a call's arguments are within the limits.
 
 use super::finding::{About, Command, Findings};
 use super::{Doors, Outside, Sudo, shown};

@@ -398,8 +398,8 @@ impl Findings {
                 for (name, member) in members {
                     let mut of_name = Kinds::of(name);
                     if of_name.text != Text::Free {
-                        // The kinds of the outer name also apply to the inner value, except those that the name of
-                        // another member on this level has.
+                        // The kinds of the outer name also apply to the inner value, except those that a name on this
+                        // level has itself.
                         of_name.bits |= kinds.bits & !own;
                     }
                     // The names of members are checked, too, because some objects use paths as names.

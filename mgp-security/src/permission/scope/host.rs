@@ -1,4 +1,4 @@
-//! Checks of the limits on hosts and ports.
+//! Checks whether the hosts and ports among a call's arguments are within the limits.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -131,7 +131,7 @@ impl Host {
     }
 }
 
-/// A destination of a call.
+/// A network destination in a call's arguments: a host with its port.
 #[derive(Debug)]
 struct Place {
     host: Host,

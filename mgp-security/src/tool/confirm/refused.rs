@@ -145,7 +145,7 @@ impl ConfirmRefused {
         if !names.is_empty() {
             lacks = format!(", lacks the permission `{}`", names.join("`, `"));
             let undecided = missing.iter().map(MissingPermission::undecided);
-            // Words can always be encoded.
+            // Encoding strings cannot fail.
             let _ = more.encode("missing", &undecided.collect::<Vec<_>>());
         }
         // The approver's own remedy takes precedence, because it is more precise.

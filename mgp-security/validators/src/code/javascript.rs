@@ -166,7 +166,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Returns the paths among values.
+    /// Returns those of the values that are paths, as long as more work is allowed.
     pub(super) fn paths<'v>(&self, values: &'v Values) -> impl Iterator<Item = &'v str> {
         paths(values).take_while(|path| self.may_work(80 + path.len() / 4))
     }

@@ -33,7 +33,7 @@ static FLOOR: Words = Words::new(
     @module.register @vm @child_process @worker_threads @inspector @repl \
     @v8.setFlagsFromString ShadowRealm",
 );
-/// Prefixes of such paths.
+/// Prefixes of paths that are blocked like those in `FLOOR`.
 const FLOOR_STARTS: [&str; 3] = ["process._", "module._", "@module._"];
 /// Modules that are used only to execute something.
 static IMPORTS: Words = Words::new(

@@ -9,9 +9,9 @@ const MAX_VALUES: usize = 12;
 /// One possible value of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
-    /// A constant text.
+    /// A text whose content is known.
     Text(String),
-    /// A text that is not constant.
+    /// A text whose content is unknown.
     AnyText,
     /// An object, described by a path of names: `@` begins a module, `?` is an unknown object, and `()` is a call.
     Path(String),

@@ -1,4 +1,4 @@
-//! The verbs in a tool's name.
+//! Decides by the verbs in a tool's name whether the tool reads or writes.
 
 use crate::arguments::key_words;
 use crate::words::Words;

@@ -6,7 +6,7 @@
 /// The maximum length of a command in bytes.
 pub(super) const MAX_COMMAND: usize = 64 * 1024;
 
-/// A word of a command.
+/// A word of a shell command, with what is known about its quoting.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Word {
     /// The text after quote removal; a variable is still written as `$NAME`.
@@ -30,7 +30,7 @@ impl Word {
 /// The constructs that are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grammar {
-    /// A single simple command.
+    /// One simple command, e.g. `ls -l`.
     Command,
     /// Several commands in lines, lists and pipelines, with redirections.
     Script,

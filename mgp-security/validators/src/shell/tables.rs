@@ -135,11 +135,12 @@ pub(super) const ONLY: &[(&str, &str)] = &[
 /// Options with which commands execute, delete or load something.
 pub(super) struct Risky {
     pub(super) names: &'static str,
-    /// Short options.
+    /// Short options with which the command executes, deletes or loads something.
     pub(super) short: &'static str,
     /// Short options that take a value, so that a group of short options ends after them.
     pub(super) valued: &'static str,
-    /// Long options; they also match when abbreviated. Those listed with a single dash match only exactly.
+    /// Long options with the same effect; they also match when abbreviated. Those listed with a single dash match only
+    /// exactly.
     pub(super) long: &'static str,
     /// Full names of harmless options that begin like an option in `long`.
     pub(super) safe: &'static str,

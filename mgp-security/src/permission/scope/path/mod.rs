@@ -1,4 +1,4 @@
-//! Checks of the limits on paths, which are compared component by component.
+//! Checks whether the paths among a call's arguments are within the limits; compares them component by component.
 
 mod pattern;
 mod reading;

@@ -36,7 +36,7 @@ enum Letters {
 enum Extent {
     All,
     Beginning,
-    /// Any consecutive components.
+    /// Any consecutive components of the path.
     Somewhere,
 }
 

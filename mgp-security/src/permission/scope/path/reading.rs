@@ -20,13 +20,13 @@ pub(super) struct Path {
 /// The root that a path starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Root {
-    /// `/`.
+    /// The root directory, `/`.
     Slash,
     /// A Windows drive, in lower case.
     Drive(char),
     /// A Windows share: server and share name, in lower case.
     Share(String),
-    /// `~`.
+    /// The home directory, `~`.
     Home,
     /// The working directory of the server, for a relative path.
     Here,
