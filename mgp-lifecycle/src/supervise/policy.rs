@@ -1,4 +1,4 @@
-//! The restart policies, which decide by the way in which a server ended whether it is started again (MGP §11.4,
+//! The restart policies, which determine whether a server is started again, depending on how it ended (MGP §11.4,
 //! §11.5).
 
 use mgp_types::mgp::{RestartPolicy, ShutdownReason};

@@ -192,7 +192,7 @@ impl ServerListing {
         }
         let mut named: BTreeMap<Box<str>, KnownTool> = BTreeMap::new();
         if let Some(server) = server.filter(|_| !self.own) {
-            // Overrides of the risk of unlisted tools must be recorded, too.
+            // If the operator overrides the risk of an unlisted tool, that must be recorded, too.
             for name in policy.risk.keys() {
                 let assessment = Assessment::unlisted(name, policy).into();
                 let known = KnownTool::new(None, assessment, tools.others.clone());

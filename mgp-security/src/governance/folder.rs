@@ -374,7 +374,7 @@ mod tests {
         };
         assert_eq!(granted().await, 1);
         assert!(Governance::verify(&folder.0).await.unwrap() >= 1);
-        // Configured for the first directory again, the log continues its old chain.
+        // When it is configured for the first directory again, the log continues its old chain there.
         let governance = at("audit").in_folder(&folder.0).await.unwrap();
         grant(&governance).await;
         close(governance).await;

@@ -108,7 +108,7 @@ fn standing(before: &Arc<Approval>, now: SystemTime) -> &'static str {
     if is_over { "expired" } else { before.decision.as_str() }
 }
 
-/// Creates the audit event of a decision.
+/// Creates the audit event for a decision about a permission.
 fn event(
     approval: &Approval,
     before: Option<&str>,

@@ -41,7 +41,7 @@ fn at_noon(event: Event) -> AuditEvent {
     event.at(noon).build()
 }
 
-/// One event of each type that is not a call.
+/// Returns one event of each type, except those for calls.
 fn all() -> Vec<AuditEvent> {
     let garden: ServerId = "garden".into();
     let on = Some(&garden);

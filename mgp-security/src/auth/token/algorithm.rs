@@ -1,4 +1,5 @@
-//! The accepted signature algorithms. All are asymmetric, so a public key cannot be used to sign a token (RFC 8725 §3.1).
+//! The accepted signature algorithms. All are asymmetric, so a public key cannot be used to sign a token (RFC 8725
+//! §3.1).
 
 use jsonwebtoken::Algorithm;
 

@@ -92,7 +92,7 @@ pub(super) fn intent(name: &str) -> Intent {
 
 fn of_clause(clause: &[String], later: bool) -> Intent {
     let is = |list: &Words, word: &String| list.has(word);
-    // Whether `open` reads or writes a file or page depends on the mode, so the name does not decide.
+    // Whether opening a file or page writes depends on the mode of `open`, so the verb alone does not decide.
     let opens = |at: usize| {
         clause[at] == "open"
             && matches!(

@@ -68,7 +68,7 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
         }
     }
     for risky in tables::RISKY.iter().filter(|risky| has(risky.names, name)) {
-        // Options after the program belong to the program.
+        // Options after the name of the interpreted program belong to that program.
         let args = if is_interpreter(name) { args.leading(risky.valued) } else { args };
         let least = if name == "rm" { 1 } else { 3 };
         let long = |long: &&str| args.texts().any(|arg| is_long(arg, long, risky.safe, least));
