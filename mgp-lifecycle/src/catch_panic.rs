@@ -1,4 +1,4 @@
-//! Turns a panic of a handler into a well-formed error; the connection stays open.
+//! Converts a panic of a handler to a well-formed error, so that the connection stays open.
 //!
 //! Applies to: inbound.
 
@@ -13,10 +13,10 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// The message sent to the peer; the panic's own message goes to the log only.
+/// The message that is sent to the peer; the message of the panic itself is only logged.
 const PANICKED: &str = "the handler panicked; the server's log says where";
 
-/// Turns panics into error −32603.
+/// Layer that catches panics of inner services and answers with error −32603.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct CatchPanicLayer(());
@@ -52,7 +52,7 @@ impl<S: MgpService> Service<Call> for CatchPanic<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // A service that panicked may be in any state, so it is not called again for this call.
+        // After a panic the service may be in any state, so it is not used again for this call.
         match catch_unwind(AssertUnwindSafe(|| self.inner.call(call))) {
             Ok(future) => ResponseFuture { future: Some(future), failed: None },
             Err(panic) => ResponseFuture { future: None, failed: Some(panic_error(&*panic)) },

@@ -17,7 +17,7 @@ use crate::limit::{QuotaExceeded, RateLimited, TooLarge};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LifecycleError {
-    /// Too many tool calls are running and waiting.
+    /// The maximum numbers of running and of waiting tool calls are reached.
     #[error("too many tool calls are running and waiting; try again in a moment")]
     Saturated,
     /// A call took longer than allowed.
@@ -26,10 +26,10 @@ pub enum LifecycleError {
     /// A call that reported progress took longer than allowed in total.
     #[error("not finished within {:?}, although it reported progress; it may have run: call again only if that does no harm", about(*.0))]
     TotalTimedOut(Duration),
-    /// The caller's deadline passed before the call got a permit, so the call did not run.
+    /// The deadline of the caller passed before the call got a permit, so the call did not run.
     #[error("no turn came within {:?}; the call did not run, so call again when less is waiting", about(*.0))]
     NotStarted(Duration),
-    /// Calls arrive faster than allowed.
+    /// Calls arrive at a higher rate than allowed.
     #[error(transparent)]
     RateLimited(#[from] RateLimited),
     /// The caller has used up its quota for the current period.
@@ -38,16 +38,16 @@ pub enum LifecycleError {
     /// Arguments or a result are too large.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// The server takes no calls in its current state.
+    /// The server does not accept calls in its current state.
     #[error("{}", not_ready(state, server.as_ref(), cause.as_deref()))]
     NotReady {
-        /// The state.
+        /// The current state of the server.
         state: ServerState,
         /// The server's id, if it has one.
         server: Option<ServerId>,
-        /// If set, the server restarts without operator action.
+        /// If `true`, the server restarts without an action by an operator.
         restarts: bool,
-        /// The reason of a failure, and when the server is tried again.
+        /// The cause of a failure, and the time of the next attempt to start the server.
         cause: Option<Arc<str>>,
     },
     /// A call arrived after the server began to drain; it was never started.
@@ -69,10 +69,10 @@ pub enum LifecycleError {
     /// `initialize` was sent a second time.
     #[error("the connection is already initialized")]
     AlreadyInitialized,
-    /// A call asked its caller too many times.
+    /// A call asked its caller questions in more rounds than allowed.
     #[error("the call asked its caller more than {0} times; its tool must ask for more at once")]
     TooManyRounds(u32),
-    /// The state that a call keeps between rounds is too large.
+    /// The state that a call stores between rounds is too large.
     #[error(
         "what the call keeps between rounds has more than {0} bytes; its tool must keep less, or answers be shorter"
     )]
@@ -89,11 +89,11 @@ pub enum LifecycleError {
     /// A modern caller did not offer the tasks extension.
     #[error("the client must offer the extension `{}`", key::TASKS_EXTENSION)]
     TasksNotOffered,
-    /// The tool runs as a task only, but the caller did not send `task` (2025-11-25; clients of older revisions
-    /// cannot).
+    /// The tool can run only as a task, but the caller did not send `task` (2025-11-25; clients of older revisions
+    /// cannot send it).
     #[error("tool `{0}` runs as a task only; send `task`")]
     TaskRequired(String),
-    /// The tool never runs as a task, but the caller sent `task` (2025-11-25).
+    /// The tool cannot run as a task, but the caller sent `task` (2025-11-25).
     #[error("tool `{0}` does not run as a task; leave `task` out")]
     TaskForbidden(String),
     /// A task that ended cannot be cancelled (2025-11-25).
@@ -114,23 +114,23 @@ pub enum LifecycleError {
     CircuitOpen {
         /// The server, if it is known.
         server: Option<ServerId>,
-        /// The time until the server is tried again.
+        /// The time until the next attempt to reach the server.
         wait: Duration,
     },
-    /// The key of a call was used before with other arguments (proposal 5).
+    /// The key of a call was used before with different arguments (proposal 5).
     #[error(
         "this `idempotency_key` was used with other arguments; choose a new key for a new call"
     )]
     IdempotencyConflict,
-    /// A call with this key began, and its end is not known (proposal 5).
+    /// A call with this key was started, and it is unknown how it ended (proposal 5).
     #[error(
         "a call with this `idempotency_key` began at {0} and was interrupted, so it may have had effects; check that, then use a new key"
     )]
     UnknownOutcome(Timestamp),
-    /// A call with this key ended, but its result was too long or too old to be kept (proposal 5).
+    /// A call with this key ended, but its result is no longer stored, because it was too long or too old (proposal 5).
     #[error("the call with this `idempotency_key` ran at {0}; its result is no longer kept")]
     ResultNotKept(Timestamp),
-    /// Too many keys are kept (proposal 5).
+    /// The maximum number of keys is stored (proposal 5).
     #[error(
         "too many idempotency keys are kept; wait until some expire, or choose a shorter time to keep them"
     )]
@@ -141,28 +141,28 @@ pub enum LifecycleError {
     /// A transaction with this id exists, or existed a short time ago (proposal 5).
     #[error("the id of this transaction was used before; choose another one")]
     TransactionExists,
-    /// The transaction is not open (proposal 5).
+    /// The transaction is not open any more (proposal 5).
     #[error("the transaction is {}; begin a new one", .0.as_str().replace('_', " "))]
     TransactionEnded(TransactionStatus),
-    /// Too many transactions are open or wait for a person (proposal 5).
+    /// The maximum number of transactions is open or waits for a person (proposal 5).
     #[error(
         "too many transactions are open; commit some or roll them back, or let an operator resolve those that wait"
     )]
     TooManyTransactions,
-    /// A transaction has too many steps (proposal 5).
+    /// A transaction has reached the maximum number of steps (proposal 5).
     #[error("the transaction has {0} steps, and may have no more; commit it or roll it back")]
     TooManySteps(usize),
-    /// A step with this id exists, and the call has no idempotency key that makes it the same call (proposal 5).
+    /// A step with this id exists, and no idempotency key shows that the call is a repetition of it (proposal 5).
     #[error(
         "step `{0}` was called before; choose another `step_id`, or repeat the call with the `idempotency_key` of the first"
     )]
     StepExists(String),
-    /// A step runs, or was interrupted (proposal 5).
+    /// A step is still running, or was interrupted (proposal 5).
     #[error(
         "step `{0}` has not ended; wait for it, repeat it with its `idempotency_key`, or roll the transaction back"
     )]
     StepNotEnded(String),
-    /// The task ended with something that cannot be returned: another round, or another caller's task.
+    /// The task ended with a reply that cannot be returned as a result: another round, or a task of another caller.
     #[error("the task ended with something other than a result")]
     TaskWithoutResult,
 }
@@ -218,7 +218,7 @@ impl From<LifecycleError> for RpcError {
         let code = refusal.code();
         let error = Self::new(code, refusal.to_string());
         match refusal {
-            // Keeps the refusal as the source, so that outer layers can name the setting of the limit.
+            // Keep the refusal as the source of the error, so that outer layers can find out which limit was exceeded.
             LifecycleError::TimedOut(_) | LifecycleError::TotalTimedOut(_) => {
                 error.because(refusal)
             }
@@ -244,14 +244,14 @@ impl From<LifecycleError> for RpcError {
                     None => error,
                 };
                 let is_not_ready = matches!(refusal, LifecycleError::NotReady { .. });
-                // The layers above may know why, and what helps.
+                // Outer layers may know the cause and a remedy, so keep the refusal.
                 if is_not_ready { error.because(refusal) } else { error }
             }
         }
     }
 }
 
-/// Returns a text on why a server accepts no calls, and what the caller can do.
+/// Returns a text that explains why a server accepts no calls, and what the caller can do.
 fn not_ready(state: &ServerState, server: Option<&ServerId>, cause: Option<&str>) -> String {
     let subject = named(server);
     match (state, cause) {
@@ -276,7 +276,7 @@ fn not_ready_state(state: &ServerState, subject: &str) -> String {
 }
 
 fn state_details(state: &ServerState, server: Option<&ServerId>) -> Object {
-    // With `started: false` the caller knows that the call had no effect and may be retried.
+    // With `started: false` the caller knows that the call had no effect and that it may retry.
     let mut details = started(false);
     let _ = details.encode("state", state.as_str());
     if let Some(server) = server {
@@ -285,7 +285,7 @@ fn state_details(state: &ServerState, server: Option<&ServerId>) -> Object {
     details
 }
 
-/// Rounds a time for a message: a measured time is slightly longer than the limit that was set.
+/// Rounds a time for a message, because a measured time is always slightly longer than the limit that was set.
 fn about(time: Duration) -> Duration {
     let step = Duration::from_millis(if time < Duration::from_secs(1) { 1 } else { 100 });
     let steps = time.as_nanos().saturating_add(step.as_nanos() / 2) / step.as_nanos();
@@ -296,7 +296,7 @@ fn named(server: Option<&ServerId>) -> String {
     server.map_or_else(|| "the server".to_owned(), |id| format!("server `{id}`"))
 }
 
-/// Returns the recovery hints of a refusal, if they depend on more than its code (MGP §14.5).
+/// Returns the recovery hints for a refusal if they depend on more than the error code (MGP §14.5).
 fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
     let defaults = Recovery::default_for(code)?;
     Some(match refusal {
@@ -319,9 +319,9 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
         LifecycleError::CircuitOpen { server, wait } => {
             circuit_open(defaults, server.as_ref(), *wait)
         }
-        // The call ran; a retry would end the same way.
+        // The call ran, and a retry would end in the same way.
         LifecycleError::TooManyRounds(_) | LifecycleError::StateTooLarge(_) => defaults.no_retry(),
-        // A retry would be as large.
+        // In a retry, the arguments or the result would be as large.
         LifecycleError::TooLarge(large) => defaults.no_retry().details(large.details()),
         LifecycleError::NotStarted(_) => defaults.details(started(false)),
         LifecycleError::UnknownOutcome(_) | LifecycleError::ResultNotKept(_) => {
@@ -334,7 +334,7 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
 }
 
 fn circuit_open(mut hints: Recovery, server: Option<&ServerId>, wait: Duration) -> Recovery {
-    // Rounded up, because a caller that waits slightly too short would be refused again.
+    // Round up: a caller that waits slightly too short would be refused again.
     let ms = mgp_types::millis(wait);
     hints.retry_after_ms = Some(ms.saturating_add(1));
     let mut details = started(false);
@@ -354,7 +354,7 @@ fn remedy(reason: &ShutdownReason) -> &'static str {
     if restart_follows(reason) { "try again once it is back" } else { "use another one" }
 }
 
-/// Adds the hints of a call that arrived during a drain and was not started.
+/// Adds the hints for a call that arrived during a drain and was not started.
 fn draining(hints: Recovery, reason: &ShutdownReason) -> Recovery {
     let hints = if restart_follows(reason) {
         hints.retry(RetryStrategy::FixedDelay, 1000, 5)
@@ -376,7 +376,7 @@ fn started(started: bool) -> Object {
     details
 }
 
-/// Returns the details that name the reason of a refusal.
+/// Returns the details that contain the reason of a refusal.
 fn reason(reason: &str) -> Object {
     let mut details = Object::new();
     // Encoding a string cannot fail.

@@ -7,8 +7,8 @@ use mgp_types::service::{Context, ServerId};
 
 /// The servers behind a kernel.
 ///
-/// The methods with a `server` return `None` if it does not exist or the caller may not see it; the caller cannot
-/// distinguish the two.
+/// The methods with a `server` return `None` if that server does not exist or if the caller may not see it, so that the
+/// caller cannot distinguish the two cases.
 ///
 /// Implement it with the `#[async_trait]` macro of the `async-trait` crate.
 #[async_trait]
@@ -23,15 +23,16 @@ pub trait Fleet: Send + Sync + 'static {
         server: &ServerId,
     ) -> Option<Result<StatusResult, RpcError>>;
 
-    /// Decides whether a caller may shut down the kernel itself; the caller that started it is not asked about.
+    /// Decides whether a caller may shut down the kernel itself. This is not called for the process that started the
+    /// kernel.
     ///
-    /// An admitted caller must still have operator authority.
+    /// An admitted caller must also have operator authority.
     async fn admit(&self, cx: &Context) -> Result<(), RpcError> {
         let _ = cx;
         Ok(())
     }
 
-    /// Drains and stops a server, if the caller may do that.
+    /// Drains and stops a server, if the caller is allowed to do that.
     async fn shutdown(
         &self,
         cx: &Context,

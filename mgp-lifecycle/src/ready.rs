@@ -1,4 +1,4 @@
-//! A gate that lets calls pass while a server is connected (MGP §11.2, §14.3: 2000, 2001, 2002).
+//! A layer that passes calls on only while a server is connected (MGP §11.2, §14.3: 2000, 2001, 2002).
 //!
 //! Applies to: both.
 
@@ -22,15 +22,15 @@ use tower_service::Service;
 use crate::error::{LifecycleError, restart_follows};
 use crate::state::StateHandle;
 
-/// The default bound of calls that wait at once.
+/// The default maximum number of calls that wait at the same time.
 const DEFAULT_MAX_WAITING: usize = 1024;
 
-/// Layer that refuses calls while the server is not connected: with 2001 while it drains, with 2002 while it is
-/// restarted, and with 2000 in all other states.
+/// Layer that refuses calls while the server is not connected: with 2001 while the server drains, with 2002 while it is
+/// being restarted, and with 2000 in all other states.
 ///
-/// The handshake passes in every state, and so do requests about the server itself and messages that belong to
-/// running calls: health, shutdown, cancellation, tasks, answers, notifications. The details of a refusal contain
-/// the state, the server's id if it has one, and `started: false`.
+/// In every state, the handshake is passed on, and so are requests about the server itself and messages that belong to
+/// running calls: health, shutdown, cancellation, tasks, answers, notifications. The details of a refusal contain the
+/// state, the server's id if it has one, and `started: false`.
 ///
 /// ```
 /// use mgp_lifecycle::{ReadyLayer, StateHandle};
@@ -61,11 +61,11 @@ pub struct ReadyLayer {
     on_timeout: OnTimeout,
 }
 
-/// The treatment of a call for which the server is not connected in time.
+/// The treatment of a call if the server is not connected in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnTimeout {
     Refuse,
-    /// Pass it on; an inner layer refuses it.
+    /// Pass the call on, so that an inner layer refuses it.
     Pass,
 }
 
@@ -82,13 +82,13 @@ impl ReadyLayer {
         }
     }
 
-    /// Sets the server named in refusals of calls that do not name one.
+    /// Sets the server that refusals name if the call itself names none.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.server = Some(id.into());
         self
     }
 
-    /// Sets how long a call waits for a server that is being started or restarted; by default it does not wait.
+    /// Sets how long a call waits for a server that is being started or restarted. By default, calls do not wait.
     ///
     /// A call never waits beyond its own deadline.
     pub fn wait(mut self, at_most: Duration) -> Self {
@@ -96,7 +96,7 @@ impl ReadyLayer {
         self
     }
 
-    /// Sets how many calls may wait at once; further calls are refused at once. Default: 1024.
+    /// Sets how many calls may wait at the same time; further calls are refused immediately. Default: 1024.
     pub fn waiting(mut self, at_most: usize) -> Self {
         self.max_waiting = at_most;
         self
@@ -104,9 +104,9 @@ impl ReadyLayer {
 
     /// Makes the layer pass a call on, instead of refusing it, if the server is not connected in time.
     ///
-    /// Use this for gates whose decisions must still be valid when the call runs. Put this layer outside of them, so
-    /// that calls wait first. Put a second layer, without a wait, inside of them: it refuses the call, and the gates
-    /// record the refusal.
+    /// Use this if the decisions of gates must still be valid when the call runs. Put this layer outside of the gates,
+    /// so that calls wait before the gates decide. Put a second layer, without a wait, inside of the gates: it refuses
+    /// the call, and the gates record the refusal.
     pub fn pass_on_timeout(mut self) -> Self {
         self.on_timeout = OnTimeout::Pass;
         self
@@ -120,7 +120,7 @@ impl ReadyLayer {
         if self.state.is_connected() { Ok(()) } else { self.refuse(None) }
     }
 
-    /// Returns the refusal by the latest state, or `Ok` if the server has connected in the meantime.
+    /// Returns the refusal that corresponds to the latest state, or `Ok` if the server has connected in the meantime.
     fn refuse(&self, server: Option<&ServerId>) -> Result<(), RpcError> {
         let (state, reason) = self.state.latest();
         if state == ServerState::Connected {
@@ -129,12 +129,12 @@ impl ReadyLayer {
         let restarts =
             reason.as_ref().is_some_and(|reason| restart_follows(&ShutdownReason::from(&**reason)));
         let server = server.or(self.server.as_ref()).cloned();
-        // A reason of one word is that of a stop.
+        // A reason that is a single word is the reason of a stop and not the cause of a failure.
         let cause = reason.filter(|reason| reason.contains(' '));
         Err(LifecycleError::NotReady { state, server, restarts, cause }.into())
     }
 
-    /// Waits until the server is connected, at most as long as the call may wait.
+    /// Waits until the server is connected, but not longer than the call may wait.
     async fn admit(&self, call: &mut Call) -> Result<(), RpcError> {
         if self.wait.is_zero() || !is_starting(&self.state.get()) {
             return self.refuse(call.cx().server.as_ref());
@@ -143,7 +143,7 @@ impl ReadyLayer {
             return self.refuse(call.cx().server.as_ref());
         };
         let mut state = self.state.watch();
-        // A start that fails passes through other states before the next attempt; only these end the wait.
+        // Between a failed start and the next attempt there are other states, which do not end the wait; these do.
         let settled = state.wait_for(|state| {
             use ServerState::{Connected, Disconnected, Draining, Registered};
             matches!(state, Connected | Disconnected | Draining | Registered)
@@ -177,7 +177,7 @@ impl<S: MgpService> Service<Call> for Ready<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        // Usually the server is connected: then nothing waits and nothing is boxed.
+        // Usually the server is connected, so nothing waits and nothing is boxed.
         let waits = !self.layer.wait.is_zero() || self.layer.on_timeout == OnTimeout::Refuse;
         if !waits || self.layer.state.is_connected() || passes_always(&call) {
             return Either::Left { future: self.inner.call(call) };
@@ -194,7 +194,7 @@ impl<S: MgpService> Service<Call> for Ready<S> {
     }
 }
 
-/// Counts a call among those that wait, until dropped.
+/// Counts a call among the waiting ones until it is dropped.
 struct WaitGuard<'a>(&'a AtomicUsize);
 
 impl<'a> WaitGuard<'a> {
@@ -215,11 +215,11 @@ fn is_starting(state: &ServerState) -> bool {
     matches!(state, ServerState::Connecting | ServerState::Restarting)
 }
 
-/// Returns whether a call passes in every state: the handshake, requests about the server, messages of running
-/// calls.
+/// Returns whether a call is passed on in every state: the handshake, requests about the server, and messages that
+/// belong to running calls.
 fn passes_always(call: &Call) -> bool {
     call.kind() == Kind::Notification
-        // A further round of a call that is running.
+        // This is a further round of a running call.
         || call.hop().request_state.is_some()
         || is_handshake(call)
         || call.is::<Ping>()
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::SERVER_RESTARTING);
         assert_eq!(before.elapsed(), Duration::from_secs(2));
 
-        // The caller's own deadline is earlier.
+        // The deadline of the caller is earlier than the end of the wait.
         let mut client = gated(&layer);
         client.cx.deadline = Deadline::after(Duration::from_millis(300));
         let before = Instant::now();
@@ -373,7 +373,7 @@ mod tests {
         tokio::task::yield_now().await;
         let before = Instant::now();
         assert!(client.request(CALL.0, CALL.1).await.is_err());
-        // An operator ended the start: calls that wait for it fail at once.
+        // An operator stopped the start, so the calls that wait for it fail immediately.
         state.enter(ServerState::Disconnected, "operator_request").unwrap();
         assert!(first.await.unwrap().is_err());
         assert!(before.elapsed().is_zero());

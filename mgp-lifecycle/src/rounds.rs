@@ -1,8 +1,8 @@
-//! Rounds of a modern call: a handler's open questions are returned as the result, and the client's answers arrive
-//! with the next request.
+//! The rounds of a modern call: the open questions of a handler are returned as the result of a request, and the
+//! client's answers arrive with its next request.
 //!
-//! Between rounds the client keeps the state of the call, sealed (encrypted and authenticated); the server keeps
-//! nothing.
+//! Between rounds the client stores the state of the call, which is sealed (encrypted and authenticated); the server
+//! stores nothing.
 //!
 //! Applies to: inbound.
 
@@ -20,10 +20,10 @@ use tower_service::Service;
 
 use crate::error::LifecycleError;
 
-/// Purpose to which sealed state is bound, so that no other sealed value is accepted as state.
+/// The purpose under which state is sealed. A value that was sealed for another purpose is not accepted as state.
 const SEAL_PURPOSE: &str = "rounds";
 
-/// Bounds of a [`RoundsLayer`].
+/// The limits of a [`RoundsLayer`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RoundsConfig {
@@ -41,7 +41,7 @@ impl Default for RoundsConfig {
     }
 }
 
-/// Layer that lets inner gates and handlers ask questions of a modern caller.
+/// Layer that enables inner gates and handlers to ask a modern caller questions.
 ///
 /// ```
 /// use mgp_lifecycle::{HandshakeLayer, RoundsLayer, ServerOffer};
@@ -78,18 +78,19 @@ pub struct RoundsLayer {
 }
 
 impl RoundsLayer {
-    /// Creates a layer that seals state with `sealer`. Servers among which a client may switch must use the same key.
+    /// Creates a layer that seals state with `sealer`. If a client may switch between several servers during a call,
+    /// they must all use the same key.
     pub fn new(sealer: Sealer) -> Self {
         Self { sealer, config: Arc::default() }
     }
 
-    /// Sets the bounds.
+    /// Sets the limits.
     pub fn config(mut self, config: RoundsConfig) -> Self {
         self.config = Arc::new(config);
         self
     }
 
-    /// Opens the state of a call and adds the answers to it.
+    /// Decrypts the state of a call and adds the new answers to it.
     fn open(&self, call: &Call) -> Result<RoundState, RpcError> {
         let params = call.params();
         let responses: InputResponses = match params.input_responses() {
@@ -114,10 +115,10 @@ impl RoundsLayer {
         Ok(state)
     }
 
-    /// Creates the state of a first round, with answers that the client sent in advance.
+    /// Creates the state for a first round, with answers that the client sent in advance.
     ///
-    /// Answers in advance add no risk, because a client could always answer for its user. Stored values are accepted
-    /// from sealed state only.
+    /// Accepting such answers adds no risk, because a client could always answer without asking its user. Stored
+    /// values, however, are accepted only from sealed state.
     fn begin(&self, responses: &InputResponses) -> Result<RoundState, RpcError> {
         let mut state = RoundState { logical: new_name(), ..RoundState::default() };
         let mut remaining = self.config.state_bytes;
@@ -144,14 +145,14 @@ impl RoundsLayer {
 
 /// Returns a name for a logical call that is unique across all processes with the same key.
 ///
-/// It need not be secret: the state that contains it is sealed.
+/// The name need not be secret, because the state that contains it is sealed.
 fn new_name() -> String {
     static PROCESS: LazyLock<String> = LazyLock::new(|| format!("{:016x}-", fastrand::u64(..)));
     let mut name = String::with_capacity(40);
     name.push_str(&PROCESS);
     let mut rest = CallKey::next().as_u64();
     while rest > 0 {
-        // One hexadecimal digit, the lowest first: formatting would cost more than the rest of a round.
+        // Append one hexadecimal digit, the lowest first. Formatting would take longer than the rest of a round.
         name.push(char::from(b"0123456789abcdef"[usize::try_from(rest & 15).unwrap_or(0)]));
         rest >>= 4;
     }
@@ -173,7 +174,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
     fn call(&mut self, mut call: Call) -> Self::Future {
         let may_ask =
             call.is::<ToolsCall>() || call.is::<PromptsGet>() || call.is::<ResourcesRead>();
-        // A caller that answers no questions has one round only, which needs no preparation.
+        // A caller that answers no questions has only one round, which needs no preparation.
         let answers = call.cx().caller.accepts.any() || call.params().request_state().is_some();
         if call.cx().caller.era != Era::Modern || !may_ask || !answers {
             return Either::Left { future: self.inner.call(call) };
@@ -189,7 +190,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
         let rounds = Rounds::new(state);
         let asking = CallerAccess::Channel(Arc::new(rounds.clone()));
         call.cx_mut().caller_access = asking.clone();
-        // Computing the binding costs more than most calls, so it is done only if there is state to seal.
+        // Computing the binding takes longer than most calls, so do it only if there is state to seal.
         let (principal, method, params) =
             (call.cx().principal.clone(), call.method().clone(), call.params().clone());
         let running = self.inner.call(call);
@@ -208,7 +209,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
     }
 }
 
-/// The values a sealed state is bound to: it opens only for the same caller and the same call.
+/// The values to which sealed state is bound: it can be used only by the same caller for the same call.
 struct Binding {
     tenant: String,
     subject: String,

@@ -20,7 +20,7 @@ pub struct Transition {
     pub from: ServerState,
     /// The new state.
     pub to: ServerState,
-    /// The reason: a value of §11.4, or what happened.
+    /// The reason: one of the values of §11.4, or a description of what happened.
     pub reason: Arc<str>,
     /// The time of the change.
     pub at: Timestamp,
@@ -39,12 +39,12 @@ impl Transition {
     }
 }
 
-/// A change that §11.2 does not allow.
+/// The error for a change that §11.2 does not allow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a server cannot change from `{from}` to `{to}`")]
 #[non_exhaustive]
 pub struct IllegalTransition {
-    /// Current state, which is not changed.
+    /// The current state, which stays unchanged.
     pub from: ServerState,
     /// The requested state.
     pub to: ServerState,
@@ -69,7 +69,7 @@ pub struct StateHandle(Arc<Shared>);
 
 struct Shared {
     current: Mutex<ServerState>,
-    /// Reason of the latest change; written only while the lock of `current` is held.
+    /// The reason for the latest change; it is written only while the lock of `current` is held.
     reason: Mutex<Option<Arc<str>>>,
     latest: watch::Sender<ServerState>,
     changes: broadcast::Sender<Transition>,
@@ -124,7 +124,7 @@ impl StateHandle {
         let from = std::mem::replace(&mut *current, to.clone());
         let change = Transition { from, to, reason: reason.into(), at: Timestamp::now() };
         *self.0.reason.lock() = Some(change.reason.clone());
-        // Sent under the lock, so that all listeners receive changes in the order in which they happened.
+        // Notify listeners while holding the lock, so that all of them receive the changes in the same order.
         self.0.latest.send_replace(change.to.clone());
         let _ = self.0.changes.send(change.clone());
         drop(current);
@@ -132,13 +132,13 @@ impl StateHandle {
         Ok(change)
     }
 
-    /// Subscribes to the state; a slow listener sees only the latest one.
+    /// Subscribes to the state. A slow listener receives only the latest state.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<ServerState> {
         self.0.latest.subscribe()
     }
 
-    /// Subscribes to every change; a listener that lags far behind loses the oldest, and receives their number.
+    /// Subscribes to every change. A listener that is far behind loses the oldest changes, and receives their number.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<Transition> {
         self.0.changes.subscribe()

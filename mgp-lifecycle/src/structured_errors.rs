@@ -1,4 +1,4 @@
-//! Writes errors with a category and advice, for callers that negotiated `structured_errors` (proposal 11).
+//! Adds a category and advice to errors, for callers that negotiated `structured_errors` (proposal 11).
 //!
 //! Applies to: inbound.
 
@@ -9,10 +9,10 @@ use mgp_types::service::{BoxFuture, Call, Either, Kind, MgpService, Reply};
 use mgp_types::{RpcError, clip};
 use tower_service::Service;
 
-/// The code of a failure for which the tool states none.
+/// The code for the failure of a tool that gives no code itself.
 const TOOL_FAILED: &str = "TOOL_FAILED";
 
-/// The longest message that is copied from the text of a failed tool, in bytes.
+/// The maximum length of the message that is copied from the text of a failed tool, in bytes.
 const MAX_MESSAGE: usize = 2_000;
 
 /// Adds `error.data.error` to errors, and `structuredContent.error` to results of tools that failed.
@@ -70,11 +70,11 @@ impl<S: MgpService> Service<Call> for StructuredErrorsService<S> {
     }
 }
 
-/// Adds the structured error to the result of a tool that failed, unless the tool did.
+/// Adds the structured error to the result of a failed tool, unless the tool itself added one.
 fn describe_failure(mut reply: Reply) -> Reply {
     let Some(body) = reply.as_body_mut() else { return reply };
     let text = body.as_raw().as_str();
-    // Few results contain the member, and only these are parsed.
+    // Search the text before parsing it, because few results contain this member.
     if !(text.contains("\"isError\"") && text.contains("true")) {
         return reply;
     }

@@ -1,4 +1,4 @@
-//! Time limits of tool calls, and of requests that look for tools and servers (MGP §14.3: 3003).
+//! Time limits for tool calls, and for requests that search for tools and servers (MGP §14.3: 3003).
 //!
 //! Applies to: both.
 
@@ -47,10 +47,10 @@ impl Default for Timeouts {
     }
 }
 
-/// Layer that ends tool calls and discovery requests with 3003 when they take too long; other methods pass.
+/// Layer that ends tool calls and discovery requests with 3003 if they take too long, and passes on all other methods.
 ///
-/// Calls that may become tasks are not limited either, because the task's time to live limits them. The earlier of
-/// the limit and the caller's deadline applies, and inner layers and handlers see it as the call's deadline.
+/// Calls that may become tasks are not limited either, because the task's time to live limits them. The earlier of the
+/// limit and the caller's deadline applies, and inner layers and handlers get it as the call's deadline.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,11 +72,11 @@ pub struct TimeoutLayer {
     per_call: Option<PerCallLimit>,
 }
 
-/// Returns the limit of one call, if it has its own.
+/// Returns the limit for one call, if the call has its own.
 type PerCallLimit = Arc<dyn Fn(&Call) -> Option<Duration> + Send + Sync>;
 
 impl TimeoutLayer {
-    /// Creates a layer with one limit for all tools, and the default limit of looking for them.
+    /// Creates a layer with one limit for all tools, and the default limit for discovery requests.
     pub const fn new(after: Duration) -> Self {
         Self::with_timeouts(Timeouts { tool: after, discovery: DISCOVERY_TIMEOUT })
     }
@@ -86,7 +86,7 @@ impl TimeoutLayer {
         Self { timeouts, per_call: None }
     }
 
-    /// Sets a function that returns a call's own limit; if it returns `None`, the limit of all calls applies.
+    /// Sets a function that returns a call's own limit. If it returns `None`, the general limit applies.
     ///
     /// ```
     /// use std::time::Duration;
@@ -169,7 +169,7 @@ impl<S: MgpService> Service<Call> for Timeout<S> {
         let deadline = Deadline::after(after).earlier(callers);
         call.cx_mut().deadline = deadline;
         let after = match deadline.instant() {
-            // The caller's deadline applied, so the error reports the time that was left until it.
+            // The deadline of the caller was the earlier one, so the error reports the time that was left until then.
             Some(at) if callers.instant() == Some(at) => {
                 at.saturating_duration_since(Instant::now())
             }
@@ -192,7 +192,7 @@ pin_project! {
         future: F,
         deadline: Option<Instant>,
         after: Duration,
-        // Created only if the call does not complete at once: a timer costs more than a short call.
+        // Created only if the call does not complete at its first poll, because a timer costs more than a short call.
         sleep: Option<Pin<Box<Sleep>>>,
     }
 }

@@ -1,8 +1,8 @@
-//! Stored entries that expire: an entry is out of force from its expiry on, and its end is then recorded once (MGP
-//! §3.6, §5, §6.4).
+//! Stored entries that expire. An entry has no effect after its expiry, and an audit event then records once that it
+//! ended (MGP §3.6, §5, §6.4).
 //!
-//! If several processes share a store, the first one records the end of an entry. Its commit fails if the entry has
-//! changed since, so that each end is recorded only once.
+//! If several processes share a store, the first one to notice records the end of an entry. The commit fails if the
+//! entry has changed since it was read, so each end is recorded only once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,22 +16,22 @@ use tokio::sync::MutexGuard;
 
 use crate::state::{ChangeError, Found, Snapshot, State};
 
-/// The maximum number of ends that one commit records; further ones follow in the next commit.
+/// The maximum number of ends that one commit records; the next commit records further ones.
 const MAX_ENDS: usize = 256;
 
-/// The maximum number of attempts when other processes change the same entries at the same time.
+/// The maximum number of attempts if other processes change the same entries at the same time.
 pub(crate) const MAX_ATTEMPTS: usize = 8;
 
 /// A snapshot of entries that may expire.
 pub(crate) trait Expiring: Snapshot {
-    /// Returns whether any entry has expired without its end being recorded yet.
+    /// Returns whether any entry has expired and its end is not recorded yet.
     fn any_ended(&self, at: SystemTime) -> bool;
 
-    /// Returns whether this entry has expired without its end being recorded yet.
+    /// Returns whether this entry has expired and its end is not recorded yet.
     fn has_ended(entry: &Self::Entry, at: SystemTime) -> bool;
 
-    /// Extends a change by the removal or update of an expired entry, and returns the change with the event that
-    /// records the end.
+    /// Adds the removal or update of an expired entry to a change. Returns the change, and the event that records the
+    /// end.
     ///
     /// # Errors
     /// [`ChangeError::Encode`] if the entry cannot be written.
@@ -39,13 +39,13 @@ pub(crate) trait Expiring: Snapshot {
     -> Result<(Change, AuditEvent), ChangeError>;
 }
 
-/// Entries in a store, with one change at a time in this process; a handle that is cheap to clone.
+/// Entries in a store; this process makes only one change at a time. A handle that is cheap to clone.
 pub(crate) struct Entries<S: Expiring>(Arc<Shared<S>>);
 
 struct Shared<S: Expiring> {
     state: State<S>,
     clock: OnceLock<Box<Clock>>,
-    /// Held during each change, so that its audit events match the entries that it changes.
+    /// Locked during each change, so that the audit events match the changed entries.
     changing: tokio::sync::Mutex<()>,
     /// `true` while a task records the ends of expired entries.
     recording: AtomicBool,
@@ -54,7 +54,7 @@ struct Shared<S: Expiring> {
 type Clock = dyn Fn() -> SystemTime + Send + Sync;
 
 impl<S: Expiring> Entries<S> {
-    /// Creates entries over a store; the end of each entry is recorded soon after it expires.
+    /// Creates entries over a store. The end of each entry is recorded shortly after its expiry.
     pub(crate) fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>) -> Self {
         let entries = Self(Arc::new(Shared {
             state: State::new(store, audit),
@@ -71,7 +71,7 @@ impl<S: Expiring> Entries<S> {
         &self.0.state
     }
 
-    /// Waits for other changes to finish.
+    /// Waits until no other change is in progress, and starts one.
     pub(crate) async fn begin_change(&self) -> MutexGuard<'_, ()> {
         self.0.changing.lock().await
     }
@@ -86,7 +86,7 @@ impl<S: Expiring> Entries<S> {
         self.0.clock.get().map_or_else(SystemTime::now, |clock| clock())
     }
 
-    /// Starts a task that records the ends of expired entries; without a runtime, the next change records them.
+    /// Starts a task that records the ends of expired entries. Without a runtime, the next change records them.
     fn record_soon(&self) {
         if !self.0.state.now().is_ok_and(|snapshot| snapshot.any_ended(self.now())) {
             return;
@@ -99,7 +99,7 @@ impl<S: Expiring> Entries<S> {
         runtime.spawn(async move {
             let change = entries.begin_change().await;
             if let Err(error) = entries.record_ends().await {
-                // The entries are out of force in any case; the next change tries to record them again.
+                // The expired entries have no effect in any case; the next change tries again to record their ends.
                 tracing::warn!(space = S::SPACE, %error, "the end of entries was not recorded");
             }
             drop(change);
@@ -107,7 +107,7 @@ impl<S: Expiring> Entries<S> {
         });
     }
 
-    /// Records the ends of all expired entries; the caller must have [begun a change](Self::begin_change).
+    /// Records the ends of all expired entries. The caller must have called [`begin_change`](Self::begin_change).
     ///
     /// # Errors
     /// [`ChangeError`] if an end cannot be stored or recorded.
@@ -129,7 +129,7 @@ impl<S: Expiring> Entries<S> {
                 return Ok(());
             }
             match state.commit_end(change, events).await {
-                // Another process changed an entry at the same time: retry.
+                // Another process changed one of the entries at the same time: retry.
                 Err(ChangeError::Store(StoreError::Conflict { .. }))
                     if conflicts < MAX_ATTEMPTS =>
                 {

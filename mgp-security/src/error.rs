@@ -1,4 +1,4 @@
-//! The refusals of this crate, and their mapping to error codes, which happens only here (MGP §14.3).
+//! The refusals of this crate, and the only place where they are mapped to error codes (MGP §14.3).
 
 use mgp_types::service::{AuditError, Rule, ServerId};
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
@@ -18,10 +18,10 @@ use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked, VersionRefused
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The call or change cannot be recorded in the audit log, so it is not made.
+    /// The audit log cannot record the call or change, so it is not made.
     #[error("the call was not run: {0}")]
     Unaudited(#[source] AuditError),
-    /// A tool was called by a notification instead of a request.
+    /// A tool was called with a notification instead of a request.
     #[error("a tool is called with a request: nobody could be told what becomes of a notification")]
     NotARequest(#[source] Rule),
     /// No access entry or policy allows the call, or one denies it.
@@ -36,7 +36,7 @@ pub enum Refusal {
     /// A caller who is not an operator called a method for operators.
     #[error(transparent)]
     NotOperator(#[from] NotOperator),
-    /// The tenant has reached its limit of access entries.
+    /// The tenant already has the maximum number of access entries.
     #[error("there are {0} access entries already; take some back first")]
     TooManyEntries(usize),
     /// A change could not be stored or recorded.
@@ -48,7 +48,7 @@ pub enum Refusal {
     /// The call lacks scopes that its tool requires.
     #[error(transparent)]
     Scopes(Box<ScopesMissing>),
-    /// The session with the scopes of the call ended.
+    /// The session that granted the scopes of the call has ended.
     #[error(transparent)]
     SessionEnded(#[from] SessionEnded),
     /// The tool cannot be called because its definition changed, waits for an operator, or is unusable.
@@ -57,10 +57,10 @@ pub enum Refusal {
     /// An operator's decision about a definition is refused.
     #[error(transparent)]
     Decision(#[from] DecisionRefused),
-    /// The tools of a server cannot be listed, so the definition of the called tool may have changed.
+    /// The tools of a server cannot be listed, so it is unknown whether the definition of the called tool has changed.
     #[error("the tools of `{server}` cannot be listed: {reason}")]
     Unlisted {
-        /// The server.
+        /// The server that did not list its tools.
         server: ServerId,
         /// The error that the server returned.
         #[source]
@@ -119,8 +119,8 @@ impl From<ValidationBlocked> for Refusal {
 }
 
 impl Refusal {
-    /// Returns whether callers who are refused for this reason do not see the tool in lists either. Each new reason must
-    /// be decided here.
+    /// Returns whether a caller who is refused for this reason does not see the tool in lists either. This must be
+    /// decided here for each new reason.
     pub(crate) fn hides_tool(&self) -> bool {
         match self {
             Self::AccessDenied(_)
@@ -147,7 +147,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the details of the error for the caller (§14.5).
+    /// Returns the error's structured details for the caller (§14.5).
     fn details(&self) -> Option<Object> {
         match self {
             Self::Unconfirmed(refused) => Some(refused.details()),
@@ -242,9 +242,9 @@ fn code_of_change(error: &ChangeError) -> ErrorCode {
 
 fn code_of(unaudited: &AuditError) -> ErrorCode {
     match unaudited {
-        // There may be room in the queue later, so the client may retry.
+        // The queue may have room again later, so the client may retry.
         AuditError::Full => ErrorCode::RESOURCE_EXHAUSTED,
-        // The call never started, and the operator must look at the log.
+        // The call was not started, and an operator must repair the log.
         _ => ErrorCode::SERVER_NOT_READY,
     }
 }

@@ -1,4 +1,4 @@
-//! The guard: judges test cases of the validators and of tool definitions, one line of JSON each (MGP §4, §7).
+//! The guard, which judges test cases for validators and tool definitions, given as one line of JSON each (MGP §4, §7).
 
 use std::io::{self, BufRead, Read, Write};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 use crate::definition::{Inspection, NameFlaw};
 
-/// The maximum length of an input line in bytes; the rest of a longer line is skipped, and the line is blocked.
+/// The maximum length of an input line, in bytes. A longer line is blocked, and its rest is skipped.
 const LINE_MAX: u64 = 4 * 1024 * 1024;
-/// The maximum number of lines whose durations are kept.
+/// The maximum number of durations that are stored.
 const MAX_DURATIONS: usize = 1_000_000;
 
-/// A judge of test cases: `sandbox`, `network_restricted`, `readonly`, `code_safety` or `tooldef`.
+/// A judge for one kind of test cases: `sandbox`, `network_restricted`, `readonly`, `code_safety` or `tooldef`.
 #[derive(Debug)]
 pub struct Guard {
     judge: Judge,
@@ -27,14 +27,14 @@ enum Judge {
     Definitions,
 }
 
-/// The durations of judgements.
+/// The time that each judgement took.
 #[derive(Debug, Clone, Default)]
 pub struct GuardTiming {
     durations: Vec<Duration>,
 }
 
 impl GuardTiming {
-    /// Returns the duration that the given share of judgements did not exceed.
+    /// Returns the duration within which the given percentage of judgements were made.
     #[must_use]
     pub fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.durations.clone();
@@ -44,7 +44,7 @@ impl GuardTiming {
     }
 }
 
-/// The answer to a line.
+/// The answer to one input line.
 #[derive(Serialize)]
 struct Answer {
     id: Payload,
@@ -53,11 +53,11 @@ struct Answer {
 }
 
 impl Guard {
-    /// The names of all judges.
+    /// The names of all kinds of judges.
     pub const KINDS: [&'static str; 5] =
         ["sandbox", "network_restricted", "readonly", "code_safety", "tooldef"];
 
-    /// Creates the judge of a name.
+    /// Creates the judge with a name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let judge = match name {
@@ -67,10 +67,10 @@ impl Guard {
         Some(Self { judge })
     }
 
-    /// Reads the lists of §7.3 that cases of code name.
+    /// Reads the allowlists of §7.3 to which test cases with code refer.
     ///
     /// # Errors
-    /// The place where the text is not an object of objects.
+    /// The position at which the text is not an object of objects.
     pub fn configs(self, text: &str) -> Result<Self, serde_json::Error> {
         let judge = match self.judge {
             Judge::Validator(cases) => Judge::Validator(cases.configs(text)?),
@@ -79,10 +79,10 @@ impl Guard {
         Ok(Self { judge })
     }
 
-    /// Writes one answer for each line; an unreadable line is blocked.
+    /// Writes one answer for each input line. A line that cannot be parsed is blocked.
     ///
     /// # Errors
-    /// The input cannot be read, or the output cannot be written.
+    /// An error if the input cannot be read or the output cannot be written.
     pub fn answer_all(
         &self,
         mut lines: impl BufRead,
@@ -121,7 +121,7 @@ impl Guard {
     }
 }
 
-/// Returns the next line, or the reason why that line cannot be read, or `None` at the end of the input.
+/// Returns the next line, or the reason why it cannot be read; `None` at the end of the input.
 fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, String>>> {
     let mut line = Vec::new();
     let read = Read::take(&mut *lines, LINE_MAX).read_until(b'\n', &mut line)?;
@@ -135,7 +135,7 @@ fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, Stri
     Ok(Some(Ok(line)))
 }
 
-/// Judges a line about tool definitions.
+/// Judges a line with tool definitions.
 fn definitions(line: &Payload) -> Result<(), String> {
     let members: Extras = line.get().map_err(|error| error.message().to_owned())?;
     let member = |name: &str| members.get(name).ok_or_else(|| format!("`{name}` is missing"));
@@ -171,7 +171,7 @@ fn register(existing: &Payload, new: &Payload) -> Result<(), String> {
     struct Registered {
         server_id: String,
         name: String,
-        /// `true` if the id was registered before by a server of another owner.
+        /// `true` if another owner's server registered the same id before.
         #[serde(default)]
         impersonates: bool,
     }

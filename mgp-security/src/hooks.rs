@@ -1,17 +1,17 @@
-//! Hooks that run after each change, until their owner no longer exists.
+//! Hooks that run after each change, as long as their owner exists.
 
 use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::sync::Mutex;
 
-/// The return value of a hook: whether the hook stays registered.
+/// The return value of a hook, which determines whether the hook stays registered.
 ///
-/// A hook that returns `()` stays. A hook that holds a [`Weak`](std::sync::Weak) can return `upgrade().map(…)`; it
-/// is removed when that returns `None`.
+/// A hook that returns `()` stays registered. A hook that has a [`Weak`](std::sync::Weak) reference to its owner can
+/// return `upgrade().map(…)`; when that is `None`, the hook is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookState {
-    /// The hook stays.
+    /// The hook stays registered.
     On,
     /// The hook is removed, because its owner no longer exists.
     Over,
@@ -31,7 +31,7 @@ impl From<Option<()>> for HookState {
 
 type Hook = Arc<dyn Fn() -> HookState + Send + Sync>;
 
-/// Hooks in the order they were added; finished ones are removed at the next change.
+/// Hooks in the order in which they were added. Those whose owner no longer exists are removed at the next change.
 #[derive(Default)]
 pub(crate) struct Hooks(Mutex<Vec<Hook>>);
 
@@ -40,7 +40,7 @@ impl Hooks {
         self.0.lock().push(Arc::new(move || hook().into()));
     }
 
-    /// Runs all hooks without holding the lock, so that a hook may add another one.
+    /// Runs all hooks. The lock is not held meanwhile, so a hook may add another one.
     pub(crate) fn tell(&self) {
         let hooks = self.0.lock().clone();
         let over: Vec<Hook> = hooks.into_iter().filter(|hook| hook() == HookState::Over).collect();

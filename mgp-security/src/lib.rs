@@ -8,18 +8,19 @@
 //! | Layer | What it does | What it decides from |
 //! |---|---|---|
 //! | [`TraceLayer`] | opens a span around each call | – |
-//! | [`AuditLayer`] | records each call once, and runs none that cannot be recorded | an [`AuditSink`](mgp_types::service::AuditSink), such as [`AuditLog`] |
-//! | [`KernelToolsLayer`] | answers methods of operators that are called as tools | a [`Router`](mgp_types::service::Router) |
-//! | [`AccessLayer`] | lets an agent use a tool, and see it (§5) | [`Access`] |
-//! | [`DefinitionLayer`] | lets a tool be used while its definition is the approved one (§4) | [`Definitions`] |
-//! | [`PermissionLayer`] | lets a call go to a server that has what the tool needs (§3) | [`Permissions`], and an [`Assessment`] |
-//! | [`ValidateLayer`] | checks arguments, and blocks what it cannot check (§4.5) | checks that [`Validate`], and an [`Assessment`] |
-//! | [`ConfirmLayer`] | runs a dangerous call once it is confirmed (§4.4) | [`Confirmations`], and an [`Assessment`] |
-//! | `auth::AuthLayer` | turns a key or token into a principal, on an HTTP service | keys, or the keys of an issuer |
+//! | [`AuditLayer`] | records each call once, and refuses calls that cannot be recorded | an [`AuditSink`](mgp_types::service::AuditSink), such as [`AuditLog`] |
+//! | [`KernelToolsLayer`] | answers tool calls that name a method for operators | a [`Router`](mgp_types::service::Router) |
+//! | [`AccessLayer`] | lists and calls only the tools to which the caller has access (§5) | [`Access`] |
+//! | [`DefinitionLayer`] | lists and calls tools only while their definition is the approved one (§4) | [`Definitions`] |
+//! | [`PermissionLayer`] | passes a call on only if the server has the permissions that the tool needs (§3) | [`Permissions`], and an [`Assessment`] |
+//! | [`ValidateLayer`] | checks arguments, and blocks calls that it cannot check (§4.5) | implementations of [`Validate`], and an [`Assessment`] |
+//! | [`ConfirmLayer`] | runs a dangerous call only after it was confirmed (§4.4) | [`Confirmations`], and an [`Assessment`] |
+//! | `auth::AuthLayer` | authenticates HTTP requests: converts a key or token to a principal | API keys, or the keys of an issuer |
 //!
 //! - [`CallVerdict`] is the decision about one call; [`Governance::explain`] returns it for a hypothetical call.
 //! - [`Policies`] are the operator's policies for servers; no other configuration can make a rule less strict.
-//! - [`Refusal`] lists every reason for which a call does not run; only here, reasons are mapped to error codes.
+//! - [`Refusal`] lists every reason for which a call does not run, and is the only place where reasons are mapped to
+//!   error codes.
 //! - [`Forwarder`] sends audit events to sinks, [`Replay`] returns missed events, and [`Ingest`] receives events
 //!   from servers; [`Event`] builds events.
 //! - An [`Approver`] decides questions that the rules leave open: [`ElicitApprover`], [`TerminalApprover`],

@@ -1,4 +1,4 @@
-//! The operator's policy for each server, the only configuration that can loosen a rule (MGP §3.3, §4, §5.5).
+//! The operator's policy for each server. No other configuration can make a rule less strict (MGP §3.3, §4, §5.5).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -123,7 +123,8 @@ impl ServerPolicy {
         self
     }
 
-    /// Returns the approval policy that applies to one permission, with the exceptions of `auto_approve` considered.
+    /// Returns the approval policy that applies to one permission, taking the exceptions from `auto_approve` into
+    /// account.
     pub(crate) fn decides(&self, permission: &Permission) -> &ApprovalPolicy {
         let is_excepted = || {
             let excepted = self.auto_approve_except.iter().flat_map(Permission::expand);
@@ -238,7 +239,7 @@ fn risk_levels<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Creates the error for an unknown value. Elsewhere an unknown value counts as the strictest one, but in a
+/// Creates the error for an unknown value. In messages, an unknown value counts as the strictest one, but in a
 /// configuration it is a mistake.
 fn unknown<E: de::Error, T: fmt::Display>(word: &T, known: &[T]) -> E {
     let known: Vec<_> = known.iter().map(ToString::to_string).collect();
@@ -306,7 +307,7 @@ impl Policies {
         policies
     }
 
-    /// Returns the policy of a server; for `None`, i.e. the tools of this process, the general policy.
+    /// Returns the policy of a server, or the general policy if `server` is `None`, i.e. for the tools of this process.
     #[must_use]
     pub fn get(&self, server: Option<&ServerId>) -> Arc<ServerPolicy> {
         let table = self.0.now.read();
@@ -334,7 +335,7 @@ impl Policies {
         self.0.now.read().servers.contains_key(server)
     }
 
-    /// Adds a hook that runs after each change.
+    /// Registers a hook that runs after each change.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.hooks.add(hook);
     }

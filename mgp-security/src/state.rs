@@ -1,8 +1,8 @@
 //! Persistent state: entries in a store, and the snapshot of them that decisions read.
 //!
-//! The snapshot is only ever replaced by reading the changes of the store ("catching up"), both after changes of this
-//! process and after changes of other processes. A change of this process is in force before its caller gets an answer;
-//! a change of another process takes effect shortly after its commit.
+//! The snapshot is replaced only by reading the changes of the store ("catching up"), after changes of this process and
+//! of other processes alike. A change of this process is in force before its caller gets an answer; a change of another
+//! process takes effect shortly after its commit.
 
 mod remove;
 #[cfg(test)]
@@ -37,13 +37,13 @@ const MAX_SLEEP: Duration = Duration::from_hours(1);
 
 /// An immutable view of all entries of one space, from which decisions are made.
 pub(crate) trait Snapshot: Send + Sync + 'static {
-    /// The type stored under one key.
+    /// The type of an entry, which is stored under one key.
     type Entry: Serialize + DeserializeOwned + Send + Sync + 'static;
 
-    /// The space of the store.
+    /// The space of the store in which the entries are.
     const SPACE: &'static str;
 
-    /// Builds the snapshot.
+    /// Builds the snapshot from all entries.
     fn of(entries: &BTreeMap<String, Arc<Self::Entry>>) -> Self;
 
     /// Returns the time of the first expiry after the given time, or `None` if nothing expires.
@@ -59,24 +59,25 @@ struct StoreCache<S: Snapshot> {
     store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
     now: RwLock<Arc<S>>,
-    /// `true` until the store was read, and while it cannot be read; decisions fail meanwhile.
+    /// `true` before the store is first read, and while it cannot be read; no decision is possible then.
     lost: AtomicBool,
     /// Locked while the snapshot catches up, so that an older snapshot never replaces a newer one.
     table: tokio::sync::Mutex<EntryTable<S::Entry>>,
     /// The revision of the snapshot.
     known: AtomicU64,
-    /// The revision of the store.
+    /// Receives the revision of the store.
     news: watch::Receiver<u64>,
     hooks: Hooks,
-    /// Set while a task follows the store, i.e. reads each of its changes; the task ends with its runtime.
+    /// `true` while a task follows the store, i.e. reads each of its changes. The task ends with its runtime.
     followed: AtomicBool,
-    /// Wakes the task that follows the store, because the store could not be read or the last handle was dropped.
+    /// Wakes the task that follows the store, to retry after a failed read, or to end after the last handle was
+    /// dropped.
     again: Arc<Notify>,
 }
 
 struct EntryTable<E> {
     entries: BTreeMap<String, Arc<E>>,
-    /// For each key, the revision of the store that wrote its entry.
+    /// The revision of the store at which the entry of each key was written.
     written: HashMap<String, u64>,
     /// The revision of the entries, or `None` before the first load.
     revision: Option<u64>,
@@ -86,8 +87,8 @@ struct EntryTable<E> {
 pub(crate) struct Found<E> {
     pub(crate) key: String,
     pub(crate) entry: Arc<E>,
-    /// The revision of the store that wrote the entry. A change that expects this revision fails if the entry was
-    /// changed since.
+    /// The revision of the store at which the entry was written. A change that expects this revision fails if the entry
+    /// has been changed since.
     pub(crate) revision: u64,
 }
 
@@ -107,7 +108,7 @@ pub enum ChangeError {
     /// An entry cannot be written as JSON.
     #[error("the change was not made: {0}")]
     Encode(#[source] RpcError),
-    /// The change was made, but the store cannot be read back; no decisions are made until it can.
+    /// The change was made, but the store cannot be read again. No decisions are made until that succeeds.
     #[error("the change was made, but the new state cannot be read: {0}")]
     Unread(#[source] StoreError),
     /// The change was made, but could be neither recorded nor undone.
@@ -116,8 +117,8 @@ pub enum ChangeError {
 }
 
 impl ChangeError {
-    /// Returns the message for a caller. Details of a failure of the store are only in the error sources, which
-    /// operators see.
+    /// Returns the message for a caller. It omits details of a store's failure: these are only in the error's sources,
+    /// which operators see.
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Store(error) => format!("the change was not made: {}", told(error)),
@@ -141,7 +142,7 @@ pub(crate) fn told(error: &StoreError) -> String {
     RpcError::from(error.clone()).message().to_owned()
 }
 
-/// Entries to write; `None` removes an entry.
+/// The entries to write, by key; `None` removes an entry.
 pub(crate) type Writes<E> = Vec<(String, Option<E>)>;
 
 impl<S: Snapshot> State<S> {
@@ -164,7 +165,7 @@ impl<S: Snapshot> State<S> {
             followed: AtomicBool::new(false),
             again: Arc::default(),
         }));
-        // A memory store answers at once, so its state is opened here; any other store must be opened by
+        // A memory store answers immediately, so its state is opened here. Any other store must be opened with
         // [`open`](Self::open).
         let _ = pin!(state.0.catch_up()).poll(&mut Task::from_waker(Waker::noop()));
         state
@@ -183,7 +184,7 @@ impl<S: Snapshot> State<S> {
     /// Returns the snapshot.
     ///
     /// # Errors
-    /// [`StoreError::NotLoaded`] while the store was not read or cannot be read: an old snapshot could grant too much.
+    /// [`StoreError::NotLoaded`] if the store was not read yet or cannot be read: an old snapshot could grant too much.
     pub(crate) fn now(&self) -> Result<Arc<S>, StoreError> {
         self.readable()?;
         Ok(Arc::clone(&self.0.now.read()))
@@ -201,7 +202,8 @@ impl<S: Snapshot> State<S> {
         self.readable_alone()
     }
 
-    /// Does the same as [`readable`](Self::readable) while no task follows the store and the snapshot may be outdated.
+    /// Does the same as [`readable`](Self::readable) in the case that no task follows the store, so that the snapshot
+    /// may be outdated.
     #[cold]
     fn readable_alone(&self) -> Result<(), StoreError> {
         if self.0.news.has_changed().is_err() {
@@ -231,7 +233,7 @@ impl<S: Snapshot> State<S> {
             .collect())
     }
 
-    /// Writes entries together with their audit events; the change is in force when this returns.
+    /// Writes entries together with their audit events. When this returns, the change is in force.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -259,7 +261,7 @@ impl<S: Snapshot> State<S> {
     ///
     /// # Errors
     /// [`ChangeError`]. After [`ChangeError::Unread`] and [`ChangeError::Unrecorded`] the change was made. After
-    /// [`ChangeError::Late`] it may have been made or may still be made; the snapshot then shows it at that moment.
+    /// [`ChangeError::Late`] it may have been made or may be made later; the snapshot shows it as soon as it is made.
     /// After any other error it was not made.
     pub(crate) async fn commit(
         &self,
@@ -294,7 +296,7 @@ impl<S: Snapshot> State<S> {
         Ok(revision)
     }
 
-    /// Commits the expiry of an entry, which must happen even if it cannot be recorded.
+    /// Commits the expiry of an entry. Unlike another change, it is made even if it cannot be recorded.
     ///
     /// # Errors
     /// As for [`commit`](Self::commit), but a change that could not be recorded is not undone.
@@ -314,7 +316,7 @@ impl<S: Snapshot> State<S> {
         Ok(())
     }
 
-    /// Commits, then records the events in a sink that is independent of the store.
+    /// Commits a change, then records its events in a sink that does not use the same store.
     async fn commit_and_tell(
         &self,
         change: Change,
@@ -326,7 +328,7 @@ impl<S: Snapshot> State<S> {
             let inner = &*state.0;
             let undo = UndoChange::of(&state, &change).await?;
             let revision = inner.store.commit(change).await?;
-            // The receiver may have been dropped.
+            // Ignore the error: the receiver may have been dropped.
             let _ = made.send(());
             for event in events {
                 if let Err(unaudited) = inner.audit.record(event).await {
@@ -336,10 +338,10 @@ impl<S: Snapshot> State<S> {
             Ok(revision)
         };
         let Ok(runtime) = Handle::try_current() else { return work.await };
-        // Runs in a separate task, so that dropping the caller's future cannot stop it between the change and its
-        // record.
+        // Run this in a separate task: if the caller drops its future, the work must not stop between the change and
+        // its audit record.
         let work = runtime.spawn(work);
-        // If receiving fails, the task has ended and returns its own error.
+        // If the receiver fails, the task has ended, and its own result contains the error.
         let was_made = async { was_made.await.or(Ok(())) };
         with_timeout(self.0.store.answer_timeout(), was_made).await.map_err(commit_error)?;
         match work.await {
@@ -356,7 +358,8 @@ impl<S: Snapshot> State<S> {
         &self.0.audit
     }
 
-    /// Adds a hook that runs after each change of the snapshot, and when an entry expires; it must not wait.
+    /// Registers a hook that runs after each change of the snapshot, and when an entry expires. The hook must not
+    /// block.
     pub(crate) fn on_change<L: Into<HookState>>(
         &self,
         hook: impl Fn() -> L + Send + Sync + 'static,
@@ -371,7 +374,7 @@ impl<S: Snapshot> State<S> {
         if let Ok(runtime) = Handle::try_current()
             && !inner.followed.swap(true, Ordering::AcqRel)
         {
-            // Read changes that were made while no task followed the store before the next decision.
+            // Before the next decision, read the changes that were made while no task followed the store.
             if !inner.is_current() {
                 inner.lost.store(true, Ordering::Release);
             }
@@ -380,7 +383,7 @@ impl<S: Snapshot> State<S> {
         }
     }
 
-    /// Catches up with the store; after a failure, the following task retries.
+    /// Catches up with the store. If that fails, the task that follows the store retries.
     async fn catch_up(&self) -> Result<(), StoreError> {
         let caught = self.0.catch_up().await;
         if caught.is_err() {
@@ -392,7 +395,7 @@ impl<S: Snapshot> State<S> {
 }
 
 impl<S: Snapshot> StoreCache<S> {
-    /// Catches up with the store.
+    /// Reads the changes of the store, and runs the hooks if the snapshot has changed.
     async fn catch_up(&self) -> Result<(), StoreError> {
         let mut table = self.table.lock().await;
         let caught = self.read(&mut table).await;
@@ -400,14 +403,14 @@ impl<S: Snapshot> StoreCache<S> {
         let was_lost = self.lost.swap(caught.is_err(), Ordering::AcqRel);
         let changed = caught?;
         drop(table);
-        // Also run the hooks if the store was unreadable until now, so that waiting callers try again.
+        // Also run the hooks if the store could not be read until now, so that callers that waited for it try again.
         if changed || was_lost {
             self.hooks.tell();
         }
         Ok(())
     }
 
-    /// Returns whether the snapshot has the newest known revision of the store.
+    /// Returns whether the snapshot is as new as the newest known revision of the store.
     fn is_current(&self) -> bool {
         !self.lost.load(Ordering::Acquire)
             && self.known.load(Ordering::Acquire) >= *self.news.borrow()
@@ -446,7 +449,7 @@ impl<S: Snapshot> StoreCache<S> {
             table.written.insert(record.key.clone(), record.revision);
             table.entries.insert(record.key, Arc::new(entry));
         }
-        // Set last, so that after a failed read the same entries are read again.
+        // Set the revision last: if the read fails before, the same entries are read again.
         table.revision = Some(loaded.revision);
         *self.now.write() = Arc::new(S::of(&table.entries));
         Ok(true)
@@ -473,7 +476,7 @@ struct Follower<S: Snapshot> {
     again: Arc<Notify>,
 }
 
-/// Clears `followed`, so that the next decision starts a new task.
+/// Clears `followed`, so that the next decision starts a new task that follows the store.
 impl<S: Snapshot> Drop for Follower<S> {
     fn drop(&mut self) {
         if let Some(state) = self.state.upgrade() {
@@ -495,11 +498,11 @@ impl<S: Snapshot> Follower<S> {
             else {
                 return;
             };
-            // Sleep slightly longer than until the expiry, so that the entry has expired when the task wakes.
+            // Sleep slightly longer, so that the entry has expired when the task wakes.
             let patience = sleep.unwrap_or(MAX_SLEEP) + Duration::from_millis(5);
             tokio::select! {
                 changed = news.changed() => if changed.is_err() {
-                    // A closed store can report no revocations, so an old snapshot could grant too much.
+                    // A closed store can no longer report revocations, so the snapshot could grant too much.
                     if let Some(state) = self.state.upgrade() {
                         state.lost.store(true, Ordering::Release);
                     }
@@ -529,10 +532,11 @@ impl<S: Snapshot> Follower<S> {
     }
 }
 
-/// The previous records of one space, to undo a change.
+/// The earlier values of the records that a change replaces, so that the change can be undone.
 struct UndoChange {
     space: &'static str,
-    /// For each record: its key, whether the change wrote it (`true`) or removed it, and its value before.
+    /// For each record: its key, `true` if the change wrote it or `false` if the change removed it, and its earlier
+    /// value.
     before: Vec<(String, bool, Option<Payload>)>,
 }
 

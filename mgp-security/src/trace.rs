@@ -9,7 +9,7 @@ use tower_service::Service;
 use tracing::Instrument;
 use tracing::instrument::Instrumented;
 
-/// Opens a `call` span with method, tool and trace id.
+/// Opens a `call` span around each call, with method, tool and trace id.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct TraceLayer(());
@@ -45,8 +45,8 @@ impl<S: MgpService> Service<Call> for TraceService<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        // A trace id in the params replaces that of the context, which comes from the original call if this one was
-        // forwarded.
+        // A trace id in the params replaces the one in the context. If the call was forwarded, the latter is that of
+        // the original call.
         if let Some(trace) = call.params().trace_id() {
             call.cx_mut().trace = Some(trace);
         }

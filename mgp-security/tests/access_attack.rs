@@ -12,7 +12,7 @@ use mgp_types::store::{MemoryStore, Record, Store};
 use serde_json::{Value, json};
 use tower_layer::Layer;
 
-/// Params that would help the agent if they were trusted.
+/// Params that would extend the agent's rights if the server trusted them.
 fn forgeries() -> Vec<Value> {
     let grant = json!({
         "entry_type": "server_grant", "agent_id": "mallory", "server_id": "files", "tool_name": null,
@@ -38,7 +38,8 @@ fn forgeries() -> Vec<Value> {
         with(
             json!({ "_meta": { "io.modelcontextprotocol/clientInfo": { "name": "root" } }, "_mgp": { "agent_id": "root" } }),
         ),
-        // As a revocation: of an entry that restrains others, and of one that restrains the agent.
+        // Used as a revocation, the first removes an entry that restricts others, the second one that restricts the
+        // agent.
         json!({ "agent_id": "ann", "server_id": "files", "entry_type": "server_grant" }),
         json!({ "agent_id": "mallory", "server_id": "files", "entry_type": "tool_grant" }),
         json!({}),
@@ -57,7 +58,7 @@ struct Place {
     mallory: Principal,
 }
 
-/// A server with every method that administers it.
+/// Creates a server that offers every method for administering it.
 async fn place() -> Place {
     let (store, log) = (MemoryStore::new(), MemoryAudit::bounded(8));
     let access = Access::new(Arc::new(store.clone()), Arc::new(log.clone()), Policies::default());
@@ -79,7 +80,7 @@ async fn place() -> Place {
     Place { store, log, stack: Stack::new(audited), mallory }
 }
 
-/// Returns the number of events so far; the log in memory keeps only the last few, which is fast to read.
+/// Returns the number of events so far. The log in memory keeps only the last few events, which makes reading it fast.
 fn total(log: &MemoryAudit) -> u64 {
     log.dropped() + log.events().len() as u64
 }
@@ -104,7 +105,7 @@ async fn no_administrative_method_in_any_spelling_changes_anything() {
     for info in administrative {
         let served = matches!(info.name, "mgp/access/grant" | "mgp/access/revoke");
         for forged in forgeries() {
-            // As a method, and as a notification of it.
+            // First as a method, then as a notification with the same name.
             let seen = total(&log);
             let answer = client.request(info.name, &forged.to_string()).await;
             if served {
@@ -138,14 +139,14 @@ async fn no_kernel_tool_in_any_spelling_changes_anything() {
             .flat_map(|sep| forgeries().into_iter().map(move |f| (sep, f)))
         {
             if is_query && (forged["agent_id"] == "mallory" || !forged["agent_id"].is_string()) {
-                // It may query its own access, and a query must name an agent.
+                // The agent may query its own access, and a query without an agent is invalid, so neither is an attack.
                 continue;
             }
             let name = tool.name.replace('.', separator);
             let call = json!({ "name": name, "arguments": forged, "_meta": forged["_meta"] });
             let seen = total(&log);
             let refused = client.request("tools/call", &call.to_string()).await.unwrap_err();
-            // A method that is not served is an ordinary tool, which the agent may not use.
+            // If the method is not served, its name is that of an ordinary tool, which the agent may not use.
             assert_eq!(refused.code().0, if served { 1000 } else { 1001 }, "{call}");
             assert_eq!(since(&log, seen, "TOOL_BLOCKED"), 1, "{call}");
             assert_eq!(since(&log, seen, "PERMISSION_DENIED"), usize::from(served), "{call}");

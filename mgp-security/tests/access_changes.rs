@@ -1,4 +1,5 @@
-//! Grant, revoke, query and expiry: answers, authority, audit events, and when a change takes effect (MGP §5.4).
+//! Tests of granting, revoking, querying and expiry: answers, authority, audit events, and when a change takes effect
+//! (MGP §5.4).
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -326,7 +327,7 @@ async fn a_revocation_reaches_processes_that_share_the_file() {
         .unwrap();
     assert!(!may(&here, "acme", "ada", "read"), "in force here before it is answered");
     let took = settled(false).await;
-    // The limit is 250 ms on an idle machine.
+    // On an idle machine the limit would be 250 ms.
     assert!(took < Duration::from_secs(2), "{took:?}");
     let reopened = over().await;
     assert!(!may(&reopened, "acme", "ada", "read"));

@@ -1,4 +1,4 @@
-//! The access gate on a stack: calls, lists, methods of whole servers, credentials (MGP §5).
+//! Tests of the access layer in a stack: calls, lists, methods for whole servers, credentials (MGP §5).
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -46,7 +46,7 @@ async fn a_refusal_names_agent_tool_reason_and_remedy() {
     let log = MemoryAudit::new();
     let layer = AccessLayer::new(access.clone()).server("files").layer(server("{}"));
     let mut client = mock::client(Stack::new(AuditLayer::new(Arc::new(log.clone())).layer(layer)));
-    // Operators are no exception.
+    // Operators need access, too.
     client.cx.principal = Principal::local().operator();
     let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     assert_eq!(
@@ -79,7 +79,7 @@ async fn a_refusal_names_agent_tool_reason_and_remedy() {
 async fn a_list_is_read_only_if_a_tool_may_be_hidden() {
     let access = Access::in_memory(Policies::default());
     allow(&access, "local", None).await;
-    // An unreadable list could not be filtered, so it was not read.
+    // A list that cannot be parsed cannot be filtered, so it is refused.
     let mut odd = client(&access, r#"{"tools":7}"#);
     assert_eq!(odd.request("tools/list", "{}").await.unwrap().as_str(), r#"{"tools":7}"#);
     let mut client = client(&access, LIST);

@@ -1,4 +1,4 @@
-//! Random worlds of entries, policies and groups: lists and calls agree, and the rules of §5.2 hold (MGP §5).
+//! Tests with random entries, policies and groups: lists and calls agree, and the rules of §5.2 hold (MGP §5).
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -25,7 +25,7 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)
 }
 
-/// An entry of the test world.
+/// An access entry of the test world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Line {
     tenant: &'static str,
@@ -71,7 +71,8 @@ impl Line {
         Entry::new(self.tenant, access)
     }
 
-    /// Returns whether the entry is in force: an unreadable expiry ends an allow and never ends a deny.
+    /// Returns whether the entry is in force. With an unreadable expiry, an entry that allows has ended, and one that
+    /// denies never ends.
     fn counts(self) -> bool {
         match self.ends {
             End::Never | End::Later => true,
@@ -110,7 +111,7 @@ impl World {
         world
     }
 
-    /// Returns the decision of §5.2, word by word, for agent `ada` of tenant `acme`.
+    /// Decides as §5.2 is worded, for the agent `ada` of the tenant `acme`.
     fn decides(&self, server: &str, tool: &str) -> bool {
         let is_for_ada = |line: &&Line| {
             line.tenant == "acme"
@@ -154,7 +155,7 @@ impl World {
         access
     }
 
-    /// Returns the tools that ada can call on each server, as the function decides.
+    /// Returns the tools that ada can call on each server, according to `Access::decide`.
     async fn decided(&self) -> Vec<(&'static str, &'static str)> {
         decided(&self.access().await)
     }
@@ -167,7 +168,7 @@ impl World {
             Ok(Reply::raw(Payload::from_trusted(text)))
         });
         let mut client = mock::client(Stack::new(layer.layer(peer)));
-        // The subject is another user: entries are about the agent.
+        // The subject is another user, because entries refer to the agent and not to the subject.
         client.cx.principal = Principal::new("acme", "bob").agent("ada");
         for server in SERVERS {
             client.cx.server = Some(server.into());
@@ -183,20 +184,21 @@ impl World {
         }
     }
 
-    /// Checks one of the rules, with one more entry.
+    /// Checks that one of the rules holds after one more entry is added.
     async fn obeys(&self, law: u8, more: Line) {
         let seen = self.decided().await;
         match law % 5 {
             0 => {
                 let with = self.with(Line { allows: true, ..more }).decided().await;
-                // A narrower level overrides a wider one; on its own level an allow hides nothing.
+                // An entry on a narrower level overrides one on a wider level; among entries on one level, an allow
+                // hides nothing.
                 assert!(
                     seen.iter().all(|pair| with.contains(pair)),
                     "an allow hid: {seen:?} {with:?}"
                 );
             }
             1 => {
-                // A deny makes nothing visible.
+                // Adding a deny never makes a tool visible.
                 let with = self.with(Line { allows: false, ..more }).decided().await;
                 assert!(
                     with.iter().all(|pair| seen.contains(pair)),

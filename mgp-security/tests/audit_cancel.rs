@@ -1,4 +1,5 @@
-//! A dangerous call that is cancelled, breaks or dies at any point leaves exactly one final record on disk (MGP §6).
+//! Tests that a dangerous call that is cancelled, fails or dies with its process leaves exactly one final record on
+//! disk (MGP §6).
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -31,10 +32,10 @@ use tower_layer::Layer as _;
 
 const TOOLS: [&str; 4] = ["wipe", "hang", "wait", "break"];
 
-/// Longer than any step here takes, shorter than the time a log waits for room.
+/// A time that is longer than any step here takes, and shorter than the time a log waits for room.
 const A_WHILE: Duration = Duration::from_millis(20);
 
-/// A log on disk, and tools behind layers.
+/// A log on disk, and the tools to which the layers pass calls.
 struct World {
     folder: TempDir,
     log: AuditLog,
@@ -45,7 +46,7 @@ struct World {
 struct Tools {
     /// The number of calls that reached a tool.
     ran: Arc<AtomicUsize>,
-    /// The gate at which `wait` waits.
+    /// The signal for which the tool `wait` waits.
     gate: Arc<Notify>,
 }
 
@@ -82,7 +83,7 @@ impl Tools {
     }
 }
 
-/// An approver that confirms after a few polls, or never.
+/// An approver that confirms after it was polled a few times, or never.
 #[derive(Clone, Copy, PartialEq)]
 enum Person {
     Slow,
@@ -114,7 +115,7 @@ impl World {
         governed(&self.log, &self.tools.stack(), approver)
     }
 
-    /// Returns the audit layer alone.
+    /// Returns a stack with only the audit layer around the tools.
     fn alone(&self) -> Stack {
         Stack::new(AuditLayer::new(Arc::new(self.log.clone())).layer(self.tools.stack()))
     }
@@ -139,7 +140,7 @@ impl World {
         last(&self.log, trace).await
     }
 
-    /// Checks that a call has one final record, which is a cancellation.
+    /// Checks that a call has exactly one final record, and that this is a cancellation.
     async fn is_cancelled(&self, trace: &str) {
         let event = self.last(trace).await;
         assert_eq!(shown(&event), "TOOL_EXECUTED FAILURE cancelled", "{trace}");
@@ -155,7 +156,7 @@ fn config(folder: &Path) -> LogConfig {
     LogConfig::new(folder.join("log"))
 }
 
-/// Returns all layers around dangerous tools that need only a confirmation.
+/// Returns a stack with all layers around dangerous tools that need only a confirmation.
 fn governed(log: &AuditLog, tools: &Stack, approver: impl Approver + 'static) -> Stack {
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
@@ -178,7 +179,7 @@ fn call(stack: &Stack, tool: &str, trace: &str) -> BoxFuture<'static, Result<Rep
     client.call("tools/call", &format!(r#"{{"name":"{tool}"}}"#))
 }
 
-/// Polls a future a number of times and drops it; returns its output if it completed.
+/// Polls a future a given number of times and drops it; returns its output if it has completed.
 async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut left = times;
@@ -217,7 +218,7 @@ async fn last(log: &AuditLog, trace: &str) -> AuditEvent {
     events.remove(0)
 }
 
-/// Returns type and result of a record, and how the call was interrupted.
+/// Describes a record: its type, its result, and how the call was interrupted.
 fn shown(event: &AuditEvent) -> String {
     let details = event.details.as_ref().unwrap();
     let words = ["cancelled", "interrupted"].into_iter().filter(|word| details.get(word).is_some());
@@ -231,7 +232,8 @@ fn sound(folder: &Path) {
     verify(&dir, "audit", &LogHead::beside(&dir, "audit").unwrap().unwrap()).unwrap();
 }
 
-/// Drops a call after each number of polls until it completes; returns that number.
+/// Drops a call after one poll, then another call after two, and so on until a call completes; returns that number of
+/// polls.
 async fn at_every_poll(world: &World, name: &str, stack: impl Fn() -> Stack) -> usize {
     for polls in 0.. {
         let (trace, ran) = (format!("{name}-{polls}"), world.ran());
@@ -240,7 +242,7 @@ async fn at_every_poll(world: &World, name: &str, stack: impl Fn() -> Stack) -> 
             return polls;
         }
         let cancelled = shown(&world.last(&trace).await);
-        // A call that a gate held did not run.
+        // A call that was still waiting at a gate did not run.
         let is_held = cancelled == "TOOL_BLOCKED BLOCKED cancelled" && world.ran() == ran;
         assert!(is_held || cancelled == "TOOL_EXECUTED FAILURE cancelled", "{trace}: {cancelled}");
     }
@@ -250,7 +252,7 @@ async fn at_every_poll(world: &World, name: &str, stack: impl Fn() -> Stack) -> 
 #[tokio::test]
 async fn a_call_dropped_after_any_number_of_polls_is_recorded() {
     let world = World::new(64).await;
-    // In the first run the tools are unknown, so each call lists them too.
+    // In the first run the tools are unknown, so each call also lists them.
     let cold = at_every_poll(&world, "cold", || world.governed(Person::Slow)).await;
     let stack = world.governed(Person::Slow);
     let warm = at_every_poll(&world, "warm", || stack.clone()).await;
@@ -264,7 +266,8 @@ async fn a_call_dropped_after_any_number_of_polls_is_recorded() {
 async fn a_call_dropped_at_any_time_is_recorded() {
     let world = World::new(4096).await;
     let stacks = [world.governed(Person::Slow), world.alone()];
-    // The duration of a call here; the first ones also wait for the disk after opening.
+    // The duration of one call on this machine. The first calls are left out, because they also wait for the disk after
+    // the log was opened.
     let (mut warm, mut longest) = (Vec::new(), Duration::ZERO);
     for number in 0..20 {
         let (trace, begun) = (format!("warm-{number}"), Instant::now());
@@ -274,7 +277,7 @@ async fn a_call_dropped_at_any_time_is_recorded() {
     }
     let mut patience = u64::try_from(longest.as_micros()).unwrap().max(3_000) * 2;
     let (mut expected, mut given_up, mut number) = (warm, 0, 0);
-    // The patience follows the load of the machine, until enough calls of both kinds were seen.
+    // The waiting time is adjusted to the load of the machine, until enough calls completed and enough were dropped.
     while number < 600 || !(50..=number - 50).contains(&given_up) {
         assert!(number < 6_000, "{given_up} of {number} is not a sample");
         let mut calls = Vec::new();
@@ -342,7 +345,7 @@ async fn a_call_dropped_while_the_log_is_full_is_recorded() {
         assert!(tokio::time::timeout(A_WHILE, waits).await.is_err());
         world.is_cancelled(&trace).await;
 
-        // The call that gets the room is dropped at that moment.
+        // A call is dropped at the moment when room becomes free for it.
         let mut waits = call(&stack, "wipe", &format!("{name}-gets-room"));
         assert!(polled(&mut waits, 1).await.is_none());
         world.tools.gate.notify_one();
@@ -383,10 +386,10 @@ async fn a_call_dropped_while_its_tool_runs_or_its_answer_is_ready_is_recorded()
         world.tools.gate.notify_one();
         drop(waits);
         world.is_cancelled(&trace).await;
-        // The notification goes to the next waiter, and there is none.
+        // The signal is passed on to the next waiter because the call was dropped, so it can be received here.
         world.tools.gate.notified().await;
 
-        // An answer counts even if it is not read.
+        // An answer that was returned counts, even if nothing reads it.
         let trace = format!("{name}-answered");
         drop(call(&stack, "wipe", &trace).await.unwrap());
         assert_eq!(shown(&world.last(&trace).await), "TOOL_EXECUTED SUCCESS");
@@ -421,13 +424,13 @@ impl Approver for Asked {
     }
 }
 
-/// The role of a child process, started by the next tests; does nothing as a test.
+/// The code of the child process, which the next tests start. If it is run as a test, it does nothing.
 #[tokio::test]
 async fn child() {
     let Some((role, folder)) = role() else { return };
     let log = AuditLog::open(config(&folder), None).await.unwrap();
     let tools = Tools::default();
-    // Reports which call reached its tool.
+    // Reports the number of each call that reached its tool.
     let reporting = Stack::from_fn(move |call| {
         let number = call.tool().and(call.cx().trace.as_deref()).map(str::to_owned);
         let answer = tools.clone().answer(call);
@@ -461,7 +464,7 @@ async fn a_call_whose_process_is_killed_is_recorded_when_the_log_is_opened() {
         let mut child = ChildTest::start(role, folder.path());
         child.wait_for(word);
         child.kill();
-        // After two openings it is still recorded once.
+        // The log is opened twice: the second opening must not record the call again.
         for _ in 0..2 {
             let log = AuditLog::open(config(folder.path()), None).await.unwrap();
             let event = last(&log, "0").await;
@@ -489,7 +492,8 @@ async fn calls_of_a_process_killed_at_any_time_are_recorded() {
         let log = AuditLog::open(config(folder.path()), None).await.unwrap();
         for number in next..=newest {
             let shown = shown(&last(&log, &number.to_string()).await);
-            // The last call known to have run may be followed by another; those before it are complete.
+            // After the last call that is known to have run, another may have started; all calls before it are
+            // complete.
             let was_cut = shown == "TOOL_EXECUTED FAILURE cancelled interrupted";
             assert!(was_cut || shown == "TOOL_EXECUTED SUCCESS", "{number}: {shown}");
             cut += usize::from(was_cut);

@@ -1,4 +1,5 @@
-//! Changes of the operator's configuration at run time: by operators only, and recorded (MGP §5.5).
+//! Tests of changes to the operator's configuration at run time: only operators may make them, and they are recorded
+//! (MGP §5.5).
 
 use std::sync::Arc;
 

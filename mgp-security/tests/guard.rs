@@ -1,4 +1,4 @@
-//! The guard answers every line, in order, for every judge.
+//! Tests that the guard answers every line, in order, for each kind of judge.
 
 #![expect(clippy::format_collect, reason = "a few lines of a test")]
 

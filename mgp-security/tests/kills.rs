@@ -1,4 +1,5 @@
-//! Grants and revocations under SIGKILL: acknowledged changes persist, and are recorded exactly once (MGP §5, §6).
+//! Tests of grants and revocations in processes that are killed: acknowledged changes persist, and are recorded exactly
+//! once (MGP §5, §6).
 //!
 //! The environment variable `KILLS` sets the number of kills; 30 by default.
 
@@ -24,32 +25,32 @@ use mgp_types::store::{Db, Store};
 use processes::{ChildTest, number_after, report, role};
 use tokio::time::Instant;
 
-/// The number of kills, unless the environment sets it.
+/// The number of kills if the environment variable is not set.
 const KILLS: u32 = 30;
 
 /// The number of kills per folder.
 const A_FOLDER: u32 = 50;
 
-/// The number of grants at a time: each is revoked after so many others followed.
+/// The number of grants in force at a time: each grant is revoked after this many later grants.
 const STANDING: u64 = 20;
 
 /// The time limit for opening everything.
 const OPENING: Duration = Duration::from_millis(100);
 
-/// The time limit for the last events of a log to arrive, and for a log to be released.
+/// The time limit for the last events of a log to arrive, and for the lock of a log to be released.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The changes, by number from 1 on: odd ones grant, even ones revoke an older grant.
+/// A change, given by its number from 1 on. An odd number is a grant, an even one the revocation of an older grant.
 #[derive(Clone, Copy)]
 struct Step(u64);
 
 impl Step {
-    /// Returns the agent of a grant.
+    /// Returns the agent to whom this step grants access, if it is a grant.
     fn granted(self) -> Option<u64> {
         (self.0 % 2 == 1).then_some(self.0 / 2)
     }
 
-    /// Returns the agent of a revocation; the first even steps have none.
+    /// Returns the agent whose grant this step revokes, if it is a revocation; the first even steps revoke nothing.
     fn revoked(self) -> Option<u64> {
         (self.0 / 2 - 1).checked_sub(STANDING).filter(|_| self.0.is_multiple_of(2))
     }
@@ -67,7 +68,7 @@ impl Step {
         }
     }
 
-    /// Returns the event of the change.
+    /// Returns the type of the audit event that records this change, and its agent.
     fn event_key(self) -> Option<(&'static str, String)> {
         let granted = self.granted().map(|agent| ("ACCESS_GRANTED", name(agent)));
         granted.or_else(|| self.revoked().map(|agent| ("ACCESS_REVOKED", name(agent))))
@@ -93,7 +94,7 @@ impl Open {
         let until = Instant::now() + PATIENCE;
         let log = loop {
             match AuditLog::open(config.clone(), Some(Arc::clone(&store))).await {
-                // A task that follows the store may hold the last handle of the test a little longer.
+                // A task that follows the store may still hold the last handle for a short time.
                 Err(LogError::InUse { .. }) if Instant::now() < until => {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -117,7 +118,7 @@ impl Open {
         decided.is_allowed()
     }
 
-    /// Returns how many of the changes were made: those from 1 to this one, and no other.
+    /// Returns how many changes were made, and checks that these are the changes from 1 to that number and no others.
     fn made(&self, at_most: u64) -> u64 {
         let holds = |agent: u64, made: u64| {
             let granted = agent * 2 < made;
@@ -129,9 +130,9 @@ impl Open {
         (0..=at_most).rev().find(fits).expect("the entries match one moment")
     }
 
-    /// Returns the events after one, once there are as many as the changes cause.
+    /// Returns the events after a sequence number, once there are as many as the changes cause.
     async fn events(&self, mut seq: u64, expected: usize) -> Vec<AuditEvent> {
-        // Events that were committed but are not in the log yet are taken out of the store now.
+        // Reading the log also takes committed events out of the store that are not in the log yet.
         let until = Instant::now() + PATIENCE;
         let mut events = Vec::new();
         loop {
@@ -155,7 +156,7 @@ fn event_key(event: &AuditEvent) -> Option<(&str, String)> {
     Some((event.event_type.as_str(), details.get("agent_id")?.get().unwrap()))
 }
 
-/// The role of the child process; does nothing as a test.
+/// The code of the child process. If it is run as a test, it does nothing.
 #[tokio::test]
 async fn child() {
     let Some((from, folder)) = role() else { return };
@@ -166,12 +167,12 @@ async fn child() {
     }
 }
 
-/// Kills a process that makes changes; returns the last change that it acknowledged, if any.
+/// Starts a process that makes changes, and kills it; returns the last change that it acknowledged, if any.
 fn change_and_kill(folder: &Path, from: u64, kill: u32) -> Option<u64> {
     let mut child = ChildTest::start(&from.to_string(), folder);
     let mut acknowledged = None;
     if kill % 4 == 3 {
-        // Mostly while it opens the folder.
+        // At that moment the process is usually still opening the folder.
         std::thread::sleep(Duration::from_micros(fastrand::u64(..25_000)));
     } else {
         for _ in 0..fastrand::u32(1..60) {
@@ -187,7 +188,7 @@ fn change_and_kill(folder: &Path, from: u64, kill: u32) -> Option<u64> {
     whole.lines().filter_map(|line| number_after(line, "ack")).max().or(acknowledged)
 }
 
-// The task that follows the store must be able to release it while the test reads from a child.
+// Two threads, because the task that follows the store must be able to release it while the test reads from a child.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_changes_persist_after_every_kill_and_are_recorded_once() {
     if role().is_some() {
@@ -203,7 +204,7 @@ async fn acknowledged_changes_persist_after_every_kill_and_are_recorded_once() {
             let begun = Instant::now();
             let open = Open::all(folder.path()).await;
             openings.push(begun.elapsed());
-            // The change in progress may have been made too.
+            // The change that was in progress may have been made, too.
             let now = open.made(acknowledged + 1);
             assert!(now >= acknowledged, "{acknowledged} acknowledged, {now} made");
             let expected: Vec<_> =

@@ -1,4 +1,5 @@
-//! A lying server configured as `sandboxed` is treated exactly like one that declares nothing (MGP §4).
+//! Tests that a server configured as `sandboxed` gains nothing by false declarations: it is treated like a server that
+//! declares nothing (MGP §4).
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -43,7 +44,7 @@ fn tools() -> Vec<Value> {
     ]
 }
 
-/// Claims of a server: each is merged into the definition of a tool.
+/// False claims of a server, each of which is merged into the definition of a tool.
 fn lies() -> Vec<Value> {
     let security = [
         json!({"risk_level": "safe"}),
@@ -271,7 +272,7 @@ fn unreadable_input_gets_the_strictest_answer() {
     }
 }
 
-/// A server whose list the test sets, and which runs every call.
+/// A server whose list of tools the test can set, and which runs every call.
 #[derive(Clone, Default)]
 struct Liar {
     tools: Arc<Mutex<Vec<Value>>>,
@@ -336,7 +337,7 @@ impl World {
         PermissionChange::new(Some("liar".into()), permissions.iter().cloned())
     }
 
-    /// Calls a tool; returns the code and the reasons of a refusal, or `Ok` if it ran.
+    /// Calls a tool. Returns the code and the reasons if the call is refused, or `Ok` if it ran.
     async fn call(&mut self, tool: &str) -> Result<(), (ErrorCode, String)> {
         let before = self.liar.ran();
         let call = json!({ "name": tool, "arguments": {} }).to_string();
@@ -375,7 +376,7 @@ async fn all_layers_treat_a_sandboxed_server_as_if_it_had_claimed_nothing() {
             }
             let (honest, _) = &outcomes[0];
             let same = outcomes.iter().filter(|(outcome, _)| outcome == honest).count();
-            // An unreadable definition, or one that addresses the model, is not even pinned.
+            // A definition that cannot be parsed or that addresses the model is not pinned at all.
             let disabled = |(outcome, _): &&(Result<_, (ErrorCode, String)>, _)| {
                 matches!(outcome, Err((ErrorCode::TOOL_DISABLED, _)))
             };
@@ -397,7 +398,7 @@ async fn a_definition_that_turns_into_a_lie_is_not_called() {
         let changed = claiming(tool, &lie);
         world.liar.lists(std::slice::from_ref(&changed));
         world.governance.definitions().mark_stale(&"liar".into());
-        // Members that neither models nor gates read may change.
+        // Members that neither models nor gates read may be changed freely.
         let unseen = matches!(lie.as_object().unwrap().keys().next().unwrap().as_str(), "_meta")
             && lie["_meta"]["dev.cloto/mgp"]["security"].is_null();
         let outcome = world.call("echo").await;
@@ -421,11 +422,11 @@ async fn hiding_a_tool_does_not_evade_the_operators_policy() {
         assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
         let shell = World::about(&[Permission::ShellExecute]);
         world.governance.permissions().approve(&operator(), shell.clone()).await.unwrap();
-        // Its validator does not exist.
+        // The validator that the tool declares does not exist.
         assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::VALIDATION_BLOCKED);
         world.governance.permissions().deny(&operator(), shell).await.unwrap();
         assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
-        // An entry for an unknown tool does not spare its confirmation.
+        // An entry that names an unknown tool does not exempt it from confirmation.
         assert_eq!(world.call("tidy").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
     }
 }

@@ -1,5 +1,5 @@
-//! The review of definitions against a training and a test set of our own, whose templates differ, and its bounds for
-//! hostile definitions.
+//! Tests of the review of definitions against a training set and a test set, which were made from different templates,
+//! and of its limits for hostile definitions.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -12,11 +12,12 @@ use mgp_security::{Inspection, Severity};
 use mgp_types::{Extras, Payload};
 use serde::Deserialize;
 
-/// The minimum shares of attacks that are held or flagged, in percent: of all, and of the classes that must be found.
+/// The minimum percentage of attacks that must be held or flagged: among all attacks, and among the most important
+/// classes.
 const MIN_FOUND: usize = 92;
 const MIN_FOUND_OF_CLASS: usize = 95;
 
-/// The maximum share of harmless definitions that are held, in percent.
+/// The maximum percentage of harmless definitions that may be held.
 const MAX_HELD: usize = 3;
 
 #[derive(Deserialize)]
@@ -31,7 +32,7 @@ fn rows(text: &str) -> Vec<Row> {
     text.lines().map(|line| Payload::parse(line.to_owned()).unwrap().get().unwrap()).collect()
 }
 
-/// Returns the rows for which a test of their inspection fails, with their findings.
+/// Checks that enough inspections are right; prints the rows whose inspection is wrong, with their findings.
 #[track_caller]
 fn check(rows: &[&Row], min: usize, is_right: impl Fn(&Inspection) -> bool) {
     let mut wrong = String::new();
@@ -51,7 +52,7 @@ fn check(rows: &[&Row], min: usize, is_right: impl Fn(&Inspection) -> bool) {
     assert!(count * 100 <= rows.len() * (100 - min), "{count} of {}:\n{wrong}", rows.len());
 }
 
-/// Checks a set: its attacks, those of certain classes, and its harmless definitions.
+/// Checks a set of definitions: all attacks, those of the most important classes, and the harmless definitions.
 fn holds(text: &str) {
     let rows = rows(text);
     let of = |label: &str, class: Option<&str>| -> Vec<&Row> {

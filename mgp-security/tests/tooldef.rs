@@ -1,10 +1,10 @@
-//! The review of definitions against our own examples: traps, and honest descriptions in the style of real tools.
+//! Tests of the review of definitions against examples: attacks, and honest descriptions in the style of real tools.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use mgp_security::Inspection;
 use mgp_types::{Extras, Payload};
 
-/// Returns the lines that are decided wrongly, and the number of lines.
+/// Returns the lines about which the review decides wrongly, and the number of lines.
 fn wrong(lines: &str, is_trap: impl Fn(&Inspection) -> bool) -> (Vec<String>, usize) {
     let mut wrong = Vec::new();
     for line in lines.lines() {

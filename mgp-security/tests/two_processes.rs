@@ -1,5 +1,5 @@
-//! Two processes on one store: a revocation takes effect at once in the process that makes it, and soon in the other
-//! (MGP §3–§5).
+//! Tests with two processes that share a store: a revocation takes effect immediately in the process that makes it, and
+//! soon in the other one (MGP §3–§5).
 
 #![cfg(feature = "sqlite")]
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that prints its measurement")]
@@ -28,19 +28,19 @@ const ROUNDS: u64 = 20;
 /// The time limit for a change to take effect in the other process.
 const SOON: Duration = Duration::from_millis(250);
 
-/// The time the child waits for a change before it ends, and the test with it.
+/// The time that the child waits for a change before it ends, which makes the test fail.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The kinds of change, each with numbered subjects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// Grants of agents that are revoked.
+    /// Grants of access to agents, which are revoked.
     Access,
-    /// Permissions of servers that are revoked.
+    /// Grants of permissions to servers, which are revoked.
     Permission,
-    /// Definitions of tools that changed and are approved.
+    /// Changed definitions of tools, which are approved.
     Pin,
-    /// Grants of agents that expire.
+    /// Grants of access to agents, which expire.
     Expiry,
 }
 
@@ -54,7 +54,7 @@ fn name(number: u64) -> String {
     format!("name.{number}")
 }
 
-/// The state that a process decides from.
+/// The state from which one process decides.
 struct Process {
     governance: Governance,
 }
@@ -67,7 +67,7 @@ impl Process {
         Self { governance }
     }
 
-    /// Returns whether a subject may be used now.
+    /// Returns whether the subject of a change is allowed now.
     fn may(&self, kind: Kind, number: u64) -> bool {
         let (name, at) = (name(number), SystemTime::now());
         match kind {
@@ -89,7 +89,7 @@ impl Process {
         self.governance.definitions().state(Some(&"files".into()), tool)
     }
 
-    /// Lists the tools of a server twice, with other definitions the second time.
+    /// Makes a server list its tools twice, the second time with different definitions.
     async fn see_tools_change(&self) {
         for version in 0..2 {
             let tools = Stack::from_fn(move |_| async move {
@@ -108,7 +108,7 @@ impl Process {
         }
     }
 
-    /// Creates every subject that is going to change.
+    /// Creates every subject, before any of them changes.
     async fn prepare(&self, kind: Kind) {
         if kind == Kind::Pin {
             return self.see_tools_change().await;
@@ -156,12 +156,12 @@ impl Process {
     }
 }
 
-/// Returns whether a subject may be used after its change.
+/// Returns whether a subject is allowed after its change.
 fn after(kind: Kind) -> bool {
     kind == Kind::Pin
 }
 
-/// The role of the child process; does nothing as a test.
+/// The code of the child process. If it is run as a test, it does nothing.
 #[tokio::test]
 async fn child() {
     let Some((role, folder)) = role() else { return };
@@ -182,7 +182,7 @@ async fn child() {
     }
 }
 
-/// Makes changes in this process, and measures the time until they take effect in the other.
+/// Makes changes in this process, and measures how long they take to affect the other process.
 async fn measure(kind: Kind) {
     let folder = temp_dir();
     let here = Process::start(folder.path()).await;
@@ -191,7 +191,7 @@ async fn measure(kind: Kind) {
     there.wait_for("ready");
     let mut took = Vec::new();
     for number in 0..ROUNDS {
-        // At a random moment between two polls of the other process.
+        // Make the change at a random moment between two polls of the other process.
         tokio::time::sleep(Duration::from_millis(fastrand::u64(..120))).await;
         let begun = Instant::now();
         here.change(kind, number).await;
@@ -206,7 +206,7 @@ fn judge(kind: &str, mut took: Vec<Duration>) {
     took.sort();
     let worst = took[took.len() - 1];
     println!("{kind}: in force elsewhere after {worst:?} at worst");
-    // A busy machine may be late once.
+    // Ignore the longest time, because a busy machine may be late once.
     let most = took[took.len() - 2];
     assert!(most < SOON, "{kind}: {took:?}");
 }
@@ -247,7 +247,7 @@ async fn a_grant_ends_everywhere_at_its_time_and_not_before() {
     let mut took = Vec::new();
     for number in 0..ROUNDS {
         assert_eq!(there.wait_for("now"), number);
-        // Times in entries have milliseconds.
+        // Times in entries are rounded to milliseconds.
         let late = SystemTime::now() + Duration::from_millis(1);
         took.push(late.duration_since(end(number)).expect("it expired too early there"));
         assert!(!here.may(Kind::Expiry, number));

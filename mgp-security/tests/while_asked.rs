@@ -1,4 +1,4 @@
-//! A change while an approval is pending counts: an approved call that may no longer run does not run.
+//! Tests of changes while an approval is pending: a call that was approved but is no longer allowed does not run.
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -22,7 +22,7 @@ use tower_layer::Layer;
 
 const CALL: &str = r#"{"name":"wipe","arguments":{}}"#;
 
-/// An approver that answers yes when the test lets it.
+/// An approver that answers "yes" when the test lets it.
 #[derive(Clone)]
 struct Person {
     asked: Arc<AtomicUsize>,
@@ -132,7 +132,7 @@ impl World {
         self.client.request("tools/list", "{}").await.unwrap();
     }
 
-    /// Starts a call, and waits until the approver has the given question.
+    /// Starts a call, and waits until the approver has received the question with the given number.
     async fn ask(&mut self, question: usize) -> tokio::task::JoinHandle<Result<Reply, RpcError>> {
         if question == 2 {
             self.governance.permissions().approve(&operator(), Self::shell()).await.unwrap();
@@ -142,7 +142,7 @@ impl World {
         call
     }
 
-    /// Approves, and expects a refusal that is recorded once.
+    /// Lets the approver approve, and checks that the call is refused and that this is recorded once.
     #[track_caller]
     fn refused(&self, outcome: Result<Reply, RpcError>, code: i64, what: &str) {
         let error = outcome.expect_err(what);
@@ -156,7 +156,8 @@ impl World {
     }
 }
 
-/// The first question is about the call and its permission together, the second one about the call alone.
+/// The numbers of the questions: the first is about the call and its permission together, the second about the call
+/// only.
 const QUESTIONS: [usize; 2] = [1, 2];
 
 #[tokio::test]
@@ -202,7 +203,7 @@ async fn a_definition_that_changed_while_an_approver_was_asked_is_not_called() {
         let call = world.ask(question).await;
         world.change_definition().await;
         world.person.permits.add_permits(2);
-        // The confirmation was for another definition.
+        // The confirmation was for the previous definition.
         world.refused(call.await.unwrap(), 1000, "changed definition");
     }
 }
@@ -265,7 +266,7 @@ async fn a_policy_that_changed_while_an_approver_was_asked_counts() {
     }
 }
 
-/// A tool whose risk and definition can change.
+/// A tool whose risk and definition the test can change.
 #[derive(Clone)]
 struct Changing(Arc<Mutex<(RiskLevel, &'static str)>>);
 

@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use crate::chunk::ChunkReceiver;
 
-/// Sets `_mgp.stream` on a tool call whose outlet takes chunks, if the callee negotiated streaming.
+/// Sets `_mgp.stream` on a tool call whose outlet accepts chunks, if the callee negotiated streaming.
 ///
 /// The chunks arrive through [`RouteLayer`](crate::RouteLayer) on the inbound stack of the same connection.
 #[derive(Clone, Debug, Default)]
@@ -48,13 +48,13 @@ pub struct Collect<S> {
 
 mgp_types::opaque_debug!(Collect<S>);
 
-/// Combines the two forms of progress. An MGP peer sends each step in both forms, first in that of MCP, which has the
-/// real units, then in that of MGP, which has the remaining time.
+/// Combines the two forms of progress. An MGP peer sends each step in both forms: first in MCP's form, which has the
+/// real units, and then in MGP's form, which has the remaining time.
 #[derive(Debug, Default)]
 pub(crate) struct ProgressForms(Mutex<Option<Step>>);
 
 impl ProgressForms {
-    /// Notes a step in MCP's form, and returns it.
+    /// Stores a step that arrived in MCP's form, and returns it.
     pub(crate) fn note_mcp(&self, step: Step) -> Step {
         *self.0.lock() = Some(step.clone());
         step
@@ -93,7 +93,7 @@ impl<S: MgpService> Service<Call> for Collect<S> {
             let mut mgp = CallExtension::new();
             mgp.stream = Some(true);
             let received = Arc::new(ChunkReceiver::new(call.hop()));
-            // Encoding cannot fail; if it did, the call would only not stream.
+            // Encoding cannot fail. If it did, the only effect would be that the call does not stream.
             call.hop_mut().mgp = Payload::of(&mgp).ok();
             call.cx_mut().extensions.insert_shared(Arc::clone(&received));
             receiver = Some(received);
@@ -104,12 +104,12 @@ impl<S: MgpService> Service<Call> for Collect<S> {
 }
 
 pin_project! {
-    /// Response future of [`Collect`]: corrects the counts of chunks in the result.
+    /// Response future of [`Collect`], which corrects the numbers of chunks in the result.
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
         receiver: Option<Arc<ChunkReceiver>>,
-        // Set if the result may contain counts of chunks, so that they are corrected.
+        // `true` if the result may contain numbers of chunks, which are then corrected.
         is_checked: bool,
     }
 }
@@ -129,8 +129,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Replaces the counts of chunks in a result by what this side counted, because a callee may claim any numbers, and
-/// adds the number of chunks that were dropped before they reached the caller.
+/// Replaces the numbers of chunks in a result by those that this side has counted, because a callee may send any
+/// numbers. Also adds the number of chunks that were dropped before they reached the caller.
 fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(), RpcError> {
     let (arrived, dropped) = receiver.map_or((0, 0), |of| (of.arrived(), of.dropped()));
     let sent = body.get("_mgp");
@@ -157,8 +157,8 @@ fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(),
     Ok(())
 }
 
-/// The value of `_meta["dev.cloto/mgp"]` in a result, which repeats the result's member `_mgp` for clients that only
-/// read `_meta`.
+/// The value of `_meta["dev.cloto/mgp"]` in a result. It repeats the result's member `_mgp` for clients that read only
+/// `_meta`.
 #[derive(Serialize)]
 pub(crate) struct MetaCopy<'a> {
     pub(crate) result: &'a Payload,

@@ -1,6 +1,7 @@
-//! The outlet of an inbound call: partial results become notifications (MGP §12.4, §12.6; MCP progress, logging).
+//! The outlet of an inbound call, which converts partial results to notifications (MGP §12.4, §12.6; MCP progress,
+//! logging).
 //!
-//! Items that the caller did not negotiate or ask for are not created.
+//! Items that the caller did not negotiate or request are not created.
 //!
 //! Applies to: inbound.
 
@@ -28,11 +29,11 @@ use crate::cancel::CancelSignal;
 use crate::chunk::{ChunkSender, Recipient};
 use crate::collect::{MetaCopy, result_extension};
 
-/// Gives each request an [`Outlet`] that sends to its caller.
+/// Gives each request an [`Outlet`] that sends partial results to its caller.
 ///
-/// The chunks of a call are numbered from 0. The last one has `done:true`; if the call did not mark its last chunk, an
-/// empty one follows. A call that fails ends without such a chunk. A call whose chunks exceed its
-/// [`StreamLimit`] is ended, and answered with 3001.
+/// The chunks of a call are numbered from 0. The last one has `done:true`; if the call does not mark its last chunk, an
+/// empty one is added. A call that fails ends without such a chunk. A call whose chunks exceed its [`StreamLimit`] is
+/// ended and answered with 3001.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct EmitLayer {
@@ -96,22 +97,22 @@ impl<S: MgpService> Service<Call> for Emit<S> {
     }
 }
 
-/// Sends partial results of one call to its caller.
+/// Sends the partial results of one call to its caller.
 struct CallerSink {
     to: Recipient,
     caller: Arc<PeerInfo>,
     token: Option<Id>,
-    /// If set, chunks were negotiated and requested.
+    /// The stream of chunks, if the caller negotiated and requested them.
     stream: Option<Arc<ChunkSender>>,
-    /// If set, log messages may be sent: a modern caller asks for them in each request.
+    /// `true` if log messages may be sent. A modern caller requests them separately with each request.
     logs: bool,
     last_step: Mutex<LastStep>,
 }
 
-/// The progress that the caller knows.
+/// The progress that was last sent to the caller.
 #[derive(Default)]
 struct LastStep {
-    /// The share of the whole, from 0 to 1.
+    /// The completed share of the whole, from 0 to 1.
     share: f64,
     step: Option<Step>,
 }
@@ -161,7 +162,7 @@ impl CallerSink {
         }
     }
 
-    /// Sends progress in MCP's form if the caller gave a token, and in MGP's form if it negotiated progress.
+    /// Sends progress in MCP's form if the caller gave a token, and in MGP's form if the caller negotiated progress.
     async fn progress(&self, step: Step) -> Result<(), ConsumerGone> {
         let (share, is_repeat) = self.last_step.lock().replace(&step);
         let has_mgp = self.caller.has(Extension::Progress);
@@ -190,9 +191,9 @@ impl CallerSink {
 }
 
 impl LastStep {
-    /// Notes a step; returns its share of the whole, and whether MCP's form of it was sent before.
+    /// Stores a step. Returns its share of the whole, and whether the same step was already sent in MCP's form.
     ///
-    /// If the total is unknown, units are not a share: the last known share is repeated.
+    /// If the total is unknown, the share cannot be computed from the units, so the last known share is repeated.
     fn replace(&mut self, step: &Step) -> (f64, bool) {
         if let Some(total) = step.total {
             let share = (step.progress / total).clamp(0.0, 1.0);
@@ -222,7 +223,7 @@ impl Sink for CallerSink {
             OutletItem::Callback(params) => {
                 Box::pin(self.to.notify(CallbackRequest::METHOD, Ok(params)))
             }
-            // This layer cannot encode kinds of items that it does not know, so it drops them.
+            // Drop kinds of items that this layer does not know and therefore cannot encode.
             _ => Box::pin(std::future::ready(Ok(()))),
         }
     }
@@ -242,12 +243,12 @@ impl Sink for CallerSink {
 }
 
 pin_project! {
-    /// Response future of [`Emit`]: ends the stream, and adds to the result how much was streamed (MGP §12.5).
+    /// Response future of [`Emit`], which ends the stream, and adds to the result how much was streamed (MGP §12.5).
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
         stream: Option<Arc<ChunkSender>>,
-        // The call was answered, and the end of its stream is being sent.
+        // The body of the answer, while the end of the stream is being sent.
         ending: Option<(BoxFuture<'static, ()>, Body)>,
     }
 }
@@ -283,7 +284,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Sends the last chunk, unless it was sent, or the tool failed.
+/// Sends the last chunk, unless it was already sent or the tool failed.
 fn end_stream(stream: Arc<ChunkSender>, body: &Body) -> BoxFuture<'static, ()> {
     let is_error = body.get("isError").is_some_and(|value| value.as_str() == "true");
     if is_error || stream.is_done() {

@@ -1,10 +1,10 @@
 //! Chunks, progress, cancellation, events and callbacks for the Model General Protocol, as tower layers (MGP §12, §13).
 //!
 //! - [`CancelLayer`], [`CallbackLayer`] and [`EmitLayer`] belong on the inbound stack of a server.
-//! - [`CollectLayer`] belongs on the outbound stack of a client, [`RouteLayer`] on the inbound stack beside it.
-//! - [`CheckpointLayer`] lets tools of a server seal places in their results, and [`ResumeLayer`] lets a client go on
-//!   there.
-//! - [`EventHub`] takes the events of a server and answers its subscribers.
+//! - [`CollectLayer`] belongs on the outbound stack of a client, and [`RouteLayer`] on its inbound stack.
+//! - [`CheckpointLayer`] enables a server's tools to seal places in their results, and [`ResumeLayer`] enables a client
+//!   to continue from there.
+//! - [`EventHub`] accepts the events of a server and passes them to its subscribers.
 
 mod callback;
 mod cancel;

@@ -1,7 +1,7 @@
-//! Runs a model of several threads in many orders of their steps, and checks the promises of its tables in each.
+//! Runs a model of several threads in many different orders of their steps, and checks the model's assertions in each.
 //!
-//! A step ends where a lock of [`mgp_types::sync`] is taken. No timer of a model ever expires, so a thread
-//! that waits for a wake-up that was lost waits for ever, which fails the model. A failure prints its order; `MODEL_SCHEDULE`
+//! A step ends where a lock of [`mgp_types::sync`] is taken. Timers never expire in a model, so a thread that waits for
+//! a lost wake-up waits forever, which makes the model fail. A failure prints the order of the steps; `MODEL_SCHEDULE`
 //! runs a test in that order again.
 
 use std::mem::ManuallyDrop;
@@ -9,10 +9,10 @@ use std::mem::ManuallyDrop;
 use mgp_types::sync::interleave::{Checker, is_checked, with_checker};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 
-/// The maximum number of preemptions in the orders of the second scheduler.
+/// The maximum number of preemptions in the orders that the second scheduler tries.
 const MAX_PREEMPTIONS: usize = 3;
 
-/// The stack of a thread: frames of unoptimised futures are large.
+/// The size of a thread's stack; the frames of unoptimised futures are large.
 const STACK_BYTES: usize = 512 << 10;
 
 const CHECKER: Checker = Checker {
@@ -20,11 +20,11 @@ const CHECKER: Checker = Checker {
     wait: shuttle::thread::yield_now,
 };
 
-/// Runs a model in a number of random orders, and as many with few preemptions; `MODEL_ROUNDS` multiplies the number,
-/// and `MODEL_SEED` chooses other orders.
+/// Runs a model in a number of random orders, and in as many orders with few preemptions. The environment variable
+/// `MODEL_ROUNDS` multiplies the number, and `MODEL_SEED` selects other orders.
 pub(crate) fn explore(orders: usize, model: fn()) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    // Never dropped: that would wake threads of a model that failed.
+    // Never drop the runtime, because that would wake threads of a failed model.
     let runtime = ManuallyDrop::new(runtime.enable_time().start_paused(true).build().unwrap());
     let _entered = runtime.enter();
     let number = |name| std::env::var(name).map_or(1, |text| text.parse::<u32>().unwrap());
@@ -44,7 +44,7 @@ fn run(scheduler: impl Scheduler + 'static, model: fn()) {
     shuttle::Runner::new(scheduler, config).run(model);
 }
 
-/// Starts a task as a thread of the model that runs; without one, returns the task.
+/// Starts a task as a thread of the running model. If no model is running, returns the task.
 pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(task: F) -> Option<F> {
     if !is_checked() {
         return Some(task);

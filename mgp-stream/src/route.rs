@@ -1,7 +1,7 @@
-//! Delivers partial results from a peer to the calls they belong to (MGP §12.4, §12.6; MCP progress).
+//! Delivers partial results that a peer sends to the calls to which they belong (MGP §12.4, §12.6; MCP progress).
 //!
-//! Each notification is delivered while it is dispatched, in the order of arrival, so an answer never overtakes its
-//! chunks.
+//! Each notification is delivered when it arrives, so partial results stay in order and an answer is never delivered
+//! before its chunks.
 //!
 //! Applies to: inbound.
 
@@ -24,12 +24,12 @@ use crate::chunk::{ChunkNotification, ChunkReceiver, ReceivedChunk};
 use crate::collect::ProgressForms;
 use crate::emit::EstimateMeta;
 
-/// Delivers chunks and progress to the outlet of the call they name; everything else passes.
+/// Delivers chunks and progress to the outlet of the call to which they belong, and passes on everything else.
 ///
-/// Chunks are delivered in the order of their numbers. Missing ones are requested from the callee; if they are lost,
-/// the caller gets no further chunks, and the result contains the rest.
+/// Chunks are delivered in the order of their numbers. Missing ones are requested from the callee. If they are lost,
+/// the caller gets no further chunks, and finds the remaining content in the result.
 ///
-/// It belongs on the inbound stack of the side that made the calls.
+/// The layer belongs on the inbound stack of the side that made the calls.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct RouteLayer(());
@@ -116,7 +116,7 @@ fn push(call: &InFlight, item: OutletItem) -> bool {
 
 // === Chunks ===
 
-/// Delivers a chunk; returns the request for missing chunks before it, if there are any.
+/// Delivers a chunk. If chunks before it are missing, returns the request for them.
 fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcError> {
     let read = ChunkNotification::read(call.params())?;
     let Some(waiting) = find(&call.cx().peer, &read.request_id) else { return Ok(None) };
@@ -141,7 +141,7 @@ fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcErr
     Ok(Some(cx.peer.send(request)))
 }
 
-/// Notes that a chunk is lost, as one implementation reports it.
+/// Records that a chunk is lost, as reported in the form of another implementation.
 fn route_loss(call: &Call) -> Result<(), RpcError> {
     let read: GapUnrecoverableParams = call.params().get()?;
     if let Some(waiting) = find(&call.cx().peer, &read.request_id)

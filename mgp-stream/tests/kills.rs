@@ -1,4 +1,4 @@
-//! A publisher under SIGKILL: no acknowledged event is lost, and none is read twice (MGP §13).
+//! Tests of a publisher that is killed: no acknowledged event is lost, and none is read twice (MGP §13).
 //!
 //! The environment variable `KILLS` sets the number of kills; 30 by default.
 
@@ -17,14 +17,14 @@ use std::process::{Command, Stdio};
 use mgp_stream::{EventDraft, EventHub};
 use mgp_types::store::Db;
 
-/// The number of kills, unless the environment sets it.
+/// The number of kills if the environment variable is not set.
 const KILLS: u64 = 30;
 
-/// The variables that turn the test process into a publisher: its folder, and its number.
+/// The environment variables that turn the test process into a publisher: its folder, and its number.
 const FOLDER: &str = "EVENTS_FOLDER";
 const RUN: &str = "EVENTS_RUN";
 
-/// An event as the test names it: the number of its process, and its number there.
+/// The name that the test gives an event: the number of the publishing process, and the event's number in it.
 type Name = (u64, u64);
 
 fn say(word: &str, name: Name) {
@@ -33,7 +33,7 @@ fn say(word: &str, name: Name) {
     out.flush().unwrap();
 }
 
-/// Reads what earlier processes left, then publishes until it is killed.
+/// Reads the events that earlier processes left, then publishes events until it is killed.
 #[tokio::test]
 async fn publisher() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
@@ -56,7 +56,7 @@ async fn publisher() {
     }
 }
 
-/// The lines that a publisher printed until it was killed.
+/// The lines that a publisher printed before it was killed.
 #[derive(Default)]
 struct Printed {
     read: Vec<Name>,
@@ -82,7 +82,7 @@ fn run(folder: &Path, run: u64, kill_at: u64) -> Printed {
             "acknowledged" => printed.acknowledged.push((run, number)),
             _ => {}
         }
-        // What it printed before it noticed is still read.
+        // Lines that it printed before the kill took effect are still read.
         if (word == "ready" && kill_at == 0) || (word == "acknowledged" && number == kill_at) {
             child.kill().unwrap();
         }
@@ -101,7 +101,7 @@ fn no_acknowledged_event_is_lost_or_read_twice() {
         read.extend(printed.read);
         acknowledged.extend(printed.acknowledged);
     }
-    // The events of the last one have no reader.
+    // No process reads the events of the last publisher.
     acknowledged.retain(|(run, _)| *run < kills);
     let unique: BTreeSet<_> = read.iter().copied().collect();
     assert_eq!(unique.len(), read.len(), "an event was read twice");

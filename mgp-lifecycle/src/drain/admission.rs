@@ -1,4 +1,4 @@
-//! How each kind of call is treated while a server drains.
+//! The rules for admitting each kind of call while a server drains.
 
 use mgp_types::method::{
     AccessRevoke, CallbackRespond, EventsUnsubscribe, HealthPing, HealthStatusGet, Initialize,
@@ -10,12 +10,12 @@ use mgp_types::service::{Call, CallerAccess, Kind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// A call that does work: the drain waits for it; refused once the drain has begun.
+    /// A call that does work. The drain waits for it, and once the drain has begun, new ones are refused.
     Counted,
-    /// A stream that lasts as long as its caller likes: the drain does not wait for it; refused once the drain has
-    /// begun.
+    /// A stream that lasts as long as its caller wants. The drain does not wait for it, and once the drain has begun,
+    /// new ones are refused.
     LongLived,
-    /// A status request, or a message that helps running calls to complete: always passes.
+    /// A status request, or a message that helps running calls to complete. It is always admitted.
     Always,
 }
 
@@ -30,14 +30,14 @@ impl Admission {
         }
         match call.method().as_str() {
             SubscriptionsListen::METHOD => Self::LongLived,
-            // From these a client that connects late learns that the server is draining.
+            // With these, a client that connects late finds out that the server is draining.
             Initialize::METHOD
             | ServerDiscover::METHOD
             | Ping::METHOD
             | HealthPing::METHOD
             | HealthStatusGet::METHOD
             | LifecycleShutdown::METHOD
-            // Running calls may wait for these.
+            // Running calls may depend on these.
             | TasksGet::METHOD
             | TasksResult::METHOD
             | TasksList::METHOD
@@ -45,7 +45,7 @@ impl Admission {
             | PermissionResponse::METHOD
             | PermissionGrant::METHOD
             | CallbackRespond::METHOD
-            // These end something.
+            // These end a running task or call.
             | TasksCancel::METHOD
             | StreamCancel::METHOD
             | AccessRevoke::METHOD

@@ -1,13 +1,13 @@
 //! Typical durations of calls, used to estimate how long a drain takes. The table has a fixed size.
 //!
-//! Only slow calls are measured: those that complete at their first poll are never running when a drain begins.
+//! Only slow calls are measured. A call that completes at its first poll cannot be running when a drain begins.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Number of buckets. Several tools may share one, which makes the estimate less exact but limits memory.
+/// The number of buckets. Several tools may share a bucket, which makes the estimate less exact but limits memory.
 const BUCKETS: usize = 64;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Default for CallDurations {
 
 /// Returns the bucket of a tool or method.
 ///
-/// A cheap hash, because every call pays for it; collisions are harmless.
+/// Uses a cheap hash, because the cost is paid by every call; collisions are harmless.
 pub(super) fn bucket_of(name: &str) -> u8 {
     let last = name.as_bytes().last().copied().unwrap_or(0);
     let digest = name.len() * 7 + usize::from(last);
@@ -47,7 +47,8 @@ impl CallDurations {
         bucket.running.fetch_sub(1, Ordering::Relaxed);
         let took = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX).max(1);
         let typical = bucket.typical.load(Ordering::Relaxed);
-        // Moves the average by a quarter of the difference. If two calls end at the same time, one may be ignored.
+        // Move the average by a quarter of the difference. If two calls end at the same time, one of them may be
+        // ignored.
         let next = match typical {
             0 => took,
             _ if took > typical => typical + (took - typical).div_ceil(4),
@@ -56,7 +57,8 @@ impl CallDurations {
         bucket.typical.store(next, Ordering::Relaxed);
     }
 
-    /// Returns the longest typical duration of the buckets in use; `None` if one of them has none yet.
+    /// Returns the longest typical duration among the buckets with running calls; `None` if one of them has no typical
+    /// duration yet.
     pub(super) fn estimate(&self) -> Option<Duration> {
         let used = self.0.iter().filter(|bucket| bucket.running.load(Ordering::Relaxed) > 0);
         used.map(|bucket| match bucket.typical.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! `mgp/lifecycle/shutdown`: allowed for the owner only; repeating it is harmless.
+//! `mgp/lifecycle/shutdown`. Only the owner may call it; repeated calls are harmless.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::handle::Drain;
 use super::owner::ProcessOwner;
 use crate::error::LifecycleError;
 
-/// Status in the answer for a server that does not exist, or that the caller may not see.
+/// The status in the answer about a server that does not exist or that the caller may not see.
 const NOT_FOUND: &str = "not_found";
 
 /// Maximum length of a shutdown reason, in bytes; a longer one is clipped.
@@ -24,9 +24,10 @@ type ShutdownFuture = BoxFuture<'static, Result<ShutdownResult, RpcError>>;
 impl Drain {
     /// Returns a router for `mgp/lifecycle/shutdown`, for stacks without the [layer](crate::DrainLayer).
     ///
-    /// Only the [`ProcessOwner`] may call it. The default reason is `operator_request`, the default time-out
-    /// [`DrainConfig::timeout`](crate::DrainConfig::timeout); a further call returns what remains, and may shorten the
-    /// time. A `server_id` names a server of the [fleet](Drain::fleet).
+    /// Only the [`ProcessOwner`] may call the method. The default reason is `operator_request`, the default time-out
+    /// [`DrainConfig::timeout`](crate::DrainConfig::timeout). A further call returns the calls that are still running,
+    /// and may shorten the remaining time. If the params contain a `server_id`, that server of the
+    /// [fleet](Drain::fleet) is shut down.
     ///
     /// ```
     /// use mgp_lifecycle::{Drain, ProcessOwner};
@@ -56,7 +57,8 @@ impl Drain {
     pub(super) fn answer(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (_, params, cx) = call.into_parts();
         let shutdown = match params.get() {
-            // With invalid params a caller that is not the owner still gets the refusal for that, and not −32602.
+            // Even if the params are invalid, a caller that is not the owner is refused for that reason and not with
+            // −32602.
             Err(_) if !ProcessOwner::is(&cx) => Err(LifecycleError::NotOwner.into()),
             params => params.map(|params| self.dispatch(&cx, params)),
         };

@@ -1,5 +1,5 @@
-//! The count of calls in flight and the gate for new calls in one atomic, so that closing the gate cannot miss a
-//! call.
+//! The number of running calls and the gate for new calls, both in one atomic value, so that no call can be missed
+//! while the gate closes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,16 +7,16 @@ use tokio::sync::Notify;
 
 /// Flag: new calls are refused.
 const CLOSED: usize = 1;
-/// Flag: new calls and messages of earlier calls are refused.
+/// Flag: new calls are refused, and so are messages that belong to earlier calls.
 const ENDED: usize = 2;
-/// Value by which one call increases the state; the lower bits are flags.
+/// The amount by which one call increases the state; the lower bits are flags.
 const ONE: usize = 4;
 
-/// Counts the calls that run, and admits new ones; `state` is the count times [`ONE`], plus two flags.
+/// Counts the calls that run, and admits new ones. `state` is the number of calls times [`ONE`], plus the two flags.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     state: AtomicUsize,
-    /// Notified when the last call leaves a closed gate.
+    /// Notified when the last call ends after the gate was closed.
     empty: Notify,
 }
 
@@ -37,8 +37,8 @@ impl Gate {
 
     /// Counts a call unless the flag is set.
     ///
-    /// It counts first and then checks the flag. So if a call enters while the gate closes, either the call sees the
-    /// closed gate, or the closing side sees the call.
+    /// First counts the call and then checks the flag. Therefore, if a call enters while the gate closes, either the
+    /// call sees the closed gate, or the closing side sees the call in the count.
     fn count_unless(&self, flag: usize) -> bool {
         if self.state.fetch_add(ONE, Ordering::AcqRel) & flag == 0 {
             return true;
@@ -47,7 +47,7 @@ impl Gate {
         false
     }
 
-    /// Counts another part of a call that is already counted.
+    /// Adds one to the count for a further part of a call that is already counted.
     pub(super) fn hold(&self) {
         self.state.fetch_add(ONE, Ordering::AcqRel);
     }
@@ -59,7 +59,7 @@ impl Gate {
         }
     }
 
-    /// Closes the gate to new calls; returns `true` the first time.
+    /// Closes the gate for new calls; returns `true` the first time.
     pub(super) fn close(&self) -> bool {
         self.state.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0
     }
@@ -68,12 +68,12 @@ impl Gate {
         self.state.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// Returns the number of calls in flight.
+    /// Returns the number of running calls.
     pub(super) fn count(&self) -> usize {
         self.state.load(Ordering::Acquire) / ONE
     }
 
-    /// Waits until nothing is in flight behind a closed gate, and lets nothing in from that moment on.
+    /// Waits until no call is running behind a closed gate, and admits nothing from that moment on.
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future does not change the gate.
@@ -89,7 +89,7 @@ impl Gate {
         }
     }
 
-    /// Refuses everything from now on, even if calls are in flight.
+    /// Refuses everything from now on, even if calls are still running.
     pub(super) fn end(&self) {
         self.state.fetch_or(ENDED, Ordering::AcqRel);
     }

@@ -1,4 +1,4 @@
-//! The drain of a server: begins once, ends when nothing runs any more or its time is over.
+//! The drain of a server. It begins once, and ends when no call is running any more or its time is over.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use super::gate::Gate;
 use crate::fleet::Fleet;
 use crate::state::{StateHandle, Transition};
 
-/// Maximum time for calls to end after they were cut; they end at their next poll, so hardly any needs it.
+/// The maximum time for calls to end after they were cut off. They end at their next poll, so this is rarely needed.
 const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time limits of a drain.
@@ -50,9 +50,10 @@ impl Default for DrainConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemainingCalls {
-    /// Calls and tasks in flight.
+    /// The number of running calls and tasks.
     pub calls: usize,
-    /// The estimated time until they end, by recent calls of the same tools; never longer than the drain has left.
+    /// The estimated time until they end, based on recent calls of the same tools; at most the remaining time of the
+    /// drain.
     pub estimate: Duration,
 }
 
@@ -82,9 +83,9 @@ struct DrainState {
     config: Mutex<DrainConfig>,
     state: StateHandle,
     fleet: OnceLock<Arc<dyn Fleet>>,
-    /// Reason given when the drain began; later reasons are ignored.
+    /// The reason that was given when the drain began; later reasons are ignored.
     reason: OnceLock<ShutdownReason>,
-    /// The time at which running calls are cut.
+    /// The time at which calls that are still running are cut off.
     deadline: watch::Sender<Option<Instant>>,
     is_cut: AtomicBool,
     cut: Notify,
@@ -121,12 +122,12 @@ impl Drain {
         }))
     }
 
-    /// Changes the configuration; a drain that has begun keeps its deadline.
+    /// Changes the configuration. A drain that has already begun keeps its deadline.
     pub fn configure(&self, change: impl FnOnce(&mut DrainConfig)) {
         change(&mut self.0.config.lock());
     }
 
-    /// Sets the servers behind this one, which a shutdown request can select by `server_id`; a second call has no
+    /// Sets the servers behind this one, which a shutdown request can select by `server_id`. Only the first call has an
     /// effect.
     pub fn fleet(&self, fleet: Arc<dyn Fleet>) {
         let _ = self.0.fleet.set(fleet);
@@ -144,10 +145,10 @@ impl Drain {
         &self.0.state
     }
 
-    /// Adds an observer. It is called at the begin and the end of the drain, with the params of
-    /// `notifications/mgp.lifecycle` to send to peers.
+    /// Adds an observer. It is called when the drain begins and when it ends, with the params of the notification
+    /// `notifications/mgp.lifecycle` that it should send to peers.
     ///
-    /// The drain ends once all observers have completed, or have taken too long ([`DrainConfig::notify_timeout`]).
+    /// The drain ends once all observers have completed or have exceeded [`DrainConfig::notify_timeout`].
     pub fn on_transition(
         &self,
         observer: impl Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync + 'static,
@@ -155,18 +156,18 @@ impl Drain {
         self.0.observers.lock().push(Arc::new(observer));
     }
 
-    /// Begins the drain: new calls are refused, and running calls have `timeout` to end.
+    /// Begins the drain: new calls are refused, and running calls have the time `timeout` to end.
     ///
-    /// If the drain has begun before, this can only shorten its remaining time.
+    /// If the drain has already begun, this method can only shorten its remaining time.
     ///
     /// # Panics
     /// Panics outside of a tokio runtime.
     pub fn begin(&self, reason: ShutdownReason, timeout: Duration) -> RemainingCalls {
         let state = &*self.0;
-        // Panics outside of a runtime before anything is changed: a gate closed without the task below would never
-        // empty.
+        // Panic outside of a runtime before anything is changed: without the task that is spawned below, a closed gate
+        // would never become empty.
         let runtime = Handle::current();
-        // Before the gate is closed, because refusals contain the reason.
+        // Set the reason before the gate is closed, because refusals contain it.
         let _ = state.reason.set(reason);
         let is_first = state.gate.close();
         self.shorten(timeout.min(self.config().max_timeout));
@@ -198,7 +199,7 @@ impl Drain {
         self.0.gate.is_closed()
     }
 
-    /// Returns the calls in flight, and how long they may take.
+    /// Returns the running calls, and an estimate of how long they will take.
     #[must_use]
     pub fn remaining(&self) -> RemainingCalls {
         let calls = self.0.gate.count();
@@ -209,7 +210,7 @@ impl Drain {
             Some(deadline) => deadline.saturating_duration_since(Instant::now()),
             None => self.config().timeout,
         };
-        // For a tool that has never completed only the deadline is known.
+        // For a tool that has never completed a call, only the deadline is known.
         let typical = self.0.durations.estimate().unwrap_or(Duration::MAX);
         let estimate = typical.max(Duration::from_millis(1)).min(left);
         RemainingCalls { calls, estimate }
@@ -224,7 +225,7 @@ impl Drain {
         let _ = self.0.deadline.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Waits until the drain has ended: nothing runs, peers were notified, connections may be closed.
+    /// Waits until the drain has ended: no call is running, peers were notified, and connections may be closed.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -241,7 +242,7 @@ impl Drain {
 
     // === For calls and tasks ===
 
-    /// Returns the reason of the drain; `operator_request` if it has not begun.
+    /// Returns the reason of the drain, or `operator_request` if it has not begun.
     pub(super) fn reason(&self) -> ShutdownReason {
         self.0.reason.get().cloned().unwrap_or(ShutdownReason::OperatorRequest)
     }
@@ -255,27 +256,27 @@ impl Drain {
         self.0.gate.enter().then(|| DrainHold(self.clone()))
     }
 
-    /// Counts a message of a call that was accepted; returns `None` if the drain has ended.
+    /// Counts a message that belongs to an accepted call; returns `None` if the drain has ended.
     pub(super) fn enter_related(&self) -> Option<DrainHold> {
         self.0.gate.enter_related().then(|| DrainHold(self.clone()))
     }
 
-    /// Counts another part of a call that is in flight.
+    /// Counts a further part of a running call.
     pub(crate) fn hold(&self) -> DrainHold {
         self.0.gate.hold();
         DrainHold(self.clone())
     }
 
-    /// Waits until the deadline, when running calls are cut.
+    /// Waits until the deadline, at which running calls are cut off.
     pub(super) async fn cut(&self) {
-        // Subscribed before the check, so that no notification is missed.
+        // Subscribe before the check, so that no notification is missed.
         let cut = self.0.cut.notified();
         if !self.0.is_cut.load(Ordering::Acquire) {
             cut.await;
         }
     }
 
-    /// Measures a call until the timer is dropped.
+    /// Measures the duration of a call until the returned timer is dropped.
     pub(super) fn measure(&self, bucket: u8) -> CallTimer {
         CallTimer { drain: self.clone(), bucket, begun: self.0.durations.begin(bucket) }
     }
@@ -284,7 +285,8 @@ impl Drain {
 
     async fn run(self, first: Option<Transition>) {
         let state = &*self.0;
-        // In tasks of their own, so that a slow peer delays nothing, and a panic ends only the observer it occurred in.
+        // Each observer runs in its own task, so that a slow peer does not delay the others, and a panic ends only that
+        // observer.
         let mut notifying = JoinSet::new();
         notifying.spawn(self.clone().notify(first));
         if !self.wait_empty().await {
@@ -302,7 +304,8 @@ impl Drain {
         let last = state.state.enter(ServerState::Disconnected, self.reason().as_str());
         let last = last.inspect_err(|error| tracing::debug!(%error, "drain ends anyway"));
         let notifications = async {
-            // The first notification completes before the second starts, so that each peer receives them in order.
+            // Wait until the first notification is complete before starting the second, so that each peer receives them
+            // in order.
             while notifying.join_next().await.is_some() {}
             notifying.spawn(self.clone().notify(last.ok()));
             while notifying.join_next().await.is_some() {}
@@ -310,14 +313,14 @@ impl Drain {
         if timeout(self.config().notify_timeout, notifications).await.is_err() {
             tracing::debug!("timeout of the notification that the server ends");
         }
-        // Observers may hold parts of the server, so they are dropped even if they are still notifying.
+        // Observers may own parts of the server, so drop them even if they are still notifying peers.
         notifying.abort_all();
         let observers = std::mem::take(&mut *state.observers.lock());
         drop(observers);
         state.is_over.send_replace(true);
     }
 
-    /// Waits until nothing runs; returns `false` if the deadline is earlier.
+    /// Waits until no call is running; returns `false` if the deadline passes first.
     async fn wait_empty(&self) -> bool {
         let mut deadline = self.0.deadline.subscribe();
         loop {
@@ -355,7 +358,7 @@ impl fmt::Debug for Drain {
     }
 }
 
-/// Counts a call or task as in flight until dropped.
+/// Counts a call or task as running until it is dropped.
 #[derive(Debug)]
 pub(crate) struct DrainHold(Drain);
 
@@ -364,7 +367,7 @@ impl DrainHold {
         &self.0
     }
 
-    /// Returns a future that completes when running calls are cut.
+    /// Returns a future that completes when running calls are cut off.
     pub(crate) fn cut(&self) -> impl Future<Output = ()> + Send + 'static {
         let drain = self.0.clone();
         async move { drain.cut().await }
@@ -377,7 +380,7 @@ impl Drop for DrainHold {
     }
 }
 
-/// Measures a call until dropped.
+/// Measures the duration of a call until it is dropped.
 pub(super) struct CallTimer {
     drain: Drain,
     bucket: u8,

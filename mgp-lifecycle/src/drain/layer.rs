@@ -1,4 +1,4 @@
-//! The layer: counts calls, refuses late ones, and cuts those that outlast the drain.
+//! The layer that counts calls, refuses those that arrive during the drain, and cuts off those that outlast it.
 //!
 //! Applies to: inbound.
 
@@ -16,10 +16,12 @@ use super::durations::bucket_of;
 use super::handle::{Drain, DrainHold};
 use crate::error::LifecycleError;
 
-/// Shuts a server down gracefully: counts the calls in flight, and answers new ones with 2001 once the [`Drain`] began.
+/// Shuts a server down gracefully: counts the running calls, and answers new ones with 2001 once the [`Drain`] has
+/// begun.
 ///
-/// Status requests (pings, health, tasks) and messages that help running calls to complete (answers, cancellations)
-/// always pass. Calls that are still running at the deadline are answered with 3003.
+/// Status requests (pings, health, tasks) and messages that help running calls to complete (answers, cancellations) are
+/// always passed on. Calls that are still running at the deadline are answered with 3003. The layer also answers
+/// `mgp/lifecycle/shutdown`, like [`Drain::router`].
 /// The layer also answers `mgp/lifecycle/shutdown`, like [`Drain::router`].
 ///
 /// ```
@@ -53,7 +55,7 @@ use crate::error::LifecycleError;
 pub struct DrainLayer(Drain);
 
 impl DrainLayer {
-    /// Creates a layer whose calls belong to this drain.
+    /// Creates a layer for a drain.
     pub const fn new(drain: Drain) -> Self {
         Self(drain)
     }
@@ -65,9 +67,9 @@ mgp_types::layer_service! {
 }
 
 impl<S> DrainService<S> {
-    /// Admits a call; returns its count if the drain must wait for it.
+    /// Admits a call. Returns a guard that counts it if the drain must wait for it.
     fn admit(&self, call: &Call) -> Result<Option<Counted>, LifecycleError> {
-        // Tool calls first: they are the common case.
+        // Check tool calls first, because they are the common case.
         if let Some(tool) = call.tool()
             && let Some(hold) = self.layer.0.enter()
         {
@@ -100,7 +102,8 @@ impl<S: MgpService> Service<Call> for DrainService<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // Handled at dispatch, so that it takes effect for all calls that arrive after it.
+        // Handle the shutdown when it arrives and not when its future is polled, so that it affects all calls that
+        // follow.
         if call.is::<LifecycleShutdown>() {
             let inner = ResponseState::Answered { answer: self.layer.0.answer(call) };
             return ResponseFuture { inner, cut: None, counted: None };
@@ -126,7 +129,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// Returns a future that completes when the call is cut; it also measures the call until dropped.
+    /// Returns a future that completes when the call is cut off, and that measures the call's duration until it is
+    /// dropped.
     fn cut(&self) -> BoxFuture<'static, ()> {
         let drain = self.hold.drain().clone();
         let timer = drain.measure(self.bucket);
@@ -151,9 +155,9 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: ResponseState<F>,
-        // Created only if the call does not complete at its first poll; most do.
+        // Created only if the call does not complete at its first poll, as most calls do.
         cut: Option<BoxFuture<'static, ()>>,
-        // The last field, so that the call's guards are dropped before it counts as ended.
+        // This must be the last field: the call's guards are dropped before the call counts as ended.
         counted: Option<Counted>,
     }
 }

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_types::service::{Authority, Context, Scope};
 
-/// Mark on the connection to the process that started this server.
+/// Mark on a connection whose peer is the process that started this server.
 ///
-/// The mark only allows shutdown. For example, it does not let the parent process administer access.
+/// The mark only permits shutdown. For example, it does not let the parent process administer access.
 ///
 /// ```
 /// use mgp_lifecycle::ProcessOwner;
@@ -22,18 +22,18 @@ use mgp_types::service::{Authority, Context, Scope};
 pub struct ProcessOwner(AtomicBool);
 
 impl ProcessOwner {
-    /// Marks the peer of this connection as the owner; to be used only for the process's parent.
+    /// Marks the peer of this connection as the owner; use it only for the parent process.
     pub fn mark(scope: &Scope) {
         scope.state::<Self>().0.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether a call was sent by the owner: over its connection, or by an operator.
+    /// Returns whether the owner sent a call: over its marked connection, or as an operator.
     #[must_use]
     pub fn is(cx: &Context) -> bool {
         cx.principal.authority() == Authority::Operator || Self::is_here(cx)
     }
 
-    /// Returns whether a call was sent over the connection of the process that started this server.
+    /// Returns whether a call came over the connection from the process that started this server.
     pub(super) fn is_here(cx: &Context) -> bool {
         cx.scope.state::<Self>().0.load(Ordering::Relaxed)
     }

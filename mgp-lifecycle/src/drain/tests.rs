@@ -25,7 +25,7 @@ use crate::tasks::{TasksConfig, TasksLayer};
 const TOOL: (&str, &str) = ("tools/call", r#"{"name":"a"}"#);
 const LONG: Duration = Duration::from_secs(30);
 
-/// Returns a stack whose tool takes `time`.
+/// Returns a client of a stack whose tool takes the given time.
 fn takes(drain: &Drain, time: Duration) -> mock::Client {
     let slow = Stack::from_fn(move |_| async move {
         sleep(time).await;
@@ -300,7 +300,7 @@ async fn only_the_owner_may_shut_the_server_down() {
     assert_eq!(refused.code().0, 1000, "authority is checked before the params");
     assert!(!drain.is_draining());
 
-    // Other tenants use this server, too.
+    // Operators of other tenants may not shut the server down, because several tenants use it.
     client.cx.principal = Principal::new("acme", "ada").operator();
     client.request("mgp/lifecycle/shutdown", "{}").await.unwrap_err();
     assert!(!drain.is_draining());
@@ -412,7 +412,7 @@ async fn tasks_that_take_too_long_fail_with_3003() {
     drain.wait_ended().await;
     assert_eq!(begun.elapsed().as_secs(), 3);
     let failed = client.request("tasks/get", &params).await.unwrap();
-    // A plain caller receives a refusal as a result.
+    // A caller without MGP gets the refusal as a tool result.
     assert!(failed.as_str().contains(r#""code":3003"#), "{failed:?}");
     assert!(failed.as_str().contains(r#""started":true"#), "{failed:?}");
 }

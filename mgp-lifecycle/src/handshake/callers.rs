@@ -1,4 +1,4 @@
-//! A cache of recent modern callers: the same `_meta` is not parsed twice.
+//! A cache of recent callers of the modern era, so that the same `_meta` is not parsed twice.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct CallerMeta<'a> {
     pub(crate) info: Option<&'a str>,
 }
 
-/// Facts of recent callers, by the `_meta` they were read from.
+/// The facts about recent callers, by the `_meta` from which they were parsed.
 #[derive(Debug, Default)]
 pub(crate) struct RecentCallers(Mutex<Vec<Caller>>);
 
@@ -40,7 +40,7 @@ impl RecentCallers {
         callers.iter().find(same).map(|caller| Arc::clone(&caller.facts))
     }
 
-    /// Adds a caller; a full cache drops the oldest.
+    /// Adds a caller. If the cache is full, drops the oldest one.
     pub(crate) fn insert(&self, meta: CallerMeta<'_>, facts: &Arc<PeerInfo>) {
         if meta.capabilities.len() + meta.info.map_or(0, str::len) > MAX_META_BYTES {
             return;

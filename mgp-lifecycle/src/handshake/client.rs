@@ -1,4 +1,5 @@
-//! The client side: probes for the modern era, falls back to `initialize`, runs the permission gate (MGP §2, §3.4).
+//! The client's side of the handshake: probes whether the server supports the modern era, falls back to `initialize`,
+//! and runs the permission gate (MGP §2, §3.4).
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use super::state::{HandshakeState, Phase};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ConnectConfig {
-    /// The era to use.
+    /// The era in which to connect.
     pub era: EraChoice,
     /// The time after which a server that has not answered the probe is also sent `initialize`. Default: 10 s.
     ///
@@ -75,9 +76,9 @@ pub enum EraChoice {
     /// Modern if the server answers the probe, else legacy.
     #[default]
     Auto,
-    /// Legacy only: no probe is sent.
+    /// Only the legacy era; no probe is sent.
     Legacy,
-    /// Modern only.
+    /// Only the modern era; there is no fallback to `initialize`.
     Modern,
 }
 
@@ -92,13 +93,13 @@ impl From<Option<Era>> for EraChoice {
     }
 }
 
-/// The action for a connection to a server that lacks a permission it needs (MGP §3.4).
+/// The action if a server lacks a permission that it needs (MGP §3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UngrantedPolicy {
-    /// Proceed; calls of tools that need the permission are refused.
+    /// The connection proceeds; calls of tools that need the permission are refused.
     #[default]
     Proceed,
-    /// Close the connection, after the server was notified of the reason.
+    /// The connection is closed, after the server was notified of the reason.
     Close,
 }
 
@@ -107,7 +108,7 @@ pub enum UngrantedPolicy {
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
 pub trait ConnectGate: Send + Sync {
-    /// Decides by `facts.permissions_required`, the permissions that the server needs.
+    /// Decides based on `facts.permissions_required`, the permissions that the server needs.
     async fn decide(&self, facts: Arc<PeerInfo>, cx: Context) -> ConnectDecision;
 }
 
@@ -116,7 +117,7 @@ pub trait ConnectGate: Send + Sync {
 pub enum ConnectDecision {
     /// The connection proceeds; calls that need a permission that was not granted are refused.
     Proceed,
-    /// The connection is closed.
+    /// The connection is closed, because the permissions are rejected.
     Reject,
 }
 
@@ -127,7 +128,7 @@ pub enum ConnectError {
     /// The server did not complete the handshake in time.
     #[error("the server did not finish the handshake within {0:?}")]
     TimedOut(Duration),
-    /// The server refused, or its connection was closed.
+    /// The server refused the handshake, or the connection was closed.
     #[error("the handshake failed: {0}")]
     Refused(#[source] RpcError),
     /// The server chose a revision that the client did not request and does not support.
@@ -139,7 +140,7 @@ pub enum ConnectError {
     /// The decision about the permissions the server needs timed out.
     #[error("the decision about the permissions the server needs timed out: {}", .0.join(", "))]
     Deferred(Vec<String>),
-    /// The server has no id, under which decisions and records are stored.
+    /// The server has no id, but decisions and records about a server are stored under its id.
     #[error(
         "decisions and records of a server are stored by its id; give it one with `.server_id(…)`"
     )]
@@ -151,7 +152,7 @@ pub enum ConnectError {
 /// The stack must contain a [`RequestMetaLayer`](super::RequestMetaLayer) for the same scope's [`HandshakeState`].
 ///
 /// # Errors
-/// The reason why it failed; the connection cannot be used then.
+/// The reason why the handshake failed; the connection cannot be used in that case.
 ///
 /// # Cancel safety
 /// Not cancel safe: close the connection if the future is dropped.
@@ -179,7 +180,7 @@ pub async fn connect<S: MgpService>(
     Ok(facts)
 }
 
-/// Creates the flow of this connection and stores it in the connection's scope.
+/// Creates the permission flow of this connection and stores it in the connection's scope.
 fn permission_flow(
     cx: &Context,
     config: &ConnectConfig,
@@ -204,7 +205,7 @@ async fn negotiate<S: MgpService>(
     if config.era == EraChoice::Modern {
         return match probing.await? {
             ProbeResult::Modern(facts) => Ok(facts),
-            // There is no fallback: the server's refusal is the error.
+            // There is no fallback in this case, so return the server's refusal as the error.
             ProbeResult::Legacy(refusal) => {
                 let unknown = || RpcError::method_not_found(ServerDiscover::METHOD);
                 Err(ConnectError::Refused(refusal.unwrap_or_else(unknown)))
@@ -220,7 +221,8 @@ async fn negotiate<S: MgpService>(
     }
 }
 
-/// Sends `initialize` beside a probe that was not answered in time; the first answer that opens a connection counts.
+/// Sends `initialize` in addition to a probe that was not answered in time. The first answer that completes a handshake
+/// counts.
 async fn first_answer<S: MgpService>(
     mut probing: Pin<&mut impl Future<Output = Result<ProbeResult, ConnectError>>>,
     stack: &S,
@@ -236,7 +238,7 @@ async fn first_answer<S: MgpService>(
             ProbeResult::Legacy(_) => initializing.await,
         },
         initialized = &mut initializing => match initialized {
-            // A modern server refuses it, and answers the probe when it is ready.
+            // A modern server refuses `initialize`, and answers the probe once it is ready.
             Err(ConnectError::Refused(refusal)) => match timeout(wait, probing).await {
                 Ok(Ok(ProbeResult::Modern(facts))) => Ok(facts),
                 _ => Err(ConnectError::Refused(refusal)),
@@ -246,7 +248,7 @@ async fn first_answer<S: MgpService>(
     }
 }
 
-/// Sends the probe, and once more if the server asks for another modern revision.
+/// Sends the probe, and a second one if the server requires another modern revision.
 async fn probe_twice<S: MgpService>(
     stack: &S,
     cx: &Context,
@@ -263,20 +265,20 @@ async fn probe_twice<S: MgpService>(
 
 /// The result of the probes.
 enum ProbeResult {
-    /// A modern server.
+    /// The server is modern.
     Modern(Arc<PeerInfo>),
-    /// A legacy server, with its answer to the probe.
+    /// The server is legacy; contains its answer to the probe, if there was one.
     Legacy(Option<RpcError>),
 }
 
 /// The answer to one probe.
 enum ProbeAnswer {
     Known(ProbeResult),
-    /// The server is modern, and wants the client to use this revision.
+    /// The server is modern, and requires the client to use this revision.
     Retry(Revision),
 }
 
-/// Sends `server/discover`.
+/// Sends the probe, `server/discover`, with a given revision.
 async fn probe<S: MgpService>(
     stack: &S,
     cx: &Context,
@@ -353,7 +355,7 @@ async fn initialize<S: MgpService>(
         request::<Initialize, _, _, _>(stack, cx, &params).await;
     let result = match first {
         Err(ConnectError::Refused(refusal)) => {
-            // A server that refuses the newest revision may name one that the client supports.
+            // A server that refuses the newest revision may list one that the client supports.
             let Some(older) = supported_revision(&refusal) else {
                 return Err(ConnectError::Refused(refusal));
             };
@@ -372,7 +374,7 @@ async fn initialize<S: MgpService>(
     Ok(store_facts(cx, Phase::Initialized, facts))
 }
 
-/// Returns the newest supported legacy revision that a refusal of `initialize` names (−32602, MCP lifecycle).
+/// Returns the newest supported legacy revision that is listed in a refusal of `initialize` (−32602, MCP lifecycle).
 fn supported_revision(refusal: &RpcError) -> Option<Revision> {
     let named = refusal.code() == ErrorCode::INVALID_PARAMS;
     let data: UnsupportedVersionData = refusal.as_data().filter(|_| named)?.get().ok()?;
@@ -381,8 +383,8 @@ fn supported_revision(refusal: &RpcError) -> Option<Revision> {
     Revision::LEGACY.iter().rev().find(ours).cloned()
 }
 
-/// Returns the facts about a server. Active are only extensions that both sides offered: some servers answer with
-/// all of theirs, whatever the client offered.
+/// Returns the facts about a server. Only extensions that both sides offered are active, because some servers answer
+/// with all their extensions, whatever the client offered.
 fn server_facts(
     revision: Revision,
     capabilities: &ServerCapabilities,
@@ -492,12 +494,14 @@ mod tests {
             let offer = ClientOffer::new(Implementation::new("c", "1"));
             let result = connect(&server, &cx, &offer, &ConnectConfig::default()).await;
             assert_eq!(result.is_ok(), refusals == 1);
-            // After a second refusal the server counts as legacy, and then refuses `initialize` too.
+            // After the second refusal the client treats the server as legacy, and the server then refuses
+            // `initialize`, too.
             assert_eq!(requests.load(Ordering::Relaxed), if refusals == 1 { 2 } else { 3 });
         }
     }
 
-    /// Connects to a server that takes this long to start, and then answers what waits in its pipe, or never a probe.
+    /// Connects to a server that needs this long to start. A modern server then answers all waiting requests; a legacy
+    /// server never answers the probe.
     async fn connect_after(seconds: u64, answers: Era) -> Result<Era, ConnectError> {
         let ready = Instant::now() + Duration::from_secs(seconds);
         let server = Stack::from_fn(move |call: Call| async move {
@@ -513,7 +517,7 @@ mod tests {
                     let modern = vec![Revision::MODERN];
                     Reply::of(&DiscoverResult::new(modern, ServerCapabilities::new()))
                 }
-                // It is refused when the probe is answered.
+                // A modern server refuses `initialize` at the time when it answers the probe.
                 (_, false) => {
                     tokio::time::sleep_until(ready).await;
                     Err(RpcError::method_not_found(Initialize::METHOD))

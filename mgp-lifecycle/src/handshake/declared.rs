@@ -1,5 +1,5 @@
-//! The capabilities declared in a modern request: those of the client itself or, if it forwards a call, those of the
-//! caller.
+//! The capabilities that a modern request declares. If the client forwards a call, these are the capabilities of the
+//! call's caller, otherwise its own.
 
 use mgp_types::mcp::{ClientCapabilities, ElicitationCapability, ListChanged, key};
 use mgp_types::mgp::{Extension, MgpCapability};
@@ -32,14 +32,15 @@ impl DeclaredCapabilities {
     }
 }
 
-/// The client's capabilities combined with those of a caller (sampling, elicitation, roots), encoded once per set.
+/// The client's capabilities combined with those of a caller (sampling, elicitation, roots); each combination is
+/// encoded only once.
 #[derive(Debug)]
 pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
     /// The MGP offer without callbacks.
     without_callbacks: Option<MgpCapability>,
-    /// If set, the client declares form elicitation even for callers that do not support it, because it answers forms
-    /// itself.
+    /// If `true`, the client declares form elicitation even for callers that do not support it, because it answers
+    /// forms itself.
     answers_forms: bool,
     /// The encoded capabilities for each set of capabilities that a caller sent.
     cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,
@@ -77,14 +78,14 @@ impl CallerCapabilities {
             forms.form.get_or_insert_default();
             capabilities.elicitation = Some(forms);
         }
-        // Callbacks are not declared for this caller: a server that wants to ask it uses forms in rounds.
+        // Do not declare callbacks for this caller, so that a server that has a question asks it with forms in rounds.
         if let Some(mgp) = &self.without_callbacks
             && cx.caller.accepts.elicitation
             && !cx.caller.has(Extension::Callbacks)
         {
             negotiate::put_modern(&mut capabilities, mgp).ok()?;
         }
-        // Leave out `listChanged`, which exists in the legacy era only.
+        // Omit `listChanged`, which exists only in the legacy era.
         capabilities.roots = caller.roots.map(|_| ListChanged::new());
         let declared = DeclaredCapabilities::new(capabilities).ok()?;
         let mut cache = self.cache.lock();

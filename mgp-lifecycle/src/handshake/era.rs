@@ -1,4 +1,4 @@
-//! The choice of the era: pure functions over facts that transports and layers provide.
+//! The choice of the era: pure functions of facts that transports and layers provide.
 
 use mgp_types::mcp::{Era, Revision};
 use mgp_types::method::{Initialize, Ping, Request as _, ServerDiscover};
@@ -9,26 +9,26 @@ use serde::Serialize;
 use super::state::Phase;
 use crate::error::LifecycleError;
 
-/// The facts about an inbound request that decide its route.
+/// The facts about an inbound request that determine its route.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestFacts<'a> {
     pub(crate) method: &'a str,
     /// Revision in the request's `_meta`; only modern requests have one.
     pub(crate) meta_revision: Option<&'a Revision>,
-    /// If set, its `_meta` has the client's capabilities.
+    /// If `true`, the request's `_meta` contains the client's capabilities.
     pub(crate) has_capabilities: bool,
     /// The phase of the legacy handshake in its scope.
     pub(crate) phase: Phase,
 }
 
-/// The treatment of a request by the handshake.
+/// The way in which the handshake treats a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// The start of a legacy session.
+    /// The request `initialize`, which starts a legacy session.
     Initialize,
-    /// A request of the legacy session.
+    /// A request within the legacy session.
     Legacy,
-    /// A modern request, which is self-contained.
+    /// A modern request, which contains everything that is needed to answer it.
     Modern,
     /// A request that may be answered before anything was negotiated.
     Early,
@@ -59,13 +59,13 @@ pub(crate) fn route(request: RequestFacts<'_>, supported: &[Revision]) -> Result
     }
 }
 
-/// Returns −32022, with the revisions a client may use instead.
+/// Returns −32022, with the revisions that the client may use instead.
 fn unsupported(requested: &Revision, supported: &[Revision]) -> RpcError {
     let message = format!("unsupported protocol version `{requested}`");
     with_revisions(RpcError::new(ErrorCode::UNSUPPORTED_VERSION, message), requested, supported)
 }
 
-/// Returns −32602, the form of the same error for `initialize`.
+/// Returns −32602, which reports the same error as an answer to `initialize`.
 pub(crate) fn unsupported_legacy(requested: &Revision, supported: &[Revision]) -> RpcError {
     let error = RpcError::new(ErrorCode::INVALID_PARAMS, "Unsupported protocol version");
     with_revisions(error, requested, supported)
@@ -97,21 +97,21 @@ pub(crate) enum NextStep {
     Modern,
     /// Send the probe again with one of these modern revisions, the only ones that the server supports.
     Retry(Vec<Revision>),
-    /// The server is modern, and does not describe its capabilities.
+    /// The server is modern, but does not describe its capabilities.
     ModernUndescribed,
     /// Fall back to `initialize`: the server does not know the probe.
     Initialize,
-    /// Fall back to `initialize` without evidence of the legacy era: the server failed.
+    /// Fall back to `initialize` although nothing shows that the server is legacy: its answer was a failure.
     GuessLegacy,
-    /// Fail with the server's refusal, because neither era would help.
+    /// Fail with the server's refusal, because neither era would work.
     Fail,
 }
 
-/// Decides the next step after a probe. If the server refused it, the client stays modern only if the refusal is
-/// one that only modern servers send.
+/// Decides the next step after a probe. If the server refused the probe, the client stays in the modern era only if
+/// only a modern server sends such a refusal.
 ///
-/// Over HTTP the status is evidence as well. Some codes only modern servers combine with a 4xx status: `−32601`
-/// then means a modern server without `server/discover`, and the others mean that the request itself is wrong. A
+/// Over HTTP, the status is considered, too. Some codes are combined with a 4xx status only by modern servers: `−32601`
+/// then means that the server does not have `server/discover`, and the others mean that the request itself is wrong. A
 /// busy server (408, 429, 503) does not count as legacy, because it would not accept `initialize` either.
 pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
     #[derive(serde::Deserialize)]
@@ -149,7 +149,7 @@ pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
             _ if matches!(error.code(), ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED) => {
                 NextStep::Fail
             }
-            // The deadline of the call passed before the timeout of the probe.
+            // The deadline of the call passed before the probe timed out.
             _ if error.code() == ErrorCode::TIMEOUT => NextStep::GuessLegacy,
             _ => NextStep::Initialize,
         },
@@ -227,7 +227,7 @@ mod tests {
         };
         let (answered, status) = (HttpFailure::StatusWithError, HttpFailure::Status);
         assert_eq!(step(-32601, answered(404)), NextStep::ModernUndescribed);
-        // A legacy server refuses an unknown method, or a request without a session.
+        // This is how a legacy server refuses an unknown method or a request without a session.
         assert_eq!(step(-32601, status(200)), NextStep::Initialize);
         for code in [-32600, -32602, -32000] {
             assert_eq!(step(code, answered(400)), NextStep::Initialize, "{code}");

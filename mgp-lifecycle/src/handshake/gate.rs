@@ -1,4 +1,4 @@
-//! Methods of inactive extensions are answered as if they did not exist (MGP §2.4).
+//! Methods of inactive extensions, which are answered as if they did not exist (MGP §2.4).
 
 use mgp_types::mcp::{Era, key};
 use mgp_types::method::{self, lookup};
@@ -11,11 +11,11 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 pub(crate) enum GateDecision {
     Pass,
     Refuse(RpcError),
-    /// Drop a notification of an extension that was not negotiated.
+    /// Drop the notification: its extension was not negotiated.
     Drop,
 }
 
-/// Checks that a call's method is part of MCP, or of an active extension; `served` are the extensions of this server.
+/// Checks that a call's method belongs to MCP or to an active extension; `served` are the extensions of this server.
 pub(crate) fn check(call: &Call, caller: &PeerInfo, served: ExtensionSet) -> GateDecision {
     let name = call.method().as_str();
     let known = lookup(name);
@@ -36,7 +36,7 @@ pub(crate) fn check(call: &Call, caller: &PeerInfo, served: ExtensionSet) -> Gat
     if call.kind() == Kind::Notification {
         return GateDecision::Drop;
     }
-    // Names an extension only if the server serves it: otherwise the client would offer it in vain.
+    // Name the extension only if the server serves it; otherwise it would not help the client to offer it.
     let missing = known
         .and_then(|info| info.extension)
         .filter(|extension| inactive && !foreign && served.contains(*extension));
@@ -56,7 +56,7 @@ fn not_a_request(name: &str) -> RpcError {
     RpcError::new(ErrorCode::METHOD_NOT_FOUND, message)
 }
 
-/// Returns −32021 with the extension that a modern client would have to offer.
+/// Returns −32021, with the extension that a modern client would have to offer for the method.
 fn needs_extension(method: &str, extension: Extension) -> RpcError {
     let needed = format!(
         r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{"extensions":["{extension}"]}}}}}}}}"#,

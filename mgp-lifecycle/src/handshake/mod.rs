@@ -1,9 +1,9 @@
-//! The handshake: both sides learn which revision and extensions they share (MGP §2; MCP `initialize` and
+//! The handshake, in which both sides find out which revision and extensions they share (MGP §2; MCP `initialize` and
 //! `server/discover`).
 //!
-//! [`era`] decides, without I/O, to which era a message belongs. [`HandshakeLayer`] answers for a server and
-//! attaches the facts about the caller to every inbound call. [`connect`] does the client side, and
-//! [`RequestMetaLayer`] adds to outbound calls what the callee must know. [`PermissionFlow`] requests decisions
+//! [`era`] decides, without I/O, to which era a message belongs. [`HandshakeLayer`] is the server's side: it answers
+//! the handshake, and attaches the facts about the caller to every inbound call. [`connect`] is the client's side, and
+//! [`RequestMetaLayer`] adds the members to outbound calls that the callee needs. [`PermissionFlow`] requests decisions
 //! about the permissions a server needs, and notifies the server of them.
 
 mod callers;

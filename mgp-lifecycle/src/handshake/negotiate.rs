@@ -1,4 +1,4 @@
-//! The MGP half of the handshake: two offers become an active set (MGP §2.4).
+//! The MGP part of the handshake: determines the active extensions from two offers (MGP §2.4).
 
 use mgp_types::mcp::{ClientCapabilities, MgpPlaces, ServerCapabilities, key};
 use mgp_types::mgp::{Extension, ExtensionSet, MgpCapability};
@@ -6,7 +6,7 @@ use mgp_types::{Lenient, Object, Payload, RpcError};
 
 use super::offer::MgpOffer;
 
-/// Parses a peer's offer. A malformed or incompatible offer is treated like none, so the connection uses plain MCP.
+/// Parses a peer's offer. A malformed or incompatible offer counts as no offer, so the connection uses plain MCP.
 pub(crate) fn read_offer(
     offered: Option<&Lenient<MgpCapability>>,
     ours: &MgpOffer,
@@ -22,17 +22,17 @@ pub(crate) fn read_offer(
     Some(offered.clone())
 }
 
-/// Returns the extensions of an offer: errors are always structured where MGP is spoken (§14).
+/// Returns the extensions of an offer, always with structured errors, which every MGP peer supports (§14).
 pub(crate) fn offered(ours: &MgpOffer) -> ExtensionSet {
     ours.extensions.with(Extension::ErrorHandling)
 }
 
-/// Returns the extensions that both offered.
+/// Returns the extensions that both sides offered.
 pub(crate) fn active(ours: &MgpOffer, theirs: &MgpCapability) -> ExtensionSet {
     offered(ours) & theirs.extension_set()
 }
 
-/// Returns a server's answer to a client's offer: the extensions of both, under the names that the client used.
+/// Returns a server's answer to a client's offer: the extensions that both have, under the names that the client used.
 pub(crate) fn server_answer(ours: &MgpOffer, theirs: &MgpCapability) -> MgpCapability {
     let names = active(ours, theirs).names_for(&theirs.extensions);
     let mut answer = MgpCapability::new(
@@ -53,7 +53,7 @@ pub(crate) fn client_offer(ours: &MgpOffer) -> MgpCapability {
     MgpCapability::new(ours.version.clone(), names)
 }
 
-/// Writes a server's answer to the places where the client offered MGP.
+/// Writes a server's answer to each place where the client wrote its MGP offer.
 pub(crate) fn put_server(
     capabilities: &mut ServerCapabilities,
     mgp: MgpCapability,
@@ -71,12 +71,12 @@ pub(crate) fn put_server(
     Ok(())
 }
 
-/// Inserts a client's offer for `initialize`, at the place where every MGP revision reads it.
+/// Inserts a client's offer into `initialize`, at the place that every MGP revision reads.
 pub(crate) fn put_legacy(capabilities: &mut ClientCapabilities, mgp: MgpCapability) {
     capabilities.mgp = Some(mgp.into());
 }
 
-/// Writes a client's offer for modern requests, which declare it as an MCP extension only.
+/// Writes a client's offer for modern requests, which contain it only as an MCP extension.
 pub(crate) fn put_modern(
     capabilities: &mut ClientCapabilities,
     mgp: &MgpCapability,

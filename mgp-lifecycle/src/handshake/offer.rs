@@ -14,15 +14,15 @@ use super::negotiate;
 pub struct MgpOffer {
     /// The version; any version with the same major number is compatible (MGP §2.4).
     pub version: MgpVersion,
-    /// The extensions.
+    /// The extensions that are offered.
     pub extensions: ExtensionSet,
     /// The permissions a server needs.
     pub permissions_required: Vec<Permission>,
-    /// The id a server claims.
+    /// The id that a server claims to have.
     pub server_id: Option<String>,
-    /// The trust a server claims.
+    /// The trust level that a server claims to have.
     pub trust_level: Option<TrustLevel>,
-    /// If set, a server declares that it asks modern callers the same questions as legacy callers, by rounds.
+    /// If `true`, a server declares that it asks modern callers, in rounds, the same questions as legacy callers.
     pub asks_in_rounds: bool,
 }
 
@@ -40,7 +40,7 @@ impl MgpOffer {
         }
     }
 
-    /// Returns whether the offer contains proposals, whose members calls may carry.
+    /// Returns whether the offer contains proposals, so that calls may have additional members.
     #[must_use]
     pub fn has_proposals(&self) -> bool {
         !(self.extensions & ExtensionSet::PROPOSALS).is_empty()
@@ -55,14 +55,14 @@ pub struct ServerOffer {
     pub info: Implementation,
     /// The MCP capabilities, without MGP.
     pub capabilities: ServerCapabilities,
-    /// Instructions for the model.
+    /// Instructions that the server gives the model.
     pub instructions: Option<String>,
     /// The supported revisions, oldest first.
     ///
-    /// If a legacy client requests an unknown revision, a server with all revisions answers with its newest legacy one.
-    /// A server restricted to fewer refuses the request.
+    /// If a legacy client requests an unknown revision, a server that supports all revisions answers with its newest
+    /// legacy one. A server that was restricted to some revisions refuses the request.
     pub revisions: Vec<Revision>,
-    /// If set, tool calls may become tasks; each era has its own form of this capability.
+    /// If `true`, tool calls may become tasks; each era declares this capability in its own form.
     pub tasks: bool,
     /// The MGP offer; `None` for plain MCP.
     pub mgp: Option<MgpOffer>,
@@ -85,7 +85,7 @@ impl ServerOffer {
     /// Returns the capabilities for `initialize`; in 2025-11-25, the last legacy revision, tasks are a core capability.
     pub(crate) fn legacy_capabilities(&self, revision: &Revision) -> ServerCapabilities {
         let mut capabilities = self.capabilities.clone();
-        // The methods of skills exist in the modern era only.
+        // The methods for skills exist only in the modern era.
         if let Some(extensions) = &mut capabilities.extensions
             && extensions.remove(key::SKILLS_EXTENSION).is_some()
             && extensions.is_empty()
@@ -116,8 +116,8 @@ impl ServerOffer {
     /// Returns the revision to answer `initialize` with: the requested one if it is supported, otherwise the newest
     /// legacy one.
     ///
-    /// Returns `None` if the requested one is not supported and the revisions were restricted: it may have been left
-    /// out on purpose, so it is refused and not replaced.
+    /// Returns `None` if the requested revision is not supported and the revisions were restricted: the revision may
+    /// have been excluded on purpose, so no other one is offered instead.
     pub(crate) fn legacy_revision(&self, requested: &Revision) -> Option<Revision> {
         let mut legacy =
             self.revisions.iter().filter(|revision| Revision::LEGACY.contains(revision));
@@ -139,9 +139,10 @@ pub struct ClientOffer {
     pub capabilities: ClientCapabilities,
     /// The MGP offer; `None` for plain MCP.
     pub mgp: Option<MgpOffer>,
-    /// The party that answers the questions of the server.
+    /// The party that answers questions of the server.
     pub answerer: Answerer,
-    /// If set, modern requests offer forms also for callers without them: the client lets another party answer.
+    /// If `true`, modern requests offer forms even for callers that do not support them, because another party answers
+    /// for the client.
     pub answers_forms: bool,
 }
 
@@ -164,7 +165,7 @@ impl ClientOffer {
         Self { info, capabilities, mgp: None, answerer, answers_forms: false }
     }
 
-    /// Returns the capabilities for modern requests that are not made for a caller.
+    /// Returns the capabilities for modern requests that are not made on behalf of a caller.
     pub(crate) fn modern_capabilities(&self) -> Result<ClientCapabilities, RpcError> {
         let mut capabilities = self.capabilities.clone();
         if let Some(mgp) = &self.mgp {

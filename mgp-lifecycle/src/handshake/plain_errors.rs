@@ -1,15 +1,15 @@
-//! Adapts outcomes to their callers: refusals in plain MCP form, `resultType` for modern callers.
+//! Adapts outcomes to their callers: gives refusals the form of plain MCP, and adds `resultType` for modern callers.
 
 use mgp_types::mcp::{CallToolResult, Era};
 use mgp_types::service::{PeerInfo, Reply, leading_result_type, result_type};
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::Serialize;
 
-/// The facts about a call that decide the form of its outcome.
+/// The facts about a call that determine the form of its outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallInfo {
     pub(crate) is_tool_call: bool,
-    /// If set, the tool has an output schema, which the structured content of a refusal would violate.
+    /// If `true`, the tool has an output schema, which the structured content of a refusal would violate.
     pub(crate) has_output_schema: bool,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn adapt_to_caller(
     }
 }
 
-/// Adds `resultType` to the result of a modern caller, if it has none.
+/// Adds `resultType` to a result for a modern caller, unless the result has one.
 fn with_result_type(mut reply: Reply, caller: &PeerInfo) -> Reply {
     if caller.era == Era::Modern
         && let Reply::Complete(body) = &mut reply
@@ -46,12 +46,13 @@ fn with_result_type(mut reply: Reply, caller: &PeerInfo) -> Reply {
 
 fn has_result_type(result: &Payload) -> bool {
     let text = result.as_str();
-    // Most results begin with it or do not contain the name at all; a nested member of that name does not count.
+    // Most results begin with this member or do not contain its name at all. A nested member of that name does not
+    // count.
     leading_result_type(text).is_some()
         || (text.contains("\"resultType\"") && result_type(result).is_some())
 }
 
-/// Returns an error in the form for plain MCP peers.
+/// Returns an error in the form that plain MCP peers expect.
 fn plain_error(error: RpcError, info: CallInfo) -> Result<Reply, RpcError> {
     let code = error.code();
     if code.category().is_none() || !info.is_tool_call {

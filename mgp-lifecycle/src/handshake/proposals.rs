@@ -1,4 +1,4 @@
-//! Receives the members of negotiated proposals with tool calls, and adds those of the result.
+//! Takes the members of negotiated proposals out of tool calls, and adds those of proposals to results.
 //!
 //! Applies to: inbound.
 
@@ -11,9 +11,10 @@ use mgp_types::proposal::{CallMembers, ResultMembers};
 use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply};
 use tower_service::Service;
 
-/// Layer that keeps the members of proposals in the context of tool calls, for the layers and handlers below.
+/// Layer that moves the members of proposals from tool calls to their context, where inner layers and handlers read
+/// them.
 ///
-/// A call whose caller negotiated no proposal passes unchanged.
+/// A call whose caller negotiated no proposals is passed on unchanged.
 ///
 /// ```
 /// use mgp_lifecycle::ProposalLayer;

@@ -27,21 +27,21 @@ pub struct RequestMetaLayer {
     session: Arc<HandshakeState>,
     members: Arc<MetaMembers>,
     server: Option<ServerId>,
-    /// If set, servers without MGP receive `_meta.traceparent` too.
+    /// If `true`, servers without MGP receive `_meta.traceparent`, too.
     traces_plain: bool,
 }
 
 /// Maximum number of `_meta` members added to a call: those in `MetaMembers`, grants, trace and a progress token.
 const MAX_META_MEMBERS: usize = 8;
 
-/// The members of `_meta` that every modern request carries, encoded once.
+/// The members of `_meta` that every modern request contains, encoded once.
 #[derive(Debug)]
 struct MetaMembers {
     info: Payload,
     revision: Payload,
     capabilities: DeclaredCapabilities,
-    /// The capabilities of the callers for whom this client forwards; `None` if this client answers servers' questions
-    /// itself.
+    /// The capabilities of the callers on whose behalf this client forwards calls; `None` if this client itself answers
+    /// questions of servers.
     of_callers: Option<CallerCapabilities>,
     /// The handle that distinguishes this client from other clients of the same principal.
     handle: Payload,
@@ -55,7 +55,8 @@ impl MetaMembers {
     }
 }
 
-/// Marker in a call's extensions: its caller can wait for a task, so the call declares the tasks extension.
+/// Marker among a call's extensions. It means that the call's caller can wait for a task, so the call declares the
+/// tasks extension.
 ///
 /// Capabilities are declared per request, so calls without the marker do not become tasks.
 #[derive(Clone, Copy, Debug)]
@@ -79,13 +80,13 @@ impl RequestMetaLayer {
         Ok(Self { session, members: Arc::new(members), server: None, traces_plain: false })
     }
 
-    /// Sends `_meta.traceparent` to servers without MGP too.
+    /// Also sends `_meta.traceparent` to servers without MGP.
     pub fn trace_plain(mut self) -> Self {
         self.traces_plain = true;
         self
     }
 
-    /// Sets the server of calls that do not name one.
+    /// Sets the server for calls whose context names none.
     pub fn server(mut self, server: Option<ServerId>) -> Self {
         self.server = server;
         self
@@ -111,14 +112,14 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
         if call.cx().server.is_none() {
             call.cx_mut().server.clone_from(&self.layer.server);
         }
-        // A call is not sent if its method belongs to an inactive extension: the peer would not know the method.
+        // Do not send a call whose method belongs to an inactive extension, because the peer would not know the method.
         let extension = lookup(call.method().as_str()).and_then(|info| info.extension);
         if let Some(extension) = extension
             && !facts.has(extension)
         {
             return Either::Right { future: ready(inactive(&call, extension)) };
         }
-        // MCP's notifications need no `_meta`; servers ignore those of an extension unless `_meta` has its offer.
+        // MCP's own notifications need no `_meta`; servers ignore those of an extension without the offer in `_meta`.
         let needs_meta = call.kind() == Kind::Request || extension.is_some();
         if facts.era == Era::Modern && needs_meta {
             let members = &self.layer.members;
@@ -137,7 +138,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
                 (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities),
                 (Cow::Borrowed(key::CLIENT_INFO), members.info.clone()),
             ]);
-            // The handle relates later requests, e.g. a cancellation, to this one, even from another connection.
+            // With the handle, the server can relate later requests to this one, even on another connection.
             if facts.has(Extension::Streaming) {
                 let handle = (Cow::Borrowed(key::MGP_HANDLE), members.handle.clone());
                 call.hop_mut().meta.push(handle);
@@ -168,7 +169,7 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
     }
 }
 
-/// Adds the members that the call has for proposals; members of inactive proposals are left out.
+/// Adds the call's members for proposals, except those of inactive proposals.
 fn add_members(call: &mut Call, active: ExtensionSet) {
     if active.is_empty() {
         return;
@@ -182,7 +183,7 @@ fn is_about_task(call: &Call) -> bool {
     call.is::<TasksGet>() || call.is::<TasksUpdate>() || call.is::<TasksCancel>()
 }
 
-/// Returns whether a trace id has the form of OpenTelemetry.
+/// Returns whether a trace id has the form that OpenTelemetry requires.
 fn is_open_telemetry_id(trace: &str) -> bool {
     trace.len() == 32 && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -212,7 +213,7 @@ fn quoted(text: &str) -> Payload {
     Payload::from_trusted(quoted)
 }
 
-/// Returns the result of a call that is not sent: an error for a request, nothing for a notification.
+/// Returns the outcome of a call that is not sent: an error for a request, nothing for a notification.
 fn inactive(call: &Call, extension: Extension) -> Result<Reply, RpcError> {
     match call.kind() {
         Kind::Notification => Ok(Reply::None),

@@ -1,4 +1,5 @@
-//! The server side: answers `initialize` and `server/discover`, and gives every call the facts of its caller.
+//! The server's side of the handshake: answers `initialize` and `server/discover`, and attaches the facts about its
+//! caller to every call.
 //!
 //! Applies to: inbound.
 
@@ -31,8 +32,8 @@ use super::state::{HandshakeState, Phase};
 
 /// Adds the handshake to a server's stack.
 ///
-/// Both eras are served on the same connection: a request with a revision in `_meta` is self-contained,
-/// any other belongs to the session that `initialize` started.
+/// Both eras are served on the same connection. A request with a revision in `_meta` contains everything it needs; any
+/// other request belongs to the session that `initialize` started.
 ///
 /// ```
 /// use mgp_lifecycle::{HandshakeLayer, ServerOffer};
@@ -68,7 +69,7 @@ impl HandshakeLayer {
     }
 
     /// Sets the function that returns whether a tool has an output schema. Clients without MGP then get refusals of
-    /// such tools as text only, because some check even a failed result against the schema.
+    /// such tools only as text, because some clients check even a failed result against the schema.
     pub fn typed(mut self, has_schema: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.has_output_schema = Some(Arc::new(has_schema));
         self
@@ -112,8 +113,8 @@ enum Admission {
 }
 
 impl<S> Handshake<S> {
-    /// Returns the facts needed to adapt the outcome. The schema is looked up only for clients without MGP, because
-    /// only their outcomes depend on it.
+    /// Returns the facts that are needed to adapt the outcome. The schema is looked up only for clients without MGP,
+    /// because only their outcomes depend on it.
     fn call_info(&self, call: &Call) -> CallInfo {
         let tool = call.tool();
         let has_output_schema = match (&self.layer.has_output_schema, &tool) {
@@ -211,7 +212,7 @@ impl<S> Handshake<S> {
         self.layer.offer.mgp.as_ref().map_or(ExtensionSet::EMPTY, negotiate::offered)
     }
 
-    /// Returns the facts of a call's caller, from the cache if its `_meta` is known.
+    /// Returns the facts about a call's caller, from the cache if the caller's `_meta` was parsed before.
     fn modern_facts(&self, call: &Call, revision: Revision) -> Result<Arc<PeerInfo>, RpcError> {
         let meta = caller_meta(call);
         if let Some(facts) = self.layer.callers.get(&revision, meta) {
@@ -232,7 +233,8 @@ impl<S> Handshake<S> {
         if call.tells::<Initialized>() {
             session.set_ready();
         }
-        // Before `initialize` only modern clients send notifications; what they negotiated is in the message itself.
+        // Before `initialize`, only modern clients send notifications; such a message itself contains what they
+        // negotiated.
         let facts = if phase == Phase::New { self.modern_sender(call) } else { facts };
         let decision = gate::check(call, &facts, self.served());
         set_caller(call, facts);
@@ -242,7 +244,8 @@ impl<S> Handshake<S> {
         }
     }
 
-    /// Returns the facts of a modern notification's sender; without a valid `_meta` nothing is negotiated.
+    /// Returns the facts about the sender of a modern notification. Without a valid `_meta`, nothing counts as
+    /// negotiated.
     fn modern_sender(&self, call: &Call) -> Arc<PeerInfo> {
         let revision = call.params().meta_member(MetaKey::Revision).map(read::<Revision>);
         let supported = revision.and_then(Result::ok).filter(|revision| {
@@ -264,7 +267,7 @@ impl<S> Handshake<S> {
         let mgp = self.mgp_answer(client.find_mgp().as_ref());
         let offer = &self.layer.offer;
         let mut capabilities = offer.modern_capabilities();
-        // With an MGP offer the answer depends on the caller, so shared caches must not store it.
+        // With an MGP offer, the answer depends on the caller, so it must not be stored in shared caches.
         let scope = if offer.mgp.is_some() { CacheScope::Private } else { CacheScope::Public };
         if let Some(mut mgp) = mgp {
             let asks_in_rounds = offer.mgp.as_ref().is_some_and(|ours| ours.asks_in_rounds);
@@ -288,7 +291,7 @@ impl<S> Handshake<S> {
         Some(negotiate::server_answer(ours, &theirs))
     }
 
-    /// Stores what was negotiated with a client, and returns the answer to its offer.
+    /// Stores the result of the negotiation with a client, and returns the answer to the client's offer.
     fn negotiate_mgp(
         &self,
         offered: Option<&Lenient<MgpCapability>>,
@@ -297,15 +300,15 @@ impl<S> Handshake<S> {
         let ours = self.layer.offer.mgp.as_ref()?;
         let theirs = negotiate::read_offer(offered, ours)?;
         let answer = negotiate::server_answer(ours, &theirs);
-        // Extensions are active only if the answer names them, so that both sides agree.
+        // An extension is active only if the answer contains it, so that both sides agree.
         facts.mgp = Some(negotiate::active(ours, &theirs) & answer.extension_set());
         facts.mgp_version = Some(theirs.version);
         Some(answer)
     }
 }
 
-/// Time for which a client may cache the answer to `server/discover`, in milliseconds: 1 h. The answer changes only
-/// with the program.
+/// The time for which a client may cache the answer to `server/discover`: 1 h, in milliseconds. The answer can change
+/// only when the program is updated.
 const DISCOVER_TTL_MS: u64 = 3_600_000;
 
 fn caller_meta(call: &Call) -> CallerMeta<'_> {

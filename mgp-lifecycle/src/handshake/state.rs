@@ -23,12 +23,12 @@ struct SessionState {
 /// The progress of the legacy handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Nothing is negotiated yet.
+    /// No handshake has taken place yet.
     #[default]
     New,
-    /// `initialize` was answered.
+    /// `initialize` was answered, but the client has not sent `initialized` yet.
     Initialized,
-    /// The client sent `initialized`, or the peer is modern.
+    /// The client has sent `initialized`, or the peer is modern.
     Ready,
 }
 
@@ -45,20 +45,19 @@ impl HandshakeState {
         self.0.lock().phase
     }
 
-    /// Returns the negotiated facts of the other side.
+    /// Returns the negotiated facts about the peer.
     #[must_use]
     pub fn facts(&self) -> Arc<PeerInfo> {
         Arc::clone(&self.0.lock().facts)
     }
 
-    /// Returns whether the other side is only assumed to be legacy, because the probe for its era failed or got no
-    /// answer.
+    /// Returns whether the peer is only assumed to be legacy, because the probe for its era failed or got no answer.
     #[must_use]
     pub fn is_guessed(&self) -> bool {
         self.0.lock().is_guessed
     }
 
-    /// Returns the permission flow; `None` on the side of a server, and for a client without a permission authority.
+    /// Returns the permission flow; `None` on a server, and on a client without a permission authority.
     #[must_use]
     pub fn permissions(&self) -> Option<PermissionFlow> {
         self.0.lock().permissions.clone()
@@ -79,14 +78,14 @@ impl HandshakeState {
         self.0.lock().is_guessed = true;
     }
 
-    /// Returns phase and facts under one lock.
+    /// Returns the phase and the facts, read at the same moment.
     pub(crate) fn snapshot(&self) -> (Phase, Arc<PeerInfo>) {
         let state = self.0.lock();
         (state.phase, Arc::clone(&state.facts))
     }
 
-    /// Stores the phase and the negotiated facts, unless a handshake stored them before. Returns `true` if they were
-    /// stored.
+    /// Stores the phase and the negotiated facts, unless an earlier handshake has stored some. Returns `true` if they
+    /// were stored.
     pub(crate) fn settle(&self, phase: Phase, facts: Arc<PeerInfo>) -> bool {
         let mut state = self.0.lock();
         if state.phase != Phase::New {

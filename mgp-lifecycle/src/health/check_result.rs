@@ -34,7 +34,7 @@ impl CheckResult {
         Self { status, value }
     }
 
-    /// Sets another value; one that cannot be written as JSON is ignored and logged.
+    /// Sets another value. A value that cannot be written as JSON is ignored, and the error is logged.
     pub fn value<V: Serialize + ?Sized>(mut self, value: &V) -> Self {
         match Payload::of(value) {
             Ok(value) => self.value = value,
@@ -43,7 +43,7 @@ impl CheckResult {
         self
     }
 
-    /// Creates the result of a resource; the result is unhealthy if the value cannot be encoded as JSON.
+    /// Creates the result for a resource. It is unhealthy if the value cannot be encoded as JSON.
     pub(super) fn resource<V: Serialize + ?Sized>(value: &V) -> Self {
         match Payload::of(value) {
             Ok(value) => Self { status: HealthStatus::Healthy, value },
@@ -51,7 +51,7 @@ impl CheckResult {
         }
     }
 
-    /// Returns the status.
+    /// Returns the status of the checked part.
     #[must_use]
     pub fn status(&self) -> &HealthStatus {
         &self.status
@@ -70,7 +70,7 @@ impl CheckResult {
     note = "it returns a `bool`, `()`, a `HealthStatus`, a pair of that and any JSON, a `CheckResult`, or a `Result` of these"
 )]
 pub trait IntoCheckResult {
-    /// Converts into the result of a check.
+    /// Converts the value to the result of a check.
     fn into_check_result(self) -> CheckResult;
 }
 
@@ -82,7 +82,7 @@ impl IntoCheckResult for CheckResult {
     }
 }
 
-/// A check that returns `()` is healthy.
+/// A check that returns `()` always succeeds.
 impl IntoCheckResult for () {
     fn into_check_result(self) -> CheckResult {
         true.into_check_result()
@@ -107,7 +107,7 @@ impl<V: Serialize> IntoCheckResult for (HealthStatus, V) {
     }
 }
 
-/// An error is a failed check; its text is logged and not sent to the peer.
+/// An error means that the check failed. Its text is logged, but not sent to the peer.
 impl<T: IntoCheckResult, E: Display> IntoCheckResult for Result<T, E> {
     fn into_check_result(self) -> CheckResult {
         match self {

@@ -11,7 +11,8 @@ use tower_service::Service;
 use super::registry::Health;
 
 impl Health {
-    /// Returns a router for `mgp/health/ping` and `mgp/health/status`, of this server and of those in its fleet.
+    /// Returns a router for `mgp/health/ping` and `mgp/health/status`, which answers for this server and those in its
+    /// fleet.
     #[must_use]
     pub fn router(&self) -> Router {
         let (ping, status) = (self.clone(), self.clone());
@@ -21,8 +22,8 @@ impl Health {
     }
 }
 
-/// Layer that answers health requests; other calls pass. Place it outside all layers that may wait or refuse, such
-/// as limits, gates and a drain.
+/// Layer that answers health requests and passes on all other calls. Place it outside all layers that may wait or
+/// refuse, e.g. limits, gates and a drain.
 ///
 /// See [`Health`] for an example.
 #[derive(Clone)]
@@ -66,7 +67,7 @@ impl<S: MgpService> Service<Call> for HealthService<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // Comparing two names is cheaper than a lookup in the router's table.
+        // Compare the two names first, which is cheaper than a lookup in the router's table.
         let is_health = call.is::<HealthPing>() || call.is::<HealthStatusGet>();
         if is_health && call.kind() == Kind::Request {
             return Either::Left { future: self.router.call(call) };

@@ -2,7 +2,7 @@
 
 /// Returns the resident memory in bytes; `None` if the system does not report it.
 ///
-/// On Linux it is read from a file in memory, which never waits for a disk.
+/// On Linux it is read from a file that the system keeps in memory, so reading never waits for a disk.
 pub(super) fn bytes() -> Option<u64> {
     if !cfg!(target_os = "linux") {
         return None;

@@ -1,10 +1,10 @@
 //! Health of servers (MGP §11.3): what a server reports, and how its client evaluates it.
 //!
 //! - [`Health`] is the registry of a server's checks and resources; its layer or router answers health requests
-//!   from it.
-//! - [`HealthMonitor`] evaluates a server's health on the client side: answers to pings, other answers, and the end
-//!   of the process.
-//! - [`spawn_watched`] spawns a future that may block its thread, so that pings are still answered meanwhile.
+//! - [`Health`] is the registry of a server's checks and resources; its layer or router answers health requests.
+//! - [`HealthMonitor`] evaluates a server's health on the client's side, from answers to pings, other answers, and the
+//!   end of the server's process.
+//! - [`spawn_watched`] spawns a future that may block its thread, and ensures that pings are answered meanwhile.
 
 mod check_result;
 mod config;

@@ -1,4 +1,4 @@
-//! The health of a server as its client sees it: events in, decisions out, without input or output (MGP §11.3).
+//! The health of a server from its client's point of view: a state machine without input or output (MGP §11.3).
 
 use std::fmt;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Default for MonitorConfig {
     }
 }
 
-/// An observation of a server.
+/// An observation about a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HealthSignal {
@@ -44,15 +44,15 @@ pub enum HealthSignal {
     Ended,
 }
 
-/// The reason of a change of health.
+/// The reason for a change of health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HealthReason {
     /// The server did not answer in time, several times in a row.
     NoAnswer,
-    /// The server reports this status.
+    /// The server itself reported this status.
     Reported,
-    /// The server answers again.
+    /// The server answers again after it had not answered.
     AnswersAgain,
     /// The server's process or connection has ended.
     Ended,
@@ -77,19 +77,19 @@ pub struct HealthChange {
     pub from: HealthStatus,
     /// The new status.
     pub to: HealthStatus,
-    /// The reason.
+    /// The reason for the change.
     pub reason: HealthReason,
     /// The time of the change.
     pub at: Timestamp,
 }
 
-/// The next step of a driver.
+/// The next step that the driver of a monitor must take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MonitorStep {
-    /// Nothing yet.
+    /// Nothing is due yet.
     Wait,
-    /// Ping the server: by MGP, by MCP, or with any request it must answer.
+    /// Ping the server: with MGP, with MCP, or with any request that it must answer.
     Ping,
     /// Report this change: the server did not answer in time.
     Changed(HealthChange),
@@ -97,8 +97,8 @@ pub enum MonitorStep {
 
 /// State machine that evaluates the health of a server.
 ///
-/// Its driver waits until [`due`](Self::due), does what [`step`](Self::step) returns, and passes observations to
-/// [`record`](Self::record). A server begins as healthy, because its handshake has just succeeded.
+/// Its driver waits until [`due`](Self::due), takes the step that [`step`](Self::step) returns, and passes observations
+/// to [`record`](Self::record). A server begins as healthy, because its handshake has just succeeded.
 ///
 /// ```
 /// use mgp_lifecycle::{HealthMonitor, HealthReason, MonitorConfig, HealthSignal, MonitorStep};
@@ -121,13 +121,13 @@ pub enum MonitorStep {
 pub struct HealthMonitor {
     config: MonitorConfig,
     health: HealthStatus,
-    /// Consecutive failures.
+    /// The number of consecutive failures.
     bad: u32,
-    /// Consecutive good answers.
+    /// The number of consecutive good answers.
     good: u32,
     /// The time of the next ping.
     next: Instant,
-    /// The deadline of the outstanding answer.
+    /// The deadline for the answer to the latest ping, while there is none.
     answer_deadline: Option<Instant>,
     is_over: bool,
 }
@@ -152,20 +152,20 @@ impl HealthMonitor {
         &self.health
     }
 
-    /// Returns whether an answer is outstanding.
+    /// Returns whether the answer to a ping is outstanding.
     #[must_use]
     pub fn is_asking(&self) -> bool {
         self.answer_deadline.is_some()
     }
 
-    /// Returns the number of consecutive failures. If it is above zero, it may help to ping the server in other ways
+    /// Returns the number of consecutive failures. If it is above zero, the driver may ping the server in other ways,
     /// too.
     #[must_use]
     pub fn misses(&self) -> u32 {
         self.bad
     }
 
-    /// Returns when the next step is due; `None` once the server ended.
+    /// Returns the time of the next step; `None` if the server has ended.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         (!self.is_over).then(|| self.answer_deadline.unwrap_or(self.next))
@@ -181,13 +181,13 @@ impl HealthMonitor {
             let change = self.record_failure(HealthReason::NoAnswer);
             return change.map_or(MonitorStep::Wait, MonitorStep::Changed);
         }
-        // The interval counts from this ping, even if it was sent late.
+        // The interval is counted from this ping, even if it was sent late.
         self.next = now + self.config.interval.max(Duration::from_millis(1));
         self.answer_deadline = Some(now + self.config.timeout);
         MonitorStep::Ping
     }
 
-    /// Records an observation; returns the change of health, if any.
+    /// Records an observation; returns the change of health that it causes, if any.
     pub fn record(&mut self, sign: HealthSignal) -> Option<HealthChange> {
         if self.is_over {
             return None;
@@ -208,7 +208,7 @@ impl HealthMonitor {
             HealthStatus::Unhealthy => {
                 self.answer_deadline = None;
                 let unhealthy = self.record_failure(HealthReason::Reported);
-                // The server still answers, so it is degraded first and unhealthy only after several such reports.
+                // The server still answers, so it is degraded at first, and unhealthy only after several such reports.
                 unhealthy.or_else(|| match self.health {
                     HealthStatus::Healthy => {
                         self.change_to(HealthStatus::Degraded, HealthReason::Reported)
@@ -233,14 +233,14 @@ impl HealthMonitor {
     /// Records an answer, with its status if it has one.
     fn record_answer(&mut self, status: Option<HealthStatus>) -> Option<HealthChange> {
         self.bad = 0;
-        // Only an answer that was awaited counts, so that a burst of answers counts once.
+        // Count an answer only if one was outstanding, so that a burst of answers counts once.
         self.good = self.good.saturating_add(u32::from(self.answer_deadline.take().is_some()));
         let has_recovered = self.good >= self.config.recoveries;
         match (&self.health, status) {
             (HealthStatus::Healthy, Some(HealthStatus::Degraded)) => {
                 self.change_to(HealthStatus::Degraded, HealthReason::Reported)
             }
-            // A server that answers without a status is healthy.
+            // A server that answers without a status counts as healthy.
             (HealthStatus::Unhealthy, status) if has_recovered => {
                 self.change_to(status.unwrap_or(HealthStatus::Healthy), HealthReason::AnswersAgain)
             }
@@ -273,7 +273,7 @@ mod tests {
         HealthMonitor::new(MonitorConfig::default(), Instant::now())
     }
 
-    /// Advances to the next ping.
+    /// Advances the time to the next ping, and sends it.
     #[track_caller]
     fn ask(monitor: &mut HealthMonitor) {
         let due = monitor.due().unwrap();
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(monitor.step(due), MonitorStep::Ping);
     }
 
-    /// Advances to the next ping and past its deadline.
+    /// Advances the time to the next ping and past its deadline, without an answer.
     #[track_caller]
     fn miss(monitor: &mut HealthMonitor) -> MonitorStep {
         ask(monitor);

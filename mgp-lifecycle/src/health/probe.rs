@@ -1,4 +1,4 @@
-//! One check or resource: runs on its own task, one run at a time, with its latest result (MGP §11.3).
+//! One check or resource. It runs in its own task, one run at a time, and stores its latest result (MGP §11.3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use super::watch::spawn_watched;
 /// The effect of a probe on the server's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeKind {
-    /// If it fails, the server is unhealthy.
+    /// If the check fails, the server is unhealthy.
     Check,
-    /// If it fails, the server is degraded.
+    /// If the check fails, the server is degraded.
     OptionalCheck,
-    /// A value without effect on the status.
+    /// A value that does not affect the status.
     Resource,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Probe {
 struct Latest {
     /// `None` before the first run ended.
     result: Option<CheckResult>,
-    /// The start of the latest run.
+    /// The time at which the latest run began.
     begun: Option<Instant>,
     is_running: bool,
 }
@@ -46,8 +46,7 @@ impl Probe {
         Arc::new(Self { name, kind, run, latest: watch::Sender::default() })
     }
 
-    /// Starts a run, unless one is running or the latest result is fresh; a run that hangs is never joined by
-    /// a second one.
+    /// Starts a run, unless one is running or the latest result is fresh. While a run hangs, no second run is started.
     pub(super) fn start(self: &Arc<Self>, within: Duration, fresh: Duration) {
         let mut starts = false;
         self.latest.send_if_modified(|latest| {
@@ -63,7 +62,8 @@ impl Probe {
         }
         let mut run = ProbeRun { probe: Arc::clone(self), result: None };
         drop(spawn_watched(async move {
-            // The timeout ends a run that only waits. A run that blocks its thread goes on, and prevents the next one.
+            // The time limit ends a run that only waits. A run that blocks its thread continues, and prevents the next
+            // one.
             let outcome = timeout(within, (run.probe.run)()).await;
             run.end(outcome.unwrap_or_else(|_| {
                 tracing::warn!(name = %run.probe.name, ?within, "health check timeout");
@@ -72,7 +72,7 @@ impl Probe {
         }));
     }
 
-    /// Waits for the current run, at most until its time limit or `last`.
+    /// Waits for the current run, until its time limit or until `last`, whichever is earlier.
     pub(super) async fn wait(&self, within: Duration, last: Instant) {
         let mut latest = self.latest.subscribe();
         let begun = latest.borrow().begun;
@@ -92,7 +92,7 @@ impl Probe {
         }
     }
 
-    /// Returns the server's status by the latest result.
+    /// Returns the status that the server has because of the latest result.
     pub(super) fn status(&self, within: Duration) -> HealthStatus {
         let status =
             self.result(within).map_or(HealthStatus::Healthy, |result| result.status().clone());

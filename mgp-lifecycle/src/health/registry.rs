@@ -23,15 +23,15 @@ use crate::error::LifecycleError;
 use crate::fleet::Fleet;
 use crate::state::StateHandle;
 
-/// Time limit of a server in the fleet; below the five seconds within which the caller must be answered.
+/// The time limit for a server in the fleet; it is below the five seconds within which the caller must be answered.
 const FLEET_TIMEOUT: Duration = Duration::from_millis(4_500);
 
 /// Registry of one server's health checks and resources; clones share it.
 ///
-/// A ping is answered at once from the latest results, and starts the checks whose results are old. A status
-/// request waits for the checks, which run concurrently, each with a time limit. Each check runs on its own task;
-/// one that panics has failed, and one that hangs is not started a second time. A server without checks is healthy
-/// as long as it answers. A draining server is degraded.
+/// A ping is answered immediately from the latest results, and starts the checks whose results are old. A status
+/// request waits for the checks, which run concurrently, each with a time limit. Each check runs in its own task; a
+/// check that panics has failed, and a check that hangs is not started a second time. A server without checks is
+/// healthy as long as it answers. A draining server is degraded.
 ///
 /// ```
 /// use mgp_lifecycle::{Health, HealthLayer};
@@ -93,9 +93,9 @@ impl Health {
 
     // === Checks ===
 
-    /// Adds a check; if it fails, the server is unhealthy. A second check of the same name replaces the first.
+    /// Adds a check. If it fails, the server is unhealthy. A second check with the same name replaces the first.
     ///
-    /// The check runs on an async task; move code that blocks its thread to `spawn_blocking`.
+    /// The check runs on an async task, so code that blocks its thread must be moved to `spawn_blocking`.
     pub fn check<F, Fut>(self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -104,7 +104,7 @@ impl Health {
         self.probe(name.into(), ProbeKind::Check, check)
     }
 
-    /// Adds a check; if it fails, the server is degraded.
+    /// Adds a check. If it fails, the server is degraded.
     pub fn optional_check<F, Fut>(self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -113,7 +113,7 @@ impl Health {
         self.probe(name.into(), ProbeKind::OptionalCheck, check)
     }
 
-    /// Adds a value about a resource that the server uses. In an answer, a value that cannot be read is omitted.
+    /// Adds a value about a resource that the server uses. If reading it fails, answers omit it.
     pub fn resource<F, Fut, V>(self, name: impl Into<String>, resource: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -153,33 +153,34 @@ impl Health {
 
     // === Counts ===
 
-    /// Sets the function that counts all tools.
+    /// Sets the function that returns the number of all tools.
     pub fn tools_total(self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.change(|parts| parts.tools_total = Some(Arc::new(count)))
     }
 
-    /// Sets the count of tools that can be called.
+    /// Sets the function that returns the number of tools that can be called.
     pub fn tools_available(self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.change(|parts| parts.tools_available = Some(Arc::new(count)))
     }
 
-    /// Returns whether a count of tools was set.
+    /// Returns whether a function that counts tools was set.
     #[must_use]
     pub fn counts_tools(&self) -> bool {
         self.parts().tools_total.is_some()
     }
 
-    /// Sets the count of running requests; its argument is the number of health requests, which it must leave out.
+    /// Sets the function that returns the number of running requests. Its argument is the number of running health
+    /// requests, which the function must not count.
     pub fn pending_requests(self, count: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
         self.change(|parts| parts.pending = Some(Arc::new(count)))
     }
 
-    /// Sets the count of open connections.
+    /// Sets the function that returns the number of open connections.
     pub fn open_connections(self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.change(|parts| parts.connections = Some(Arc::new(count)))
     }
 
-    /// Returns whether a count of connections was set.
+    /// Returns whether a function that counts connections was set.
     #[must_use]
     pub fn counts_connections(&self) -> bool {
         self.parts().connections.is_some()
@@ -187,12 +188,12 @@ impl Health {
 
     // === Server ===
 
-    /// Sets the id that the server claims.
+    /// Sets the server id in the answers.
     pub fn server_id(self, id: impl Into<String>) -> Self {
         self.change(|parts| parts.server = Some(id.into()))
     }
 
-    /// Sets the state of the server: while it drains, it is degraded.
+    /// Sets the state of the server; a draining server is reported as degraded.
     pub fn state(self, state: &StateHandle) -> Self {
         self.change(|parts| parts.state = Some(state.clone()))
     }
@@ -204,7 +205,7 @@ impl Health {
 
     // === Answers ===
 
-    /// Returns the status by the latest results, without waiting.
+    /// Returns the status according to the latest results, without waiting.
     #[must_use]
     pub fn now(&self) -> HealthStatus {
         self.current_status(&self.parts())
@@ -216,7 +217,7 @@ impl Health {
         self.0.open_requests.load(Ordering::Relaxed)
     }
 
-    /// Returns the answer to `mgp/health/ping` without waiting; starts checks whose results are old.
+    /// Returns the answer to `mgp/health/ping` without waiting. Starts the checks whose results are old.
     ///
     /// Must be called on a runtime.
     #[must_use]
@@ -230,7 +231,7 @@ impl Health {
         result
     }
 
-    /// Returns the answer to `mgp/health/status`, once every check ended or timed out.
+    /// Returns the answer to `mgp/health/status` once every check has ended or timed out.
     ///
     /// # Cancel safety
     /// If the future is dropped, checks continue; the next status uses their results.
@@ -254,7 +255,7 @@ impl Health {
         for probe in &parts.probes {
             let result = probe.result(within);
             match (probe.kind, result) {
-                // A value that could not be read is left out.
+                // Omit a value that could not be read.
                 (ProbeKind::Resource, Some(result))
                     if *result.status() == HealthStatus::Healthy =>
                 {
@@ -296,7 +297,7 @@ impl Health {
         }
     }
 
-    /// Answers a status request for this server or one in its fleet.
+    /// Answers a status request for this server or for one in its fleet.
     pub(super) async fn answer_status(
         self,
         cx: Context,
@@ -399,7 +400,7 @@ async fn bounded<T>(answer: impl Future<Output = T>) -> Result<T, RpcError> {
     timeout(FLEET_TIMEOUT, answer).await.map_err(|_| LifecycleError::TimedOut(FLEET_TIMEOUT).into())
 }
 
-/// Returns the answer for a server that does not exist, or that the caller may not see.
+/// Returns the answer about a server that does not exist or that the caller may not see.
 fn not_found_ping(id: String) -> PingResult {
     let mut result = PingResult::new(HealthStatus::from("not_found"));
     result.server_id = Some(id);

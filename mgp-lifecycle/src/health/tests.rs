@@ -1,4 +1,4 @@
-//! Tests of single rules of health answers.
+//! Tests of individual rules for health answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ fn panic_now() -> bool {
     panic!("a bug")
 }
 
-/// Lets spawned tasks run.
+/// Yields, so that spawned tasks run.
 async fn run_tasks() {
     for _ in 0..8 {
         tokio::task::yield_now().await;
@@ -89,7 +89,7 @@ async fn a_flood_of_requests_runs_a_check_once_a_second() {
     assert_eq!(runs.load(Ordering::Relaxed), 2);
 }
 
-/// A check that blocks its thread cannot be ended, so no second run may join it.
+/// A check that blocks its thread cannot be ended, so no second run may be started meanwhile.
 #[test]
 fn a_check_that_blocks_has_failed_and_is_not_started_again_until_it_returns() {
     let runtime =

@@ -1,10 +1,10 @@
-//! Keeps a runtime responsive while a task blocks its thread (MGP §11.3).
+//! Keeps a runtime responsive while a task blocks one of its threads (MGP §11.3).
 //!
-//! In tokio's multi-thread runtime one worker waits for sockets, pipes and timers while the others may sleep. If a
-//! task blocks just that worker, no input is read until the task returns, and a ping is not answered although other
-//! threads are free. Therefore one watchdog thread per process looks for polls that do not return. If there is one,
-//! it spawns an empty task, which wakes another worker; that worker then waits for sockets, pipes and timers
-//! instead. The watchdog sleeps while nothing is polled. It costs each poll two atomic additions.
+//! In tokio's multi-thread runtime, one worker waits for sockets, pipes and timers while the others may sleep. If a
+//! task blocks that very worker, no input is read until the task returns, and a ping is not answered although other
+//! threads are free. Therefore one watchdog thread per process looks for polls that do not return. If it finds one, it
+//! spawns an empty task. That wakes another worker, which then waits for sockets, pipes and timers instead. The
+//! watchdog sleeps while nothing is polled. Each poll costs two atomic additions.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -19,15 +19,16 @@ use tokio::task::JoinHandle;
 
 /// Interval between two checks. A poll that is running at two consecutive checks counts as blocking.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
-/// Number of idle checks after which the watchdog stops checking a set of counts, so that it can sleep.
+/// The number of checks without a running poll after which the watchdog stops checking a set of counts, so that it can
+/// sleep.
 const MAX_IDLE_CHECKS: u32 = 200;
-/// Value by which `polls` grows when a poll ends; the number of running polls is in the lower 32 bits.
+/// The amount by which `polls` grows when a poll ends; the number of running polls is in the lower 32 bits.
 const ENDED: u64 = 1 << 32;
 
-/// Spawns a task that may block its thread, and keeps the rest of a multi-thread runtime responsive while it does.
+/// Spawns a task that may block its thread. The rest of a multi-thread runtime stays responsive meanwhile.
 ///
-/// On a current-thread runtime it is the same as `tokio::spawn`, because it has no other thread. If all threads
-/// block, it does not help.
+/// On a current-thread runtime, this is the same as `tokio::spawn`, because there is no other thread. It does not help
+/// either if all threads of the runtime are blocked.
 ///
 /// ```
 /// use mgp_lifecycle::spawn_watched;
@@ -71,12 +72,12 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// The polls of tasks that one thread has spawned on one runtime.
+/// The counts of running polls of the tasks that one thread has spawned on one runtime.
 #[derive(Debug, Default)]
 struct PollCounts {
     /// The number of running polls, plus the number of ended ones in units of [`ENDED`], which may overflow.
     polls: AtomicU64,
-    /// If set, the thread checks them.
+    /// `true` if the watchdog checks these counts.
     is_listed: AtomicBool,
 }
 
@@ -93,7 +94,7 @@ impl PollCounts {
 
     #[cold]
     fn list(self: &Arc<Self>) {
-        // Outside of a runtime there is nothing to wake, so only a poll on a runtime is watched.
+        // Outside of a runtime there is no worker to wake, so only polls on a runtime are watched.
         if self.is_listed.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -107,14 +108,14 @@ impl PollCounts {
     }
 }
 
-/// Counts a running poll, until dropped.
+/// Counts a running poll until it is dropped.
 struct PollGuard<'a>(&'a PollCounts);
 
 impl<'a> PollGuard<'a> {
     fn begin(counts: &'a Arc<PollCounts>) -> Self {
         counts.polls.fetch_add(1, Ordering::SeqCst);
-        // No poll is missed: either this sees that the counts are unlisted, or the watchdog sees the poll before it
-        // unlists.
+        // No poll is missed: either this code sees that the counts are no longer checked, or the watchdog sees the poll
+        // before it stops checking them.
         if !counts.is_listed.load(Ordering::SeqCst) {
             counts.list();
         }
@@ -131,9 +132,10 @@ impl Drop for PollGuard<'_> {
 static WATCHDOG: Watchdog =
     Watchdog { watched: Mutex::new(Vec::new()), added: Condvar::new(), begun: Once::new() };
 
-/// The watchdog thread, and the counts it checks: one set per thread that spawned tasks, unless idle for a second.
+/// The watchdog thread, and the counts that it checks: one set per thread that spawned tasks, until the set has been
+/// idle for a second.
 struct Watchdog {
-    // `std`'s lock, because a `Condvar` needs its guard.
+    // This is the lock of `std`, because a `Condvar` needs its guard.
     watched: Mutex<Vec<WatchedCounts>>,
     added: Condvar,
     begun: Once,
@@ -144,7 +146,7 @@ struct WatchedCounts {
     runtime: Handle,
     /// The counts at the latest check.
     seen: u64,
-    /// The number of consecutive checks at which nothing was polled.
+    /// The number of consecutive checks at which no poll was running.
     idle: u32,
 }
 
@@ -176,7 +178,8 @@ impl Watchdog {
 }
 
 impl WatchedCounts {
-    /// Wakes a worker if a poll has not returned since the last check; returns `false` to stop checking idle counts.
+    /// Wakes a worker if a poll has not returned since the last check; returns `false` once the counts are idle and
+    /// need no more checks.
     fn check(&mut self) -> bool {
         let before = self.seen;
         self.seen = self.counts.polls.load(Ordering::SeqCst);
@@ -212,14 +215,14 @@ mod tests {
 
     use super::*;
 
-    /// Without the watchdog the timer never fires: the worker that blocks was the one waiting for it.
+    /// Without the watchdog, the timer would never fire, because the blocked worker is the one that waited for timers.
     #[test]
     fn timers_fire_while_a_task_blocks_the_thread_that_waited_for_them() {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (done, all) = mpsc::channel();
         runtime.spawn(async move {
             for round in 0..20 {
-                // Both workers go to sleep; the one that wakes up for this was waiting for timers.
+                // Both workers sleep. The one that wakes up when this timer fires is the one that waits for timers.
                 sleep(Duration::from_millis(3)).await;
                 let (release, blocked) = mpsc::channel::<()>();
                 let blocking = spawn_watched(async move { blocked.recv().is_ok() });

@@ -1,4 +1,4 @@
-//! The table of keys: which calls run, which ended, and how much each caller keeps.
+//! The table of idempotency keys: which calls are running, which have ended, and how much is stored for each caller.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,7 +11,7 @@ use super::IdempotencyLimits;
 use super::stored::{StoredEnd, StoredKey, now_ms};
 use crate::error::LifecycleError;
 
-/// A call with a key.
+/// A call with an idempotency key.
 #[derive(Clone, Debug)]
 pub(super) struct KeyedCall {
     pub(super) key: IdempotencyKey,
@@ -20,30 +20,30 @@ pub(super) struct KeyedCall {
     pub(super) owner: String,
     /// The hash of the arguments.
     pub(super) arguments: String,
-    /// The time for which the key is kept, in milliseconds, if the caller chose one.
+    /// The time for which the key is stored, in milliseconds, if the caller chose one.
     pub(super) ttl_ms: Option<u64>,
-    /// The id that the rounds and attempts of one call share.
+    /// The id that is common to the rounds and attempts of one call.
     pub(super) logical: Option<ByteString>,
     /// `true` if a second run does no harm.
     pub(super) may_repeat: bool,
 }
 
-/// The treatment of a call with a key.
+/// The decision how to treat a call with a key.
 pub(super) enum Claim {
-    /// The call runs. The sender is dropped when the run ends.
+    /// The call must run; the sender is to be dropped when the run ends.
     Run(StoredKey, watch::Sender<()>),
-    /// An equal call runs; its sender is dropped when it ends.
+    /// An equal call is running; its sender is dropped when it ends.
     Wait(watch::Receiver<()>),
-    /// An equal call ended.
+    /// An equal call has ended, with this result and start time.
     Replay(StoredEnd, Timestamp),
 }
 
 struct Entry {
     key: StoredKey,
-    /// `None` if the call does not run.
+    /// Signals the end of the run; `None` if the call is not running.
     running: Option<watch::Receiver<()>>,
     logical: Option<ByteString>,
-    /// The place of its result in the order of results.
+    /// The position of the key's result in the order of results; `None` if none is stored.
     place: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ impl KeyTable {
         Self { limits, entries, expiry: BTreeSet::new(), owners, bytes: 0, places: 0 }
     }
 
-    /// Takes over a key from the store.
+    /// Adds a key that was read from the store.
     pub(super) fn restore(&mut self, id: &str, mut key: StoredKey) {
         let end = key.end.take();
         self.insert(id.to_owned(), key, None, None);
@@ -104,7 +104,7 @@ impl KeyTable {
         if let Some(end) = &entry.key.end {
             return Ok(Claim::Replay(end.clone(), began_at));
         }
-        // A further round or attempt of the same call is not a repetition by the caller.
+        // This is a further round or attempt of the same call, and not a repetition by the caller.
         let continues = call.logical.is_some() && call.logical == entry.logical;
         if !continues && !call.may_repeat {
             return Err(LifecycleError::UnknownOutcome(began_at));
@@ -146,15 +146,15 @@ impl KeyTable {
         self.entries.insert(id, Entry { key, running, logical, place: None });
     }
 
-    /// Records that a run was interrupted: it is not known whether it had an effect.
+    /// Records that a run was interrupted, so that it is unknown whether it had an effect.
     pub(super) fn interrupt(&mut self, id: &str) {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.running = None;
         }
     }
 
-    /// Records the end of a run, and returns the keys with their new content, to be written to the store: this one,
-    /// and those whose results made room.
+    /// Records the end of a run. Returns the keys that must be written to the store, with their new content: this key,
+    /// and those whose results were removed to make room.
     pub(super) fn end(&mut self, id: &str, end: StoredEnd) -> Vec<(String, StoredKey)> {
         let Some(entry) = self.entries.get_mut(id) else { return Vec::new() };
         entry.running = None;
@@ -178,7 +178,7 @@ impl KeyTable {
         changed
     }
 
-    /// Returns the caller whose oldest result must make room, if any.
+    /// Returns the caller whose oldest result must be removed to make room, if any.
     fn full_owner(&self, owner: &str) -> Option<String> {
         if self.owners.get(owner).is_some_and(|usage| usage.bytes > self.limits.caller_results) {
             return Some(owner.to_owned());
@@ -195,7 +195,7 @@ impl KeyTable {
         Some((id, entry.key.clone()))
     }
 
-    /// Removes a result from the counts.
+    /// Removes a result from the counts of stored results.
     fn forget_result(&mut self, id: &str) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let Some(place) = entry.place.take() else { return };
@@ -219,7 +219,7 @@ impl KeyTable {
         }
     }
 
-    /// Removes the expired keys whose calls do not run.
+    /// Removes the expired keys whose calls are not running.
     fn remove_expired(&mut self, now: u64) -> Vec<String> {
         let is_idle = |id: &str| self.entries.get(id).is_some_and(|entry| entry.running.is_none());
         let due = self.expiry.iter().take_while(|(expires, _)| *expires <= now);

@@ -1,4 +1,4 @@
-//! The layer that runs a call with a key once.
+//! The layer that runs each call with an idempotency key only once.
 //!
 //! Applies to: both.
 
@@ -26,11 +26,11 @@ use crate::error::LifecycleError;
 
 /// Layer that runs tool calls with an idempotency key once, and answers their repetitions with the stored result.
 ///
-/// A key belongs to its caller, server and tool. Place the layer inside all gates, so that a repetition is decided and
-/// recorded like every call.
+/// A key is distinguished by its caller, server and tool. Place the layer inside all gates, so that a repetition is
+/// decided and recorded like every call.
 ///
-/// A call with a key that was started runs on if its caller leaves, so that the caller finds the result when it sends
-/// the call again. A call whose handler asks a modern caller is the exception: it ends with its round.
+/// A call with a key continues even if its caller disconnects, so that the caller gets the result when it repeats the
+/// call. A call whose handler asks a modern caller is the exception: it ends with its round.
 #[derive(Clone)]
 #[must_use]
 pub struct IdempotencyLayer {
@@ -48,8 +48,8 @@ impl IdempotencyLayer {
         Self { keys, may_repeat: None, recheck: None }
     }
 
-    /// Sets the function that returns whether a call may run again if the end of its first run is unknown. Default: no
-    /// call may.
+    /// Sets the function that returns whether a call may run again if it is unknown how its first run ended. By
+    /// default, no call may.
     pub fn may_repeat(
         mut self,
         may_repeat: impl Fn(&Call) -> bool + Send + Sync + 'static,
@@ -58,7 +58,7 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Sets the function that decides again about a call that waited for the end of an equal one.
+    /// Sets the function that decides again about a call that has waited for an equal call to end.
     pub fn recheck(
         mut self,
         recheck: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,
@@ -98,7 +98,7 @@ impl IdempotencyLayer {
     }
 }
 
-/// Returns the key of a tool call: the member of the call, or else the header of its HTTP request.
+/// Returns the key of a tool call, from the member of the call or else from the header of its HTTP request.
 fn key_of(call: &Call) -> Result<Option<IdempotencyKey>, RpcError> {
     if let Some(key) = call.cx().member::<IdempotencyKey>()? {
         return Ok(Some(key));
@@ -111,8 +111,8 @@ fn key_of(call: &Call) -> Result<Option<IdempotencyKey>, RpcError> {
     Ok(Some(header.0.clone()))
 }
 
-/// Replaces the key for the server that is called: to the server all calls come from one caller, so that equal keys of
-/// several callers would be one.
+/// Replaces the key that is sent to the called server. That server gets the calls of all callers from this process, so
+/// equal keys of different callers would otherwise be the same key.
 fn send_own_key(call: &mut Call, id: &str) -> Result<(), RpcError> {
     let extensions = &mut call.cx_mut().extensions;
     let mut members = extensions.get::<CallMembers>().cloned().unwrap_or_default();
@@ -147,7 +147,7 @@ impl<S: MgpService> Service<Call> for IdempotencyService<S> {
     }
 }
 
-/// Runs a call, or returns the result of the run of an equal one.
+/// Runs a call, or returns the result of an equal call that has run.
 async fn call_once<S: MgpService>(
     layer: IdempotencyLayer,
     mut inner: S,
@@ -164,7 +164,7 @@ async fn call_once<S: MgpService>(
                 return end.answer().unwrap_or_else(not_kept);
             }
             Claim::Wait(mut running) => {
-                // An error is the end of the run.
+                // An error means that the run has ended.
                 while running.changed().await.is_ok() {}
                 WaitMark::mark(call.cx_mut());
                 if let Some(recheck) = &layer.recheck {
@@ -188,8 +188,8 @@ async fn call_once<S: MgpService>(
     Ok(reply)
 }
 
-/// Runs a call to its end even if its caller leaves, unless its handler may ask a modern caller: such a call ends with
-/// its round.
+/// Runs a call to its end even if its caller disconnects. If the handler may ask a modern caller, the call ends with
+/// its round instead.
 pub(crate) async fn run_on(
     cx: &Context,
     running: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
@@ -212,7 +212,7 @@ fn add_members(
     cx.add_to_result(&OriginalTimestamp(began_at.clone()))
 }
 
-/// Records in the audit log that a call was answered without a run.
+/// Records in the audit log that a call was answered without being run.
 fn note_replay(cx: &Context, began_at: &Timestamp) -> Result<(), RpcError> {
     if let Some(record) = cx.extensions.get::<CallRecord>() {
         record.add_note("replay_of", Payload::of(began_at)?);
@@ -220,11 +220,11 @@ fn note_replay(cx: &Context, began_at: &Timestamp) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// The run of a call; dropping it marks its end as unknown.
+/// A running call. Dropping it records that it is unknown how the call ended.
 struct Run {
     keys: Idempotency,
     id: String,
-    /// `None` once the end is recorded.
+    /// The sender that signals the end of the run; `None` once the end is recorded.
     ended: Option<watch::Sender<()>>,
 }
 
@@ -239,7 +239,7 @@ impl Run {
         stored.map_err(RpcError::from)
     }
 
-    /// Stores the outcome. If that fails, the result is returned all the same, and the key is not run again.
+    /// Stores the outcome. If that fails, the result is returned nevertheless, and the call is not run again.
     async fn store_end(mut self, outcome: &Result<Reply, RpcError>) {
         let stored = match RunEnd::of(outcome) {
             RunEnd::NotRun => {
@@ -284,13 +284,13 @@ impl Idempotency {
         claim
     }
 
-    /// Frees a key whose call did not run.
+    /// Removes a key whose call did not run, so that it can be used again.
     fn forget(&self, id: &str) {
         self.0.table.lock().remove(id);
         self.write_behind(Change::new().remove(SPACE, id));
     }
 
-    /// Writes a change whose loss does no harm.
+    /// Writes a change in the background; losing it would do no harm.
     fn write_behind(&self, change: Change) {
         let committed = self.0.store.commit(change);
         tokio::spawn(async move {

@@ -1,6 +1,6 @@
-//! Calls that run once, however often they are sent (proposal 5, `idempotency`).
+//! Calls that run only once, however often they are sent (proposal 5, `idempotency`).
 //!
-//! A record is stored before a call with a key runs, and completed with its result before the caller gets it. A key
+//! A record is stored before a call with a key runs, and is completed with the result before the caller gets it. A call
 //! whose run was interrupted, e.g. because the process was killed, is not run again unless its tool may be repeated.
 
 mod keys;
@@ -21,7 +21,7 @@ pub use layer::{IdempotencyLayer, IdempotencyService};
 use self::keys::KeyTable;
 use self::stored::{SPACE, StoredKey};
 
-/// The keys of calls and the results of those that ended; a cheap handle.
+/// The idempotency keys of calls, and the results of the calls that have ended; a handle that is cheap to clone.
 ///
 /// ```
 /// use mgp_lifecycle::{Idempotency, IdempotencyLayer, ProposalLayer};
@@ -91,7 +91,7 @@ impl Default for IdempotencyLimits {
 }
 
 impl Idempotency {
-    /// Reads the keys that a store keeps, with the default limits.
+    /// Reads the keys that are in a store, with the default limits.
     ///
     /// Only one process at a time may use the keys of a store.
     ///
@@ -99,18 +99,18 @@ impl Idempotency {
     /// [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
-    /// The future may be dropped at any time.
+    /// Dropping the future changes nothing.
     pub async fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         Self::with_limits(store, IdempotencyLimits::default()).await
     }
 
-    /// Reads the keys that a store keeps.
+    /// Reads the keys that are in a store.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
-    /// The future may be dropped at any time.
+    /// Dropping the future changes nothing.
     pub async fn with_limits(
         store: Arc<dyn Store>,
         limits: IdempotencyLimits,
@@ -119,7 +119,8 @@ impl Idempotency {
         for record in store.load(SPACE).await?.records {
             match record.value.map(|value| value.get::<StoredKey>()) {
                 Some(Ok(stored)) => table.restore(&record.key, stored),
-                // Its call may have run, and nothing else is known of it: the key stays unusable.
+                // The call with this key may have run, and nothing else is known about it, so the key must not be used
+                // again.
                 Some(Err(error)) => {
                     tracing::warn!(key = record.key, %error, "idempotency key not readable");
                     table.restore(&record.key, StoredKey::unreadable(limits.max_ttl));
@@ -130,7 +131,7 @@ impl Idempotency {
         Ok(Self(Arc::new(Shared { store, table: Mutex::new(table) })))
     }
 
-    /// Creates an empty table whose keys are lost with the process.
+    /// Creates an empty table of keys, which are lost when the process ends.
     #[must_use]
     pub fn in_memory() -> Self {
         let table = Mutex::new(KeyTable::new(IdempotencyLimits::default()));

@@ -10,22 +10,22 @@ use crate::retry::Failure;
 
 pub(super) const SPACE: &str = "idempotency";
 
-/// A key as the store keeps it.
+/// A key in the form in which it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StoredKey {
-    /// The caller.
+    /// The caller to whom the key belongs.
     pub(super) owner: String,
     /// The hash of the arguments.
     pub(super) arguments: String,
-    /// The time at which its call began, in milliseconds since 1970.
+    /// The time at which the call began, in milliseconds since 1970.
     pub(super) began_ms: u64,
     pub(super) expires_ms: u64,
-    /// `None` until the call has ended.
+    /// The end of the call; `None` while it is running or if it is unknown how it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) end: Option<StoredEnd>,
 }
 
-/// The end of a call. With neither member its result was too long, or made room for others.
+/// The end of a call. If both members are `None`, the result was too long to be stored, or was removed to make room.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct StoredEnd {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub(super) struct StoredError {
 }
 
 impl StoredKey {
-    /// Returns the key in place of one that cannot be read; it has no owner, and never runs again.
+    /// Returns a key that replaces one that cannot be read. It has no owner, and its call never runs again.
     pub(super) fn unreadable(ttl: Duration) -> Self {
         let began_ms = now_ms();
         let expires_ms = began_ms.saturating_add(mgp_types::millis(ttl));
@@ -66,7 +66,7 @@ impl StoredEnd {
         result + error
     }
 
-    /// Returns the stored answer; `None` if it was not kept.
+    /// Returns the stored answer, or `None` if it is not stored any more.
     pub(super) fn answer(self) -> Option<Result<Reply, RpcError>> {
         if let Some(result) = self.result {
             return Some(Ok(Reply::raw(result)));
@@ -83,11 +83,11 @@ impl StoredEnd {
     }
 }
 
-/// The effect of the outcome of a run on its key.
+/// The meaning of a run's outcome for its key.
 pub(super) enum RunEnd {
-    /// The call did not run, so the key is free again.
+    /// The call did not run, so the key may be used again.
     NotRun,
-    /// The call may have run.
+    /// The call may have run, but its outcome is unknown.
     Unknown,
     Ended(StoredEnd),
 }
@@ -103,7 +103,7 @@ impl RunEnd {
                 let result = Some(Payload::from_trusted(text));
                 Self::Ended(StoredEnd { result, error: None })
             }
-            // The caller is asked first, and sends the call again with the answers.
+            // The caller is asked first, and then sends the call again with its answers.
             Ok(_) => Self::NotRun,
             Err(error) if is_lost(error) => Self::Unknown,
             Err(error) => Self::Ended(StoredEnd {
@@ -119,7 +119,7 @@ impl RunEnd {
     }
 }
 
-/// Returns whether an error leaves open whether the call ran.
+/// Returns whether it remains unknown after an error whether the call ran.
 fn is_lost(error: &RpcError) -> bool {
     let is_timeout = matches!(
         error.code(),

@@ -18,7 +18,7 @@ use crate::ProposalLayer;
 
 type Answer = Result<Reply, RpcError>;
 
-/// A server that counts its runs.
+/// A server that counts the calls it runs.
 #[derive(Clone, Default)]
 struct Runs(Arc<AtomicU32>);
 
@@ -81,7 +81,7 @@ async fn a_key_runs_once_and_its_repetitions_are_replays() {
     let runs = Runs::default();
     let mut client = runs.client(&layer(), ok);
     assert!(!was_replay(&call(&mut client, "k").await.unwrap()));
-    // The same arguments in another order are the same call.
+    // The same arguments in a different order make the same call.
     let again = params("k", "pay", r#"{ "b":2, "a":1 }"#);
     assert!(was_replay(&client.request("tools/call", &again).await.unwrap()));
     assert_eq!(runs.count(), 1);
@@ -172,7 +172,7 @@ async fn keys_and_results_are_bounded() {
         call(&mut client, key).await.unwrap();
     }
     assert_eq!(call(&mut client, "d").await.unwrap_err().code(), ErrorCode::RESOURCE_EXHAUSTED);
-    // Each result has 14 bytes: the oldest one made room, but its call does not run again.
+    // Each result has 14 bytes. The oldest result was removed to make room, but its call does not run again.
     let error = call(&mut client, "a").await.unwrap_err();
     assert!(error.message().contains("no longer kept"), "{error}");
     assert!(was_replay(&call(&mut client, "b").await.unwrap()));
@@ -207,7 +207,7 @@ async fn a_run_that_a_kill_interrupted_is_not_repeated_unless_its_tool_may_be() 
     while runs.count() == 0 {
         tokio::task::yield_now().await;
     }
-    // The next process finds what was stored before the run.
+    // The next process finds what this process stored before the run.
     let open = || async { IdempotencyLayer::new(Idempotency::open(store.clone()).await.unwrap()) };
     let mut client = runs.client(&open().await, ok);
     let refused = client.request("tools/call", &params("k", "pay", "{}")).await.unwrap_err();
@@ -251,7 +251,7 @@ async fn only_a_call_that_did_not_run_frees_its_key() {
         (RpcError::new(ErrorCode::INVALID_TOOL_ARGS, "no"), true, "no"),
         (connection_lost("it died"), false, "may have had effects"),
         (RpcError::new(ErrorCode::TIMEOUT, "late"), false, "may have had effects"),
-        // An answer of the server is an end like any other.
+        // An error that the server returned ends a call like any other answer.
         (RpcError::internal("broken"), false, "broken"),
     ] {
         let runs = Runs::default();

@@ -1,10 +1,10 @@
-//! The identity that limits are counted by: tenant, subject and agent (MGP §5).
+//! The caller for whom limits are counted: tenant, subject and agent (MGP §5).
 
 use std::hash::{Hash, Hasher};
 
 use mgp_types::service::Principal;
 
-/// Principal without its authority, so that a user has one share, and not a second one as an operator.
+/// A principal without its authority, so that a user does not get a second share by acting as an operator.
 #[derive(Clone, Debug)]
 pub(super) struct Caller(Principal);
 

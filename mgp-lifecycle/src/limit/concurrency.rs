@@ -1,7 +1,8 @@
-//! A limit on the number of tool calls that run at once and that wait. Waiting callers are served fairly.
+//! A limit on the number of tool calls that run, and of those that wait, at the same time. Waiting callers are served
+//! fairly.
 //!
-//! Calls wait in the response future and not in `poll_ready`: that would stop the read loop, and a handler that
-//! asks its caller would then wait for an answer that is never read.
+//! Calls wait in the response future and not in `poll_ready`. If they waited there, the read loop would stop, and a
+//! handler that asks its caller would wait for an answer that is never read.
 //!
 //! Applies to: both.
 
@@ -27,14 +28,15 @@ use crate::error::LifecycleError;
 pub struct LimitConfig {
     /// Maximum number of tool calls that run at once. Default: 256.
     pub max_running: usize,
-    /// The most tool calls that wait for a permit. Default: 1024.
+    /// The maximum number of tool calls that wait for a permit. Default: 1024.
     ///
     /// When the queue is full, the newest call of the caller with the most waiting calls is refused with 3001.
     /// If no other caller has more waiting calls than the new one, the new call is refused.
     pub max_waiting: usize,
-    /// The most tool calls of one caller that run at once; further ones wait while others pass. Default: no limit.
+    /// The maximum number of tool calls of one caller that run at once; further ones wait, and calls of other callers
+    /// may run before them. Default: no limit.
     pub running_per_caller: Option<usize>,
-    /// The most tool calls of one caller that wait; further ones are refused with 3001. Default: no limit.
+    /// The maximum number of waiting tool calls of one caller; further ones are refused with 3001. Default: no limit.
     pub waiting_per_caller: Option<usize>,
     /// Maximum number of calls of a tool that run at once, by tool name; further ones wait while other calls pass.
     /// Default: empty.
@@ -62,10 +64,10 @@ impl Default for LimitConfig {
     }
 }
 
-/// Limits the number of tool calls that run at once; other methods pass.
+/// Limits the number of tool calls that run at the same time; all other methods are passed on.
 ///
-/// Waiting callers are served round-robin: each has one turn per round, however many calls it waits with.
-/// A call whose caller stops waiting before it gets a permit is answered 3003, and never ran.
+/// Waiting callers are served round-robin: each has one turn per round, however many of its calls wait. A call whose
+/// caller stops waiting before the call gets a permit is answered with 3003, and does not run.
 ///
 /// ```
 /// use mgp_lifecycle::{LimitConfig, ConcurrencyLimitLayer};
@@ -89,7 +91,7 @@ impl Default for LimitConfig {
 pub struct ConcurrencyLimitLayer(Arc<FairSemaphore>);
 
 impl ConcurrencyLimitLayer {
-    /// Creates a layer; all its stacks share one limit.
+    /// Creates a layer. All stacks that are built with it share one limit.
     pub fn new(config: LimitConfig) -> Self {
         Self(Arc::new(FairSemaphore::new(config)))
     }
@@ -127,7 +129,7 @@ impl<S: MgpService> Service<Call> for ConcurrencyLimit<S> {
                 future: ResponseFuture { future: self.inner.call(call), permit: None },
             };
         }
-        // The common case: a permit is free, so nothing waits and nothing is boxed.
+        // In the common case a permit is free, so nothing waits and nothing is boxed.
         if let Some(permit) = self.layer.0.try_acquire() {
             return Either::Left {
                 future: ResponseFuture { future: self.inner.call(call), permit: Some(permit) },
@@ -138,7 +140,8 @@ impl<S: MgpService> Service<Call> for ConcurrencyLimit<S> {
 }
 
 impl<S: MgpService> ConcurrencyLimit<S> {
-    /// Runs a call once it has a permit. Used if callers or tools have limits of their own, or if other calls wait.
+    /// Runs a call once it has a permit. This is used if callers or tools have their own limits, or if other calls
+    /// wait.
     #[cold]
     fn acquire(&mut self, mut call: Call) -> <Self as Service<Call>>::Future {
         let unstarted = UnstartedGuard::of(call.cx());
@@ -179,7 +182,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         future: F,
-        // Dropped after `future`, because a call whose future is being dropped still counts as running.
+        // Dropped after `future`, because a call counts as running until its future is dropped.
         permit: Option<Permit>,
     }
 }
@@ -192,7 +195,7 @@ impl<F: Future> Future for ResponseFuture<F> {
     fn poll(self: std::pin::Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
         let outcome = ready!(this.future.poll(task));
-        // Released before the answer is written.
+        // Release the permit before the answer is written.
         *this.permit = None;
         Poll::Ready(outcome)
     }

@@ -1,5 +1,5 @@
-//! A fair semaphore: taking a free permit costs one atomic operation; waiting and handing permits on happen under a
-//! lock.
+//! A fair semaphore. Taking a free permit costs one atomic operation; waiting for a permit and passing it on happen
+//! under a lock.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -27,13 +27,13 @@ const ONE_WAITING: u64 = 1 << 32;
 pub(super) struct FairSemaphore {
     /// The number of running calls, plus the number of waiting calls times [`ONE_WAITING`].
     ///
-    /// Both are in one atomic, so that no wake-up is lost: the release of a permit either sees the waiting call, or
-    /// happens before that call looks for a permit.
+    /// Both numbers are in one atomic, so that no wake-up is lost: the task that releases a permit either sees the
+    /// waiting call, or releases the permit before that call looks for one.
     count: AtomicU64,
     running: u64,
     config: LimitConfig,
-    /// `true` if only the total number of running calls is limited; `false` if callers or tools have limits of their
-    /// own, so that running calls are counted for each.
+    /// `true` if only the total number of running calls is limited. `false` if callers or tools have their own limits,
+    /// so that running calls must be counted for each of them.
     is_plain: bool,
     queue: Mutex<QueueState>,
 }
@@ -44,7 +44,7 @@ struct QueueState {
     running: RunningCounts,
 }
 
-/// Running calls per caller, and per tool with its own limit.
+/// The number of running calls per caller, and per tool that has its own limit.
 #[derive(Debug, Default)]
 struct RunningCounts {
     callers: HashMap<Caller, usize, ahash::RandomState>,
@@ -58,11 +58,11 @@ struct WaitingCall {
     permit: oneshot::Sender<Permit>,
 }
 
-/// Permission to run one call; when dropped, it is passed on to the next waiting call.
+/// Permission to run one call. When it is dropped, the next waiting call gets it.
 #[derive(Debug)]
 pub(super) struct Permit {
     semaphore: Arc<FairSemaphore>,
-    /// The counts to decrease, if callers or tools have limits.
+    /// The counts to decrease when the permit is dropped, if callers or tools have limits.
     counted: Option<Box<CountedCall>>,
 }
 
@@ -108,7 +108,7 @@ impl FairSemaphore {
             return None;
         }
         let mut count = self.count.load(Ordering::Relaxed);
-        // Waiting calls make the count larger than any limit, so then no permit is taken here.
+        // Waiting calls make the count larger than any limit, so that no new call gets a permit here.
         while count < self.running {
             let taken = self.count.compare_exchange_weak(
                 count,
@@ -124,7 +124,7 @@ impl FairSemaphore {
         None
     }
 
-    /// Returns a permit, or a place in the queue.
+    /// Returns a permit if possible, and otherwise a place in the queue.
     pub(super) fn acquire(
         self: &Arc<Self>,
         principal: &Principal,
@@ -136,8 +136,8 @@ impl FairSemaphore {
         let fits =
             |queue: &QueueState| queue.running.have_room(&self.config, &caller, tool.as_deref());
         if fits(&queue) {
-            // Free permits first go to waiting calls that may run. Calls whose caller or tool has reached its limit do
-            // not block this call.
+            // Free permits are first given to waiting calls that may run. Calls that wait because of the limit of their
+            // caller or tool do not block this call.
             let unused = self.grant_waiting(&mut queue);
             let passes = fits(&queue) && !self.can_any_run(&queue) && self.take_slot();
             let permit =
@@ -166,7 +166,7 @@ impl FairSemaphore {
         self.count.fetch_add(ONE_WAITING, Ordering::AcqRel);
         let unused = self.grant_waiting(&mut queue);
         drop(queue);
-        // Dropping these wakes other tasks, so it happens after the lock is released.
+        // Dropping these wakes other tasks, so drop them after the lock is released.
         drop((evicted, unused));
         let semaphore = Arc::clone(self);
         Ok(Acquired::Later(Waiting { semaphore, caller, id, receiver: Some(receiver) }))
@@ -203,7 +203,8 @@ impl FairSemaphore {
         Permit { semaphore: Arc::clone(self), counted }
     }
 
-    /// Gives free permits to waiting calls. Returns permits whose calls are gone; drop them after the lock is released.
+    /// Gives free permits to waiting calls. Returns the permits of calls that no longer wait; drop them after the lock
+    /// is released.
     fn grant_waiting(self: &Arc<Self>, queue: &mut QueueState) -> Vec<Permit> {
         let mut unused = Vec::new();
         let QueueState { waiting, running } = queue;
@@ -297,7 +298,7 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // A permit that was sent meanwhile is dropped with its channel.
+        // A permit may have been sent in the meantime; it is dropped with the channel, and so passed on.
         if self.receiver.is_some() {
             let entry = self.semaphore.queue.lock().waiting.remove(&self.caller, self.id);
             if entry.is_some() {

@@ -1,4 +1,4 @@
-//! Quotas: how much a principal may use in a period (MGP §14.3: 3002).
+//! Quotas: limits on what a principal may use in a period (MGP §14.3: 3002).
 
 mod charge;
 mod counters;
@@ -16,7 +16,8 @@ pub use layer::{QuotaLayer, QuotaService};
 use self::charge::Charge;
 use crate::error::LifecycleError;
 
-/// The number of calls a principal may make in a period, and the number of tool-defined units it may use.
+/// The number of calls that a principal may make in a period, and the number of units, defined by tools, that it may
+/// use.
 ///
 /// Periods are the same for all principals: an hour begins at the full hour, a day at midnight UTC,
 /// any other period at a multiple of its length since 1970.
@@ -48,27 +49,28 @@ impl Quota {
         Self::every(Duration::from_hours(24), calls)
     }
 
-    /// Creates a quota of calls per period, which lasts at least a second; zero refuses all calls.
+    /// Creates a quota of calls per period, which must be at least a second long. A quota of zero refuses all calls.
     pub const fn every(period: Duration, calls: u64) -> Self {
         Self { calls, units: None, period, callers: 65_536 }
     }
 
-    /// Limits units as well, e.g. tokens or bytes, which tools [charge](Self::charge).
+    /// Limits units as well, e.g. tokens or bytes. Tools [charge](Self::charge) a call for the units that it used.
     pub const fn units(mut self, units: u64) -> Self {
         self.units = Some(units);
         self
     }
 
-    /// Sets how many principals are counted separately in a period; further ones share one quota. Default: 65,536.
+    /// Sets how many principals are counted separately in a period. Beyond that, further principals share one quota.
+    /// Default: 65,536.
     pub const fn callers(mut self, callers: usize) -> Self {
         self.callers = callers;
         self
     }
 
-    /// Charges units to the principal of a call; does nothing if units are not limited.
+    /// Charges the principal of a call for units; does nothing if units are not limited.
     ///
-    /// A handler that asks its caller runs again from the start in each round. Units that it charged in an earlier
-    /// round are not charged twice.
+    /// A handler that asks its caller is run again from the start in each round. Units that it charged in an earlier
+    /// round are not charged a second time.
     ///
     /// ```
     /// use mgp_lifecycle::{Quota, QuotaLayer};
@@ -91,7 +93,7 @@ impl Quota {
     /// ```
     ///
     /// # Errors
-    /// 3002 if that exceeds the quota; nothing is charged then.
+    /// 3002 if the units would exceed the quota; nothing is charged in that case.
     pub fn charge(cx: &Context, units: u64) -> Result<(), RpcError> {
         match cx.extensions.get_shared::<Charge>() {
             Some(charge) => {
@@ -112,7 +114,7 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Returns a period in words.
+/// Returns a description of a period.
 fn per(period: Duration) -> String {
     match (period.as_secs(), period.subsec_nanos()) {
         (60, 0) => " a minute".to_owned(),
@@ -126,9 +128,9 @@ fn per(period: Duration) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaUse {
-    /// The number of calls.
+    /// The number of calls in the current period.
     pub calls: u64,
-    /// The units that tools charged.
+    /// The number of units for which tools charged the principal in the current period.
     pub units: u64,
     /// The time at which the counts are reset.
     pub resets_at: Timestamp,
@@ -145,7 +147,7 @@ pub struct QuotaExceeded {
 }
 
 impl QuotaExceeded {
-    /// Returns the details of the refusal (MGP §14.5).
+    /// Returns the structured details of the refusal (MGP §14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         // Encoding numbers and strings cannot fail.

@@ -22,9 +22,9 @@ use crate::error::LifecycleError;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SizeConfig {
-    /// The arguments of a call. Default: 1 MiB.
+    /// The maximum for the arguments of a call. Default: 1 MiB.
     pub arguments: usize,
-    /// The result of a call, and separately the sum of the chunks sent before it. Default: 8 MiB.
+    /// The maximum for the result of a call, and separately for the sum of the chunks sent before it. Default: 8 MiB.
     pub result: usize,
 }
 
@@ -34,10 +34,10 @@ impl Default for SizeConfig {
     }
 }
 
-/// Layer that refuses tool calls whose arguments or results are too large (3001); other methods pass.
+/// Layer that refuses tool calls with too large arguments or results (3001), and passes on all other methods.
 ///
-/// A call whose arguments are too large does not run. If the result is too large, the call has run; its caller gets
-/// an error with the size instead. A call whose chunks are too large in sum is ended when they reach the limit.
+/// A call whose arguments are too large does not run. If the result is too large, the call has already run, and its
+/// caller gets an error with the size instead. A call that sends chunks is ended when their sum reaches the limit.
 ///
 /// ```
 /// use mgp_lifecycle::{SizeConfig, SizeLayer};
@@ -87,7 +87,7 @@ enum Part {
 }
 
 impl TooLarge {
-    /// Returns the details of the refusal (MGP §14.5).
+    /// Returns the structured details of the refusal (MGP §14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         // Encoding numbers and strings cannot fail.
@@ -140,7 +140,7 @@ impl<S: MgpService> Service<Call> for SizeService<S> {
     }
 }
 
-/// Wraps the outlet of a call with a meter, if it takes chunks.
+/// Wraps the outlet of a call in a meter, if the outlet accepts chunks.
 fn meter_chunks(call: &mut Call, limit: usize) -> Option<Arc<AtomicUsize>> {
     let outlet = &mut call.cx_mut().outlet;
     if !outlet.wants(OutletItemKind::Chunk) {
@@ -166,7 +166,7 @@ impl Sink for ChunkMeter {
             let add = |sum: usize| Some(sum.saturating_add(size));
             let before = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
             if before.unwrap_or(usize::MAX).saturating_add(size) > self.limit {
-                // The response future answers with the refusal.
+                // The caller gets the refusal from the response future.
                 return Box::pin(ready(Err(ConsumerGone)));
             }
         }
@@ -264,7 +264,7 @@ mod tests {
             async move {
                 for _ in 0..5 {
                     let chunk = OutletItem::chunk(Payload::from_trusted(r#"{"a":1}"#));
-                    // This tool ignores the error that its caller accepts no more chunks.
+                    // This tool ignores the error which reports that its caller accepts no more chunks.
                     let _ = call.cx().outlet.send(chunk).await;
                     let _ = call.cx().outlet.progress(1.0, None).await;
                     sleep(Duration::from_secs(1)).await;

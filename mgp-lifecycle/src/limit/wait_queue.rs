@@ -1,16 +1,16 @@
-//! A round-robin queue of waiting calls: each caller has one turn per round, however many calls it waits with.
+//! A round-robin queue of waiting calls: each caller has one turn per round, however many of its calls wait.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::caller::Caller;
 
-/// Waiting entries by caller; a caller whose entry was taken moves to the end of the round.
+/// The waiting entries of each caller. A caller from which an entry was taken moves to the end of the round.
 #[derive(Debug)]
 pub(super) struct WaitQueue<T> {
     callers: HashMap<Caller, CallerQueue<T>, ahash::RandomState>,
     /// The waiting callers in the order of their turns.
     round: BTreeMap<u64, Caller>,
-    /// Next number for an entry or a turn; 64 bits do not overflow.
+    /// The number of the next entry or turn; it has 64 bits, so it never overflows.
     next: u64,
     len: usize,
 }
@@ -35,7 +35,7 @@ impl<T> WaitQueue<T> {
         self.len
     }
 
-    /// Returns the number of one caller's entries.
+    /// Returns the number of entries of one caller.
     pub(super) fn len_of(&self, caller: &Caller) -> usize {
         self.callers.get(caller).map_or(0, |queue| queue.entries.len())
     }
@@ -46,7 +46,7 @@ impl<T> WaitQueue<T> {
         callers.any(|(caller, queue)| queue.entries.values().any(|entry| matches(caller, entry)))
     }
 
-    /// Adds an entry at the end of its caller's queue; a new caller gets the last turn.
+    /// Adds an entry at the end of its caller's queue; a caller without entries gets the last turn.
     pub(super) fn push(&mut self, caller: &Caller, entry: T) -> EntryId {
         self.next += 1;
         let id = self.next;
@@ -61,7 +61,7 @@ impl<T> WaitQueue<T> {
         id
     }
 
-    /// Removes an entry, wherever it is.
+    /// Removes an entry from any position in the queue.
     pub(super) fn remove(&mut self, caller: &Caller, id: EntryId) -> Option<T> {
         let queue = self.callers.get_mut(caller)?;
         let entry = queue.entries.remove(&id)?;
@@ -73,7 +73,7 @@ impl<T> WaitQueue<T> {
         Some(entry)
     }
 
-    /// Removes the next entry that may run: the oldest one of the first caller in the round that has one.
+    /// Removes and returns the next entry that may run: of the first caller in the round that has one, the oldest.
     pub(super) fn pop(&mut self, may_run: impl Fn(&Caller, &T) -> bool) -> Option<(Caller, T)> {
         let (turn, id) = self.round.iter().find_map(|(turn, caller)| {
             let entries = &self.callers.get(caller)?.entries;
@@ -94,7 +94,8 @@ impl<T> WaitQueue<T> {
         Some((caller, entry))
     }
 
-    /// Removes the newest entry of the caller with the most, if it has at least two more than `caller`.
+    /// Removes the newest entry of the caller with the most entries, if that caller has at least two more than
+    /// `caller`.
     pub(super) fn evict_for(&mut self, caller: &Caller) -> Option<T> {
         let (most, queue) = self.callers.iter().max_by_key(|(_, queue)| queue.entries.len())?;
         if queue.entries.len() <= self.len_of(caller) + 1 {
@@ -121,7 +122,7 @@ mod tests {
     enum Step {
         Push(u8),
         Pop,
-        /// Takes only entries of even value.
+        /// Takes only an entry with an even value.
         PopEven,
         Remove(usize),
         Evict(u8),
@@ -139,7 +140,7 @@ mod tests {
     }
 
     proptest! {
-        /// Between two turns of a waiting caller, every other caller has at most one.
+        /// Between two turns of a waiting caller, every other caller has at most one turn.
         #[test]
         fn callers_are_served_round_robin(steps in steps()) {
             let mut queue = WaitQueue::new();
@@ -207,7 +208,7 @@ mod tests {
         }
     }
 
-    /// After an entry was removed out of turn, earlier counts do not apply to the round.
+    /// After an entry was removed out of turn, the counts so far no longer describe the round, so they are reset.
     fn reset(waits: &mut [(EntryId, u8, usize, [usize; 4])]) {
         for wait in waits {
             wait.3 = [0; 4];

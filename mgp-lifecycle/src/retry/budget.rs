@@ -1,4 +1,4 @@
-//! The budget of retries per server, so that retries do not overload a server in trouble.
+//! The budget of retries for each server. It prevents retries from overloading a server that already has problems.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ impl Default for RetryBudget {
     }
 }
 
-/// The time in which counts decay to about a third.
+/// The time within which the counts decay to about a third.
 const DECAY: Duration = Duration::from_mins(1);
 
-/// Counts of calls and retries; both decay at the same pace, so there are never more retries than all calls paid for.
+/// The counts of calls and retries. Both decay at the same rate, so there are never more retries than the calls allow.
 #[derive(Debug, Default)]
 pub(super) struct BudgetUsage {
     calls: f64,
@@ -36,7 +36,7 @@ pub(super) struct BudgetUsage {
 }
 
 impl BudgetUsage {
-    /// Takes one retry if it is paid for; `calls` is the number of all calls so far.
+    /// Takes one retry from the budget if it is allowed; `calls` is the number of all calls so far.
     pub(super) fn take(&mut self, now: Instant, calls: u64, budget: RetryBudget) -> bool {
         self.fade(now, calls);
         let paid = self.calls * f64::from(budget.percent) / 100.0;
@@ -47,7 +47,7 @@ impl BudgetUsage {
         affordable
     }
 
-    /// Decays both counts to `now`; calls since the last update count as if evenly spread.
+    /// Decays both counts up to `now`; the calls since the last update are assumed to be evenly distributed.
     fn fade(&mut self, now: Instant, calls: u64) {
         let ages = self.at.map_or(0.0, |at| {
             now.saturating_duration_since(at).as_secs_f64() / DECAY.as_secs_f64()
@@ -106,7 +106,7 @@ mod tests {
         let (now, mut usage, budget) =
             (Instant::now(), BudgetUsage::default(), RetryBudget::default());
         assert!(usage.take(now, 0, budget));
-        // A million calls in a day are some 700 in a minute.
+        // A million calls in a day are about 700 in a minute.
         let tomorrow = now + Duration::from_hours(24);
         let taken = (0..10_000).filter(|_| usage.take(tomorrow, 1_000_000, budget)).count();
         assert!((60..=75).contains(&taken), "{taken}");

@@ -29,14 +29,14 @@ impl Default for CircuitConfig {
     }
 }
 
-/// The evidence that an attempt gives about its server.
+/// The evidence about a server that the outcome of an attempt gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// The server answered.
     Answered,
-    /// The server, or an upstream of it, is unreachable.
+    /// The server, or an upstream server of it, is unreachable.
     Unreachable,
-    /// No evidence: a gate on this side may have caused the error.
+    /// There is no evidence, because the error may come from a gate on this side.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ impl Evidence {
         if is_unreachable(error.code()) || broke() { Self::Unreachable } else { Self::Unknown }
     }
 
-    /// Returns the evidence of a refusal that was sent as a result.
+    /// Returns the evidence in a refusal that was sent as a result.
     pub(super) fn of_code(code: ErrorCode) -> Self {
         if is_unreachable(code) { Self::Unreachable } else { Self::Answered }
     }
@@ -64,35 +64,35 @@ fn is_unreachable(code: ErrorCode) -> bool {
     )
 }
 
-/// The circuit of one server.
+/// The state of the circuit breaker of one server.
 #[derive(Debug, Default)]
 pub(super) enum Circuit {
-    /// Calls pass, and no failures are counted.
+    /// Calls are sent, and no failures have been counted.
     #[default]
     Closed,
-    /// Consecutive calls found the server unreachable, the first of them at `since`.
+    /// Consecutive calls have failed because the server is unreachable, the first of them at `since`.
     Failing { failures: u32, since: Instant },
     /// Calls are refused until this time.
     Open { until: Instant },
-    /// One call, the probe, is under way, and others are refused; its outcome decides what follows.
+    /// One call, the probe, is running, and others are refused. The probe's outcome determines the next state.
     Probing,
 }
 
-/// The decision whether a call may be sent.
+/// The decision whether a call may be sent to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Pass,
     /// The call is sent as a probe, to find out whether the server is back.
     Probe,
-    /// Calls are refused for this long.
+    /// Calls are refused for the given time.
     Refused(Duration),
 }
 
-/// Time for which other calls are refused while a probe is under way.
+/// The time after which a call that was refused because of a running probe should be retried.
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Circuit {
-    /// Decides about a call.
+    /// Decides whether a call may be sent to the server.
     pub(super) fn admit(&mut self, now: Instant) -> Admission {
         match self {
             Self::Closed | Self::Failing { .. } => Admission::Pass,
@@ -107,7 +107,7 @@ impl Circuit {
         }
     }
 
-    /// Returns how long calls would be refused.
+    /// Returns for how long calls would be refused.
     pub(super) fn refuses_for(&self, now: Instant) -> Duration {
         match self {
             Self::Open { until } => until.saturating_duration_since(now),
@@ -116,7 +116,7 @@ impl Circuit {
         }
     }
 
-    /// Records the outcome of an attempt; returns `true` if the circuit opens.
+    /// Records the outcome of an attempt; returns `true` if it opens the circuit.
     pub(super) fn record(
         &mut self,
         now: Instant,
@@ -127,7 +127,7 @@ impl Circuit {
         let open = || Self::Open { until: now.checked_add(config.open_for).unwrap_or(now) };
         let next = match (&*self, evidence) {
             (_, Evidence::Answered) => Self::Closed,
-            // The probe found nothing out, so the next call is a probe.
+            // The probe gave no evidence, so the next call becomes a probe.
             (Self::Probing, Evidence::Unknown) if by == Admission::Probe => {
                 Self::Open { until: now }
             }
@@ -140,14 +140,14 @@ impl Circuit {
                 let (failures, since) = if old { (0, now) } else { (*failures, *since) };
                 Self::failing(failures.saturating_add(1), since, config).unwrap_or_else(open)
             }
-            // Any other outcome is from a call sent before the circuit opened, and so is not new evidence.
+            // In all other cases, the call was sent before the circuit opened, so its outcome is not new evidence.
             _ => return false,
         };
         *self = next;
         matches!(self, Self::Open { until } if *until > now)
     }
 
-    /// Returns the state after some failures; `None` if they open the circuit.
+    /// Returns the state after a number of failures; `None` if there are so many that the circuit opens.
     fn failing(failures: u32, since: Instant, config: &CircuitConfig) -> Option<Self> {
         let max = if config.failures == 0 { u32::MAX } else { config.failures };
         (failures < max).then_some(Self::Failing { failures, since })
@@ -184,7 +184,7 @@ mod tests {
         now += 4 * SECOND;
         assert_eq!(circuit.admit(now), Admission::Probe);
         assert_eq!(circuit.admit(now), Admission::Refused(SECOND));
-        // An older call that fails now does not decide.
+        // A call that was sent earlier and fails now does not change the state.
         assert!(!circuit.record(now, Evidence::Unreachable, Admission::Pass, &config()));
         assert!(matches!(circuit, Circuit::Probing));
         assert!(circuit.record(now, Evidence::Unreachable, Admission::Probe, &config()));

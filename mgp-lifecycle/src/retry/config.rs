@@ -1,4 +1,4 @@
-//! The caller's own bounds of retries, and the observer of attempts.
+//! The caller's own limits for retries, and the observer of attempts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct RetryConfig {
     pub budget: RetryBudget,
     /// The circuit breaker of each server.
     pub circuit: CircuitConfig,
-    /// The use of `fallback_tool`.
+    /// The handling of the `fallback_tool` that a server proposes.
     pub fallback: FallbackPolicy,
     repeat: Option<Arc<Repeatable>>,
     observer: Option<Arc<Observer>>,
@@ -49,25 +49,25 @@ pub struct RetryConfig {
 type Repeatable = dyn Fn(&Call) -> bool + Send + Sync;
 type Observer = dyn Fn(&AttemptReport<'_>) + Send + Sync;
 
-/// The use of another tool that a server proposes.
+/// The handling of a different tool that a server proposes instead of a failed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FallbackPolicy {
-    /// Call it if it is listed and no more dangerous, once all attempts have failed.
+    /// Call the tool once all attempts have failed, if it is listed and no more dangerous.
     Listed,
-    /// Never call it.
+    /// Never call the tool.
     Never,
 }
 
-/// A finished attempt.
+/// A report about a finished attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttemptReport<'a> {
-    /// The number of the attempt, from 1; the call of a fallback tool is the last one.
+    /// The number of the attempt, from 1. A call of a fallback tool is the last attempt.
     pub attempt: u32,
-    /// Code of its error; `None` if the call was answered, even if the tool itself failed.
+    /// The code of the error; `None` if the call was answered, even if the tool reported a failure.
     pub code: Option<ErrorCode>,
-    /// Wait before the attempt.
+    /// The time that was waited before the attempt.
     pub waited: Duration,
     /// The server, if it is known.
     pub server: Option<&'a ServerId>,
@@ -76,13 +76,14 @@ pub struct AttemptReport<'a> {
 }
 
 impl RetryConfig {
-    /// Sets which calls may be retried even though they may have run, because a second run does no harm.
+    /// Sets the function that selects calls which may be retried even if they may have run, because a second run does
+    /// no harm.
     pub fn repeat(mut self, may: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
         self.repeat = Some(Arc::new(may));
         self
     }
 
-    /// Sets an observer of every finished attempt, first ones included; it must not block.
+    /// Sets an observer that is called after every attempt, including the first; it must not block.
     pub fn on_attempt(
         mut self,
         observer: impl Fn(&AttemptReport<'_>) + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! The decision whether a call is retried and after which wait: a pure function (MGP §14.6).
+//! The decision whether and after which wait a call is retried, as a pure function (MGP §14.6).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::delivery::Delivered;
 use super::failure::Failure;
 use super::tools::{MAX_NAME_BYTES, RepeatPolicy, ToolRetryInfo};
 
-/// A call that failed.
+/// A failed call, with everything that the decision depends on.
 pub(super) struct Situation<'a> {
     pub(super) failure: &'a Failure,
     /// The number of retries so far.
@@ -25,7 +25,7 @@ pub(super) struct Situation<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Retry after this wait.
+    /// The call is to be retried after this wait.
     Retry(Duration),
     Stop(StopReason),
 }
@@ -54,7 +54,7 @@ pub(super) enum StopReason {
 }
 
 impl Situation<'_> {
-    /// Decides within the caller's limits; budget and circuit breaker are not considered here.
+    /// Decides within the limits of the caller; the budget and the circuit breaker are not considered here.
     pub(super) fn decide(&self, config: &RetryConfig) -> Decision {
         let hints = &self.failure.hints;
         if !hints.is_retryable() {
@@ -74,7 +74,7 @@ impl Situation<'_> {
         Decision::Retry(wait)
     }
 
-    /// Checks that a second run does no harm, or that there was no first one.
+    /// Checks that a second run would do no harm, or that the call has not run.
     fn may_run_again(&self) -> Result<(), StopReason> {
         let started = self.failure.may_have_run() || self.delivered > Delivered::Nothing;
         match self.repeat {
@@ -90,14 +90,14 @@ impl Situation<'_> {
 fn wait(hints: &Recovery, made: u32, config: &RetryConfig, jitter: f64) -> Duration {
     let servers = hints.retry_after_ms.map(Duration::from_millis);
     let least = servers.unwrap_or_default();
-    // Without a known strategy, all waits are equal.
+    // Without a known strategy, all waits are of equal length.
     let strategy = hints.retry_strategy.as_ref().map(RetryStrategy::effective);
     let wait = match strategy {
         Some(RetryStrategy::Immediate) => least,
         Some(RetryStrategy::ExponentialBackoff) => {
             let first = if least.is_zero() { config.first_wait } else { least };
             let wait = first.saturating_mul(1 << made.min(16)).min(config.max_wait);
-            // Adds jitter, so that calls that failed together are not retried together.
+            // Jitter prevents calls that failed together from being retried together.
             wait.saturating_add(wait.mul_f64(jitter.clamp(0.0, 1.0) / 2.0))
         }
         _ => servers.unwrap_or(config.first_wait),
@@ -105,7 +105,7 @@ fn wait(hints: &Recovery, made: u32, config: &RetryConfig, jitter: f64) -> Durat
     wait.min(config.max_wait).max(least)
 }
 
-/// The reason why a tool is not called in place of another.
+/// The reason why a tool may not be called instead of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FallbackRefusal {
     #[error("its name is empty or too long")]
@@ -120,9 +120,10 @@ pub(super) enum FallbackRefusal {
     Irreversible,
 }
 
-/// Decides whether a tool may be called in place of another.
+/// Decides whether a tool may be called instead of another one.
 ///
-/// A tool without a known definition counts as safe here, so that no riskier tool replaces it.
+/// If the definition of the original tool is unknown, that tool counts as safe here, so that no riskier tool replaces
+/// it.
 pub(super) fn may_replace(
     (tool, known): (&str, Option<&ToolRetryInfo>),
     (fallback, other): (&str, Option<&ToolRetryInfo>),
@@ -138,7 +139,7 @@ pub(super) fn may_replace(
         return Err(FallbackRefusal::Irreversible);
     }
     let risk = known.map_or(RiskLevel::Safe, ToolRetryInfo::max_fallback_risk);
-    // An unknown level counts as the highest, on both sides.
+    // On both sides, an unknown level counts as the highest.
     let others = other.risk.clone().min(RiskLevel::Dangerous);
     if others > risk { Err(FallbackRefusal::Riskier) } else { Ok(()) }
 }
@@ -316,7 +317,8 @@ mod tests {
         assert_eq!(may_replace(("a", None), ("b", Some(&moderate))), Err(FallbackRefusal::Riskier));
         assert_eq!(may_replace(("a", Some(&safe)), ("b", None)), Err(FallbackRefusal::Unlisted));
         assert_eq!(may_replace(("a", Some(&safe)), ("a", Some(&safe))), Err(FallbackRefusal::Same));
-        // An irreversible tool is never called without consent, and an undeclared one vouches for little.
+        // An irreversible tool is never called without consent. A tool that declares no risk may be replaced only by
+        // one with at most moderate risk.
         let dangerous = known("dangerous");
         let wipe = ToolRetryInfo { repeat: RepeatPolicy::OnRequest, ..dangerous.clone() };
         let silent = ToolRetryInfo { is_declared: false, ..dangerous.clone() };

@@ -1,17 +1,17 @@
-//! Tracks which partial results were delivered to the caller, because these cannot be taken back.
+//! Tracks which partial results were delivered to the caller, because they cannot be taken back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use mgp_types::service::{BoxFuture, Call, ConsumerGone, Outlet, OutletItem, OutletItemKind, Sink};
 
-/// The items that were delivered, as far as a retry depends on them.
+/// The kind of items that were delivered, as far as a retry depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Delivered {
     Nothing,
-    /// A step or a log message: the call had started.
+    /// A progress step or a log message, which shows that the call has started.
     Item,
-    /// A chunk of the result.
+    /// A chunk of the result, after which the call cannot be retried.
     Chunk,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct OutletMonitor {
 }
 
 impl OutletMonitor {
-    /// Wraps the outlet of a call; `None` if it has none.
+    /// Wraps the outlet of a call; returns `None` if the call has no outlet.
     pub(super) fn attach(call: &mut Call) -> Option<Arc<Self>> {
         let outlet = &mut call.cx_mut().outlet;
         if outlet.is_none() {

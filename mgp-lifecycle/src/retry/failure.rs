@@ -1,4 +1,4 @@
-//! The recovery hints of a failed attempt: of an error, or of a refusal that was sent as a result (MGP §14.5).
+//! The recovery hints of a failed attempt, from an error or from a refusal that was sent as a result (MGP §14.5).
 
 use mgp_types::proposal::StructuredError;
 use mgp_types::service::{Body, HttpFailure, Reply, is_connection_lost};
@@ -18,7 +18,7 @@ pub(crate) struct Failure {
 const MAX_REFUSAL_BYTES: usize = 8 << 10;
 
 impl Failure {
-    /// Returns the failure that an outcome is; `None` if the call succeeded.
+    /// Returns the failure that an outcome represents; `None` if the call succeeded.
     pub(crate) fn of(outcome: &Outcome) -> Option<Self> {
         match outcome {
             Err(error) => Some(Self { code: error.code(), hints: hints(error) }),
@@ -27,7 +27,7 @@ impl Failure {
         }
     }
 
-    /// Reads a refusal that was sent as a result, the form for clients without MGP.
+    /// Reads a refusal that was sent as a result, as for clients without MGP.
     fn from_result(body: &Body) -> Option<Self> {
         #[derive(Deserialize)]
         struct Refused {
@@ -47,7 +47,7 @@ impl Failure {
             content: Payload,
         }
         let raw = body.as_raw().as_str();
-        // The search is cheaper than the parse, and most results have neither member.
+        // Search the text before parsing it, because most results have neither member.
         if raw.len() > MAX_REFUSAL_BYTES
             || !raw.contains("\"status\"")
             || !raw.contains("\"isError\"")
@@ -64,7 +64,8 @@ impl Failure {
         Some(Self { code, hints: hints.unwrap_or_default() })
     }
 
-    /// Returns whether the call may have run: only some codes mean that it never started, unless `details` contradict.
+    /// Returns whether the call may have run. Only some codes mean that it did not start, unless `details` state
+    /// otherwise.
     pub(crate) fn may_have_run(&self) -> bool {
         let details = self.hints.details.as_ref();
         let started = details.and_then(|details| details.decode::<bool>("started").ok().flatten());
@@ -74,20 +75,21 @@ impl Failure {
     }
 }
 
-/// Returns the hints of an error, with what is known of it on this side.
+/// Returns the recovery hints of an error, supplemented by what this side knows about it.
 fn hints(error: &RpcError) -> Recovery {
-    // A peer that has only structured errors sends no hints.
+    // A peer that supports only structured errors sends no recovery hints.
     let structured = || StructuredError::in_error(error)?.to_error().as_recovery().cloned();
     let sent = error.as_recovery().cloned().or_else(structured).unwrap_or_default();
     match HttpFailure::from_error(error) {
-        // The connection was lost, so no hints were sent; whether the tool may run twice decides about a retry.
+        // The connection was lost, so the peer could not send hints. Whether to retry depends on whether the tool may
+        // run twice.
         Some(HttpFailure::ConnectionLost) => {
             mark_started(Recovery::for_repeatable(error.code()).unwrap_or(sent))
         }
         None if is_connection_lost(error) => {
             mark_started(Recovery::default_for(error.code()).unwrap_or(sent))
         }
-        // A proxy may answer 5xx to a request that it has forwarded, so the call may have run.
+        // A proxy may answer with 5xx to a request that it has already forwarded, so the call may have run.
         Some(HttpFailure::Status(500..)) => mark_started(sent),
         _ => sent,
     }
@@ -140,7 +142,7 @@ mod tests {
         check(&refusal(r#","code":3001,"retryable":true,"max_retries":-1"#), Some((3001, false)));
         check(&refusal(""), None);
         check(&refusal(r#","code":0"#), None);
-        // A tool that ran and failed, and a tool whose result mentions refusals.
+        // A tool that ran and failed is not a refusal, and neither is a result that only mentions refusals.
         check(r#"{"content":[{"type":"text","text":"no such file"}],"isError":true}"#, None);
         check(r#"{"structuredContent":{"status":"open","code":3000},"isError":true}"#, None);
         check(
@@ -154,7 +156,7 @@ mod tests {
         check("7", None);
     }
 
-    /// Checks whether a retry may help, and whether the call may have run.
+    /// Checks whether a retry may help after an error, and whether the call may have run.
     #[track_caller]
     fn check_error(error: &RpcError, expected: (bool, bool)) {
         let failure = Failure::of(&Err(error.clone())).unwrap();
@@ -166,7 +168,7 @@ mod tests {
         use mgp_types::service::{connection_closed, connection_lost};
         check_error(&connection_closed("it is gone"), (true, false));
         check_error(&connection_lost("it died"), (true, true));
-        // An error of a peer with the same text is taken as sent.
+        // An error with the same text that a peer sent is not a loss of our connection.
         let sent = connection_lost("it died");
         let sent =
             RpcError::new(sent.code(), "it died").recovery(sent.as_recovery().unwrap().clone());
@@ -185,7 +187,7 @@ mod tests {
         check_error(&status(ErrorCode::UPSTREAM_ERROR, 502), (false, true));
         check_error(&status(ErrorCode::SERVER_NOT_READY, 408), (true, false));
         check_error(&status(ErrorCode::RATE_LIMITED, 429), (true, false));
-        // The server itself sent it.
+        // The server itself sent this error, and not a proxy.
         let answered = RpcError::new(ErrorCode::SERVER_NOT_READY, "no");
         check_error(&answered.because(HttpFailure::StatusWithError(503)), (true, false));
     }

@@ -1,4 +1,4 @@
-//! The response future: a first attempt needs no box; retries are boxed.
+//! The response future. The first attempt is not boxed, but retries are.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use super::layer::{RequestKind, RetryContext};
 use super::retries::retry;
 use super::server::{Probe, Server};
 
-/// A call under way, with what is needed to retry it.
+/// A running call, with everything that is needed to retry it.
 pub(super) struct RetryableCall<S> {
     pub(super) call: Call,
     pub(super) inner: S,
@@ -30,8 +30,8 @@ pub(super) struct RetryableCall<S> {
 }
 
 pin_project! {
-    /// Response future of [`Retry`](super::Retry); dropping it ends the attempt that runs, or the wait for
-    /// the next one.
+    /// Response future of [`Retry`](super::Retry). If it is dropped, the running attempt or the wait for the next one
+    /// ends.
     pub struct ResponseFuture<S: MgpService> {
         #[pin]
         state: State<S, S::Future>,
@@ -41,7 +41,7 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<S, F> {
-        // Never retried.
+        // The call is never retried.
         Pass { #[pin] future: F },
         First { #[pin] future: F, kept: Option<RetryableCall<S>> },
         Retrying { later: BoxFuture<'static, Outcome> },
@@ -86,7 +86,7 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                 StateProj::Retrying { later } => return later.as_mut().poll(task),
                 StateProj::Refused { error } => match error.take() {
                     Some(error) => return Poll::Ready(Err(error)),
-                    // Reached only after completion, when the future must not be polled again.
+                    // This is reached only after completion, when the future must not be polled any more.
                     None => return Poll::Pending,
                 },
             }
@@ -95,7 +95,7 @@ impl<S: MgpService> Future for ResponseFuture<S> {
 }
 
 impl<S> RetryableCall<S> {
-    /// Records how an attempt ended; returns the failure, if it is one.
+    /// Records the outcome of an attempt; returns the failure if it failed.
     pub(super) fn record(
         &mut self,
         outcome: &Outcome,

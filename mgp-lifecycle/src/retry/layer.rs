@@ -1,4 +1,4 @@
-//! The layer and its service: how a call is sent, and how one that succeeds is returned.
+//! The layer and its service, which send a call and return its result if it succeeds.
 //!
 //! Applies to: outbound.
 
@@ -25,8 +25,8 @@ use crate::error::LifecycleError;
 
 /// Layer that retries failed calls that may succeed later, within the caller's limits.
 ///
-/// Put it outside all gates, so that every attempt passes all of them. Clones are cheap, and share the records of
-/// servers with each other and with all stacks that use them.
+/// Put it outside all gates, so that every attempt passes all of them. A clone is cheap, and shares its records of
+/// servers with the original and with all stacks that use either of them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,13 +56,13 @@ use crate::error::LifecycleError;
 #[must_use]
 pub struct RetryLayer(Arc<RetryContext>);
 
-/// The configuration of a layer, and its records of servers.
+/// The configuration of a layer, and its records of the servers.
 #[derive(Clone)]
 pub(super) struct RetryContext {
     pub(super) config: Arc<RetryConfig>,
     servers: Arc<ServerTable>,
     server: Option<ServerId>,
-    /// Record of the server in `server`.
+    /// The record of the server that is configured in `server`.
     own: Arc<Server>,
     tools: Option<Arc<ToolLookup>>,
     risk: Option<Arc<RiskLookup>>,
@@ -72,9 +72,9 @@ type ToolLookup = dyn Fn(Option<&ServerId>, &str) -> Option<ToolRetryInfo> + Sen
 type RiskLookup = dyn Fn(&Tool) -> RiskLevel + Send + Sync;
 
 impl RetryLayer {
-    /// Creates a layer with these bounds.
+    /// Creates a layer with this configuration.
     ///
-    /// It learns tools from the lists that pass, and asks the server for a list when it needs one.
+    /// It learns about tools from the lists that it passes on, and requests a list from the server when it needs one.
     pub fn new(config: RetryConfig) -> Self {
         let servers = Arc::new(ServerTable::new());
         let own = servers.of(None);
@@ -82,7 +82,7 @@ impl RetryLayer {
         Self(Arc::new(RetryContext { config, servers, server: None, own, tools: None, risk: None }))
     }
 
-    /// Sets the server of calls that do not name one.
+    /// Sets the server for calls whose context names none.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         let context = Arc::make_mut(&mut self.0);
         let id = id.into();
@@ -106,7 +106,7 @@ impl RetryLayer {
         self
     }
 
-    /// Resets the record of a server that was restarted: its circuit is closed, and its tools are removed.
+    /// Resets the record of a server that was restarted: closes its circuit, and removes its tools.
     pub fn restarted(&self, server: Option<&ServerId>) {
         self.0.of(server).reset();
     }
@@ -126,7 +126,7 @@ impl From<RetryConfig> for RetryLayer {
 impl RetryContext {
     /// Returns the record of a server.
     fn of(&self, id: Option<&ServerId>) -> Arc<Server> {
-        // The common case: the call is for the configured server.
+        // In the common case, the call goes to the configured server.
         if id.is_none() || id == self.server.as_ref() {
             return Arc::clone(&self.own);
         }
@@ -140,12 +140,12 @@ impl RetryContext {
         }
     }
 
-    /// Returns whether tools are learned from the lists that pass.
+    /// Returns whether the layer learns about tools from the lists that it passes on.
     pub(super) fn learns(&self) -> bool {
         self.tools.is_none()
     }
 
-    /// Stores the tools of a list that passes.
+    /// Stores the tools of a list that the layer passes on.
     pub(super) fn learn(&self, server: &Server, reply: &Reply, page: ListPage) {
         server.tools.lock().take(reply, page, |tool| match &self.risk {
             Some(of) => of(tool),
@@ -173,14 +173,14 @@ pub struct Retry<S> {
 
 mgp_types::opaque_debug!(Retry<S>);
 
-/// The kinds of requests that are retried.
+/// The kinds of requests that may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
-    /// A tool call, which may change anything.
+    /// A tool call, which may have any effect.
     Tool,
-    /// A list of tools.
+    /// A request for a list of tools.
     List(ListPage),
-    /// Another request that only reads.
+    /// Another request, which only reads.
     Read,
 }
 
@@ -228,7 +228,7 @@ impl<S: MgpService> Service<Call> for Retry<S> {
         };
         server.count();
         if kind == RequestKind::Tool {
-            // Set here, so that all attempts have the same trace; otherwise each would get its own.
+            // Set the trace id here, so that all attempts have the same one.
             call.cx_mut().trace_or_new();
         }
         let monitor = OutletMonitor::attach(&mut call);

@@ -1,7 +1,7 @@
-//! Retries of failed calls that may succeed later: waits, a budget, a fallback tool, a circuit breaker (MGP §14.6).
+//! Retries of failed calls that may succeed later: waits, a budget, a fallback tool and a circuit breaker (MGP §14.6).
 //!
-//! The layer belongs outside all gates, so that every attempt passes all of them and is recorded separately.
-//! Recovery hints of a server are followed within the caller's own bounds:
+//! Put the layer outside all gates, so that every attempt passes all of them and is recorded separately. It follows the
+//! recovery hints of a server within the caller's own limits:
 //!
 //! | rule | |
 //! |---|---|
@@ -14,11 +14,11 @@
 //! | `fallback_tool` | after the last retry: one call of another tool of the server, which must be listed and no more dangerous |
 //! | circuit breaker | calls to a server that was unreachable several times in a row are refused for a while ([`RetryConfig::circuit`]) |
 //!
-//! A call refused by the circuit breaker (5002) passes no gate, so it gets no audit record. For a call that
+//! A call that the circuit breaker refuses (5002) does not reach any gate, so it gets no audit record. For a call that
 //! succeeds, the layer costs a clone of the call, about 1,800 instructions, but no box and no timer.
 //!
-//! The layer acts on tool calls and on requests that only read: lists, resources, prompts, completion.
-//! Everything else passes: notifications, the handshake, pings, methods of tasks and of MGP.
+//! The layer retries tool calls and requests that only read: lists, resources, prompts, completion. It passes on
+//! everything else unchanged: notifications, the handshake, pings, and the methods of tasks and of MGP.
 
 mod budget;
 mod circuit;

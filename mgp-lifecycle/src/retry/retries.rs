@@ -1,4 +1,4 @@
-//! The retries of a call whose first attempt failed, then the fallback tool.
+//! The retries of a call whose first attempt failed, and the call of the fallback tool after them.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use super::future::RetryableCall;
 use super::layer::RequestKind;
 use super::tools::{ListPage, RepeatPolicy};
 
-/// Maximum time for listing a server's tools; after that the call's error is returned without knowing them.
+/// The time limit for listing a server's tools. After it, the error of the call is returned without further information
+/// about its tool.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of pages of a tool list that are read.
 const MAX_LIST_PAGES: usize = 64;
@@ -87,7 +88,8 @@ impl<S: MgpService> RetryableCall<S> {
             return Err(StopReason::Disconnected);
         }
         let mut decision = self.decide(failure, made, end, self.repeat());
-        // The tool's definition may permit a second run; the server is asked only if the answer would matter.
+        // The definition of the tool may permit a second run. Request it from the server only if it would change the
+        // decision.
         if decision == Decision::Stop(StopReason::MayHaveRun)
             && matches!(self.decide(failure, made, end, RepeatPolicy::Always), Decision::Retry(_))
             && self.learn(end).await
@@ -98,7 +100,7 @@ impl<S: MgpService> RetryableCall<S> {
             Decision::Retry(wait) => wait,
             Decision::Stop(stop) => return Err(stop),
         };
-        // Waits at least until the circuit breaker would let the attempt pass.
+        // Wait at least until the circuit breaker would let the attempt pass.
         let wait = wait.max(self.server.refuses_for());
         let config = &self.context.config;
         if wait > config.max_wait || wait >= left(end) {
@@ -133,7 +135,7 @@ impl<S: MgpService> RetryableCall<S> {
         known.map_or(RepeatPolicy::IfNotStarted, |known| known.repeat)
     }
 
-    /// Returns the call of the next attempt: same logical call and trace, new key.
+    /// Returns the call for the next attempt, with the same logical id and trace but a new key.
     fn attempt(&self, attempt: RetryAttempt) -> Call {
         let mut call = self.call.clone();
         let cx = call.cx_mut();
@@ -149,7 +151,8 @@ impl<S: MgpService> RetryableCall<S> {
 
     // === The fallback ===
 
-    /// Calls the tool that the server proposes; returns `None` if that is not allowed, or fails as well.
+    /// Calls the tool that the server proposes instead. Returns `None` if that is not allowed, or if the tool fails as
+    /// well.
     async fn fallback(&mut self, failure: &Failure, made: u32, end: Deadline) -> Option<Reply> {
         let proposed = failure.hints.fallback_tool.as_deref()?;
         let tool = self.call.tool()?.name.to_owned();
@@ -172,7 +175,7 @@ impl<S: MgpService> RetryableCall<S> {
         let attempt = RetryAttempt::new(made + 1, failure.code, Duration::ZERO).instead_of(&tool);
         let mut call = self.attempt(attempt);
         call.params_mut().set_target(Target::Tool(proposed.into()));
-        // Answers to questions belong to the tool that asked.
+        // The answers to questions belong to the original tool, which asked them.
         let hop = call.hop_mut();
         (hop.input_responses, hop.request_state) = (None, None);
         self.call.params_mut().set_target(Target::Tool(proposed.into()));
@@ -198,8 +201,8 @@ impl<S: MgpService> RetryableCall<S> {
 
     // === Tool definitions ===
 
-    /// Requests the server's tool list, unless it is known or was requested recently; returns whether tools were
-    /// learned.
+    /// Requests the server's list of tools, unless it is known or was requested recently. Returns whether new tools
+    /// became known.
     async fn learn(&mut self, end: Deadline) -> bool {
         if !self.context.learns()
             || !self.server.refuses_for().is_zero()

@@ -1,4 +1,4 @@
-//! The record of each server: its calls, its retry budget, its circuit, its tools.
+//! The record of each server: the number of its calls, its retry budget, its circuit breaker and its tools.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,12 +14,12 @@ use super::budget::{BudgetUsage, RetryBudget};
 use super::circuit::{Admission, Circuit, CircuitConfig, Evidence};
 use super::tools::ToolTable;
 
-/// The record of one server; a call that succeeds touches two atomics of it.
+/// The record of one server. A call that succeeds accesses only two of its atomics.
 #[derive(Debug)]
 pub(super) struct Server {
     id: Option<ServerId>,
     calls: AtomicU64,
-    /// If set, the circuit is closed and has counted no failures, so its lock need not be taken.
+    /// `true` if the circuit is closed and no failures are counted, so that its lock need not be taken.
     closed: AtomicBool,
     state: Mutex<State>,
     pub(super) tools: Mutex<ToolTable>,
@@ -46,7 +46,7 @@ impl Server {
         self.id.as_ref()
     }
 
-    /// Counts a call; calls earn retries for the budget.
+    /// Counts a call; the number of calls determines the budget for retries.
     pub(super) fn count(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
@@ -60,7 +60,7 @@ impl Server {
     /// Decides whether a call may be sent now.
     ///
     /// # Errors
-    /// The time until the server is tried again.
+    /// The time until the server will be tried again.
     pub(super) fn admit(self: &Arc<Self>) -> Result<Option<Probe>, Duration> {
         if self.closed.load(Ordering::Relaxed) {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Server {
         }
     }
 
-    /// Returns for how long the circuit breaker would refuse calls; zero if they would pass.
+    /// Returns for how long the circuit breaker would refuse calls; zero if it would not.
     pub(super) fn refuses_for(&self) -> Duration {
         if self.closed.load(Ordering::Relaxed) {
             return Duration::ZERO;
@@ -117,7 +117,7 @@ impl Server {
     }
 }
 
-/// The one call that finds out whether a server is back; if it is dropped, the next call probes.
+/// The call that finds out whether a server is reachable again. If it is dropped, the next call becomes the probe.
 #[derive(Debug)]
 pub(super) struct Probe {
     server: Option<Arc<Server>>,
@@ -140,15 +140,15 @@ impl Drop for Probe {
     }
 }
 
-/// Maximum number of servers that have a record of their own.
+/// The maximum number of servers with their own record.
 const MAX_SERVERS: usize = 1024;
 
-/// Records of all servers of a layer.
+/// The records of all servers of a layer.
 ///
-/// If the table is full, records that no call uses and whose circuit is closed are removed. If there are none,
-/// further servers share one record.
+/// If the table is full, records that no call uses and whose circuit is closed are removed. If there are none, further
+/// servers share one record.
 pub(super) struct ServerTable {
-    /// Record for calls without a server id, and for servers that do not fit into the table.
+    /// The record for calls without a server id, and for all servers that do not fit into the table.
     common: Arc<Server>,
     named: Mutex<HashMap<ServerId, Arc<Server>>>,
 }
@@ -191,7 +191,7 @@ mod tests {
     async fn the_table_of_servers_is_bounded() {
         let servers = ServerTable::new();
         let id = |number: usize| ServerId::from(number.to_string());
-        // With a failure, so that it is not removed.
+        // Record a failure, so that this server is not removed.
         let away = servers.of(Some(&id(0)));
         away.record(Evidence::Unreachable, None, &CircuitConfig::default());
         for number in 0..3 * MAX_SERVERS {

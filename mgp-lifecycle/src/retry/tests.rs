@@ -1,4 +1,4 @@
-//! The layer around a scripted server, in virtual time.
+//! Tests of the layer with a scripted server, in virtual time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::{RetryConfig, RetryLayer};
 mod circuits;
 mod fallbacks;
 
-/// A server that answers by a function and records the calls it receives.
+/// A server whose answers a function determines, and which records the calls it receives.
 #[derive(Clone)]
 struct Server(Arc<Record>);
 
@@ -32,12 +32,12 @@ struct Record {
 }
 
 impl Server {
-    /// Creates a server; the function receives the number of the call, from 0.
+    /// Creates a server; the function gets the number of each call, from 0.
     fn new(answer: impl Fn(usize, &Call) -> Outcome + Send + Sync + 'static) -> Self {
         Self(Arc::new(Record { calls: Mutex::default(), answer: Box::new(answer) }))
     }
 
-    /// Creates a server that gives these answers, and then succeeds.
+    /// Creates a server that returns these outcomes, and then succeeds.
     fn script(answers: impl IntoIterator<Item = Outcome>) -> Self {
         let answers: Mutex<VecDeque<_>> = Mutex::new(answers.into_iter().collect());
         Self::new(move |_, _| answers.lock().pop_front().unwrap_or(Ok(Reply::empty())))
@@ -82,7 +82,7 @@ impl Server {
         calls.windows(2).map(|pair| (pair[1].1 - pair[0].1).as_millis()).collect()
     }
 
-    /// Returns the methods called, or tools by name.
+    /// Returns the names of the called methods, or of the tools for tool calls.
     fn names(&self) -> Vec<String> {
         let name = |call: &Call| {
             call.tool().map_or_else(|| call.method().to_string(), |tool| tool.name.to_owned())
@@ -129,12 +129,12 @@ async fn a_call_that_must_not_be_retried_fails_at_once() {
         code(ErrorCode::ACCESS_DENIED),
         code(ErrorCode::QUOTA_EXCEEDED),
         code(ErrorCode::INTERNAL_ERROR),
-        // It may have run.
+        // The call may have run.
         with_hints(5000, r#"{"retryable":true}"#),
         with_hints(3003, r#"{"retryable":true}"#),
         code(ErrorCode::UPSTREAM_UNAVAILABLE),
         connection_lost("the child died"),
-        // Longer than the longest wait.
+        // The required wait is longer than the maximum wait.
         with_hints(3000, r#"{"retryable":true,"retry_after_ms":1000000000000}"#),
         with_hints(3000, r#"{"retryable":true,"max_retries":0}"#),
     ] {
@@ -193,7 +193,7 @@ async fn a_call_that_may_have_run_is_retried_if_its_definition_or_the_caller_all
             None => Ok(list(tool)),
         })
     };
-    // The list is requested once, when it is needed.
+    // The list is requested once, when it is needed for the first time.
     let reads = listing(r#"{"name":"send","inputSchema":{},"annotations":{"readOnlyHint":true}}"#);
     let (retry, mut twice) = (layer(), Vec::new());
     let mut client = reads.client(&retry);
@@ -432,7 +432,7 @@ async fn after_a_chunk_a_call_is_not_retried() {
         client.cx.outlet = Outlet::from_fn(move |_| *count.lock() += 1);
         client.request("tools/call", CALL).await.unwrap_err();
         assert_eq!((*tries.lock(), *delivered.lock()), (expected, expected), "{item:?}");
-        // Without an outlet nothing is delivered.
+        // Without an outlet, nothing can be delivered.
         client.cx.outlet = Outlet::none();
         client.request("tools/call", CALL).await.unwrap_err();
         assert_eq!(*tries.lock(), expected + 4, "{item:?}");

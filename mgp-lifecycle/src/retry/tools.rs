@@ -1,4 +1,4 @@
-//! The properties of tools that decide about retries and fallbacks.
+//! The properties of tools that determine whether they may be retried or used as a fallback.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,32 +9,32 @@ use mgp_types::mgp::{RiskLevel, ToolSecurity};
 use mgp_types::service::Reply;
 use tokio::time::Instant;
 
-/// The conditions under which a tool may be called twice for one call.
+/// The conditions under which a tool may run a second time for one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RepeatPolicy {
-    /// Always, because it is read-only, or a second run changes nothing more.
+    /// Always, because the tool only reads, or because a second run has no further effect.
     Always,
-    /// Only if the call never started; also the value of an unknown tool.
+    /// Only if the call did not start. This also applies to unknown tools.
     IfNotStarted,
-    /// Only if the caller allows it: the tool is dangerous and irreversible.
+    /// Only if the caller allows it, because the tool is dangerous and irreversible.
     OnRequest,
 }
 
-/// The properties of a tool that decide about retries.
+/// The properties of a tool on which retries depend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolRetryInfo {
-    /// The conditions of a second call.
+    /// The conditions under which the tool may run a second time.
     pub repeat: RepeatPolicy,
-    /// The effective risk.
+    /// The effective risk of the tool.
     pub risk: RiskLevel,
-    /// If set, the tool's definition declares a risk, by `security` or by annotations.
+    /// `true` if the tool's definition declares a risk, with `security` or with annotations.
     pub(super) is_declared: bool,
 }
 
 impl ToolRetryInfo {
-    /// Reads a definition; `risk` is the effective risk, whatever the definition declares.
+    /// Reads the properties from a definition; `risk` is the effective risk, whatever the definition declares.
     #[must_use]
     pub fn of(tool: &Tool, risk: RiskLevel) -> Self {
         let security = tool.find_security();
@@ -44,7 +44,7 @@ impl ToolRetryInfo {
         let destroys = hints.is_some_and(|hints| is_set(hints.destructive_hint));
         let declares_reading = hints.is_some_and(|hints| is_set(hints.read_only_hint))
             || security.is_some_and(|security| security.risk_level == RiskLevel::Safe);
-        // A tool found dangerous does not count as read-only, whatever it declares.
+        // A tool that is found to be dangerous does not count as read-only, whatever it declares.
         let reads = declares_reading && risk < RiskLevel::Dangerous;
         let idempotent = hints.is_some_and(|hints| is_set(hints.idempotent_hint));
         let irreversible = security.is_some_and(is_irreversible);
@@ -61,9 +61,9 @@ impl ToolRetryInfo {
         Self { repeat, risk, is_declared }
     }
 
-    /// Returns the highest risk that a tool called in place of this one may have.
+    /// Returns the highest risk that a fallback for this tool may have.
     ///
-    /// A tool that declares no risk counts as dangerous, but only a tool of at most moderate risk may replace it.
+    /// A tool that declares no risk counts as dangerous, but its fallback may have at most moderate risk.
     pub(super) fn max_fallback_risk(&self) -> RiskLevel {
         let max = if self.is_declared { RiskLevel::Dangerous } else { RiskLevel::Moderate };
         self.risk.clone().min(max)
@@ -94,14 +94,14 @@ fn is_irreversible(security: &ToolSecurity) -> bool {
 const MAX_TOOLS: usize = 4096;
 /// Maximum length, in bytes, of a tool name that is stored or called as a fallback.
 pub(super) const MAX_NAME_BYTES: usize = 256;
-/// The time until a server that did not list its tools is asked again.
+/// The time after which a server that did not list its tools is asked again.
 const LIST_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The tools of one server, from the lists that passed.
+/// The tools of one server, from the lists that the layer passed on.
 #[derive(Debug, Default)]
 pub(super) struct ToolTable {
     tools: HashMap<Box<str>, ToolRetryInfo>,
-    /// If set, a list has passed since the server last reported a change.
+    /// `true` if a list was passed on since the server last reported a change.
     listed: bool,
     asked: Option<Instant>,
 }
@@ -111,14 +111,14 @@ impl ToolTable {
         self.tools.get(name)
     }
 
-    /// Stores a page; the first one begins a new list.
+    /// Stores a page of a list; the first page begins a new list.
     pub(super) fn take(
         &mut self,
         reply: &Reply,
         page: ListPage,
         risk: impl Fn(&Tool) -> RiskLevel,
     ) {
-        // An invalid list is ignored here; the caller gets the error when it reads the reply.
+        // An invalid list is ignored here; the caller gets an error when it parses the reply.
         let Ok(list) = reply.get::<ListToolsResult>() else { return };
         if page == ListPage::First {
             self.clear();
@@ -138,7 +138,7 @@ impl ToolTable {
         (self.listed, self.asked) = (false, None);
     }
 
-    /// Returns whether the server should be asked for its tools now; the caller must then ask.
+    /// Returns whether the server should be asked for its tools now. If so, the caller of this method must do that.
     pub(super) fn wants_list(&mut self, now: Instant) -> bool {
         let wants = !self.listed
             && self.asked.is_none_or(|at| now.saturating_duration_since(at) > LIST_RETRY_INTERVAL);

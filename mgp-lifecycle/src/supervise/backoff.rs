@@ -1,4 +1,4 @@
-//! The restarts in a sliding window, and the wait before the next one (MGP §11.5).
+//! The restarts within a sliding window, and the wait before the next restart (MGP §11.5).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,10 +7,11 @@ use mgp_types::Backoff;
 
 use super::config::SuperviseConfig;
 
-/// The restarts that are counted where there is no limit: the wait is the longest by then.
+/// The maximum number of restarts that are counted if there is no limit. With so many, the wait already has its maximum
+/// length.
 const MAX_COUNTED: usize = 32;
 
-/// Restarts in the window. Each is stored as the total time the server had been connected before it.
+/// The restarts within the window. Each is stored as the total time for which the server had been connected before it.
 #[derive(Debug)]
 pub(super) struct RestartWindow {
     restarts: VecDeque<Duration>,
@@ -43,7 +44,7 @@ impl RestartWindow {
         }
         let before = self.restarts.len();
         if !config.gives_up {
-            // The wait does not grow any more.
+            // The wait no longer grows, so further restarts need not be counted.
             self.restarts.truncate(MAX_COUNTED);
         } else if before >= usize::try_from(config.max_restarts).unwrap_or(usize::MAX) {
             return None;
@@ -59,7 +60,7 @@ impl RestartWindow {
         self.restarts = VecDeque::new();
     }
 
-    /// Subtracts up to a quarter, so that servers that crashed together do not restart together.
+    /// Subtracts up to a quarter at random, so that servers that crashed together do not restart together.
     fn jittered(&mut self, full: Duration) -> Duration {
         let nanos = u64::try_from(full.as_nanos()).unwrap_or(u64::MAX);
         full.saturating_sub(Duration::from_nanos(self.random.u64(..=nanos / 4)))

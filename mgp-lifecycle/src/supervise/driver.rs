@@ -21,18 +21,18 @@ use super::incarnation::{Incarnation, Outcome};
 use super::machine::Supervisor;
 use crate::state::StateHandle;
 
-/// The most commands that wait for the task; further senders wait for room.
+/// The maximum number of commands that wait for the task; further senders wait until there is room.
 const MAX_COMMANDS: usize = 16;
 /// Number of reports that a listener may lag behind; beyond it the oldest are lost.
 const MAX_REPORT_LAG: usize = 256;
 
-/// The client of a server that is started by `S`.
+/// The client of the servers that `S` starts.
 pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 
-/// Supervises a server: it is started by [`Supervised::start`], and from then on restarted according to its policy.
+/// Supervises a server. [`Supervised::start`] starts it, and from then on it is restarted according to its policy.
 ///
-/// `state` is the handle to the server's state. It is passed in so that gates can be built with it before; nothing
-/// else may change it.
+/// `state` is the handle to the server's state. The caller passes it in, so that gates can be built with it before.
+/// Nothing else may change the state.
 ///
 /// # Panics
 /// Panics outside a tokio runtime with a timer.
@@ -93,7 +93,7 @@ pub fn supervise<S: Spawn>(
     let (status, status_receiver) = watch::channel(Status::default());
     let reports = broadcast::Sender::new(MAX_REPORT_LAG);
     if let Some(rests) = rest_of(&state.get()) {
-        // This change is always allowed. If the state has changed meanwhile, the next change corrects it.
+        // This change is always allowed. If the state has changed in the meantime, the next change corrects it.
         let _ = state.enter(rests, "supervision begins");
     }
     let driver = Driver {
@@ -118,7 +118,7 @@ struct Driver<S: Spawn> {
     incarnation: Incarnation<S::Server>,
     begun: Instant,
     run: u64,
-    /// Limit that was exceeded; kept until the state change that it causes is reported.
+    /// The restart limit that was exceeded, until the resulting change of state is reported.
     exceeded: Option<RestartLimitExceeded>,
     state: StateHandle,
     live: watch::Sender<Option<LiveServer<ClientOf<S>>>>,
@@ -139,7 +139,7 @@ impl<S: Spawn> Driver<S> {
                 () = until(self.begun, due) => self.perform(SupervisorEvent::Tick),
             }
         }
-        // The last handle was dropped, so nothing is started again.
+        // The last handle was dropped, so stop the server, and do not start it again.
         self.perform(SupervisorEvent::Stop(ShutdownReason::KernelShutdown));
         while self.machine.is_stopping() {
             let due = self.machine.deadline();
@@ -160,14 +160,14 @@ impl<S: Spawn> Driver<S> {
             }
             CommandKind::Unhealthy { .. } => {}
         }
-        // Fails if the sender no longer waits; the command is executed all the same.
+        // Ignore the error: the sender may no longer wait, but the command was executed.
         let _ = command.accepted.send(());
     }
 
     fn on_outcome(&mut self, outcome: Outcome<ClientOf<S>>) {
         let event = match outcome {
             Outcome::Ready(client) => {
-                // Before the state, so that an observer of `connected` finds the client.
+                // Publish the client before the state changes, so that an observer of `connected` finds it.
                 self.live.send_replace(Some(LiveServer { client, run: self.run }));
                 SupervisorEvent::Ready
             }
@@ -222,7 +222,7 @@ impl<S: Spawn> Driver<S> {
             Ok(change) => {
                 report.at = change.at;
                 report.limit = self.exceeded.take_if(|_| report.to == ServerState::Error);
-                // Fails if there is no listener.
+                // Ignore the error: there may be no listener.
                 let _ = self.reports.send(report);
             }
             Err(error) => {
@@ -233,7 +233,7 @@ impl<S: Spawn> Driver<S> {
 }
 
 impl<S: Spawn> Drop for Driver<S> {
-    /// Kills the server and reports its end, if the task is dropped because its runtime shuts down.
+    /// If the task is dropped because its runtime shuts down, kills the server and reports its end.
     fn drop(&mut self) {
         self.incarnation.kill();
         self.live.send_if_modified(|live| live.take().is_some());
@@ -251,7 +251,7 @@ impl<S: Spawn> Drop for Driver<S> {
     }
 }
 
-/// Returns the resting state in which a server found in this state is; `None` if it rests already.
+/// Returns the resting state that corresponds to a state; `None` if the server already rests.
 fn rest_of(state: &ServerState) -> Option<ServerState> {
     match state {
         ServerState::Connecting | ServerState::Connected | ServerState::Draining => {

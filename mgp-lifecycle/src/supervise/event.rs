@@ -7,23 +7,23 @@ use std::time::Duration;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 
-/// An event of a server, or a request about it.
+/// An event that concerns a server, or a request about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SupervisorEvent {
-    /// A request to start it. Changes nothing if it is starting or running.
+    /// A request to start the server. It has no effect if the server is starting or running.
     Start,
-    /// Request by an operator to restart the server now; forgets earlier restarts.
+    /// A request by an operator to restart the server now. Earlier restarts are no longer counted.
     Restart,
-    /// A request to stop it; the reason decides whether it is started again.
+    /// A request to stop the server. The reason determines whether it is started again.
     Stop(ShutdownReason),
-    /// The server can be called.
+    /// The server is ready for calls.
     Ready,
-    /// The start failed.
+    /// The start failed, or the server did not become ready.
     StartFailed {
         /// A description of the failure.
         how: String,
-        /// If set, another start would fail in the same way: the server rests until a request starts it.
+        /// `true` if another attempt would fail in the same way. The server then rests until a request starts it.
         is_permanent: bool,
     },
     /// The server ended without a request, or the connection to it was lost.
@@ -32,21 +32,21 @@ pub enum SupervisorEvent {
     Unhealthy(String),
     /// The stop requested by [`SupervisorAction::Stop`] is complete.
     Stopped,
-    /// The time that [`Supervisor::deadline`](super::Supervisor::deadline) returned has come.
+    /// The time that [`Supervisor::deadline`](super::Supervisor::deadline) returned is reached.
     Tick,
 }
 
-/// An action to execute, in the order given.
+/// An action that the driver must execute, in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SupervisorAction {
-    /// The state changes; always along an edge of §11.2.
+    /// The state changes; each change is one that §11.2 allows.
     Enter {
         /// The previous state.
         from: ServerState,
         /// The new state.
         to: ServerState,
-        /// The reason.
+        /// The reason for the change.
         reason: Arc<str>,
         /// The number of restarts so far.
         restarts: u64,
@@ -54,14 +54,15 @@ pub enum SupervisorAction {
     /// Start the server. Report the outcome as [`SupervisorEvent::Ready`], [`SupervisorEvent::StartFailed`] or
     /// [`SupervisorEvent::Exited`].
     Start,
-    /// Stop the server and its process tree, if they run. Report [`SupervisorEvent::Stopped`] when all of it has ended.
+    /// Stop the server and its process tree, if they run. Report [`SupervisorEvent::Stopped`] when all processes have
+    /// ended.
     Stop {
         /// Reason to send to the server; `None` if the server has failed.
         reason: Option<ShutdownReason>,
     },
     /// Kill the process tree without waiting for its end, because the stop timed out.
     Kill,
-    /// There will be no restart; the state `error` follows, with this in its reason.
+    /// Do not restart the server. Its state becomes `error` next, with this limit in the reason.
     GiveUp(RestartLimitExceeded),
 }
 
@@ -69,14 +70,14 @@ pub enum SupervisorAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestartLimitExceeded {
-    /// Number of restarts that are allowed, and were made, within the window.
+    /// The number of restarts that are allowed within the window, all of which were made.
     pub restarts: u32,
-    /// The window.
+    /// The length of the window.
     pub window: Duration,
 }
 
 impl RestartLimitExceeded {
-    /// Word with which §11.5 names this reason.
+    /// The name that §11.5 gives this reason.
     pub const WORD: &'static str = "restart_limit_exceeded";
 }
 
@@ -86,19 +87,19 @@ impl fmt::Display for RestartLimitExceeded {
     }
 }
 
-/// State of a server that is not running and is started again only on request.
+/// The state of a server that is not running and is started again only on request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server rests in `{state}`: {reason}")]
 #[non_exhaustive]
 pub struct RestState {
-    /// `disconnected` or `error`; `registered` if the server was never started.
+    /// The state: `disconnected` or `error`; `registered` if the server was never started.
     pub state: ServerState,
-    /// The reason of its stop, or how it ended.
+    /// The reason of its stop, or a description of how it ended.
     pub reason: Arc<str>,
-    /// The number of all restarts.
+    /// The total number of restarts.
     pub restarts: u64,
-    /// Restart limit, if exceeding it was the cause.
+    /// The restart limit, if the server rests because the limit was exceeded.
     pub limit: Option<RestartLimitExceeded>,
-    /// If set, its last start failed for a reason that restarts do not mend, e.g. a missing program.
+    /// `true` if the last start failed for a reason that a restart would not remove, e.g. a missing program.
     pub is_start_failure: bool,
 }

@@ -10,9 +10,10 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use super::event::{RestState, RestartLimitExceeded};
 use crate::state::StateHandle;
 
-/// Handle to start, stop and restart a supervised server; clones refer to the same server.
+/// Handle to start, stop and restart a supervised server. Clones refer to the same server.
 ///
-/// When the last handle is dropped the server is stopped, with the reason `kernel_shutdown`, and its task ends.
+/// When the last handle is dropped, the server is stopped with the reason `kernel_shutdown`, and the supervising task
+/// ends.
 #[derive(Clone)]
 pub struct Supervised<C> {
     pub(super) commands: mpsc::Sender<Command>,
@@ -22,33 +23,33 @@ pub struct Supervised<C> {
     pub(super) reports: broadcast::Sender<StateReport>,
 }
 
-/// Current incarnation of a server, i.e. its process or connection since the latest start.
+/// The current incarnation of a server, i.e. its process or connection since the latest start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LiveServer<C> {
-    /// The client through which it is called.
+    /// The client with which the server is called.
     pub client: C,
-    /// The number of the start, from 1.
+    /// The number of starts so far, including this one.
     pub run: u64,
 }
 
-/// A change of state of a supervised server.
+/// The report of a change of a supervised server's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StateReport {
     /// The time of the change.
     pub at: Timestamp,
-    /// The same time, since the supervisor began.
+    /// The same time, as the duration since supervision began.
     pub elapsed: Duration,
     /// The previous state.
     pub from: ServerState,
     /// The new state.
     pub to: ServerState,
-    /// Reason: a shutdown reason of §11.4, or a description of what happened.
+    /// The reason: a shutdown reason of §11.4, or a description of what happened.
     pub reason: Arc<str>,
     /// The number of restarts so far.
     pub restarts: u64,
-    /// The restart limit, if it was exceeded and there will be no restart; set in one report only.
+    /// The restart limit, if it was exceeded, so that there will be no restart; set in one report only.
     pub limit: Option<RestartLimitExceeded>,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct Status {
 #[derive(Debug)]
 pub(super) struct Command {
     pub(super) kind: CommandKind,
-    /// Notified once the command was executed.
+    /// Notified when the command was executed.
     pub(super) accepted: oneshot::Sender<()>,
 }
 
@@ -76,7 +77,7 @@ pub(super) enum CommandKind {
 }
 
 impl<C: Clone + Send + Sync + 'static> Supervised<C> {
-    /// Starts the server, unless it is starting or running; forgets earlier restarts.
+    /// Starts the server, unless it is starting or running. Earlier restarts are no longer counted.
     ///
     /// Completes once the start has begun; use [`ready`](Self::ready) to wait until the server can be called.
     ///
@@ -91,29 +92,29 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
     /// Completes once the restart was accepted. A running server is drained first.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the restart may have been requested or not.
+    /// If the future is dropped, the restart may or may not have been requested.
     pub async fn restart(&self) {
         self.send(CommandKind::Restart).await;
     }
 
-    /// Stops the server and all its processes; completes when all have ended.
+    /// Stops the server and all its processes; completes when all of them have ended.
     ///
-    /// With the reason `configuration_change` the server is started again; with `resource_limit` too, if the policy and
-    /// the restart limit allow it. With any other reason only [`start`](Self::start) and [`restart`](Self::restart)
-    /// start it again.
+    /// With the reason `configuration_change`, the server is started again. With `resource_limit`, it is started again
+    /// if the policy and the restart limit allow it. With any other reason, only [`start`](Self::start) and
+    /// [`restart`](Self::restart) start it again.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the stop may or may not happen; once begun it is completed.
+    /// If the future is dropped, the stop may or may not happen; a stop that has begun is completed.
     pub async fn stop(&self, reason: ShutdownReason) {
         self.send(CommandKind::Stop(reason)).await;
-        // Fails if the task has ended, and the server with it.
+        // Ignore the error: it means that the task has ended, and with it the server.
         let _ = self.status.clone().wait_for(|status| !status.is_stopping).await;
     }
 
     /// Reports that the server is unhealthy: it is treated as failed, i.e. stopped and restarted according to its
     /// policy.
     ///
-    /// `run` is the incarnation that the caller observed ([`LiveServer::run`]); a report about another one is ignored.
+    /// `run` is the incarnation that the caller observed ([`LiveServer::run`]). A report about another one is ignored.
     ///
     /// # Cancel safety
     /// If the future is dropped, the report may or may not have an effect.
@@ -124,7 +125,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
     /// Waits until the server can be called.
     ///
     /// # Errors
-    /// [`RestState`], if it rests and will not be started without a request.
+    /// [`RestState`] if the server rests and will not be started without a request.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -148,7 +149,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         }
     }
 
-    /// Waits until the server rests: nothing runs, and it will not be started without a request.
+    /// Waits until the server rests, i.e. is not running and will not be started without a request.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -161,7 +162,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         rest.unwrap_or_else(|| runtime_stopped(&self.state, self.restarts()))
     }
 
-    /// Returns how the server rests; `None` if it runs, will be started, or never was.
+    /// Returns the state in which the server rests; `None` if it is running, will be started, or was never started.
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {
         self.status.borrow().rest.clone()
@@ -173,7 +174,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         self.live.borrow().as_ref().map(|live| live.client.clone())
     }
 
-    /// Subscribes to the incarnations; each is available before the state becomes `connected`.
+    /// Subscribes to the incarnations. Each one is available before the state becomes `connected`.
     #[must_use]
     pub fn current(&self) -> watch::Receiver<Option<LiveServer<C>>> {
         self.live.clone()
@@ -185,13 +186,14 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         &self.state
     }
 
-    /// Returns the number of restarts, automatic and requested.
+    /// Returns the number of restarts, both automatic and requested ones.
     #[must_use]
     pub fn restarts(&self) -> u64 {
         self.status.borrow().restarts
     }
 
-    /// Subscribes to every change of state from now on; a listener that lags 256 behind loses the oldest.
+    /// Subscribes to every change of state from now on. A listener that is more than 256 reports behind loses the
+    /// oldest.
     #[must_use]
     pub fn reports(&self) -> broadcast::Receiver<StateReport> {
         self.reports.subscribe()
@@ -199,7 +201,8 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
 
     async fn send(&self, kind: CommandKind) {
         let (accepted, wait) = oneshot::channel();
-        // Both fail if the task has ended, and the server with it: there is nothing left to do.
+        // Ignore both errors: they mean that the task has ended, and with it the server, so there is nothing left to
+        // do.
         if self.commands.send(Command { kind, accepted }).await.is_ok() {
             let _ = wait.await;
         }
@@ -208,7 +211,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
 
 mgp_types::opaque_debug!(Supervised<C> { state });
 
-/// The reason of a server's end whose runtime was shut down.
+/// The reason that is reported if a server ends because its runtime was shut down.
 pub(super) const RUNTIME_STOPPED: &str = "its runtime was shut down";
 
 pub(super) fn runtime_stopped(state: &StateHandle, restarts: u64) -> RestState {

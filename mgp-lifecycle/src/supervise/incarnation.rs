@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::catch_panic::panic_error;
 
-/// After a failed handshake, how long to wait for the server's exit, which then is reported as the cause.
+/// The time to wait for the server's exit after a failed handshake; if it exits, that is reported as the cause.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The futures of one incarnation; dropping it kills the server.
@@ -40,7 +40,7 @@ impl<T: Spawned> Incarnation<T> {
         Self { server: None, starting: None, preparing: None, ending: None, stopping: None }
     }
 
-    /// Starts a server; the previous one has ended or was killed.
+    /// Starts a server. The previous one must have ended or been killed.
     pub(super) fn start<S: Spawn<Server = T>>(&mut self, spawn: &Arc<S>) {
         let spawn = Arc::clone(spawn);
         self.starting = Some(Box::pin(async move {
@@ -71,14 +71,14 @@ impl<T: Spawned> Incarnation<T> {
         }
     }
 
-    /// Waits for the next outcome, for ever if nothing runs. Cancel safe.
+    /// Waits for the next outcome; never completes if nothing is running. Cancel safe.
     pub(super) async fn next(&mut self) -> Outcome<T::Client> {
         loop {
             let started = poll_fn(|task| {
                 if let Some(started) = poll(&mut self.starting, task) {
                     return Poll::Ready(Err(started));
                 }
-                // The end is polled before the handshake, because it explains why the handshake failed.
+                // Poll the end before the handshake, because it explains a failure of the handshake.
                 let outcome = poll(&mut self.ending, task)
                     .map(Outcome::Exited)
                     .or_else(|| match poll(&mut self.preparing, task)? {
@@ -105,7 +105,7 @@ impl<T: Spawned> Incarnation<T> {
         }
     }
 
-    /// Begins to wait for readiness and for the end.
+    /// Starts to wait until the server is ready, and for its end.
     fn prepare(&mut self, server: T) {
         let server = self.server.insert(Arc::new(server));
         let (ready, ended) = (Arc::clone(server), Arc::clone(server));
@@ -113,7 +113,7 @@ impl<T: Spawned> Incarnation<T> {
             let outcome = catch_panic(async {
                 let outcome = ready.ready().await;
                 if outcome.is_err() {
-                    // If the handshake failed because the server is exiting, gives the exit time to be noticed.
+                    // If the handshake failed because the server is exiting, this leaves time to notice the exit.
                     let _ = timeout(EXIT_TIMEOUT, ready.wait()).await;
                 }
                 outcome
@@ -149,13 +149,13 @@ fn poll<T>(running: &mut Running<T>, task: &mut std::task::Context<'_>) -> Optio
     Some(done)
 }
 
-/// Runs a future of a spawner; returns `None` if it panics.
+/// Runs a future of a spawner; returns `None` if the future panics.
 async fn catch_panic<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(task))) {
         Ok(polled) => polled.map(Some),
         Err(panic) => {
-            // Only logs the panic; no caller waits for the error.
+            // The panic is only logged, because no caller waits for the error.
             let _ = panic_error(&*panic);
             Poll::Ready(None)
         }

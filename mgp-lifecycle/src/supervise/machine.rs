@@ -12,8 +12,8 @@ use super::config::SuperviseConfig;
 use super::event::{RestState, RestartLimitExceeded, SupervisorAction, SupervisorEvent};
 use super::policy::{is_final, restarts_after};
 
-/// Maximum length of a reason, in bytes; longer ones are clipped, because servers can describe their end at any
-/// length.
+/// The maximum length of a reason, in bytes. Longer ones are clipped, because a server can describe its end in a text
+/// of any length.
 const MAX_REASON_BYTES: usize = 512;
 
 /// State machine that decides when one server is started, stopped and restarted.
@@ -47,27 +47,27 @@ pub struct Supervisor {
     window: RestartWindow,
     state: ServerState,
     phase: Phase,
-    /// Total time for which the server was connected, without the current connection.
+    /// The total time for which the server has been connected, without the current connection.
     connected: Duration,
     restarts: u64,
-    /// The reason of its rest; `None` before the first request.
+    /// The reason why the server rests; `None` before the first request.
     rest: Option<(Arc<str>, Option<RestartLimitExceeded>)>,
-    /// If set, the last start failed for a reason that restarts do not mend.
+    /// `true` if the last start failed for a reason that a restart would not remove.
     is_start_failure: bool,
 }
 
-/// The current activity; each phase but two has one deadline.
+/// The current activity. Each phase except `Resting` and `Running` has one deadline.
 #[derive(Debug)]
 enum Phase {
-    /// Nothing runs, and nothing will be started.
+    /// Nothing is running, and nothing will be started.
     Resting,
-    /// Nothing runs until the wait before a restart is over.
+    /// Nothing is running until the wait before a restart is over.
     Waiting { until: Duration },
     /// The server was started, but is not ready yet.
     Starting { until: Duration },
     /// The server is connected.
     Running { since: Duration },
-    /// The server, or what remains of it, is being stopped.
+    /// The server, or a process that it left, is being stopped.
     Stopping { until: Duration, next: AfterStop },
 }
 
@@ -95,7 +95,8 @@ impl Supervisor {
         }
     }
 
-    /// Sets the initial state to `disconnected` or `error`; any other state is ignored, and it stays `registered`.
+    /// Sets the initial state to `disconnected` or `error`. Any other state is ignored, so the state stays
+    /// `registered`.
     #[must_use]
     pub fn found(mut self, state: ServerState) -> Self {
         if matches!(state, ServerState::Disconnected | ServerState::Error) {
@@ -116,7 +117,7 @@ impl Supervisor {
         self.restarts
     }
 
-    /// Returns when [`SupervisorEvent::Tick`] is due; there is no other timer.
+    /// Returns the time when [`SupervisorEvent::Tick`] is due; there is no other timer.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         match self.phase {
@@ -133,7 +134,7 @@ impl Supervisor {
         matches!(self.phase, Phase::Stopping { .. })
     }
 
-    /// Returns how the server rests, if nothing runs or will be started; `None` before the first request.
+    /// Returns how the server rests if nothing is running or will be started; `None` before the first request.
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {
         let (Phase::Resting, Some((reason, limit))) = (&self.phase, &self.rest) else {
@@ -148,7 +149,7 @@ impl Supervisor {
         })
     }
 
-    /// Handles an event and returns the actions to execute; an event that does not fit the phase changes nothing.
+    /// Handles an event and returns the actions to execute. An event that does not fit the current phase has no effect.
     #[must_use = "the actions must be executed"]
     pub fn handle(&mut self, event: SupervisorEvent, now: Duration) -> Vec<SupervisorAction> {
         let mut out = Vec::new();
@@ -227,7 +228,8 @@ impl Supervisor {
         }
     }
 
-    /// Stops the server and starts it again at once, e.g. after a configuration change; this does not count as a crash.
+    /// Stops the server and starts it again immediately, e.g. after a configuration change. This does not count as a
+    /// crash.
     fn replace(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<SupervisorAction>) {
         match &mut self.phase {
             Phase::Resting
@@ -243,7 +245,7 @@ impl Supervisor {
         self.window.clear();
     }
 
-    /// Stops a server that uses too much: this counts as a failure, but the server receives the reason.
+    /// Stops a server that uses too many resources. This counts as a failure, but the server is notified of the reason.
     fn limit_reached(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         let reason = ShutdownReason::ResourceLimit;
         let exit = Exit::failure(reason.as_str()).because(reason.clone());
@@ -288,7 +290,8 @@ impl Supervisor {
                 self.failed(&early, now, out);
             }
             Phase::Running { .. } => self.failed(&exit, now, out),
-            // During a stop the exit of the server's own process is not enough: the whole process tree must have ended.
+            // During a stop, the exit of the server's main process is ignored: the stop is complete when the whole
+            // process tree has ended.
             _ => {}
         }
     }
@@ -311,8 +314,8 @@ impl Supervisor {
         }
     }
 
-    /// Handles a failure, or an end without a request: decides what follows, and stops what remains of the process
-    /// tree.
+    /// Handles a failure, or an end without a request: decides the next step, and stops the remaining processes of the
+    /// server.
     fn failed(&mut self, exit: &Exit, now: Duration, out: &mut Vec<SupervisorAction>) {
         self.forget_overcome(now);
         self.pause(now);
@@ -339,7 +342,7 @@ impl Supervisor {
         self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
     }
 
-    /// Returns what follows an end that was not requested.
+    /// Returns the next step after an end that was not requested.
     fn after_end(&mut self, exit: &Exit, how: Arc<str>, now: Duration) -> AfterStop {
         let restarts = restarts_after(&self.config.policy, exit.is_success, exit.reason.as_ref());
         if self.is_start_failure || !restarts {
@@ -361,7 +364,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops the server. Only a connected server is drained; any other keeps its state until it has ended.
+    /// Stops the server. Only a connected server is drained; any other one keeps its state until it has ended.
     fn drain(
         &mut self,
         reason: &ShutdownReason,
@@ -387,7 +390,7 @@ impl Supervisor {
             AfterStop::Rest { reason, limit } => self.rest_now(reason, limit, out),
             AfterStop::GiveUp { limit, how } => {
                 if self.state == ServerState::Draining {
-                    // §11.2 has no direct edge from `draining` to `error`.
+                    // §11.2 does not allow a direct change from `draining` to `error`.
                     self.enter(ServerState::Restarting, Arc::clone(&how), out);
                 }
                 let reason = self.give_up(limit, &how, out);
@@ -406,7 +409,7 @@ impl Supervisor {
         }
     }
 
-    /// Enters the resting phase, because nothing runs and nothing will be started.
+    /// Enters the resting phase, because nothing is running and nothing will be started.
     fn rest_now(
         &mut self,
         reason: Arc<str>,
@@ -417,7 +420,8 @@ impl Supervisor {
             ServerState::Connecting | ServerState::Draining => {
                 self.enter(ServerState::Disconnected, Arc::clone(&reason), out);
             }
-            // §11.2 has no edge from `restarting` to `disconnected`; `error` fits, because the server did fail.
+            // §11.2 does not allow a change from `restarting` to `disconnected`. `error` is correct, because the server
+            // did fail.
             ServerState::Restarting => self.enter(ServerState::Error, Arc::clone(&reason), out),
             _ => {}
         }
@@ -451,7 +455,7 @@ impl Supervisor {
         self.phase = Phase::Starting { until: now.saturating_add(self.config.start_timeout) };
     }
 
-    /// If the current state has no edge to `connecting`, enters one that does.
+    /// If §11.2 does not allow a change from the current state to `connecting`, enters a state from which it does.
     fn make_ready(&mut self, reason: &Arc<str>, out: &mut Vec<SupervisorAction>) {
         match self.state {
             ServerState::Draining | ServerState::Error => {
@@ -464,7 +468,8 @@ impl Supervisor {
         }
     }
 
-    /// Without a limit, forgets the restarts before a connection that lasted: the next wait is a short one.
+    /// Without a limit on restarts, forgets the restarts before a connection that lasted long enough, so that the next
+    /// wait is short again.
     fn forget_overcome(&mut self, now: Duration) {
         if let Phase::Running { since } = self.phase
             && !self.config.gives_up
@@ -496,7 +501,7 @@ const fn start_at_once(reason: Arc<str>) -> AfterStop {
     AfterStop::Start { at: Duration::ZERO, reason }
 }
 
-/// Returns the reason of a wait: the cause, and when the server is tried again.
+/// Returns the reason that is shown during a wait: the cause, and the time until the next attempt.
 fn retry_reason(how: &str, allowed: AllowedRestart, config: &SuperviseConfig) -> Arc<str> {
     let seconds = allowed.wait.as_secs_f64();
     let limit = match (config.gives_up, allowed.number, config.max_restarts) {

@@ -1,4 +1,4 @@
-//! Supervision of servers: when one is started, stopped and restarted (MGP §11.5).
+//! Supervision of servers, which decides when each of them is started, stopped and restarted (MGP §11.5).
 //!
 //! [`Supervisor`] decides; [`supervise`] executes its decisions.
 

@@ -1,8 +1,9 @@
-//! The restart policies: whether a server is started again, by how and why it ended (MGP §11.4, §11.5).
+//! The restart policies, which determine whether a server is started again, depending on how it ended (MGP §11.4,
+//! §11.5).
 
 use mgp_types::mgp::{RestartPolicy, ShutdownReason};
 
-/// Returns whether the policy restarts a server after such an end.
+/// Returns whether the policy restarts a server that ended in this way.
 pub(super) fn restarts_after(
     policy: &RestartPolicy,
     is_success: bool,
@@ -20,7 +21,7 @@ pub(super) fn restarts_after(
     }
 }
 
-/// Returns whether a server stopped for this reason is not restarted automatically; `true` for unknown reasons.
+/// Returns whether a server that was stopped for this reason stays stopped; `true` for unknown reasons.
 pub(super) fn is_final(reason: &ShutdownReason) -> bool {
     !matches!(reason, ShutdownReason::ConfigurationChange | ShutdownReason::ResourceLimit)
 }

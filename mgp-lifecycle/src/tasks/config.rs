@@ -1,4 +1,4 @@
-//! The bounds of tasks.
+//! The configuration of tasks.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct TasksConfig {
     ///
     /// If the table is full, a new task replaces the oldest ended one whose outcome was delivered.
     pub max_tasks: usize,
-    /// The most tasks of one principal. Default: 64.
+    /// The maximum number of tasks per principal. Default: 64.
     pub max_per_principal: usize,
     /// The time to live of a task from its start, unless its caller asks for another. Default: 10 minutes.
     ///

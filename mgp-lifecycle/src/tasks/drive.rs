@@ -1,4 +1,4 @@
-//! Drives the future of a call after it became a task, and keeps the task until its time to live is over.
+//! Drives the future of a call that has become a task, and removes the task after its time to live.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,9 +15,9 @@ use super::table::Table;
 use crate::error::LifecycleError;
 use crate::handshake::plain_errors::{CallInfo, adapt_to_caller};
 
-/// Spawns the tokio task that drives a call after it became a task.
+/// Spawns the tokio task that drives a call which has become a task.
 ///
-/// The driver holds only a weak reference to the table, so that tasks end when their server is dropped.
+/// The driver has only a weak reference to the table, so that tasks end when their server is dropped.
 pub(super) fn spawn(
     table: &Arc<Table>,
     entry: &Arc<Entry>,
@@ -36,7 +36,8 @@ pub(super) fn spawn(
             own.end(Outcome::of(adapt_to_caller(outcome, &own.caller, CallInfo::TOOL_CALL)));
         }
         if let Some(cut) = &mut cut {
-            // Delays the drain until the caller has polled the outcome, which would be lost if the server stopped now.
+            // Delay the drain until the caller has polled the outcome, because it would be lost if the server stopped
+            // now.
             let remaining = own.expires.saturating_duration_since(Instant::now());
             let fetched = timeout(fetch_timeout.min(remaining), own.delivered());
             tokio::select! {
@@ -45,7 +46,7 @@ pub(super) fn spawn(
             }
         }
         drop((cut, drain_hold));
-        // At this time the task expires, with or without an outcome.
+        // Now the task expires, whether or not it has an outcome.
         sleep_until(own.expires).await;
         if let Some(table) = weak.upgrade() {
             table.remove(&own.id);
@@ -53,14 +54,14 @@ pub(super) fn spawn(
         drop(abort_guard);
     };
     let handle = tokio::spawn(driver.in_current_span()).abort_handle();
-    // A task is spawned once, so this is set once.
+    // A task is spawned only once, so the handle is set only once.
     entry.driver.set(handle).ok();
     if entry.is_removed() {
         entry.on_removed();
     }
 }
 
-/// Polls the call until it ends, its task is cancelled or it expires; the future is dropped before this returns.
+/// Polls the call until it ends, or until its task is cancelled or expires. The future is dropped before this returns.
 async fn run(
     entry: &Entry,
     mut future: BoxFuture<'static, Result<Reply, RpcError>>,
@@ -83,7 +84,7 @@ async fn run(
     .await
 }
 
-/// Ends a task whose driver panicked or was stopped.
+/// Ends a task if its driver panicked or was stopped.
 struct AbortGuard(Arc<Entry>);
 
 impl Drop for AbortGuard {

@@ -1,6 +1,6 @@
 //! `tasks/get`, `tasks/update`, `tasks/cancel`, and `tasks/result` and `tasks/list` of 2025-11-25.
 //!
-//! They run outside the gates and authorise callers themselves: a task is visible to its principal only.
+//! They run outside the gates and check the caller's authority themselves: a task is visible only to its principal.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ pub(super) fn router(table: &Arc<Table>) -> Router {
     let now = |answer: fn(&Table, &Params, &Context) -> Result<Reply, RpcError>| {
         let table = Arc::clone(table);
         Stack::from_fn(move |call: Call| {
-            // Answered at dispatch, in order of arrival, so that `tasks/get` sees an update that was sent before it.
+            // Answer in the order of arrival and not when the future is polled, so that `tasks/get` sees an update that
+            // was sent before it.
             let reply = admit(&call).and_then(|()| answer(&table, call.params(), call.cx()));
             std::future::ready(reply)
         })
@@ -41,7 +42,7 @@ pub(super) fn router(table: &Arc<Table>) -> Router {
         .route(TasksResult::METHOD, result)
 }
 
-/// Checks that the caller's revision has the method, and that it negotiated tasks.
+/// Checks that the caller's revision has the method, and that the caller negotiated tasks.
 fn admit(call: &Call) -> Result<(), RpcError> {
     let (caller, method) = (&call.cx().caller, call.method().as_str());
     if !lookup(method).is_some_and(|info| info.is_in(&caller.revision)) {
@@ -68,7 +69,7 @@ fn update(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcErro
 fn cancel(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError> {
     let entry = find(table, params, cx)?;
     match (cx.caller.era, entry.cancel()) {
-        // The caller cannot know that the task has just ended, so that is not an error.
+        // Cancelling a task that has just ended is not an error, because the caller cannot know that it has ended.
         (Era::Modern, _) => acknowledge(),
         (Era::Legacy, Ok(())) => Reply::of(&entry.summary()),
         (Era::Legacy, Err(ended)) => Err(LifecycleError::TaskEnded(ended).into()),
@@ -84,7 +85,7 @@ fn list(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError>
     Reply::of(&ListTasksResult::new(tasks))
 }
 
-/// Waits for the end of a task and returns what the call would have returned.
+/// Waits until a task ends and returns the result that the call would have returned.
 async fn result(entry: &Arc<Entry>, cx: &Context) -> Result<Reply, RpcError> {
     let _waiting = entry.add_waiting(cx);
     loop {

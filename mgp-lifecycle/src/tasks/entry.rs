@@ -1,4 +1,4 @@
-//! One task: its state, its open questions, its outcome.
+//! One task, with its state, its open questions and its outcome.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -23,10 +23,10 @@ use crate::error::LifecycleError;
 pub(super) struct Entry {
     pub(super) id: String,
     pub(super) owner: Owner,
-    /// Sequence number by creation.
+    /// The sequence number of the task, in the order of creation.
     pub(super) number: u64,
     pub(super) expires: Instant,
-    /// The facts of the caller, which decide the form of the outcome.
+    /// The facts about the caller, which determine the form of the outcome.
     pub(super) caller: Arc<PeerInfo>,
     /// Notified on every change of `state`.
     pub(super) changed: Notify,
@@ -43,7 +43,7 @@ struct EntryState {
     updated: Timestamp,
     questions: BTreeMap<String, Question>,
     answers: HashMap<String, Payload>,
-    /// Callers that wait in `tasks/result`: requests to a legacy caller are sent with one of them.
+    /// The callers that wait in `tasks/result`. A question to a legacy caller is sent over one of these requests.
     waiting: Vec<Context>,
     delivered: bool,
     removed: bool,
@@ -55,7 +55,7 @@ struct Question {
     askers: usize,
 }
 
-/// The way a task ended.
+/// The way in which a task ended.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Completed(Payload),
@@ -64,7 +64,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Converts the outcome of a call; the reply must already have the form for the caller.
+    /// Converts the outcome of a call. The reply must already have the form that the caller expects.
     pub(super) fn of(outcome: Result<Reply, RpcError>) -> Self {
         match outcome {
             Ok(Reply::Complete(body)) => match String::from_utf8(body.to_json()) {
@@ -141,7 +141,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether the task ended; if not, its end will wake `waker`.
+    /// Returns whether the task has ended. If not, `waker` will be woken when it ends.
     pub(super) fn poll_ended(&self, waker: &Waker) -> bool {
         let mut state = self.state.lock();
         if state.outcome.is_none() {
@@ -150,7 +150,8 @@ impl Entry {
         state.outcome.is_some()
     }
 
-    /// Returns the outcome, which then counts as delivered; an error if the task was removed; `None` if it is running.
+    /// Returns the outcome, which counts as delivered from then on, or an error if the task was removed; `None` while
+    /// the task is running.
     pub(super) fn outcome(&self) -> Option<Result<Outcome, LifecycleError>> {
         let mut state = self.state.lock();
         if state.removed {
@@ -167,7 +168,7 @@ impl Entry {
         }
     }
 
-    /// Waits until the outcome was delivered.
+    /// Waits until the outcome has been delivered.
     pub(super) async fn delivered(&self) {
         loop {
             let changed = self.changed.notified();
@@ -178,7 +179,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether the outcome was delivered, so that the task may be evicted.
+    /// Returns whether the outcome has been delivered, so that the task may be evicted.
     pub(super) fn is_delivered(&self) -> bool {
         self.state.lock().delivered
     }
@@ -194,8 +195,8 @@ impl Entry {
             state.outcome.as_ref().map(Outcome::status)
         };
         if let Some(status) = ended {
-            // The caller has shown that it does not need the outcome, so waiters are notified that it counts as
-            // delivered.
+            // By cancelling, the caller has shown that it does not need the outcome, so it counts as delivered; notify
+            // those that wait for that.
             self.changed.notify_waiters();
             return Err(status);
         }
@@ -203,7 +204,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Stops the driver and wakes the waiting callers of a task that was removed from the table.
+    /// Stops the driver of a task that was removed from the table, and wakes the callers that wait for it.
     pub(super) fn on_removed(&self) {
         self.state.lock().removed = true;
         if let Some(driver) = self.driver.get() {
@@ -218,7 +219,7 @@ impl Entry {
 
     // === Questions ===
 
-    /// Adds a question to the caller of the task; it stays open until it is answered or the guard is dropped.
+    /// Adds a question to the caller of the task. It stays open until it is answered or the guard is dropped.
     pub(super) fn open_question(self: &Arc<Self>, key: &str, ask: CallerRequest) -> OpenQuestion {
         let mut state = self.state.lock();
         if state.outcome.is_none() && !state.answers.contains_key(key) {
@@ -262,7 +263,8 @@ impl Entry {
 
     // === Wire forms ===
 
-    /// Returns the reply of the call that became this task; its status is `working` even if the task has ended since.
+    /// Returns the reply to the call that became this task. The status in it is `working` even if the task has ended
+    /// since.
     pub(super) fn created(&self) -> Result<Reply, RpcError> {
         match self.era {
             Era::Modern => {
@@ -288,7 +290,7 @@ impl Entry {
         }
     }
 
-    /// Returns the task in its caller's form; the modern form includes questions and outcome.
+    /// Returns the task in the form for its caller. The modern form includes open questions and the outcome.
     pub(super) fn describe(&self) -> Result<Reply, RpcError> {
         let mut state = self.state.lock();
         self.deliver(&mut state);
@@ -370,10 +372,10 @@ fn input_requests(questions: &BTreeMap<String, Question>) -> Result<Payload, Rpc
     Payload::of(&all)
 }
 
-// The id works like a key, so it is kept out of logs.
+// The id gives access to the task like a key, so it must not appear in program logs.
 mgp_types::opaque_debug!(Entry { number });
 
-/// Keeps a question open until dropped.
+/// Keeps a question open until it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenQuestion {
     entry: Arc<Entry>,
@@ -392,7 +394,7 @@ impl Drop for OpenQuestion {
     }
 }
 
-/// Keeps a caller among those that wait, until dropped.
+/// Counts a caller among those that wait until it is dropped.
 #[derive(Debug)]
 pub(super) struct WaitingCaller {
     entry: Arc<Entry>,

@@ -16,20 +16,20 @@ use super::handover::{CallStage, NextStep};
 use super::table::Table;
 use crate::handshake::plain_errors::{CallInfo, adapt_to_caller};
 
-/// Future that polls a call as a normal request, and turns it into a task if it stays pending.
+/// Future that polls a call as a normal request, and converts the call to a task if it stays pending.
 ///
-/// Dropping it before that drops the call; afterwards the task owns the call.
+/// Until then, dropping this future drops the call; afterwards the task owns the call.
 pub(super) struct ResponseFuture {
-    /// `None` after the hand-over.
+    /// The call; `None` after it has become a task.
     inner: Option<BoxFuture<'static, Result<Reply, RpcError>>>,
     stage: Arc<CallStage>,
     table: Arc<Table>,
     grace: Grace,
 }
 
-/// Time for which the call may complete as a normal request.
+/// The time within which the call may complete as a normal request.
 enum Grace {
-    // The timer is created only if the call does not complete at once.
+    // The timer is created only if the call does not complete immediately.
     Fresh,
     Running(Pin<Box<Sleep>>),
     Over,
@@ -58,13 +58,13 @@ impl ResponseFuture {
         let started = self.stage.close();
         if self.stage.plan().era == Era::Modern {
             if let Some(entry) = started {
-                // The task is removed, because the caller never received its id.
+                // Remove the task, because its id was never sent to the caller.
                 self.table.remove(&entry.id);
             }
             return outcome;
         }
-        // A caller of 2025-11-25 requested a task and expects one, so a result becomes a task that has already ended.
-        // An error is returned as it is.
+        // A caller of revision 2025-11-25 has requested a task and expects one, so a result becomes a task that has
+        // already ended. An error is returned unchanged.
         let own = self.stage.own();
         match adapt_to_caller(outcome, &own.caller, CallInfo::TOOL_CALL) {
             Ok(reply @ Reply::Complete(_)) => {
@@ -85,12 +85,12 @@ impl ResponseFuture {
         }
     }
 
-    /// Drops the call and its guards; does nothing after the hand-over.
+    /// Drops the call and its guards. Does nothing if the call has become a task.
     fn abandon(&mut self) {
         if self.inner.take().is_some()
             && let Some(entry) = self.stage.close()
         {
-            // The task is removed, because the caller never received its id.
+            // Remove the task, because its id was never sent to the caller.
             self.table.remove(&entry.id);
         }
     }
@@ -136,7 +136,7 @@ impl Future for ResponseFuture {
         }
         match next {
             NextStep::Wait => Poll::Pending,
-            // The call ends with its open questions as the answer; they were collected on the task that runs it.
+            // The call is answered with its open questions, which were collected on the tokio task that runs it.
             NextStep::Answer(reply) => {
                 this.abandon();
                 Poll::Ready(Ok(reply))

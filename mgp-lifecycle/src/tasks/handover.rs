@@ -1,6 +1,6 @@
-//! Redirects the questions and partial results of a call when its request becomes a task.
+//! The redirection of a call's questions and partial results when the call becomes a task.
 //!
-//! Before that, both go to the caller through the request. Afterwards questions are kept in the task until they are
+//! Before, both are sent to the caller with its request. Afterwards, questions are kept in the task until they are
 //! answered, and partial results are dropped.
 
 use std::fmt;
@@ -23,11 +23,10 @@ use super::entry::Entry;
 use super::negotiate::Plan;
 use super::table::Table;
 
-/// Ticket with which a handler can make its call a task before the layer does; found in the call's extensions.
+/// Ticket in a call's extensions with which the handler can make the call a task earlier than the layer would.
 ///
-/// A question asked before [`begin`](Self::begin) ends the call: it is returned to the caller, and the call runs
-/// again with the answer. A question asked afterwards is kept in the task, and the running call waits for the
-/// answer.
+/// A question asked before [`begin`](Self::begin) ends the call: it is returned to the caller, and the call runs again
+/// with the answer. A question asked afterwards is kept in the task, and the running call waits for the answer.
 #[derive(Clone, Debug)]
 pub struct TaskTicket(Arc<CallStage>);
 
@@ -36,14 +35,14 @@ impl TaskTicket {
         Self(stage)
     }
 
-    /// Returns the ticket of a call; `None` if it stays a request, because of its tool or its caller.
+    /// Returns the ticket of a call; `None` if the call cannot become a task, because of its tool or its caller.
     #[must_use]
     pub fn of(cx: &Context) -> Option<&Self> {
         cx.extensions.get()
     }
 
-    /// Makes the call a task now; does nothing if it is one already. Never completes if questions of this round are
-    /// open: the call then ends with them, and runs again with the answers.
+    /// Makes the call a task now; does nothing if it is one already. If questions of this round are open, the future
+    /// never completes: the call ends with these questions, and runs again with the answers.
     ///
     /// # Errors
     /// 3001 if there are too many tasks.
@@ -53,35 +52,35 @@ impl TaskTicket {
     pub async fn begin(&self) -> Result<(), RpcError> {
         match self.0.begin_task()? {
             HandOver::Done => Ok(()),
-            // The round ends with its questions; the tool runs again with the answers.
+            // The round ends with its questions, and the tool runs again with the answers.
             HandOver::Suspended => pending().await,
         }
     }
 
-    /// Returns whether the call is a task now.
+    /// Returns whether the call has become a task.
     #[must_use]
     pub fn is_task(&self) -> bool {
         self.0.entry().is_some()
     }
 }
 
-/// The result of a hand-over.
+/// The result of the attempt to make a call a task.
 enum HandOver {
     Done,
     /// Questions of the round are open, so the call ends with them instead.
     Suspended,
 }
 
-/// The next step of the layer after it polled a call that is still pending.
+/// The step that the layer takes after it has polled a call that is still pending.
 pub(super) enum NextStep {
     Wait,
     Answer(Reply),
     Task(Arc<Entry>),
 }
 
-/// Stage of a call, as a request or as a task. It receives the questions that the call asks.
+/// The current stage of a call, as a request or as a task. It also receives the questions that the call asks.
 pub(super) struct CallStage {
-    /// Context of the call as it arrived, before the layer changed it.
+    /// The context of the call as it arrived, before the layer changed it.
     own: Context,
     table: Weak<Table>,
     plan: Plan,
@@ -92,7 +91,7 @@ pub(super) struct CallStage {
 enum Stage {
     Request(Round),
     Task(Arc<Entry>),
-    /// The request was answered without a task.
+    /// The request was answered, so there is no task.
     Closed,
 }
 
@@ -101,18 +100,19 @@ enum Stage {
 struct Round {
     /// The thread on which the layer polls the call.
     polling: Option<ThreadId>,
-    /// If set, a question was asked during that poll. Questions asked from elsewhere are collected after their own
-    /// poll.
+    /// `true` if a question was asked during that poll. Questions that are asked on other threads are collected after
+    /// the poll in which they were asked.
     asked: bool,
     /// Open questions, in the form of the reply that ends the call.
     reply: Option<Reply>,
-    /// Questions were collected: the call ends with them, so it cannot become a task.
+    /// `true` if questions were collected, so that the call ends with them and cannot become a task.
     suspended: bool,
     layer: Option<Waker>,
 }
 
 impl CallStage {
-    /// Replaces the call's question channel and outlet by ones that follow its stage; also adds its [`TaskTicket`].
+    /// Replaces the call's channel for questions and its outlet by ones that follow its stage, and adds its
+    /// [`TaskTicket`].
     pub(super) fn install(call: &mut Call, table: &Arc<Table>, plan: Plan) -> Arc<Self> {
         let this = Arc::new(Self {
             own: call.cx().clone(),
@@ -145,14 +145,14 @@ impl CallStage {
         }
     }
 
-    /// Records that the layer polls the call on this thread now.
+    /// Records that the layer is polling the call on this thread.
     pub(super) fn begin_poll(&self) {
         if let Stage::Request(round) = &mut *self.stage.lock() {
             round.polling = Some(thread::current().id());
         }
     }
 
-    /// Returns what the layer does after a poll of the call.
+    /// Returns the step that the layer must take after a poll of the call.
     pub(super) fn end_poll(&self, waker: &Waker) -> NextStep {
         match &mut *self.stage.lock() {
             Stage::Task(entry) => NextStep::Task(Arc::clone(entry)),
@@ -168,7 +168,7 @@ impl CallStage {
         }
     }
 
-    /// Makes a task of a call that stayed pending.
+    /// Makes a call that stayed pending a task.
     pub(super) fn hand_over(&self) -> Result<NextStep, RpcError> {
         let mut stage = self.stage.lock();
         self.become_task(&mut stage)?;
@@ -193,7 +193,7 @@ impl CallStage {
         Ok(result)
     }
 
-    /// Turns the request into a task, unless questions of this round are open: the caller must answer those first.
+    /// Makes the request a task, unless questions of this round are open, because the caller must answer those first.
     fn become_task(&self, stage: &mut Stage) -> Result<(), RpcError> {
         let Stage::Request(round) = stage else { return Ok(()) };
         self.suspend(round);
@@ -211,7 +211,7 @@ impl CallStage {
         Ok(())
     }
 
-    /// Makes the open questions of the round the reply of the call.
+    /// Makes the open questions of the round the reply to the call.
     fn suspend(&self, round: &mut Round) {
         if let CallerAccess::Channel(asker) = &self.own.caller_access
             && let Some(reply) = asker.take_suspended()
@@ -221,7 +221,7 @@ impl CallStage {
         }
     }
 
-    /// Closes a request that was answered or dropped; returns the task, if one was created that is not driven yet.
+    /// Closes a request that was answered or dropped. Returns its task if one was created but is not driven yet.
     pub(super) fn close(&self) -> Option<Arc<Entry>> {
         match std::mem::replace(&mut *self.stage.lock(), Stage::Closed) {
             Stage::Task(entry) => Some(entry),
@@ -229,7 +229,7 @@ impl CallStage {
         }
     }
 
-    /// Asks a question after the hand-over.
+    /// Asks a question after the call has become a task.
     fn ask_in_task(
         &self,
         entry: &Arc<Entry>,
@@ -260,8 +260,8 @@ impl CallStage {
         })
     }
 
-    /// Returns the answer that an earlier round brought, if there is one. The question is asked only to look it up:
-    /// without an answer it is withdrawn.
+    /// Returns the answer from an earlier round, if there is one. The question is asked only to look up the answer, and
+    /// is withdrawn if there is none.
     fn earlier_answer(&self, key: &str, ask: &CallerRequest) -> Option<Result<Payload, RpcError>> {
         let CallerAccess::Channel(asker) = &self.own.caller_access else { return None };
         let mut answer = asker.ask(key, ask.clone());
@@ -276,14 +276,15 @@ impl CallStage {
     }
 }
 
-/// Sends a question of a task to a legacy caller: with a waiting `tasks/result`, else with the original call.
+/// Sends a question of a task to a legacy caller: over a waiting `tasks/result` if there is one, else over the original
+/// call.
 async fn ask_legacy(entry: &Entry, own: Context, ask: CallerRequest) -> Result<Payload, RpcError> {
     let to = loop {
         let changed = entry.changed.notified();
         match entry.latest_waiting() {
             Some(waiting) => break waiting,
             None if !own.peer.is_closed() => break own,
-            // The caller disconnected; it may connect again and wait for the result.
+            // The caller has disconnected, but it may connect again and wait for the result.
             None => changed.await,
         }
     };
@@ -364,7 +365,7 @@ impl fmt::Debug for CallStage {
     }
 }
 
-/// An outlet that drops items once the call is a task, because no stream is open for them.
+/// An outlet that drops items once the call is a task, because there is no stream for them.
 struct RequestOutlet {
     inner: Arc<dyn Sink>,
     stage: Arc<CallStage>,
@@ -378,8 +379,8 @@ impl Sink for RequestOutlet {
                 return Ok(());
             }
             let mut sent = pin!(self.inner.send(item));
-            // Once the call is a task, an item that still waits for a slow consumer is dropped, so that it cannot block
-            // the task.
+            // An item may still wait for a slow consumer when the call becomes a task. It is dropped, so that it does
+            // not block the task.
             poll_fn(|task| match sent.as_mut().poll(task) {
                 Poll::Pending => handed_over.as_mut().poll(task).map(|()| Ok(())),
                 ready @ Poll::Ready(_) => ready,

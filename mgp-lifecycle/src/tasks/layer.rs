@@ -1,4 +1,4 @@
-//! The layer: decides which calls may become tasks, and serves the methods about tasks.
+//! The layer that decides which calls may become tasks, and serves the methods for tasks.
 //!
 //! Applies to: inbound.
 
@@ -22,10 +22,10 @@ use crate::drain::Drain;
 
 /// Layer that turns slow tool calls into tasks, and answers `tasks/*`.
 ///
-/// Put it between the drain layer and the audit layer. The inner gates then run while the call is still a request,
-/// so a refusal is returned at once, and their guards live as long as the call. All stacks that use a layer share
-/// one table of tasks. A task belongs to a principal, not to a connection. Partial results of a task are dropped,
-/// because no stream is open for them.
+/// Put it between the drain layer and the audit layer. The inner gates then run while the call is still a request, so a
+/// refusal is returned immediately, and their guards live as long as the call. All stacks that use a layer share one
+/// table of tasks. A task belongs to a principal, not to a connection. Partial results of a task are dropped, because
+/// there is no stream for them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -68,7 +68,7 @@ pub struct TasksLayer {
 type Support = Arc<dyn Fn(&str) -> TaskSupport + Send + Sync>;
 
 impl TasksLayer {
-    /// Creates a layer with one table; `support` returns whether a tool runs as a task.
+    /// Creates a layer with a new table of tasks; `support` returns whether a tool may run as a task.
     pub fn new(
         config: TasksConfig,
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
@@ -80,15 +80,16 @@ impl TasksLayer {
         }
     }
 
-    /// Makes the layer ignore calls whose caller cannot wait for a task; useful if `support` is expensive.
+    /// Makes the layer ignore calls whose caller cannot wait for a task. This is useful if calling `support` is
+    /// expensive.
     ///
-    /// The service that runs the tools must then itself refuse such calls of tools that run only as a task.
+    /// The inner service must then itself refuse calls of tools that can run only as a task.
     pub fn only_if_requested(mut self) -> Self {
         self.only_if_requested = true;
         self
     }
 
-    /// Makes a drain wait for running tasks, and cut them at its deadline like other calls.
+    /// Makes a drain wait for running tasks, and cut them off at its deadline like other calls.
     ///
     /// An outcome that was not delivered delays the drain by at most twice the
     /// [`poll_interval`](TasksConfig::poll_interval).
@@ -143,7 +144,7 @@ pub struct Tasks<S> {
 mgp_types::opaque_debug!(Tasks<S> { table });
 
 impl<S> Tasks<S> {
-    /// Returns how a call may become a task; `None` if it stays a normal request.
+    /// Returns how a call may become a task; `None` if it cannot.
     fn plan(&self, call: &Call) -> Result<Option<Plan>, RpcError> {
         let Some(tool) = call.tool() else { return Ok(None) };
         if self.only_if_requested && !can_wait_for_task(call) {
@@ -152,7 +153,7 @@ impl<S> Tasks<S> {
         let support = (self.support)(tool.name);
         let plan = Plan::of(call, tool.name, &support, self.table.config())?;
         if plan.as_ref().is_some_and(|plan| plan.task_only) {
-            // A call that can only be a task is not started without room for one.
+            // A call that must become a task is not started unless there is room for the task.
             self.table.has_room(&call.cx().principal)?;
         }
         Ok(plan)

@@ -2,7 +2,7 @@
 //! `io.modelcontextprotocol/tasks`).
 //!
 //! A call that may become a task is first polled as a normal request, so refusals and quick answers are the same as
-//! without tasks. If it is still pending after that, the same future continues as a task in a bounded table.
+//! without tasks. If it is still pending after that, the same future continues as a task in a table of limited size.
 //! `notifications/tasks` and `notifications/tasks/status` are optional in MCP and not sent, so callers must poll.
 
 mod config;

@@ -1,4 +1,4 @@
-//! The decision whether a call may become a task, by what its caller negotiated and what the tool supports.
+//! The decision whether a call may become a task, based on what its caller negotiated and what its tool supports.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use crate::error::LifecycleError;
 /// The way in which a call may become a task.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The era whose wire form the task has.
+    /// The era that determines the form of the task on the wire.
     pub(super) era: Era,
     /// The time to live of the task.
     pub(super) ttl: Duration,
     /// Time for which the call may first complete as a normal request; `None` means one poll.
     pub(super) grace: Option<Duration>,
-    /// If set, the call must become a task, so a full table refuses it before anything runs.
+    /// `true` if the call must become a task, so that it is refused before it runs if the table is full.
     pub(super) task_only: bool,
 }
 
 impl Plan {
-    /// Returns the plan of a tool call; `None` if the call stays a request.
+    /// Returns the plan for a tool call; `None` if the call cannot become a task.
     pub(super) fn of(
         call: &Call,
         tool: &str,
@@ -77,7 +77,7 @@ impl Plan {
                 Err(LifecycleError::TaskForbidden(tool.to_owned()).into())
             }
             Some(requested) => {
-                // A shorter time to live is raised: the task must not expire before the caller can poll it.
+                // A shorter time to live is raised, because the task must not expire before the caller can poll it.
                 let ttl = requested
                     .ttl
                     .map_or(config.ttl, Duration::from_millis)
@@ -112,7 +112,7 @@ pub(super) fn can_wait_for_task(call: &Call) -> bool {
 /// Returns whether a modern caller offers the tasks extension.
 pub(super) fn offers_tasks(caller: &PeerInfo) -> bool {
     let Some(capabilities) = &caller.capabilities else { return false };
-    // Most callers do not offer it, and the search is cheaper than the parse.
+    // Search the text before parsing it, because most callers do not offer the extension.
     capabilities.as_str().contains(key::TASKS_EXTENSION)
         && capabilities.get::<ClientCapabilities>().is_ok_and(|offered| {
             offered.extensions.is_some_and(|all| all.get(key::TASKS_EXTENSION).is_some())

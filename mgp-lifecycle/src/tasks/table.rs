@@ -1,4 +1,4 @@
-//! The bounded table of tasks, shared by all connections of a server.
+//! The table of tasks, which has a limited size and is shared by all connections of a server.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +21,7 @@ pub(super) struct Table {
     config: TasksConfig,
     tasks: Mutex<Tasks>,
     running: Arc<AtomicUsize>,
-    /// The drain that waits for the tasks.
+    /// The drain that must wait for the tasks, if there is one.
     drain: OnceLock<Drain>,
 }
 
@@ -89,7 +89,7 @@ impl Table {
         Ok(entry)
     }
 
-    /// Returns a task of a principal; fails for a task of another principal as if it did not exist.
+    /// Returns a task of a principal. A task of another principal is reported as unknown.
     pub(super) fn find(
         &self,
         id: &str,
@@ -139,12 +139,13 @@ impl Table {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Sets the drain that waits for the tasks; a second call has no effect.
+    /// Sets the drain that must wait for the tasks. Only the first call has an effect.
     pub(super) fn drain(&self, drain: Drain) {
         let _ = self.drain.set(drain);
     }
 
-    /// Returns a guard that makes the drain wait for a task. Call it while the task's request is still counted.
+    /// Returns a guard that makes the drain wait for a task. It must be created while the task's request is still
+    /// counted.
     pub(super) fn hold_drain(&self) -> Option<DrainHold> {
         self.drain.get().map(Drain::hold)
     }
@@ -156,7 +157,7 @@ impl Table {
     }
 }
 
-/// The treatment of a task that must be evicted.
+/// The treatment of a task for whose place another one needs room.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Eviction {
     DryRun,
@@ -164,11 +165,10 @@ enum Eviction {
 }
 
 impl Tasks {
-    /// Makes room for one more task; returns the task to evict, if any. With `DryRun` that task
-    /// stays in the table.
+    /// Makes room for one more task; returns the task to evict, if any. With `DryRun`, that task stays in the table.
     ///
-    /// If the table is full, the oldest ended task whose outcome was delivered is evicted; if there is none, this
-    /// fails.
+    /// If the table is full, the oldest ended task whose outcome was delivered is evicted. If there is none, an error
+    /// is returned.
     fn make_room(
         &mut self,
         config: &TasksConfig,
@@ -192,7 +192,7 @@ impl Tasks {
     }
 }
 
-/// Counts a call while its future lives.
+/// Counts a running call until it is dropped.
 #[derive(Debug)]
 pub(super) struct RunningGuard(Arc<AtomicUsize>);
 

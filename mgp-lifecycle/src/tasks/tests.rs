@@ -1,4 +1,4 @@
-//! Tests of the tasks layer: both eras, over the mock client, with paused time.
+//! Tests of the tasks layer in both eras, with the mock client and paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,7 +53,7 @@ fn legacy(stack: Stack) -> Client {
     client
 }
 
-/// Returns a stack of the layer around a tool.
+/// Returns a stack that consists of the layer and a tool.
 fn over<F, Fut>(layer: &TasksLayer, tool: F) -> Stack
 where
     F: Fn(Call) -> Fut + Send + Sync + 'static,
@@ -106,7 +106,7 @@ async fn settle() {
     }
 }
 
-/// Counts its live instances.
+/// Counts how many instances of it exist.
 struct LiveGuard(Arc<AtomicUsize>);
 
 impl LiveGuard {

@@ -1,4 +1,4 @@
-//! Rollbacks: the compensations of a transaction, in reverse order of its steps.
+//! Rollbacks, which run the compensations of a transaction in the reverse order of its steps.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use super::saga::{Saga, TransactionCredentials, now_ms};
 use super::{Coordinator, MAX_TEXT_BYTES, Transactions, is_stuck};
 use crate::error::LifecycleError;
 
-/// The time that a rollback waits for steps that still run.
+/// The time that a rollback waits for steps that are still running.
 const STEPS_TIMEOUT: Duration = Duration::from_mins(2);
-/// The number of attempts to undo a step whose server is not ready.
+/// The maximum number of attempts to undo a step whose server is not ready.
 const MAX_ATTEMPTS: u32 = 4;
-/// The wait before the second attempt, and the longest one.
+/// The wait before the second attempt, and the maximum wait.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
 /// A call that undoes a step.
@@ -30,11 +30,11 @@ pub struct CompensationCall {
     pub credentials: Option<TransactionCredentials>,
     /// The server of the tool.
     pub server: ServerId,
-    /// The tool.
+    /// The tool that undoes the step.
     pub tool: String,
     /// The arguments of the tool.
     pub arguments: RawObject,
-    /// The members of the call: its idempotency key.
+    /// The members of the call, i.e. its idempotency key.
     pub members: CallMembers,
 }
 
@@ -70,7 +70,7 @@ impl Transactions {
     pub(super) fn spawn_rollback(&self, key: SagaKey) {
         let transactions = self.clone();
         tokio::spawn(async move {
-            // The store may be busy for a moment; a rollback must not end because of that.
+            // The store may be busy for a short time, which must not end a rollback.
             let mut backoff = BACKOFF;
             while let Err(error) = transactions.roll_back_steps(&key).await {
                 tracing::warn!(transaction = key.1, %error, "rollback interrupted; trying again");
@@ -79,7 +79,7 @@ impl Transactions {
         });
     }
 
-    /// Waits until a transaction is no longer being rolled back.
+    /// Waits until a transaction is not being rolled back any more.
     pub(super) async fn rolled_back(&self, key: &SagaKey) -> Result<Saga, RpcError> {
         let mut changed = self.0.log.subscribe();
         loop {
@@ -121,7 +121,8 @@ impl Transactions {
         Ok(())
     }
 
-    /// Waits until no step of the transaction runs, because a step could have an effect after its compensation.
+    /// Waits until no step of the transaction is running, because a running step could still have an effect after its
+    /// compensation.
     async fn wait_for_steps(&self, key: &SagaKey) {
         let mut changed = self.0.log.subscribe();
         let ended =
@@ -131,7 +132,7 @@ impl Transactions {
         }
     }
 
-    /// Undoes a step; returns the reason if that failed.
+    /// Undoes a step; returns the reason if that fails.
     async fn undo(&self, saga: &Saga, index: usize) -> Result<(), String> {
         let step = &saga.steps[index];
         let Some(undo) = &step.undo else {
@@ -153,7 +154,7 @@ impl Transactions {
             });
             match answer.await {
                 Ok(reply) => return check_result(&reply),
-                // The key makes another attempt safe: it runs only if this one did not.
+                // The idempotency key makes another attempt safe: it runs only if this one did not.
                 Err(error) if attempt < MAX_ATTEMPTS && is_passing(&error) => {
                     tokio::time::sleep(backoff.next_delay()).await;
                 }
@@ -164,12 +165,12 @@ impl Transactions {
     }
 }
 
-/// Returns whether an error may be gone in a moment.
+/// Returns whether an error is probably temporary.
 fn is_passing(error: &RpcError) -> bool {
     error.as_recovery().is_some_and(mgp_types::Recovery::is_retryable)
 }
 
-/// Checks that a compensation was answered and did not fail.
+/// Checks that a compensation was answered and that its tool did not fail.
 fn check_result(reply: &Reply) -> Result<(), String> {
     if !matches!(reply, Reply::Complete(_)) {
         return Err("its compensation asks for answers, which nobody can give".to_owned());
@@ -182,7 +183,7 @@ fn check_result(reply: &Reply) -> Result<(), String> {
     Err(format!("its compensation failed: {}", texts.join(" ")))
 }
 
-/// Rolls back transactions that were not used for too long, until the coordinator is dropped.
+/// Rolls back transactions that were inactive for too long, until the coordinator is dropped.
 pub(super) async fn roll_back_inactive(coordinator: Weak<Coordinator>) {
     loop {
         let Some(transactions) = coordinator.upgrade().map(Transactions) else { return };

@@ -1,4 +1,4 @@
-//! The methods of transactions, their other names, and the tools for them.
+//! The methods for transactions, with their alternative names and the tools that correspond to them.
 
 use std::future::Future;
 
@@ -15,7 +15,7 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::{TransactionCredentials, Transactions};
 
-/// The tools, and the method of each.
+/// The names of the tools, each with its method.
 const TOOLS: [(&str, &str); 3] = [
     ("begin_transaction", TransactionBegin::METHOD),
     ("commit_transaction", TransactionCommit::METHOD),
@@ -23,7 +23,8 @@ const TOOLS: [(&str, &str); 3] = [
 ];
 
 impl Transactions {
-    /// Returns the router of `transaction/begin`, `transaction/commit` and `transaction/rollback`, also as `mgp/tx/…`.
+    /// Returns the router for `transaction/begin`, `transaction/commit` and `transaction/rollback`, also under
+    /// `mgp/tx/…`.
     #[must_use]
     pub fn router(&self) -> Router {
         Router::new()
@@ -35,7 +36,7 @@ impl Transactions {
             .on::<TxRollback, _, _>(handler(self, roll_back))
     }
 
-    /// Returns the method that a tool calls: `begin_transaction`, `commit_transaction` or `rollback_transaction`.
+    /// Returns the method behind a tool: `begin_transaction`, `commit_transaction` or `rollback_transaction`.
     #[must_use]
     pub fn method_of_tool(name: &str) -> Option<&'static str> {
         TOOLS.iter().find(|(tool, _)| *tool == name).map(|(_, method)| *method)
@@ -47,7 +48,7 @@ impl Transactions {
     /// The error of the method.
     ///
     /// # Cancel safety
-    /// As the method.
+    /// The same as that of the method.
     pub async fn call_tool(&self, method: &'static str, call: Call) -> Result<Reply, RpcError> {
         let params = Params::split(method, call.tool_arguments().as_shared().clone())?;
         let call = Call::request(Method::from_static(method), params, call.cx().clone());

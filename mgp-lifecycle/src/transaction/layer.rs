@@ -18,9 +18,9 @@ use super::{Transactions, check_id};
 use crate::error::LifecycleError;
 use crate::retry::Failure;
 
-/// The number of steps of a transaction.
+/// The maximum number of steps in a transaction.
 const MAX_STEPS: usize = 100;
-/// The size of the arguments of a compensation, in bytes.
+/// The maximum size of the arguments of a compensation, in bytes.
 const MAX_ARGUMENTS_BYTES: usize = 64 << 10;
 
 /// Layer that records tool calls with a transaction id as steps of the transaction.
@@ -62,7 +62,7 @@ impl<S: MgpService> Service<Call> for TransactionService<S> {
     }
 }
 
-/// A call that is a step.
+/// A call that is a step of a transaction.
 struct StepCall {
     saga: SagaKey,
     id: Option<String>,
@@ -70,7 +70,7 @@ struct StepCall {
     tool: String,
     undo: Option<Undo>,
     only_reads: bool,
-    /// `true` if a repetition of the call runs once.
+    /// `true` if the call has an idempotency key, so that a repetition of it does not run again.
     is_keyed: bool,
 }
 
@@ -83,13 +83,13 @@ impl StepCall {
         let server = cx.server.clone().unwrap_or_else(|| "".into());
         let key = cx.member::<IdempotencyKey>()?;
         let is_keyed = key.is_some();
-        // A call that is sent again with its key is the same step.
+        // A call that is repeated with its idempotency key is the same step.
         let id = cx.member()?.map(|StepId(id)| id).or(key.map(|IdempotencyKey(key)| key));
         if let Some(id) = &id {
             check_id("step_id", id)?;
         }
         let undo = cx.member::<Compensation>()?.map(|mut given| {
-            // A caller names the tool as it knows it.
+            // The caller uses the name under which it knows the tool, so find the server and its name there.
             if given.server_id.is_none()
                 && let Some((server, tool)) = tools.find(cx, &given.tool)
             {
@@ -106,7 +106,7 @@ impl StepCall {
             record.add_note(TransactionId::NAME, Payload::of(&saga)?);
         }
         let saga = (Owner::of(&cx.principal), saga);
-        // The server is not asked to coordinate, too.
+        // Remove these members, because the called server must not coordinate the transaction as well.
         let members = cx.extensions.get::<CallMembers>().cloned().unwrap_or_default();
         let members = members.without::<TransactionId>().without::<StepId>();
         call.cx_mut().extensions.insert(members.without::<Compensation>());
@@ -157,7 +157,7 @@ fn check_size(undo: &Undo) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Runs a step. It runs on if its caller leaves, so that its end is known.
+/// Runs a step. It continues even if its caller disconnects, so that its outcome is known.
 async fn run_step<S: MgpService>(
     transactions: Transactions,
     mut inner: S,
@@ -205,7 +205,7 @@ async fn end_step(
     let end = |saga: &mut Saga| {
         saga.active_ms = now_ms();
         let Some(step) = saga.step(id) else { return Ok(()) };
-        // A replay does not change a step that ended before.
+        // A replayed result does not change a step that has already ended.
         if step.status == StepStatus::Started {
             step.status = status;
         }
@@ -225,7 +225,7 @@ fn is_failed(answer: &Result<Reply, RpcError>) -> bool {
     reply.as_body().is_some_and(crate::retry::is_tool_error)
 }
 
-/// Returns whether a step that failed had no effect: the call did not run, or its tool reported a failure.
+/// Returns whether a failed step had no effect, because the call did not run or its tool reported a failure.
 fn had_no_effect(answer: &Result<Reply, RpcError>) -> bool {
     match answer {
         Ok(_) => true,
@@ -233,16 +233,16 @@ fn had_no_effect(answer: &Result<Reply, RpcError>) -> bool {
     }
 }
 
-/// Returns the compensation in a result.
+/// Returns the compensation that a result declares, if any.
 fn declared(answer: &Result<Reply, RpcError>) -> Option<Compensation> {
     let body = answer.as_ref().ok()?.as_body()?;
     let in_meta = body.get("_meta").and_then(|meta| meta.get::<Object>().ok());
     let found = in_meta.and_then(|meta| meta.get(Compensation::NAME).cloned());
-    // Other implementations write it beside the content.
+    // Other implementations write it next to the content instead.
     found.or_else(|| body.get(Compensation::NAME))?.get().ok()
 }
 
-/// Checks a compensation that a server declared: it may only name a tool of its own that the caller may call.
+/// Checks a compensation that a server declared. It may only name a tool of the same server, which the caller may call.
 fn usable(
     transactions: &Transactions,
     cx: &Context,

@@ -1,4 +1,4 @@
-//! The transactions, in memory and in the store: each change is stored before it takes effect.
+//! The transactions, in memory and in a store. Each change is stored before it takes effect.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use super::saga::{Owner, SPACE, Saga, now_ms};
 use crate::error::LifecycleError;
 
-/// The number of transactions of a caller that are open or wait for a person.
+/// The maximum number of transactions per caller that are open or wait for a person.
 pub(super) const MAX_OF_CALLER: usize = 100;
-/// The number of transactions of all callers that are open or wait for a person.
+/// The maximum number of transactions of all callers that are open or wait for a person.
 pub(super) const MAX_OPEN: usize = 1_000;
-/// The number of settled transactions that are kept, so that their ids are not used again.
+/// The maximum number of settled transactions that are kept, so that their ids cannot be used again.
 const MAX_SETTLED: usize = 2_000;
 /// The time for which settled transactions are kept.
 const SETTLED_TTL: Duration = Duration::from_hours(24);
@@ -28,9 +28,9 @@ pub(super) type SagaKey = (Owner, String);
 pub(super) struct SagaLog {
     store: Arc<dyn Store>,
     sagas: Mutex<BTreeMap<SagaKey, Saga>>,
-    /// The number of steps of a transaction that run in this process.
+    /// The number of steps of each transaction that are running in this process.
     running: Mutex<HashMap<SagaKey, usize>>,
-    /// Changes whenever a transaction changes, or a step ends.
+    /// A counter that changes whenever a transaction changes or a step ends.
     changed: watch::Sender<u64>,
 }
 
@@ -99,7 +99,7 @@ impl SagaLog {
 
     /// Changes a transaction, and returns it once the change is stored.
     ///
-    /// If the change cannot be stored, it is undone only if nothing changed the transaction meanwhile.
+    /// If the change cannot be stored, it is undone, unless the transaction was changed again in the meantime.
     pub(super) async fn change<T>(
         &self,
         key: &SagaKey,
@@ -111,7 +111,7 @@ impl SagaLog {
             let before = saga.clone();
             let value = change(saga).inspect_err(|_| saga.clone_from(&before))?;
             let after = Payload::of(saga)?;
-            // Handed over within the lock, so that changes are stored in their order.
+            // Start to store the change while holding the lock, so that changes are stored in their order.
             let put = Change::new().put(SPACE, store_key(key), after.clone());
             (value, before, saga.clone(), self.store.commit(put))
         };
@@ -129,7 +129,7 @@ impl SagaLog {
         Ok((value, after))
     }
 
-    /// Changes a transaction like [`change`](Self::change), by a function that cannot refuse.
+    /// Changes a transaction like [`change`](Self::change), with a function that cannot fail.
     pub(super) async fn update(
         &self,
         key: &SagaKey,
@@ -161,7 +161,7 @@ impl SagaLog {
         self.running.lock().contains_key(key)
     }
 
-    /// Returns the transactions that were not used for too long, and the time until the next one may be.
+    /// Returns the transactions that were inactive for too long, and the time until the next one may be.
     pub(super) fn inactive(&self) -> (Vec<SagaKey>, Duration) {
         let now = now_ms();
         let mut next = Duration::from_hours(1);
@@ -178,7 +178,7 @@ impl SagaLog {
         (due, next)
     }
 
-    /// Returns the transactions whose rollback was begun.
+    /// Returns the transactions whose rollback has begun.
     pub(super) fn rolling_back(&self) -> Vec<SagaKey> {
         let sagas = self.sagas.lock();
         let begun = sagas.iter().filter(|(_, saga)| saga.status == TransactionStatus::RollingBack);
@@ -186,7 +186,7 @@ impl SagaLog {
     }
 }
 
-/// A step that runs.
+/// A running step, which is counted until it is dropped.
 pub(super) struct RunningStep {
     log: Arc<SagaLog>,
     key: SagaKey,
@@ -206,7 +206,7 @@ impl Drop for RunningStep {
     }
 }
 
-/// Removes settled transactions that are old or too many, and returns their keys.
+/// Removes settled transactions that are too old or too many, and returns their keys.
 fn forget_settled(sagas: &mut BTreeMap<SagaKey, Saga>) -> Vec<SagaKey> {
     let expired = now_ms().saturating_sub(mgp_types::millis(SETTLED_TTL));
     let mut settled: Vec<_> = sagas
@@ -230,7 +230,7 @@ fn store_key((owner, id): &SagaKey) -> String {
     Sha256Hash::digest(name.unwrap_or_default().as_bytes()).to_string()
 }
 
-/// Refuses to commit a transaction with steps whose end is not known.
+/// Refuses to commit a transaction if it is unknown how some of its steps ended.
 pub(super) fn check_ended(saga: &Saga) -> Result<(), LifecycleError> {
     match saga.steps.iter().find(|step| step.status == StepStatus::Started) {
         Some(step) => Err(LifecycleError::StepNotEnded(step.id.clone())),

@@ -1,8 +1,7 @@
-//! Transactions over the tools of several servers: steps that are undone in reverse order (proposal 5,
-//! `transactions`).
+//! Transactions over tools of several servers, whose steps can be undone in reverse order (proposal 5, `transactions`).
 //!
-//! Every change is in the store before it takes effect, so that a rollback goes on after the process was killed. A
-//! compensation is sent with an idempotency key, and what could not be undone waits for a person.
+//! Every change is stored before it takes effect, so that a rollback continues after the process was killed. A
+//! compensation is sent with an idempotency key. A step that could not be undone waits for a person.
 
 mod compensate;
 mod endpoint;
@@ -31,24 +30,25 @@ use self::log::{SagaKey, SagaLog, check_ended};
 use self::saga::{Owner, Saga, now_ms};
 use crate::error::LifecycleError;
 
-/// The time after which an inactive transaction is rolled back if its caller sets none.
+/// The time after which an inactive transaction is rolled back if its caller does not set one.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
-/// The longest time that a caller can set.
+/// The maximum time that a caller can set.
 const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 /// The maximum length of an id of a transaction or step.
 const MAX_ID_BYTES: usize = 128;
 /// The maximum length of a description or reason.
 const MAX_TEXT_BYTES: usize = 500;
 
-/// The view that a coordinator of transactions has of tools, and its way to call them.
+/// The interface through which the coordinator of transactions examines and calls tools.
 pub trait TransactionTools: Send + Sync + 'static {
-    /// Refuses a compensation whose tool the caller cannot call.
+    /// Checks that the caller may call the tool of a compensation.
     ///
     /// # Errors
-    /// The refusal.
+    /// An error if the caller may not call it.
     fn check(&self, cx: &Context, server: &ServerId, tool: &str) -> Result<(), RpcError>;
 
-    /// Finds the tool that a name means to a caller. Default: only tools of the server of a step can undo it.
+    /// Finds the server and the tool that a caller means by a name. By default none is found, so that only tools of a
+    /// step's own server can undo it.
     fn find(&self, _cx: &Context, _name: &str) -> Option<(ServerId, String)> {
         None
     }
@@ -59,11 +59,11 @@ pub trait TransactionTools: Send + Sync + 'static {
     /// Calls a compensation on behalf of the caller of its transaction, as if that caller called it.
     fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// Reports a transaction of a tenant that could not be rolled back completely and waits for a person.
+    /// Reports a transaction of a tenant that could not be rolled back completely, so that it waits for a person.
     fn report(&self, tenant: &str, transaction: &TransactionRecord);
 }
 
-/// The transactions of all callers; a cheap handle.
+/// The transactions of all callers; a handle that is cheap to clone.
 #[derive(Clone)]
 pub struct Transactions(Arc<Coordinator>);
 
@@ -75,20 +75,20 @@ struct Coordinator {
 mgp_types::opaque_debug!(Transactions);
 
 impl Transactions {
-    /// Reads the transactions that a store keeps. Only one process at a time may use those of a store.
+    /// Reads the transactions in a store. Only one process at a time may use the transactions of a store.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
-    /// The future may be dropped at any time.
+    /// Dropping the future changes nothing.
     pub async fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let log = Arc::new(SagaLog::open(store).await?);
         Ok(Self(Arc::new(Coordinator { log, tools: OnceLock::new() })))
     }
 
-    /// Continues interrupted rollbacks, and rolls back unused transactions. Only the first call has an
-    /// effect.
+    /// Continues interrupted rollbacks, and rolls back transactions that were inactive for too long. Only the first
+    /// call has an effect.
     pub fn start(&self, tools: Arc<dyn TransactionTools>) {
         if self.0.tools.set(tools).is_ok() {
             for key in self.0.log.rolling_back() {
@@ -98,7 +98,7 @@ impl Transactions {
         }
     }
 
-    /// Begins a transaction of a caller.
+    /// Begins a transaction for a caller.
     ///
     /// # Errors
     /// −32602 if the id is malformed or was used before, 3001 if too many transactions are open, else the error of the
@@ -145,7 +145,7 @@ impl Transactions {
         Ok(BeginTransactionResult::new(id, TransactionStatus::Begun))
     }
 
-    /// Commits a transaction of a caller: its steps stay.
+    /// Commits a transaction of a caller, so that its steps will not be undone.
     ///
     /// # Errors
     /// −32602 if the caller has no open transaction with the id, or one of its steps has not ended.
@@ -171,13 +171,13 @@ impl Transactions {
         self.0.log.change(&key, commit).await.map(|((), saga)| saga.result())
     }
 
-    /// Undoes the steps of a transaction in reverse order, and waits for the end.
+    /// Undoes the steps of a transaction in reverse order, and waits until that has ended.
     ///
     /// # Errors
     /// −32602 if the caller has no transaction with the id, or it is committed.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the rollback goes on.
+    /// If the future is dropped, the rollback continues.
     pub async fn roll_back(
         &self,
         caller: &Principal,
@@ -197,7 +197,8 @@ impl Transactions {
         self.rolled_back(&key).await.map(|saga| saga.result())
     }
 
-    /// Returns the transactions of a tenant, those first that wait for a person. Settled ones only if `all`.
+    /// Returns the transactions of a tenant; those that wait for a person come first. Settled ones are included only if
+    /// `all`.
     #[must_use]
     pub fn list(&self, tenant: &str, all: bool) -> Vec<TransactionRecord> {
         let mut sagas = self.0.log.all();
@@ -206,13 +207,14 @@ impl Transactions {
         sagas.iter().map(Saga::record).collect()
     }
 
-    /// Tries again to undo what was not undone of a transaction of a tenant, and waits for the end.
+    /// Tries again to undo the steps of a tenant's transaction that could not be undone, and waits until that has
+    /// ended.
     ///
     /// # Errors
     /// −32602 unless exactly one transaction with the id waits for a person.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the rollback goes on.
+    /// If the future is dropped, the rollback continues.
     pub async fn retry(
         &self,
         tenant: &str,
@@ -225,13 +227,13 @@ impl Transactions {
         self.rolled_back(&key).await.map(|saga| saga.record())
     }
 
-    /// Records that a person took care of a transaction of a tenant.
+    /// Records that a person has dealt with a transaction of a tenant.
     ///
     /// # Errors
     /// −32602 unless exactly one transaction with the id waits for a person.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the change may or may not be stored.
+    /// If the future is dropped, the change may or may not have been stored.
     pub async fn resolve(
         &self,
         tenant: &str,
@@ -277,7 +279,7 @@ fn random_id() -> Result<String, RpcError> {
     Ok(format!("tx-{}", mgp_types::random_name()?))
 }
 
-/// Checks the form of an id that a caller chose.
+/// Checks that an id chosen by a caller has a valid form.
 fn check_id(member: &str, id: &str) -> Result<(), RpcError> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-:.".contains(&byte);
     if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(is_allowed) {

@@ -29,7 +29,7 @@ impl Owner {
         }
     }
 
-    /// Returns the caller without any administrative authority.
+    /// Returns the caller as a principal without administrative authority.
     pub(super) fn principal(&self) -> Principal {
         let principal = Principal::new(self.tenant.as_str(), self.subject.as_str());
         match &self.agent {
@@ -42,14 +42,14 @@ impl Owner {
         &self.tenant
     }
 
-    /// Returns the name that operators know.
+    /// Returns the caller's name as operators know it.
     pub(super) fn name(&self) -> &str {
         self.agent.as_deref().unwrap_or(&self.subject)
     }
 }
 
-/// The credentials with which a transaction began, or its rollback was requested: its compensations have no other
-/// rights.
+/// The credentials with which a transaction began or its rollback was requested. Its compensations have no more rights
+/// than these.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TransactionCredentials {
@@ -67,12 +67,12 @@ impl TransactionCredentials {
     }
 }
 
-/// A transaction.
+/// A transaction in the form in which it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Saga {
     pub(super) id: String,
     pub(super) owner: Owner,
-    /// `None` if the caller needed no credentials, or a person decided to try a rollback again.
+    /// `None` if the caller needed no credentials, or if a person decided to repeat the rollback.
     #[serde(default)]
     pub(super) credentials: Option<TransactionCredentials>,
     pub(super) status: TransactionStatus,
@@ -80,7 +80,7 @@ pub(super) struct Saga {
     pub(super) reason: Option<String>,
     pub(super) note: Option<String>,
     pub(super) began_ms: u64,
-    /// The time at which a step began or ended, or the transaction ended.
+    /// The time at which a step last began or ended, or at which the transaction ended.
     pub(super) active_ms: u64,
     pub(super) timeout_ms: u64,
     pub(super) steps: Vec<Step>,
@@ -94,14 +94,14 @@ pub(super) struct Step {
     pub(super) status: StepStatus,
     pub(super) undo: Option<Undo>,
     pub(super) error: Option<String>,
-    /// `true` if it needs no compensation, because its tool only reads.
+    /// `true` if the step needs no compensation, because its tool only reads.
     pub(super) only_reads: bool,
-    /// The number of earlier attempts to undo it that a person repeated.
+    /// The number of failed attempts to undo the step after which a person requested another one.
     #[serde(default)]
     pub(super) attempts: u32,
 }
 
-/// The call that undoes a step.
+/// The call that undoes a step; a compensation with its server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Undo {
     pub(super) server: String,
@@ -111,7 +111,7 @@ pub(super) struct Undo {
 }
 
 impl Undo {
-    /// Reads a compensation; its server is the one of the step unless it names another.
+    /// Reads a compensation. Its server is that of the step, unless it names another one.
     pub(super) fn new(compensation: Compensation, server: &str) -> Self {
         let Compensation { tool, arguments, parameters, description, server_id, .. } = compensation;
         Self {
@@ -136,12 +136,12 @@ impl Saga {
         self.steps.iter_mut().find(|step| step.id == id)
     }
 
-    /// Returns whether steps may be called.
+    /// Returns whether further steps may be called.
     pub(super) fn is_open(&self) -> bool {
         self.status == TransactionStatus::Begun
     }
 
-    /// Returns whether the transaction has ended and nothing is left to do.
+    /// Returns whether the transaction has ended and requires no further action.
     pub(super) fn is_settled(&self) -> bool {
         matches!(
             self.status,
@@ -151,12 +151,12 @@ impl Saga {
         )
     }
 
-    /// Returns the last step whose compensation is still to be tried.
+    /// Returns the last step for which a compensation must still be attempted.
     pub(super) fn next_to_undo(&self) -> Option<usize> {
         self.steps.iter().rposition(|step| step.status == StepStatus::Done && !step.only_reads)
     }
 
-    /// Marks the steps of which it is not known whether they had an effect: a person has to look.
+    /// Marks the steps that may or may not have had an effect, so that a person examines them.
     pub(super) fn mark_interrupted(&mut self) {
         for step in self.steps.iter_mut().filter(|step| step.status == StepStatus::Started) {
             if step.only_reads {
@@ -178,7 +178,7 @@ impl Saga {
         self.active_ms = now_ms();
     }
 
-    /// Prepares another attempt to undo what was not undone.
+    /// Prepares another attempt to undo the steps that could not be undone.
     pub(super) fn retry(&mut self) {
         for step in &mut self.steps {
             if step.status == StepStatus::CompensationFailed && step.undo.is_some() {
@@ -187,7 +187,7 @@ impl Saga {
                 step.attempts += 1;
             }
         }
-        // The person decided, so the credentials of the caller no longer matter.
+        // A person decided this, so the credentials of the caller no longer matter.
         self.credentials = None;
         self.status = TransactionStatus::RollingBack;
     }
@@ -218,8 +218,9 @@ impl Step {
         self.error = Some(mgp_types::clip(error, 500));
     }
 
-    /// Returns the key with which an attempt to undo the step runs once. The id of a transaction that was forgotten can
-    /// be used again while the keys of its compensations are kept, so the key has the time at which it began.
+    /// Returns the idempotency key for an attempt to undo the step, so that the attempt runs only once. It includes the
+    /// time at which the transaction began, because the transaction's id may be used again while the key is still
+    /// stored.
     pub(super) fn undo_key(&self, saga: &Saga) -> String {
         let name = format!("{}\n{}\n{}", saga.id, saga.began_ms, self.id);
         let hash = Sha256Hash::digest(name.as_bytes()).to_string();

@@ -1,4 +1,4 @@
-//! Tests of transactions: steps, rollbacks, and what a kill leaves.
+//! Tests of transactions: steps, rollbacks, and the state after a kill.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use super::saga::now_ms;
 use super::{CompensationCall, TransactionLayer, TransactionTools, Transactions};
 use crate::ProposalLayer;
 
-/// Tools whose compensations are recorded; those named `broken_…` fail.
+/// A server's tools, which record the compensations that are called; those named `broken_…` fail.
 #[derive(Default)]
 struct Tools {
     undone: Mutex<Vec<String>>,
     keys: Mutex<Vec<String>>,
     reported: Mutex<Vec<String>>,
-    /// If set, compensations wait forever.
+    /// `true` if compensations never complete.
     hangs: bool,
 }
 
@@ -73,7 +73,8 @@ struct World {
     gate: Arc<Semaphore>,
 }
 
-/// A server: `make` declares a compensation, `fail` fails, `lose` loses its connection, `slow` waits for the gate.
+/// Runs a tool of a server: `make` declares a compensation, `fail` fails, `lose` loses its connection, `slow` waits for
+/// the gate.
 async fn run(call: Call, gate: Arc<Semaphore>) -> Result<Reply, RpcError> {
     let name = call.tool().unwrap().name.to_owned();
     let arguments = call.tool_arguments();
@@ -164,7 +165,7 @@ async fn steps_are_undone_in_reverse_order() {
     let steps: Vec<_> = result.steps_compensated.iter().map(|step| step.step_id.as_str()).collect();
     assert_eq!(steps, ["step-2", "step-1"]);
     assert_eq!(world.undone(), [r#"tickets unmake {"n":2}"#, r#"tickets unmake {"n":1}"#]);
-    // Each compensation has its own key, and a repeated rollback has no effect.
+    // Each compensation has its own key, and repeating the rollback has no effect.
     let keys = world.tools.keys.lock().clone();
     assert!(
         keys[0] != keys[1] && keys.iter().all(|key| key.starts_with("compensate-")),
@@ -220,7 +221,7 @@ async fn what_is_not_undone_waits_for_a_person() {
     let stuck = &world.transactions.list("local", false)[0];
     let errors: Vec<_> = stuck.steps.iter().map(|step| step.error.as_deref()).collect();
     assert_eq!(errors, [None, Some("its compensation failed: no"), Some("it has no compensation")]);
-    // An operator may repeat what can be repeated, with a new key, and settles the rest.
+    // An operator repeats, with a new key, the steps that can be repeated, and settles the others.
     let again = world.transactions.retry("local", "tx", None).await.unwrap();
     assert_eq!(again.status, TransactionStatus::PartiallyRolledBack);
     assert_eq!(world.undone().len(), 3);
@@ -255,7 +256,7 @@ async fn a_caller_gives_the_compensation_of_a_server_that_declares_none() {
     let refused = world.step("other", 1, &given("secret")).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::ACCESS_DENIED);
     world.step("other", 1, &given("unlink")).await.unwrap();
-    // What a server declares may only name a tool that the caller may call.
+    // A compensation that a server declares may name only a tool that the caller may call.
     world.step("make_secretly", 2, "").await.unwrap();
     assert_eq!(world.roll_back().await.status, TransactionStatus::PartiallyRolledBack);
     assert_eq!(world.undone(), [r#"wiki unlink {"x":1}"#]);
@@ -328,7 +329,7 @@ async fn a_rollback_waits_for_a_step_that_runs() {
     });
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(!rollback.is_finished());
-    // The caller leaves; the step ends all the same, and is undone.
+    // The caller disconnects; the step still ends, and is undone.
     slow.abort();
     world.gate.add_permits(1);
     let result = rollback.await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the task that executes the supervisor's decisions, with servers that behave badly.
+//! Tests of the task that executes the supervisor's decisions, with servers that misbehave.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,15 +23,15 @@ enum Behavior {
     Ends(Duration),
     /// Runs until it is stopped.
     Runs,
-    /// Needs some time to be ready, then runs.
+    /// Needs some time until it is ready, then runs.
     Slow(Duration),
-    /// Needs some time until there is something to stop.
+    /// Needs some time until it has a process that can be stopped.
     Late(Duration),
     /// Is never ready.
     Mute,
     /// Cannot be started.
     Absent,
-    /// Takes for ever to start, and to stop.
+    /// Never finishes starting or stopping.
     Stuck,
     /// Closes the connection during the handshake, and ends shortly afterwards.
     Hasty,
@@ -39,12 +39,12 @@ enum Behavior {
     Panics,
 }
 
-/// A record of all servers.
+/// A record of what happened to all servers.
 #[derive(Debug, Default)]
 struct ServerRecord {
     started: AtomicU64,
     alive: AtomicUsize,
-    /// The most servers that were alive at once.
+    /// The maximum number of servers that were alive at the same time.
     peak: AtomicUsize,
     killed: AtomicUsize,
     stopped: Mutex<Vec<Option<ShutdownReason>>>,
@@ -188,7 +188,7 @@ fn begin(behavior: Behavior, config: SuperviseConfig) -> (Supervised<u64>, Arc<S
     (supervise(spawn, config, StateHandle::new(ServerState::Registered)), record)
 }
 
-/// Lets spawned tasks run until they wait.
+/// Yields until all spawned tasks wait.
 async fn run_tasks() {
     sleep(ms(1)).await;
 }
@@ -202,7 +202,7 @@ async fn a_crash_loop_ends_after_five_restarts_with_exact_counts() {
     server.start().await;
     let rest = server.ended().await;
     assert_eq!((rest.state.clone(), rest.restarts, record.started()), (ServerState::Error, 5, 6));
-    // Six runs of 2 s and waits of 1 to 16 s, minus a quarter at most.
+    // Six runs of 2 s each, and waits of 1 to 16 s, each shortened by at most a quarter.
     let took = begun.elapsed();
     assert!((secs(35)..secs(44)).contains(&took), "{took:?}");
     assert_eq!((record.alive(), record.peak.load(Ordering::SeqCst), record.killed()), (0, 1, 0));
@@ -211,7 +211,7 @@ async fn a_crash_loop_ends_after_five_restarts_with_exact_counts() {
     while let Ok(report) = reports.try_recv() {
         let change = changes.try_recv().unwrap();
         assert_eq!((&change.from, &change.to, &change.at), (&report.from, &report.to, &report.at));
-        // Counted when it starts.
+        // A restart is counted when the start begins.
         let starts = words.iter().filter(|word| *word == "connecting").count();
         let starts = starts + usize::from(report.to == ServerState::Connecting);
         assert_eq!(usize::try_from(report.restarts).unwrap() + 1, starts);
@@ -224,7 +224,7 @@ async fn a_crash_loop_ends_after_five_restarts_with_exact_counts() {
     assert_eq!(words, path);
     let last = last.unwrap();
     assert_eq!((last.restarts, last.limit, last.reason), (5, rest.limit, rest.reason));
-    // It rests once the last stop is done, 10 ms later.
+    // The server rests when the last stop is complete, 10 ms later.
     assert!(last.elapsed.abs_diff(took) < ms(100), "{:?} of {took:?}", last.elapsed);
 }
 

@@ -1,4 +1,4 @@
-//! The rules of supervision, each in virtual time (MGP §11.5).
+//! Tests of the rules of supervision, in virtual time (MGP §11.5).
 
 mod driver;
 mod policies;

@@ -1,4 +1,4 @@
-//! The three restart policies, by the reason why a server ended (MGP §11.5).
+//! Tests of the three restart policies for each reason why a server can end (MGP §11.5).
 
 use mgp_lifecycle::SupervisorEvent;
 use mgp_types::mgp::{ServerState, ShutdownReason};
@@ -6,7 +6,7 @@ use mgp_types::service::Exit;
 
 use super::world::{World, clean_exit, config, crash, secs, start_failed};
 
-/// Returns every end that is a failure.
+/// Returns every way to end that counts as a failure.
 fn failures() -> Vec<SupervisorEvent> {
     vec![
         crash(),

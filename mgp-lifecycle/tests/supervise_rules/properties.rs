@@ -1,4 +1,4 @@
-//! Properties of every configuration and every order of events.
+//! Properties that hold for every configuration and every order of events.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::world::{World, ms};
 enum Step {
     Tell(SupervisorEvent),
     Pass(Duration),
-    /// Advances to the deadline, if there is one.
+    /// Advances the clock to the deadline, if there is one.
     Due,
 }
 
@@ -30,7 +30,7 @@ fn configs() -> impl Strategy<Value = SuperviseConfig> {
     })
 }
 
-/// The presence of requests among the events.
+/// The kinds of requests that occur among the events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Requests {
     Present,
@@ -39,7 +39,7 @@ enum Requests {
 
 fn steps(requests: Requests) -> impl Strategy<Value = Vec<Step>> {
     let kinds = if requests == Requests::Present { 0..46_u8 } else { 6..46_u8 };
-    // Drawn as numbers: a strategy for each step takes most of the time of a case.
+    // Generate steps as numbers, because a proptest strategy for each step would take most of the time.
     prop::collection::vec((kinds, 0..100_000_u64), 0..200)
         .prop_map(|steps| steps.into_iter().map(|(kind, detail)| step(kind, detail)).collect())
 }
@@ -164,7 +164,7 @@ proptest! {
 
     #[test]
     fn one_server_at_a_time(config in configs(), walked in steps(Requests::Present), seed: u64) {
-        // Between two starts the first one is stopped, and its stop completed or was cut short.
+        // Before a second start, the first one is stopped, and the stop is complete or was ended by a kill.
         let mut world = World::seeded(config, seed);
         walk(&mut world, walked);
         prop_assert!(world.stops.len() + world.kills + 1 >= world.starts.len());

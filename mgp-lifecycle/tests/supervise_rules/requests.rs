@@ -1,4 +1,4 @@
-//! Requests take precedence: stops, starts and restarts at any moment (MGP §11.5).
+//! Tests that requests take precedence: stops, starts and restarts at any moment (MGP §11.5).
 
 use mgp_lifecycle::{SuperviseConfig, Supervisor, SupervisorEvent};
 use mgp_types::mgp::{ServerState, ShutdownReason};

@@ -1,4 +1,4 @@
-//! Number and delay of restarts: the window, the waits, the limit (MGP §11.5).
+//! Tests of the number and the delay of restarts: the window, the waits, the limit (MGP §11.5).
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ fn the_policy_always_has_the_same_limit_for_successful_ends() {
 #[test]
 fn a_new_connection_does_not_reset_the_count() {
     let mut world = World::connected(SuperviseConfig::default());
-    // 59 s each: six ends within 295 s of being connected.
+    // Each run takes 59 s, so there are six ends within 295 s of connected time.
     for _ in 0..5 {
         assert!(world.crash_after(secs(59)));
     }

@@ -1,4 +1,4 @@
-//! Starts that take long, fail, or never end (MGP §11.5).
+//! Tests of starts that take long, fail, or never end (MGP §11.5).
 
 use mgp_lifecycle::{SuperviseConfig, SupervisorEvent};
 use mgp_types::mgp::{ServerState, ShutdownReason};

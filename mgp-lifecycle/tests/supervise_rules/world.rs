@@ -38,14 +38,14 @@ pub(crate) fn clean_exit() -> SupervisorEvent {
 pub(crate) struct World {
     pub(crate) machine: Supervisor,
     pub(crate) now: Duration,
-    /// All states, the first included.
+    /// All states so far, including the first.
     pub(crate) states: Vec<ServerState>,
     pub(crate) reasons: Vec<String>,
     pub(crate) starts: Vec<Duration>,
     pub(crate) stops: Vec<Option<ShutdownReason>>,
     pub(crate) kills: usize,
     pub(crate) gave_up: Vec<RestartLimitExceeded>,
-    /// If set, stops complete at once.
+    /// `true` if stops complete immediately.
     pub(crate) stops_at_once: bool,
 }
 
@@ -110,7 +110,7 @@ impl World {
         self.now += time;
     }
 
-    /// Advances to the deadline and sends the tick; returns the time waited.
+    /// Advances the clock to the deadline and sends the tick; returns the time waited.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> Duration {
         let due = self.machine.deadline().expect("there is a deadline");
@@ -132,7 +132,7 @@ impl World {
         again
     }
 
-    /// Lets the server crash until the supervisor gives up.
+    /// Makes the server crash repeatedly until the supervisor does not restart it any more.
     #[track_caller]
     pub(crate) fn crash_loop(&mut self, time: Duration) {
         for _ in 0..100 {

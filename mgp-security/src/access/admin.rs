@@ -70,8 +70,8 @@ impl Access {
         self.take_back(check, params).await
     }
 
-    /// Removes every entry about a server that is no longer registered. The caller of this method must have checked the
-    /// authority for that.
+    /// Removes every entry about a server that is no longer registered. Checks no authority: the caller of this method
+    /// must have done that.
     ///
     /// # Errors
     /// An error if the change cannot be stored or recorded; some of the entries may have been removed.
@@ -110,7 +110,7 @@ impl Access {
     /// [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     pub async fn named_in(
         store: &dyn Store,
         tenant: &TenantId,

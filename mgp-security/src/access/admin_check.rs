@@ -1,5 +1,5 @@
-//! The authority check of administrative methods: only operators may call them, and only as far as their
-//! credentials permit.
+//! The authority check of administrative methods: only operators may call them, and only if their credentials permit
+//! administration.
 
 use mgp_types::RpcError;
 use mgp_types::service::{AuditSink, Authority, Context, Principal, Rule, ServerId};
@@ -16,7 +16,7 @@ pub(crate) struct AdminCheck<'a> {
     pub(super) principal: &'a Principal,
     pub(super) trace: Option<&'a str>,
     credentials: Credentials<'a>,
-    /// The least authority that the method needs.
+    /// The lowest authority with which a caller may use the method.
     least: Authority,
     /// `true` if the refusal is already recorded by the audit of the tool call, so it is not recorded here again.
     is_recorded: bool,
@@ -48,12 +48,12 @@ impl<'a> AdminCheck<'a> {
         self.principal
     }
 
-    /// Refuses a caller whose credentials have expired or were revoked.
+    /// Returns an error if the caller's credentials have expired or were revoked.
     pub(crate) fn check_end(self) -> Result<(), Refusal> {
         Ok(self.credentials.check_end()?)
     }
 
-    /// Refuses callers who are not operators, and operators whose credentials do not permit the need.
+    /// Returns an error unless the caller is an operator whose credentials permit `need`.
     pub(crate) fn check(
         self,
         need: Need<'_>,

@@ -117,7 +117,7 @@ impl Access {
     /// Checks whether a caller may see what belongs to a server as a whole, i.e. its resources and prompts.
     ///
     /// # Errors
-    /// [`Hidden`] with the rule that hides it.
+    /// [`Hidden`], with the rule that hides the server from the caller.
     pub fn sees_server(&self, cx: &Context, server: &ServerId) -> Result<(), Hidden> {
         self.check_now(cx, Some(server), None, Need::Server)
     }
@@ -187,10 +187,10 @@ impl Access {
         AccessView { rules: self.0.entries.state().now().ok(), tenant, agent, groups }
     }
 
-    /// Checks a need of a call now, including whether the credentials of the call permit it.
+    /// Checks whether a call may do what it needs at this moment, including whether its credentials permit it.
     ///
     /// # Errors
-    /// [`Hidden`] with the rule that does not allow it.
+    /// [`Hidden`], with the rule that forbids it.
     fn check_now(
         &self,
         cx: &Context,
@@ -205,7 +205,7 @@ impl Access {
         hidden(view.judge(credentials, server, tool, need, &at, default))
     }
 
-    /// Returns whether one tool appears in the lists that a caller gets.
+    /// Returns whether a tool appears in the lists that a caller gets.
     pub(crate) fn lists(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> bool {
         self.check_now(cx, server, Some(tool), Need::See(tool)).is_ok()
     }
@@ -251,7 +251,7 @@ impl AccessView<'_> {
         }
     }
 
-    /// Decides for a name as entries write it: an agent, a group or everyone.
+    /// Decides for a subject in the form that entries use: an agent, a group or everyone.
     #[inline]
     pub(super) fn decide_for(
         &self,
@@ -290,7 +290,7 @@ impl AccessView<'_> {
         }
     }
 
-    /// Returns the entry for the tool itself that decides, or `None` if there is none or if it denies.
+    /// Returns the entry for the tool itself, if such an entry decides and allows; `None` otherwise.
     pub(crate) fn named(
         &self,
         server: Option<&ServerId>,
@@ -301,8 +301,8 @@ impl AccessView<'_> {
         (entry.access.permission == AccessPermission::Allow).then_some(entry)
     }
 
-    /// Returns what entries determine about confirming calls of a tool: the entry for the tool, or an entry for its
-    /// whole server whose confirmation rule is `never`. If both exist, the stronger one counts.
+    /// Returns what the entries require about confirming calls of a tool. Two entries can matter: the one for the tool,
+    /// and one for the whole server whose confirmation rule is `never`. If both exist, the stronger one counts.
     pub(crate) fn naming(
         &self,
         server: Option<&ServerId>,
@@ -326,15 +326,14 @@ impl AccessView<'_> {
     }
 }
 
-/// Shows a tool if the caller may see it in lists, with its credentials taken into account; they may permit to see a
-/// tool and not to call it.
+/// Shows a tool in lists if the caller may see it. Credentials may permit a caller to see a tool but not to call it.
 impl Visibility for Access {
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
         self.check_now(cx, server, Some(tool), Need::See(tool))
     }
 }
 
-/// Converts a ruling: `Ok` if it allows, else [`Hidden`] with the rule that hides the item.
+/// Converts a ruling to a `Result`: `Ok` if it allows access, else [`Hidden`] with the rule that denies it.
 pub(crate) fn hidden(ruling: Result<AccessRuling<'_>, CredentialsExpired>) -> Result<(), Hidden> {
     match ruling {
         Ok(ruling) if ruling.is_allowed() => Ok(()),

@@ -8,7 +8,7 @@ use mgp_types::service::Rule;
 use super::entry::Entry;
 use super::pass::Lacking;
 
-/// A decision about the access of a caller to a tool or a server, and its cause.
+/// A decision about the access of a caller to a tool or a server, and the reason for it.
 ///
 /// The description is built only when [`rule`](Self::rule) is called.
 #[derive(Clone, Debug)]
@@ -25,8 +25,8 @@ enum Cause {
     Lacking(Lacking),
 }
 
-/// An [`AccessDecision`] that borrows its entry. Most decisions allow and are used once, so they need no owned
-/// copy.
+/// An [`AccessDecision`] that borrows its entry instead of sharing it. Most decisions are used once and dropped, so
+/// they need no owned copy.
 pub(crate) enum AccessRuling<'a> {
     Entry(&'a Arc<Entry>),
     Policy(DefaultPolicy),
@@ -78,7 +78,8 @@ impl AccessDecision {
         self.permission() == AccessPermission::Allow
     }
 
-    /// Returns the level that decided; `pass` if the caller's credentials permit less than the entries do.
+    /// Returns the level that decided; `pass` if the entries allow access but the caller's credentials do not permit
+    /// it.
     #[must_use]
     pub fn source(&self) -> AccessSource {
         match &self.0 {

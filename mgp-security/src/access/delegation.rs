@@ -4,15 +4,15 @@ use mgp_types::service::Principal;
 
 /// The agents on whose behalf a call is made, as an extension of its context.
 ///
-/// Such a call needs the access of its caller and of each of these agents, so a delegation can only narrow rights.
+/// Access is needed by the caller and by each of these agents, so a delegation can only narrow the caller's rights.
 #[derive(Clone, Debug)]
 pub struct Delegation(Vec<Principal>);
 
 impl Delegation {
-    /// The most agents of one call.
+    /// The maximum number of agents in one delegation.
     pub const MAX_DEPTH: usize = 3;
 
-    /// Creates the delegation of a call of `caller`; the agents act for the same subject, and are no operators.
+    /// Creates the delegation for a call of `caller`. The agents act for the caller's subject and are never operators.
     #[must_use]
     pub fn new<'a>(caller: &Principal, agents: impl IntoIterator<Item = &'a str>) -> Self {
         let (tenant, subject) = (caller.tenant().clone(), caller.subject().clone());

@@ -23,8 +23,8 @@ const MAX_JUSTIFICATION: usize = 1024;
 
 /// An access entry, stored in the space `access`.
 ///
-/// Its `agent_id` is the name of an agent, `group:NAME`, or `*` for everyone. A principal matches by the name of
-/// the agent it acts through, or by its subject if it acts through none.
+/// Its `agent_id` is the name of an agent, `group:NAME`, or `*` for everyone. A principal that acts through an agent is
+/// matched by the agent's name, any other principal by its subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Entry {
@@ -56,7 +56,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Returns the name under which entries refer to a principal: its agent, else its subject.
+/// Returns the name under which entries refer to a principal: the name of its agent, or its subject if it has none.
 #[inline]
 pub(crate) fn name_of(principal: &Principal) -> &str {
     principal.as_agent().map_or(principal.subject().as_str(), AgentId::as_str)
@@ -76,7 +76,8 @@ impl Entry {
         self
     }
 
-    /// Creates the entry that an operator requests; checks that it has the effect it seems to have.
+    /// Creates the entry that an operator requested, or returns an error if the entry would not do what it appears to
+    /// do.
     pub(super) fn asked(
         params: AccessGrantParams,
         by: &Principal,
@@ -115,7 +116,7 @@ impl Entry {
         Id::String(hash[..16].into())
     }
 
-    /// Returns the entry in its form for callers and logs, with its confirmation rule as an additional member.
+    /// Returns the entry as callers and logs get it, with its confirmation rule as an additional member.
     pub(super) fn to_told(&self) -> AccessEntry {
         let mut told = self.access.clone();
         if let Some(confirm) = self.confirm {
@@ -143,7 +144,7 @@ impl Entry {
     }
 }
 
-/// Refuses params whose entry would have another effect than it seems to have.
+/// Returns an error if an entry with these params would not do what it appears to do.
 fn check(
     params: &AccessGrantParams,
     confirm: Option<ConfirmRule>,
@@ -175,7 +176,7 @@ fn check(
     }
 }
 
-/// Checks that a name is short and printable, because it appears in logs and descriptions of rules.
+/// Checks that a name is short and printable, because names appear in logs and in descriptions of rules.
 fn name(member: &'static str, name: &str) -> Result<(), InvalidEntry> {
     let fits = !name.is_empty() && name.len() <= MAX_NAME && !name.chars().any(char::is_control);
     if fits { Ok(()) } else { Err(InvalidEntry::Name(member)) }

@@ -11,9 +11,9 @@ use crate::hooks::{HookState, Hooks};
 
 /// The groups of each agent; a change applies from the next message on.
 ///
-/// Groups come from the operator's configuration and never from a caller, so their number needs no limit. Changes
-/// made here are not recorded in the audit log: the program that loads the configuration must do that. At run time
-/// use [`Governance::set_groups`](crate::Governance::set_groups), which records them.
+/// Groups come from the operator's configuration and never from a caller, so their number needs no limit. Changes made
+/// here are not recorded in the audit log: the program that loads the configuration must record them. To change groups
+/// at run time, use [`Governance::set_groups`](crate::Governance::set_groups), which records the change.
 ///
 /// ```
 /// use mgp_security::{Access, Policies};
@@ -27,7 +27,7 @@ pub struct Groups(Arc<GroupsCore>);
 #[derive(Default)]
 struct GroupsCore {
     now: RwLock<Table>,
-    /// `true` if any agent has a group; if `false`, lookups return at once.
+    /// `true` if any agent has a group. If `false`, a lookup returns without searching.
     any: AtomicBool,
     hooks: Hooks,
 }

@@ -88,8 +88,8 @@ impl<S> fmt::Debug for KernelTools<S> {
     }
 }
 
-/// The future of a call answered here: the router's reply, or an error if the call could not be passed to the
-/// router.
+/// The future of a call that this layer answers itself: the router's reply, or an error if the call could not be
+/// converted for the router.
 type Own = Either<BoxFuture<'static, Result<Reply, RpcError>>, Ready<Result<Reply, RpcError>>>;
 
 impl<S: MgpService> Service<Call> for KernelTools<S> {
@@ -110,7 +110,7 @@ impl<S: MgpService> Service<Call> for KernelTools<S> {
 }
 
 impl Served {
-    /// Returns the tool that a call names, if the router serves its method.
+    /// Returns the tool that a call names if the router serves the tool's method, else `None`.
     fn tool(&self, call: &Call) -> Option<&'static KernelToolName> {
         // Notifications are matched too, so that they cannot bypass the authorization of the method.
         let Some(Target::Tool(name)) = call.params().target() else { return None };
@@ -147,12 +147,12 @@ impl Served {
     }
 }
 
-/// Returns the method that a tool calls; a tool without one is served by its name.
+/// Returns the method behind a tool. A tool without a method is served under its own name.
 fn method_of(tool: &KernelToolName) -> &'static str {
     tool.method.unwrap_or(tool.name)
 }
 
-/// Returns the result of a method as the result of a tool; peers that speak MGP read whose tool it is.
+/// Converts the result of a method to a tool result; for peers that speak MGP, it is marked as a result of the kernel.
 fn as_tool_result(reply: Reply, is_mgp: bool) -> Result<Reply, RpcError> {
     let value = match &reply {
         Reply::Complete(body) => body.to_json(),
@@ -175,7 +175,7 @@ fn as_tool_result(reply: Reply, is_mgp: bool) -> Result<Reply, RpcError> {
 pub(super) struct Recorded;
 
 impl Recorded {
-    /// Marks a call if an outer audit layer has a record for this very call.
+    /// Marks a call if an outer audit layer is already recording this call.
     fn mark(cx: &mut Context) {
         if cx.extensions.get::<CallRecord>().is_some_and(|start| start.key == cx.key) {
             cx.extensions.insert(Self);

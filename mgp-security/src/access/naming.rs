@@ -17,7 +17,7 @@ impl NamedTools for Access {
 }
 
 impl Entry {
-    /// Returns what this entry determines about confirming calls of `tool`.
+    /// Returns what this entry requires about confirming calls of `tool`.
     pub(crate) fn naming(&self, tool: &str) -> NamedTool {
         let (kind, agent) = (self.access.entry_type.as_str(), &self.access.agent_id);
         let naming = NamedTool::by(format!("{kind} of `{agent}` for `{tool}`"));

@@ -46,7 +46,7 @@ impl AccessDenied {
         }
     }
 
-    /// Returns the details of the error for the caller.
+    /// Returns the error's structured details for the caller.
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         let facts = [
@@ -90,19 +90,20 @@ fn remedy(decision: &AccessDecision) -> String {
     )
 }
 
-/// The part of a method that only operators may use.
+/// The part of a method that is restricted to operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The whole method.
     All,
     /// Only queries about other agents; every caller may query its own entries.
     Others,
-    /// The whole method, and only operators of the tenant `local`: the method is about things that all tenants share.
+    /// The whole method, and only for operators of the tenant `local`, because the method affects things that all
+    /// tenants share.
     Shared,
 }
 
 impl About {
-    /// Returns the words of the message after "only an operator", and those after the method's name.
+    /// Returns two parts of the message: the words after "only an operator", and the words after the method's name.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::All => ("", ""),
@@ -127,7 +128,7 @@ impl NotOperator {
         Self { method, about, rule }
     }
 
-    /// Returns the details of the error for the caller.
+    /// Returns the error's structured details for the caller.
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         // Encoding a string cannot fail.

@@ -46,7 +46,7 @@ struct Rule {
     denies: bool,
 }
 
-/// The caller for whom an entry is searched.
+/// The caller whose entry is searched for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seeker<'a> {
     pub(super) tenant: &'a str,
@@ -137,7 +137,7 @@ impl Rules {
         }
     }
 
-    /// Returns the entry that decides: one for the tool if there is one, otherwise one for the server.
+    /// Returns the entry that decides: an entry for the tool if there is one, otherwise an entry for the server.
     pub(super) fn find(
         &self,
         seeker: Seeker<'_>,
@@ -184,7 +184,7 @@ impl Rules {
 }
 
 impl Level {
-    /// Returns the entry that decides on this level: an entry that denies overrides all that allow.
+    /// Returns the entry that decides on this level: any entry that denies overrides all entries that allow.
     ///
     /// Among entries that allow, one for the agent takes precedence over those for its groups, and those over entries
     /// for everyone.
@@ -208,8 +208,8 @@ impl Level {
     }
 }
 
-/// Stores in `found` the first entry in force that allows, or any that denies; returns `true` if one denies, which
-/// is final.
+/// Searches `rules` for entries in force. Stores in `found` the first one that allows; if one denies, stores that one
+/// and returns `true`, because a denial is final.
 fn pick<'a>(rules: &'a [Rule], at: &Moment<'_>, found: &mut Option<&'a Arc<Entry>>) -> bool {
     for rule in rules {
         if rule.until.is_some_and(|until| until <= at.get()) {

@@ -1,7 +1,7 @@
 //! Confirmation by the caller's own user, with a token (proposal 6, `human_in_the_loop`).
 //!
-//! The first call is not run; its answer has a token, which is bound to caller, server, tool and arguments. The client
-//! asks its user and repeats the call with the token. The operator decides which callers may confirm in this way.
+//! The first call is not run. It is answered with a token that is bound to its caller, server, tool and arguments. The
+//! client asks its user and repeats the call with the token. The operator decides which callers may confirm this way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,22 +27,23 @@ use super::{Approver, Decision, Question, QuestionSubject};
 /// The time for which a token is valid.
 const TOKEN_TTL: Duration = Duration::from_mins(5);
 
-/// The maximum number of used tokens that are remembered until they expire; further calls are not confirmed.
+/// The maximum number of used tokens that are remembered until they expire. At this limit, no more calls are confirmed.
 const MAX_USED: usize = 65_536;
 
-/// The longest token that is read, in bytes.
+/// The maximum length of a token, in bytes; longer ones are ignored.
 const MAX_TOKEN: usize = 1024;
 
-/// The purpose of the sealed tokens.
+/// The purpose under which tokens are sealed; a value sealed for another purpose is not accepted as a token.
 const PURPOSE: &str = "mgp.confirmation";
 
-/// The member of the details of a refusal that has the answer for the caller.
+/// The member of an error's details that contains the token and the message for the caller.
 const DETAIL: &str = "confirmation";
 
 /// The callers whose own user may confirm a call.
 pub(crate) type MayConfirm = dyn Fn(&Principal) -> bool + Send + Sync;
 
-/// Lets callers confirm with a token; all other questions go to another approver.
+/// An approver that lets some callers confirm their calls with a token, and leaves all other questions to a second
+/// approver.
 #[derive(Clone)]
 pub(crate) struct ByCaller {
     may_confirm: Arc<MayConfirm>,
@@ -50,21 +51,21 @@ pub(crate) struct ByCaller {
     others: Arc<dyn Approver>,
 }
 
-/// The tokens of one process; those of an earlier process are not valid.
+/// The key and the used tokens of one process. Tokens of an earlier process are not valid.
 struct Tokens {
     sealer: Sealer,
     used: Mutex<HashMap<Sha256Hash, Instant>>,
 }
 
 impl ByCaller {
-    /// Creates the approver; `None` if the system has no randomness for its key.
+    /// Creates the approver, or returns `None` if the system cannot provide a random key.
     pub(crate) fn new(may_confirm: Arc<MayConfirm>, others: Arc<dyn Approver>) -> Option<Self> {
         let sealer = Sealer::random().ok()?;
         let tokens = Arc::new(Tokens { sealer, used: Mutex::default() });
         Some(Self { may_confirm, tokens, others })
     }
 
-    /// Decides about a call by the token that it carries; without a valid one, the caller gets a new token.
+    /// Decides about a call by the token that it carries. If it carries no valid token, its caller gets a new one.
     fn decide_call(
         &self,
         cx: &Context,
@@ -110,14 +111,15 @@ impl Approver for ByCaller {
     }
 }
 
-/// The token of a call with the answer of its user; an extension of the call.
+/// The token that a call carries and the user's answer, stored as an extension of the call.
 #[derive(Clone)]
 struct Given {
     token: String,
     confirmed: bool,
 }
 
-/// Returns the server's message with the arguments filled in, above the facts of the call.
+/// Returns the confirmation message for the user: the server's text with the arguments filled in, then the facts of the
+/// call.
 fn message_of(question: &Question) -> String {
     let facts = describe(question);
     match (&question.message, &question.about) {
@@ -134,7 +136,7 @@ impl Tokens {
         self.sealer.seal(PURPOSE, &[&binding], TOKEN_TTL, nonce.as_bytes())
     }
 
-    /// Uses a token; returns `false` if it is not valid for this question, or was used.
+    /// Marks a token as used. Returns `false` if it was used before or is not valid for this question.
     fn take(&self, token: &str, question: &Question) -> bool {
         let binding = question.binding.to_string();
         if token.len() > MAX_TOKEN || self.sealer.open(PURPOSE, &[&binding], token).is_err() {
@@ -145,7 +147,7 @@ impl Tokens {
             used.retain(|_, end| *end > Instant::now());
         }
         let is_new = used.len() < MAX_USED;
-        // The token may expire a little before it is forgotten here.
+        // A used token is remembered slightly longer than it is valid, so that it cannot be used twice.
         let end = Instant::now() + TOKEN_TTL + Duration::from_secs(1);
         is_new && used.insert(Sha256Hash::digest(token.as_bytes()), end).is_none()
     }
@@ -153,8 +155,8 @@ impl Tokens {
 
 /// Reads the tokens of calls, and answers unconfirmed calls with a token instead of an error.
 ///
-/// It acts for callers that negotiated `human_in_the_loop`, in front of a governance
-/// [whose callers may confirm](crate::GovernanceBuilder::confirmed_by_caller).
+/// It acts for callers that negotiated `human_in_the_loop`. Place it outside a governance that is built with
+/// [`confirmed_by_caller`](crate::GovernanceBuilder::confirmed_by_caller).
 #[derive(Clone, Copy, Debug)]
 pub struct CallerConfirmLayer;
 
@@ -174,7 +176,8 @@ impl<S: MgpService> Service<Call> for CallerConfirm<S> {
         if call.tool().is_none() || !call.cx().caller.has(Extension::HumanInTheLoop) {
             return Either::Left { future: self.inner.call(call) };
         }
-        // Taken out, because a server behind a gateway must not get the token of another one.
+        // The token is removed from the call, because a server behind a gateway must not receive a token of the
+        // gateway.
         match take_given(call.cx_mut()) {
             Ok(Some(given)) => call.cx_mut().extensions.insert(given),
             Ok(None) => {}

@@ -1,4 +1,4 @@
-//! Approvals of calls that hold for later calls, too (MGP §3.6, §4.4).
+//! Approvals of calls that also apply to later calls (MGP §3.6, §4.4).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,33 +17,33 @@ use crate::error::Refusal;
 use crate::permission::scope;
 use crate::state::{Snapshot, State, Writes};
 
-/// The number of approvals of one tenant.
+/// The maximum number of approvals per tenant.
 const MAX_APPROVALS: usize = 1024;
 
-/// The calls that an approval of a call is for.
+/// The calls to which the approval of a call applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ApprovalTerm {
-    /// This call, once.
+    /// Only this call, once.
     #[default]
     Once,
-    /// All calls of the tool by the same caller.
+    /// All calls of the same tool by the same caller, until the term expires.
     Tool {
-        /// The end.
+        /// The time when the term expires.
         until: Timestamp,
     },
-    /// Calls of the tool by the same caller, with arguments like these.
+    /// Calls of the same tool by the same caller with similar arguments.
     Like {
-        /// The end; `None` if it holds until it is revoked.
+        /// The time when the term expires; `None` if it applies until it is revoked.
         until: Option<Timestamp>,
     },
 }
 
 impl ApprovalTerm {
-    /// Returns the term of a word: `once`, `tool` or `like`.
+    /// Parses the name of a term: `once`, `tool` or `like`.
     ///
     /// # Errors
-    /// −32602 for another word, or if `tool` has no end.
+    /// −32602 for another name, or for `tool` without an expiry.
     pub fn parse(word: Option<&str>, until: Option<Timestamp>) -> Result<Self, RpcError> {
         match (word, until) {
             (None | Some("once"), None) => Ok(Self::Once),
@@ -58,48 +58,50 @@ impl ApprovalTerm {
 
 /// An approval of later calls of one tool by one caller.
 ///
-/// A member that this version does not know makes it unreadable: it might be a limit.
+/// A stored approval with an unknown member is not read, because the member might be a limit that a newer version
+/// wrote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CallApproval {
-    /// The id, with which it is revoked; it begins with `call-`.
+    /// The id by which an operator revokes the approval; it begins with `call-`.
     pub id: String,
     /// The tenant of the caller.
     pub tenant: String,
-    /// The caller.
+    /// The subject of the caller.
     pub subject: String,
-    /// The calling agent, if there is one.
+    /// The agent of the caller, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// The server.
+    /// The server of the tool, if it has an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
-    /// The tool.
+    /// The tool whose calls are approved.
     pub tool: String,
-    /// The limits of the arguments, if there are any.
+    /// The limits on the arguments of the approved calls, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<PermissionScope>,
-    /// The only arguments, as canonical JSON, if nothing else is like them.
+    /// The exact arguments that are approved, as canonical JSON, if no similar arguments are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
-    /// The permissions that these calls have.
+    /// The permissions that the approved calls have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<Permission>,
     /// The person who approved.
     pub approved_by: String,
-    /// The time of the approval.
+    /// The time when the person approved.
     pub approved_at: Timestamp,
-    /// The end.
+    /// The time when the approval expires; `None` if it applies until it is revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// The reason.
+    /// The reason that the person gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
 }
 
 impl CallApproval {
-    /// Creates the approval that follows from an approved request; `None` if it is for one call.
+    /// Creates the approval of later calls that follows from an approved request, or returns `None` if only one call
+    /// was approved.
     fn of(
         request: &ApprovalRequest,
         term: &ApprovalTerm,
@@ -133,7 +135,7 @@ impl CallApproval {
         })
     }
 
-    /// Returns it as the kernel's methods list it.
+    /// Returns the approval in the form in which the kernel's methods list it.
     #[must_use]
     pub fn to_listed(&self) -> KernelPermission {
         let mut listed = KernelPermission::new(
@@ -153,7 +155,7 @@ impl CallApproval {
         listed
     }
 
-    /// Returns the limits of the arguments in words.
+    /// Describes the limits on the arguments, for a person.
     #[must_use]
     pub fn limits(&self) -> String {
         match (&self.scope, &self.arguments) {
@@ -183,16 +185,16 @@ impl CallApproval {
     }
 }
 
-/// The beginning of each id; no permission has such a name.
+/// The prefix of every id. No permission has a name with this prefix.
 const ID_PREFIX: &str = "call-";
 
-/// Returns what an approval of "calls like this" would be for, in words.
+/// Describes the calls that an approval of "calls like this" would cover, for a person.
 pub(crate) fn like_words(arguments: &str) -> String {
     scope::like(arguments)
         .map_or_else(|| "exactly these arguments".to_owned(), |like| scope::scope_words(&like))
 }
 
-/// The approvals of later calls; a cheap handle.
+/// The approvals of later calls; a handle that is cheap to clone.
 #[derive(Clone)]
 pub struct CallApprovals(State<CallBook>);
 
@@ -207,19 +209,19 @@ impl CallApprovals {
         self.0.open().await
     }
 
-    /// Returns whether an id is one of these approvals, not the name of a permission.
+    /// Returns whether a name is the id of such an approval, and not the name of a permission.
     #[must_use]
     pub fn is_id(name: &str) -> bool {
         name.starts_with(ID_PREFIX)
     }
 
-    /// Returns the approvals in force of the operator's tenant, of one server or of all.
+    /// Returns the approvals in force of the operator's tenant, for one server or for all servers.
     ///
     /// # Errors
     /// 1000 if `by` is not an operator; other codes if the store cannot be read.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     pub async fn list(
         &self,
         by: &Principal,
@@ -235,13 +237,14 @@ impl CallApprovals {
         Ok(own.map(|one| CallApproval::clone(one)).collect())
     }
 
-    /// Revokes approvals of a server by their ids, and those that grant a named permission; returns them.
+    /// Revokes approvals of a server, selected by their ids or by a permission that they grant; returns the revoked
+    /// ones.
     ///
     /// # Errors
     /// 1000 if `by` is not an operator; other codes if the change cannot be stored or recorded.
     ///
     /// # Cancel safety
-    /// Dropping the future revokes some or none.
+    /// If the future is dropped, the approvals may or may not have been revoked.
     pub async fn revoke(
         &self,
         by: &Principal,
@@ -262,14 +265,15 @@ impl CallApprovals {
         Ok(gone.into_iter().map(Arc::unwrap_or_clone).collect())
     }
 
-    /// Removes the approvals of a deregistered server; the caller must have checked the authority.
+    /// Removes the approvals of a deregistered server. Checks no authority: the caller of this method must have done
+    /// that.
     pub(crate) async fn forget_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let is_meant = |one: &CallApproval| one.server_id.as_deref() == Some(server.as_str());
         let event = |one: &CallApproval| Some(event(Actor::kernel(), one, "revoked").build());
         Ok(self.0.take_out(is_meant, event).await.map_err(Refusal::from)?)
     }
 
-    /// Keeps an approval for later calls, as far as its term is longer than one call.
+    /// Stores an approval for later calls, unless its term is only one call.
     pub(crate) async fn keep(
         &self,
         request: &ApprovalRequest,

@@ -13,7 +13,7 @@ use super::{Approver, Decision, Question};
 
 /// Asks approvers in order; the first one that is available decides.
 ///
-/// An approver that denied or deferred has decided, and the next one is not asked.
+/// A denial or a deferral is a decision, too: the next approver is not asked after it.
 ///
 /// ```
 /// use mgp_security::{ConfiguredApprover, ElicitApprover, ApproverChain};

@@ -9,9 +9,9 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::{Approver, Decision, Question, QuestionSubject};
 
-/// Approves what the operator listed, and is unavailable for anything else.
+/// Approves what the operator listed, and reports that it is unavailable for anything else.
 ///
-/// In a [`ApproverChain`](super::ApproverChain), the next approver is asked about anything else.
+/// In an [`ApproverChain`](super::ApproverChain), the next approver then gets those other questions.
 ///
 /// ```
 /// use mgp_security::ConfiguredApprover;
@@ -28,14 +28,15 @@ pub struct ConfiguredApprover {
 }
 
 impl ConfiguredApprover {
-    /// Creates an empty list.
+    /// Creates an approver whose list is empty.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds permissions, granted to every server with the `interactive` policy; a short name means the standard ones.
+    /// Adds permissions, which are granted to every server whose policy is `interactive`. A short name is replaced by
+    /// the standard permissions that it represents.
     ///
-    /// They are granted as long as the configuration lists them; decisions of operators and persons take precedence.
+    /// They are granted as long as the configuration lists them. Decisions of operators and persons take precedence.
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions.extend(permissions.into_iter().flat_map(|name| name.expand()));
         self
@@ -59,7 +60,7 @@ impl ConfiguredApprover {
 
 #[async_trait]
 impl Approver for ConfiguredApprover {
-    /// Confirms listed calls; listed permissions need no question.
+    /// Confirms calls of listed tools. Listed permissions are granted without a question, so they never get here.
     async fn decide(&self, _cx: &Context, question: Question) -> Result<Decision, RpcError> {
         if self.confirms(&question) {
             Ok(Decision::configured(GrantDecision::Approved))

@@ -70,8 +70,8 @@ pub(super) fn name(text: &str) -> String {
 
 /// Returns arguments as text for display.
 ///
-/// In long arguments, long strings are shortened first, so that a short argument cannot hide behind them.
-/// If anything is left out, the hash of all of the arguments is added.
+/// In long arguments, the long strings are shortened first, so that a short argument between them stays visible. If
+/// anything is left out, the hash of the complete arguments is added.
 fn in_short(arguments: &str) -> String {
     if arguments.chars().count() <= MAX_ARGUMENTS {
         return visible(arguments, MAX_ARGUMENTS);
@@ -86,7 +86,7 @@ fn in_short(arguments: &str) -> String {
     format!("{shown}\nNot all of the arguments is shown: {length} bytes with the SHA-256 {hash}")
 }
 
-/// Shortens all long strings in a value, but not the names of members.
+/// Shortens all long strings in a JSON value, but not the names of its members.
 fn shorten(value: &mut Value) {
     match value {
         Value::String(text) if text.chars().count() > MAX_TEXT => {

@@ -17,18 +17,18 @@ use super::{ApprovalTerm, Approver, Decision, LeftOpen, Question, QuestionSubjec
 /// The name of the form field with which the caller confirms a call.
 const CONFIRM_FIELD: &str = "confirm";
 
-/// The name of the form field for the duration of permissions; no permission has this name.
+/// The name of the form field with which the person chooses the duration of permissions; no permission has this name.
 const TERM_FIELD: &str = "term";
 
 /// The name of the form field for the person's reason; no permission has this name.
 const REASON_FIELD: &str = "reason";
 
-/// The longest reason that is kept, in bytes.
+/// The maximum length of a stored reason, in bytes.
 const MAX_REASON: usize = 500;
 
-/// The durations for which permissions can be approved. The first is the default, and the duration of a refusal.
+/// The durations for which permissions can be approved. The first is the default, and always applies to a refusal.
 ///
-/// An approval applies to all principals of the tenant, so only an operator can approve without an expiry.
+/// An approval applies to all principals of the tenant, so only an operator may choose an approval that never expires.
 const TERMS: [(&str, Option<Duration>); 4] = [
     ("1 hour", Some(Duration::from_hours(1))),
     ("1 day", Some(Duration::from_hours(24))),
@@ -44,14 +44,13 @@ const CALL_TERMS: [&str; 4] = [
     "calls like this until revoked",
 ];
 
-/// Returns the durations that a principal may choose for the approval of a call; they are as long as those for
-/// permissions.
+/// Returns the terms that a principal may choose when approving a call, as limited as those for permissions.
 fn call_terms(principal: &Principal) -> &'static [&'static str] {
     let is_operator = principal.authority() >= Authority::TenantOperator;
     if is_operator { &CALL_TERMS } else { &CALL_TERMS[..3] }
 }
 
-/// Returns the duration that was chosen for the approval of a call.
+/// Returns the term that was chosen on the form for the approval of a call.
 fn call_term(principal: &Principal, chosen: Option<&str>) -> ApprovalTerm {
     let chosen = call_terms(principal).iter().position(|words| Some(*words) == chosen);
     match (chosen, expiry(TERMS[0].1), expiry(TERMS[2].1)) {
@@ -71,10 +70,10 @@ fn terms(principal: &Principal) -> impl Iterator<Item = (&'static str, Option<Du
 /// The maximum number of permissions on a form.
 const MAX_PERMISSIONS: usize = 32;
 
-/// An approver that asks the caller with a form, if a person uses the caller's client; else it is not available.
+/// An approver that asks the caller with a form, if a person uses the caller's client; otherwise it is unavailable.
 ///
-/// Most callers are agents, i.e. the party that a confirmation restrains, and an agent must not confirm its own calls.
-/// Therefore only callers configured as interactive are asked.
+/// Most callers are agents, and a confirmation exists to restrain them, so an agent must not confirm its own calls.
+/// Therefore only callers that are configured as interactive are asked.
 ///
 /// ```
 /// use mgp_security::ElicitApprover;
@@ -137,13 +136,14 @@ impl Approver for ElicitApprover {
         Ok(read(&question, &cx.principal, &answer))
     }
 
-    /// Returns ten minutes, unless [set](Self::wait); the caller, who is the one being asked, may end the call earlier.
+    /// Returns ten minutes unless another time was [set](Self::wait). The caller is the one who is asked, and may end
+    /// the call earlier.
     fn timeout(&self) -> Duration {
         (self.wait)()
     }
 }
 
-/// Returns the question as a form, and the key under which the answer is returned.
+/// Converts the question to a form; returns it with the key under which the client's answer is found.
 fn form(question: &Question, principal: &Principal) -> Result<(String, CallerRequest), RpcError> {
     let mut fields = Map::new();
     let mut required = Vec::new();
@@ -185,12 +185,12 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
     Ok((key, CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&params)?)))
 }
 
-/// Returns the permissions that the form shows; further permissions stay undecided.
+/// Returns the permissions that the form shows. Permissions beyond the maximum stay undecided.
 fn form_permissions(permissions: &[Permission]) -> impl Iterator<Item = &Permission> {
     permissions.iter().filter(|permission| permission.is_valid()).take(MAX_PERMISSIONS)
 }
 
-/// Returns the decision in an answer, with the person's reason.
+/// Returns the decision that an answer contains, with the person's reason.
 fn read(question: &Question, principal: &Principal, answer: &ElicitResult) -> Decision {
     let decision = read_content(question, principal, answer);
     let reason =
@@ -201,7 +201,7 @@ fn read(question: &Question, principal: &Principal, answer: &ElicitResult) -> De
     }
 }
 
-/// Returns the decision in an answer; only an accepted form with the right content approves.
+/// Returns the decision that an answer contains. Only an accepted form with the required content approves.
 fn read_content(question: &Question, principal: &Principal, answer: &ElicitResult) -> Decision {
     let by = principal.subject().as_str();
     let nothing = Object::new();
@@ -212,7 +212,7 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
             decision.expires_at = expiry(TERMS[0].1);
             return decision;
         }
-        // A person who closes the form without an answer decides nothing.
+        // A person who closes the form without answering has decided nothing.
         _ => return Decision::new(GrantDecision::Deferred, by).with("cause", &LeftOpen::Closed),
     };
     let yes = |field: &str| content.get(field).is_some_and(|value| value.as_str() == "true");
@@ -231,7 +231,7 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
         decision.per_permission.insert(permission.clone(), GrantDecision::Approved.into());
     }
     if decision.per_permission.len() < permissions.len() {
-        // A box that was not ticked allows nothing now, but is not a denial for later.
+        // An unticked box does not allow the call, but is not stored as a denial either.
         decision.answer = GrantDecision::Deferred;
         decision = decision.with("cause", &LeftOpen::NotAllowed);
     }
@@ -242,7 +242,7 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
     decision
 }
 
-/// Returns the end of a duration that begins now, or `None` if it is unlimited.
+/// Returns the time when a duration that begins now ends, or `None` if it never ends.
 fn expiry(term: Option<Duration>) -> Option<Timestamp> {
     let end = SystemTime::now().checked_add(term?)?;
     Some(Timestamp::from(end))

@@ -40,16 +40,16 @@ pub use terminal::TerminalApprover;
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Decides a question; `cx` is the call that it is about.
+    /// Decides a question; `cx` is the context of the call that the question is about.
     ///
     /// # Errors
-    /// The approver is unavailable or failed; the caller treats that as not approved.
+    /// An error if the approver is unavailable or failed; the question then counts as not approved.
     async fn decide(&self, cx: &Context, question: Question) -> Result<Decision, RpcError>;
 
-    /// Returns whether the approver's configuration grants a permission, so that no question is needed; must not wait.
+    /// Returns whether the approver's configuration grants a permission, so that no question is needed; must not block.
     /// `false` by default.
     ///
-    /// It is called for every call and never cached, so a grant ends with the configuration.
+    /// Called for every call and never cached, so a permission is no longer granted once the configuration changes.
     fn grants(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
         let _ = (server, permission);
         false
@@ -80,21 +80,22 @@ impl Approver for Arc<dyn Approver> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Question {
-    /// The subject of the question.
+    /// The permissions or the call to decide about.
     pub about: QuestionSubject,
-    /// The server, if there is one.
+    /// The server that needs the permissions or is called, if it has an id.
     pub server: Option<ServerId>,
     /// The principal of the call.
     pub principal: Principal,
     /// The hash of everything the question is about; an answer is valid for nothing else.
     pub binding: Sha256Hash,
-    /// If set, an approval may hold for later calls, too: its [term](Decision::term) is kept.
+    /// If `true`, an approval may also apply to later calls: the [term](Decision::term) of the decision is stored.
     pub keeps_terms: bool,
-    /// The message that the server declares for its tool, with placeholders; only the server vouches for it.
+    /// The message that the server declares for its tool, with placeholders. It is a claim of the server that nothing
+    /// verifies.
     pub message: Option<String>,
 }
 
-/// The subject of a question.
+/// The matter that a question is about.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum QuestionSubject {
@@ -102,30 +103,30 @@ pub enum QuestionSubject {
     Permissions {
         /// The permissions, by their standard names.
         permissions: Vec<Permission>,
-        /// The tool whose call needs them, or `None` when a connection begins.
+        /// The tool whose call needs the permissions, or `None` if they are needed when a connection begins.
         tool: Option<String>,
     },
-    /// One call.
+    /// A single call, which needs a confirmation.
     Call {
-        /// The tool.
+        /// The tool that is called.
         tool: String,
-        /// The arguments in canonical form.
+        /// The arguments as canonical JSON.
         arguments: String,
-        /// The risk of the call.
+        /// The risk level of the call.
         risk: RiskLevel,
-        /// The permissions that the server lacks for the call; an approval is for them, too.
+        /// The permissions that the server lacks for the call; an approval of the call grants them, too.
         permissions: Vec<Permission>,
     },
 }
 
-/// The origin of a decision.
+/// The kind of party that made a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecisionSource {
-    /// A person; the record names a `user`.
+    /// A person; the audit log names an actor of the type `user`.
     #[default]
     Person,
-    /// A configuration; the record names the `kernel`.
+    /// A configuration; the audit log names an actor of the type `kernel`.
     Configuration,
 }
 
@@ -135,34 +136,34 @@ pub enum DecisionSource {
 pub struct Decision {
     /// The answer for the call, or for all permissions that have no entry in `per_permission`.
     pub answer: GrantDecision,
-    /// The answers for single permissions, each of which may have limits.
+    /// The answers for individual permissions, each of which may have limits.
     pub per_permission: BTreeMap<Permission, Grant>,
     /// The name of the person, or `configuration`.
     pub by: String,
-    /// The origin.
+    /// The kind of party that decided.
     pub source: DecisionSource,
     /// The expiry of the answer, or `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
-    /// The later calls that an approval of a call is for, too.
+    /// The later calls to which an approval of a call also applies.
     pub term: ApprovalTerm,
-    /// Additional information for the caller: an approval id, the person's reason.
+    /// Additional information for the caller, e.g. an approval id or the person's reason.
     pub details: Object,
 }
 
-/// The reason why a question was left undecided, under the name `cause` of its details.
+/// The reason why a question was left undecided; stored in the details of a decision under the name `cause`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LeftOpen {
-    /// The person closed the question.
+    /// The person closed the form without an answer.
     Closed,
-    /// The person answered, and allowed nothing.
+    /// The person answered, but did not allow the call.
     NotAllowed,
-    /// There was no answer in time.
+    /// The person did not answer in time.
     Unanswered,
 }
 
 impl Question {
-    /// Creates a question, bound to a hash.
+    /// Creates a question whose answer is bound to a hash.
     #[must_use]
     pub fn new(
         about: QuestionSubject,
@@ -197,7 +198,7 @@ impl Decision {
 
     /// Adds a member to the details.
     pub(crate) fn with<T: Serialize>(mut self, name: &str, value: &T) -> Self {
-        // Words can always be encoded.
+        // Encoding a string cannot fail.
         let _ = self.details.encode(name, value);
         self
     }
@@ -207,7 +208,7 @@ impl Decision {
         self.details.decode("justification").ok().flatten()
     }
 
-    /// Returns why the question was left undecided, if it is known.
+    /// Returns the reason why the question was left undecided, if it is known.
     pub(crate) fn left_open(&self) -> Option<LeftOpen> {
         self.details.decode("cause").ok().flatten()
     }

@@ -19,14 +19,14 @@ use super::{Approver, Decision, Question};
 /// The size limit for a line; a longer one counts as empty.
 const MAX_LINE: u64 = 256;
 
-/// The number of lines that are queued; further ones are dropped.
+/// The maximum number of typed lines in the queue; further ones are dropped.
 const MAX_QUEUED_LINES: usize = 16;
 
 /// Asks the person at the terminal of this process, one question at a time.
 ///
 /// Only `yes` with the code of the question approves, e.g. `yes 4f`, so a late answer does not approve another
-/// question. A permission is approved for an hour. From the first question on, it reads every line typed at the
-/// terminal, so no other part of the process may read from there. In a process without a terminal, it is unavailable.
+/// question. A permission is approved for an hour. From the first question on, the approver reads every line typed at
+/// the terminal, so no other part of the process may read from there. Without a terminal, the approver is unavailable.
 #[derive(Clone)]
 #[must_use]
 pub struct TerminalApprover {
@@ -42,13 +42,13 @@ struct OpenTerminal {
     question_count: u8,
 }
 
-/// A question on the screen; if it is dropped without an answer, the screen shows that it is withdrawn.
+/// A question shown on the screen. If it is dropped without an answer, the screen shows that it was withdrawn.
 struct ScreenQuestion<'a> {
     screen: &'a mut (dyn Write + Send),
     answered: AnswerState,
 }
 
-/// The state of a question on the screen.
+/// The state of a question shown on the screen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AnswerState {
     Pending,
@@ -128,7 +128,7 @@ impl OpenTerminal {
         Self::over(file, Box::new(screen))
     }
 
-    /// Reads lines on a separate thread, because reading from a terminal cannot be cancelled.
+    /// Starts to read lines on a separate thread, because reading from a terminal cannot be cancelled.
     fn over(
         keyboard: impl Read + Send + 'static,
         screen: Box<dyn Write + Send>,
@@ -147,10 +147,10 @@ impl OpenTerminal {
     }
 
     async fn ask(&mut self, question: &Question) -> io::Result<GrantDecision> {
-        // Lines typed before the question do not answer it.
+        // Discard lines that were typed before the question appeared.
         while self.lines.try_recv().is_ok() {}
         self.question_count = self.question_count.wrapping_add(1);
-        // Unique among 256 successive questions; the odd factor makes it look random.
+        // The codes of 256 successive questions differ; the odd factor makes them look random.
         let code = format!("{:02x}", self.question_count.wrapping_mul(167));
         let mut shown =
             ScreenQuestion { screen: &mut *self.screen, answered: AnswerState::Pending };
@@ -172,7 +172,8 @@ impl OpenTerminal {
     }
 }
 
-/// Returns the next line, or `None` at the end; a line that is too long is returned as empty, which means no.
+/// Returns the next line, or `None` at the end of the input. A line that is too long is returned as empty, which
+/// denies.
 fn line(keyboard: &mut impl BufRead) -> Option<String> {
     let mut line = Vec::new();
     let mut whole = true;
@@ -190,15 +191,16 @@ fn line(keyboard: &mut impl BufRead) -> Option<String> {
     }
 }
 
-/// Returns the decision in a line: only `yes` with the code of the question approves; most other lines deny.
+/// Returns the decision that a line expresses: only `yes` with the code of the question approves; most other lines
+/// deny.
 ///
-/// Returns `None` for a line that may be meant for another question.
+/// Returns `None` for a line that may be the answer to another question.
 fn read(line: &str, code: &str) -> Option<GrantDecision> {
     let mut words = line.split_ascii_whitespace();
     match (words.next(), words.next(), words.next()) {
         (Some("yes"), Some(own), None) if own == code => Some(GrantDecision::Approved),
         (Some("yes" | "no"), Some(other), None) if other != code => None,
-        // A `yes` without a code may be for another question as well.
+        // A `yes` without a code may be the answer to another question.
         (Some("yes"), None, _) => None,
         _ => Some(GrantDecision::Denied),
     }

@@ -72,7 +72,7 @@ fn permissions(names: &[&str]) -> Question {
     about(QuestionSubject::Permissions { permissions, tool: None })
 }
 
-/// Asks at a terminal, in a task of its own.
+/// Asks a question at a terminal, in a separate task.
 fn ask(
     terminal: &TerminalApprover,
     cx: &Context,
@@ -153,7 +153,7 @@ async fn each_permission_is_decided_separately_and_for_a_term() {
     let end = decision.expires_at.unwrap().to_system_time().unwrap();
     let left = end.duration_since(SystemTime::now()).unwrap();
     assert!(left > Duration::from_hours(23) && left <= Duration::from_hours(24));
-    // Without a choice the shortest term applies.
+    // If no term is chosen, the shortest one applies.
     let silent = json!({"filesystem.read": true, "shell.execute": true, "term": "ever"});
     let (decision, ..) = elicit(question(), json!({"action": "accept", "content": silent})).await;
     let end = decision.expires_at.unwrap().to_system_time().unwrap();
@@ -267,7 +267,7 @@ impl Screen {
         text.rsplit("Type yes ").next().unwrap()[..2].to_owned()
     }
 
-    /// Waits until the screen shows a text a number of times.
+    /// Waits until the screen has shown a text a given number of times.
     async fn shows(&self, words: &str, count: usize) {
         tokio::time::timeout(Duration::from_secs(10), async {
             while self.text().matches(words).count() < count {
@@ -338,7 +338,7 @@ async fn a_late_yes_approves_no_other_question() {
     let second = screen.questions(2).await;
     assert!(screen.text().contains("For: agent `bot` of `ada` in `acme`"), "{}", screen.text());
     assert_ne!(first, second);
-    // These arrive while the second question is open, and are meant for the first one.
+    // These lines arrive while the second question is open, but are answers to the first one.
     keys.write_all(format!("yes {first}\nyes\nno {first}\n").as_bytes()).unwrap();
     screen.shows("That answers another question", 3).await;
     assert!(!deciding.is_finished());

@@ -29,16 +29,17 @@ const MAX_NAME: usize = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Arguments {
-    /// A keyed digest and the size: equal arguments can be recognized, nothing more.
+    /// A keyed digest and the size. A reader can recognize equal arguments and learns nothing else about them.
     #[default]
     Redacted,
     /// The digest, the size and the names of up to 32 members.
     Names,
-    /// The digest, the size and the arguments, up to 16 KiB in canonical form; longer ones as [`Names`](Self::Names).
+    /// The digest, the size and the arguments. If their canonical form exceeds 16 KiB, they are recorded as
+    /// [`Names`](Self::Names).
     Full,
 }
 
-/// Settings for the record of a call.
+/// Settings that determine what the audit record of a call contains.
 ///
 /// ```
 /// use mgp_security::{Arguments, AuditConfig};
@@ -67,7 +68,7 @@ impl AuditConfig {
         self
     }
 
-    /// Sets whether the intent that a caller states (proposal 2) is recorded. Default: yes.
+    /// Sets whether the intent that a caller gives (proposal 2) is recorded. Default: yes.
     pub fn intent(mut self, is_recorded: bool) -> Self {
         self.omits_intent = !is_recorded;
         self
@@ -75,7 +76,8 @@ impl AuditConfig {
 
     /// Sets the secret of the installation that digests are keyed with, so that they can be compared across restarts.
     ///
-    /// A reader of the log who has the secret can verify guesses of arguments; keep it where no such reader has access.
+    /// A reader of the log who has the secret can verify guesses of arguments, so store it where log readers cannot
+    /// read it.
     ///
     /// An [`AuditLog`](crate::AuditLog) with a configured [key file](crate::LogConfig::digest_key) returns the key from
     /// [`AuditLog::digest_key`](crate::AuditLog::digest_key).
@@ -101,21 +103,21 @@ impl fmt::Debug for AuditConfig {
 pub(super) struct ArgumentRecorder {
     arguments: Arguments,
     omits_intent: bool,
-    /// `None` if the system has no randomness for a key; then no digest is recorded.
+    /// The keyed hasher; `None` if the system cannot provide a random key, and then no digest is recorded.
     key: Option<SipHasher24>,
 }
 
 impl ArgumentRecorder {
     pub(super) fn new(config: &AuditConfig) -> Self {
         let key = config.key.or_else(random_key).map(|key| {
-            // A derived key, whatever else the secret of the installation is used for.
+            // Derive a separate key, because the installation may use the same secret for other purposes.
             let own = blake3::derive_key("mgp audit digests of arguments, version 1", &key);
             SipHasher24::new_with_key(own.first_chunk().unwrap_or(&[0; 16]))
         });
         Self { arguments: config.arguments, omits_intent: config.omits_intent, key }
     }
 
-    /// Records the intent that the caller stated, if any.
+    /// Records the intent that the caller gave, if any.
     pub(super) fn note_intent(&self, cx: &Context, start: &CallRecord) {
         if self.omits_intent {
             return;
@@ -160,7 +162,7 @@ impl ArgumentRecorder {
             out.extend_from_slice(names.as_bytes());
         }
         out.push(b'}');
-        // It was built from valid text.
+        // The bytes consist of valid text, so the conversion cannot fail.
         Payload::from_trusted(String::from_utf8(out).unwrap_or_default())
     }
 }
@@ -169,7 +171,7 @@ impl ArgumentRecorder {
 enum DigestInput<'a> {
     Unchanged(&'a str),
     Canonical(String),
-    /// Too long, nested too deep, or with a duplicate member.
+    /// The text as received, because it is too long, is nested too deeply or has a duplicate member.
     AsReceived(&'a str),
 }
 

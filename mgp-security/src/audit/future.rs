@@ -1,4 +1,4 @@
-//! The response future of the audit layer: waits for the ticket, runs the call, records its end.
+//! The response future of the audit layer: it waits for the sink's ticket, runs the call and records how it ended.
 
 use std::fmt;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use super::outcome::{RoundEnd, note_sources};
 use crate::error::Refusal;
 
 pin_project! {
-    /// Response future of [`Audit`](super::Audit); dropping it records the call as cancelled.
+    /// Response future of [`Audit`](super::Audit). If it is dropped, the call is recorded as cancelled.
     pub struct ResponseFuture<S: MgpService> {
         #[pin]
         state: State<S, S::Future>,
@@ -29,7 +29,7 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<S, F> {
-        // The call is not recorded.
+        // This message is not recorded, only passed on.
         Pass { #[pin] future: F },
         // The sink has not answered yet, and the call has not been sent.
         Waiting {
@@ -43,7 +43,7 @@ pin_project! {
             future: F,
             ticket: Option<Ticket>,
             asker: Option<Arc<dyn CallerChannel>>,
-            // If set, the server may name the sources of its results.
+            // If `true`, the server may report the sources of its results, and they are recorded.
             names_sources: bool,
             sink: Arc<dyn AuditSink>,
         },
@@ -94,7 +94,7 @@ impl<S: MgpService> ResponseFuture<S> {
 }
 
 impl<S: MgpService> State<S, S::Future> {
-    /// Runs a call after the sink has answered, or refuses it if the sink refused the record.
+    /// Runs a call after the sink has issued a ticket, or refuses the call if the sink returned an error.
     fn begun(
         begun: Result<Ticket, AuditError>,
         held: Option<(S, Call, Arc<dyn AuditSink>)>,
@@ -113,7 +113,7 @@ impl<S: MgpService> State<S, S::Future> {
     fn run(inner: &mut S, mut call: Call, ticket: Ticket, sink: Arc<dyn AuditSink>) -> Self {
         let cx = call.cx_mut();
         let names_sources = cx.callee.has(Extension::Provenance);
-        // Inner layers add facts to this record; the handler that runs the call marks it as run.
+        // Inner layers add facts to this record, and the handler marks in it that the call ran.
         cx.extensions.insert_shared(Arc::clone(ticket.start()));
         let asker = match &cx.caller_access {
             CallerAccess::Channel(asker) => Some(Arc::clone(asker)),
@@ -147,7 +147,7 @@ impl Sink for ChunkCounter {
     }
 }
 
-/// Records the second event of a refusal; returns the rest of the work if the sink is not done.
+/// Records the second event of a refusal. If the sink has not finished, returns a future for the remaining work.
 fn record_second(
     sink: &dyn AuditSink,
     second: Option<AuditEvent>,
@@ -160,7 +160,8 @@ fn record_second(
     None
 }
 
-/// Logs the loss of a second event; the call was refused and its first event is recorded, so no error is returned.
+/// Logs that a second event could not be recorded. The call was refused and its first event is recorded, so the caller
+/// gets no error for this.
 fn log_dropped(reason: &AuditError) {
     tracing::error!(
         error = reason as &dyn std::error::Error,
@@ -182,8 +183,8 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                     state.set(State::begun(begun, held));
                 }
                 StateProj::Running { future, ticket, asker, names_sources, sink } => {
-                    // The ticket is in a local variable while the call runs, so that a panic drops it and it records a
-                    // failure.
+                    // The ticket is in a local variable while the inner future is polled. A panic therefore drops the
+                    // ticket, which records a failure.
                     let held = ticket.take();
                     match future.poll(task) {
                         Poll::Ready(answer) => {
@@ -226,16 +227,16 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                     Some(error) => return Poll::Ready(Err(error)),
                     None => return Poll::Pending,
                 },
-                // The future has completed and is not polled again.
+                // The future has already completed; the service contract forbids polling it again.
                 StateProj::Done => return Poll::Pending,
             }
         }
     }
 }
 
-/// Returns the question of a gate or handler that ends the round here, and the ticket of the call.
+/// Returns the question that ends this round, if a gate or handler asked one, together with the ticket of the call.
 ///
-/// Otherwise a layer further out would drop the future, and the ticket would record the call as cancelled.
+/// Without this, an outer layer would drop the future, and the ticket would record the call as cancelled.
 fn suspended(
     asker: Option<&dyn CallerChannel>,
     ticket: &mut Option<Ticket>,

@@ -96,7 +96,7 @@ impl CallSettings {
     /// Returns the first half of the record of a call, or `None` if the call is not recorded.
     fn start(&self, call: &mut Call) -> Option<CallRecord> {
         call.tool()?;
-        // Events of one call are joined by their trace id.
+        // The trace id connects all events of one call.
         call.cx_mut().trace_or_new();
         let mut start = CallRecord::from_call(call)?;
         if let Some(arguments) = call.params().arguments() {
@@ -120,7 +120,7 @@ impl CallSettings {
 
     /// Returns the record of a tool call that was sent as a notification.
     ///
-    /// MCP has no such message: a gate could not answer it, and a server might run it nevertheless.
+    /// MCP does not define such a message: a gate could not answer it, but a server might still run the tool.
     fn blocked(&self, call: &mut Call) -> Option<AuditEvent> {
         if call.kind() != Kind::Notification {
             return None;

@@ -3,10 +3,10 @@
 //! - Only `tools/call` requests are recorded; every other message passes at no cost.
 //! - A call runs only after the sink has issued a ticket: no chunk, result or event of a call leaves this process
 //!   before its record can be written.
-//! - A stack has one [`AuditLayer`], and each layer writes one event per call.
+//! - A stack has one [`AuditLayer`], which writes one event per call.
 //!   A call that crosses two audited stacks is recorded by both; a kernel has the layer on its outbound stack only.
-//! - All rounds of one logical call are one event, written when the last round completes. Each attempt of a retry is
-//!   an event.
+//! - All rounds of one logical call are recorded as one event, written when the last round completes. Each attempt of a
+//!   retried call is recorded as a separate event.
 //! - Every recorded call has a trace id; the layer creates one if the call has none.
 //! - Arguments are recorded as [`AuditConfig`] defines, redacted by default; error messages never are.
 //!
@@ -20,7 +20,7 @@
 //! | no answer, or the future was dropped | `TOOL_EXECUTED` | `FAILURE` | `cancelled` |
 //!
 //! A refusal with 1000, 1010 or 1011 is recorded a second time, as `PERMISSION_DENIED`, `VALIDATION_FAILED` or
-//! `CODE_REJECTED` with the same trace id; the caller gets its answer after that event was recorded too.
+//! `CODE_REJECTED` with the same trace id. The caller gets its answer after both events were recorded.
 
 mod arguments;
 mod event;

@@ -38,7 +38,7 @@ impl RoundEnd {
         })
     }
 
-    /// Closes the ticket, and returns the second event of a refusal that has an event type of its own.
+    /// Closes the ticket. Returns the second event if the call ended with a refusal that has its own event type.
     pub(super) fn write(self, ticket: Option<Ticket>) -> Option<AuditEvent> {
         let ticket = ticket?;
         let Self::Final(outcome) = self else {
@@ -61,10 +61,10 @@ impl RoundEnd {
 const MAX_SOURCES: usize = 8;
 const MAX_SOURCE: usize = 256;
 
-/// Records the sources that the server claims for a result (proposal 7).
+/// Records the sources that the server gives for a result (proposal 7); they are unverified claims.
 pub(super) fn note_sources(answer: &Result<Reply, RpcError>, start: &CallRecord) {
     let Ok(Reply::Complete(body)) = answer else { return };
-    // Search the text first: few results have the member.
+    // Search the text before parsing it, because few results have this member.
     if !body.as_raw().as_str().contains("\"provenance\"") {
         return;
     }
@@ -83,7 +83,7 @@ pub(super) fn note_sources(answer: &Result<Reply, RpcError>, start: &CallRecord)
     }
 }
 
-/// Returns the event of a refusal that has a type of its own (MGP §6.4).
+/// Returns the additional event of a refusal whose code has its own event type (MGP §6.4).
 fn second_event(code: ErrorCode, rule: Option<&Rule>, start: &CallRecord) -> Option<AuditEvent> {
     let (by, server, tool) = (&start.principal, start.server.as_ref(), &*start.tool);
     let event = match code {
@@ -95,9 +95,10 @@ fn second_event(code: ErrorCode, rule: Option<&Rule>, start: &CallRecord) -> Opt
     Some(event.rule(rule).trace(start.trace.as_deref()).build())
 }
 
-/// Returns whether a code means that the call never ran: it was refused, or there was no capacity, server or tool.
+/// Returns whether a code shows that the call never ran: it was refused, or there was no capacity, server or tool.
 ///
-/// 3003 and 5000 to 5099 can occur at any time, and so can the codes of JSON-RPC: params of inner calls fail as well.
+/// 3003, 5000 to 5099 and the codes of JSON-RPC do not show this: they can also occur after a call has started, e.g.
+/// when the params of an inner call are wrong.
 fn refuses(code: ErrorCode) -> bool {
     matches!(code.0, 1000..=1099 | 2000..=2099 | 3000..=3002 | 4000..=4003)
 }
@@ -111,8 +112,8 @@ fn is_error(body: &Body) -> bool {
     }
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""isError""#));
     let raw = body.as_raw().as_str();
-    // Results of our own tools end like this. In valid JSON it is then the last member, and a name that occurs
-    // twice has no meaning.
+    // Results of our own tools end like this. In valid JSON this member is then the last one; if the name occurs twice,
+    // the JSON has no defined meaning anyway.
     if raw.ends_with(r#","isError":false}"#) {
         return false;
     }
@@ -120,7 +121,8 @@ fn is_error(body: &Body) -> bool {
     let may_be_true = values
         .any(|rest| rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with("true"));
     (may_be_true || memchr(b'\\', raw.as_bytes()).is_some() && raw.contains("\\u"))
-        // The match may be nested, e.g. in structured content, or the name may be written with escapes.
+        // The match alone is not enough: the member may be nested, e.g. in structured content, or its name may be
+        // escaped.
         && serde_json::from_str(raw).is_ok_and(|ErrorFlag { is_error }| is_error)
 }
 

@@ -16,14 +16,14 @@ pub trait EventSource: Send + Sync {
     /// Returns up to `max` events after a number, oldest first, without the internal records of the log.
     ///
     /// # Errors
-    /// [`StoreError`] when the log cannot be read.
+    /// [`StoreError`] if the log cannot be read.
     async fn after(&self, seq: u64, max: usize) -> Result<Vec<AuditEvent>, StoreError>;
 
     /// Returns a receiver of the number of the newest durable event.
     fn newest(&self) -> watch::Receiver<u64>;
 }
 
-/// Reads the events in memory; events that were evicted are missing at the front.
+/// Reads the events in memory. Events that were evicted are missing at the beginning.
 #[async_trait]
 impl EventSource for MemoryAudit {
     async fn after(&self, seq: u64, max: usize) -> Result<Vec<AuditEvent>, StoreError> {

@@ -1,4 +1,4 @@
-//! Every way a call can end, with the record it leaves.
+//! Tests of every way a call can end, and of the record that each leaves.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn answers(answer: Result<Reply, RpcError>) -> Stack {
     Stack::from_fn(move |_| std::future::ready(answer.clone()))
 }
 
-/// Returns `TYPE/RESULT` and the details, without time and arguments.
+/// Describes an event as `TYPE/RESULT` and its details, without time and arguments.
 fn shown(event: &AuditEvent) -> String {
     let mut details = event.details.clone().unwrap_or_default();
     details.remove("duration_ms");
@@ -247,7 +247,7 @@ async fn a_task_is_recorded_when_its_future_ends() {
     });
     let mut client = mock::client(audited(&log, yields));
     let mut future = client.call("tools/call", CALL);
-    // A layer of tasks polls once, then moves the future elsewhere.
+    // A layer that runs calls as tasks polls the future once and then moves it.
     poll_fn(|task| {
         assert!(future.as_mut().poll(task).is_pending());
         std::task::Poll::Ready(())
@@ -281,7 +281,7 @@ fn handles_and_futures_cross_threads() {
 
 // === Rounds ===
 
-/// Sends one round of a call, as the outer layer does that turns questions into the reply of the whole stack.
+/// Sends one round of a call; like the outermost layer of a stack, it turns the questions into the reply.
 async fn round(stack: &Stack, state: RoundState) -> (Result<Reply, RpcError>, RoundState) {
     let rounds = Rounds::new(state);
     let mut client = mock::client(stack.clone());
@@ -293,7 +293,7 @@ async fn round(stack: &Stack, state: RoundState) -> (Result<Reply, RpcError>, Ro
     (reply, rounds.state())
 }
 
-/// Asks one question before the tool and one in the tool.
+/// Creates a stack that asks one question before the tool and one in the tool.
 fn asking_gate(inner: Stack) -> Stack {
     Stack::from_fn(move |call: Call| {
         let inner = inner.clone();
@@ -332,7 +332,7 @@ async fn rounds_are_counted_once() {
 
 // === Sinks that wait or fail ===
 
-/// A sink that delays its tickets; it creates them at once, so that every drop is recorded.
+/// A sink that returns its tickets late. It creates them at once, so that a call dropped in between is recorded.
 struct Slow(MemoryAudit, Duration);
 
 impl AuditSink for Slow {
@@ -373,7 +373,7 @@ async fn no_call_runs_before_a_slow_sink_has_answered() {
     check(&log, &["TOOL_EXECUTED/SUCCESS {}"]);
 }
 
-/// A sink that refuses, at once or later.
+/// A sink that returns an error, at once or after a delay.
 #[derive(Clone)]
 struct Fails(AuditError, Option<Duration>);
 
@@ -430,7 +430,7 @@ async fn a_call_that_cannot_be_recorded_does_not_run() {
 
 // === Cancellation ===
 
-/// Polls a future a number of times, then drops it; returns whether it completed before.
+/// Polls a future a given number of times, then drops it; returns whether it had completed by then.
 async fn drop_after(mut future: BoxFuture<'static, Result<Reply, RpcError>>, polls: usize) -> bool {
     let mut left = polls;
     poll_fn(move |task| {
@@ -476,7 +476,7 @@ proptest! {
     }
 }
 
-/// A sink that yields a number of times before it issues a ticket.
+/// A sink that yields a given number of times before it issues a ticket.
 struct Yields(MemoryAudit, usize);
 
 impl AuditSink for Yields {

@@ -1,4 +1,4 @@
-//! Answers of the layer itself: challenges and the metadata document (RFC 6750 §3, RFC 9728 §3, §5).
+//! Answers that the layer itself creates: challenges and the metadata document (RFC 6750 §3, RFC 9728 §3, §5).
 
 use bytes::Bytes;
 use http::header::{
@@ -38,10 +38,11 @@ impl Answers {
         Self { published: Some(Published { url, path, document, scopes }) }
     }
 
-    /// Returns the answer to a client that looks for a way to log in: the metadata document, or that there is none.
+    /// Returns the answer to a client that looks for a way to log in: the metadata document, or 404 if there is none.
+    /// Returns `None` for any other path.
     ///
-    /// Without it a client would take the challenge for the answer of an authorization server, and report a failed
-    /// registration instead of a missing key. Returns `None` for another path.
+    /// Without this answer, a client would mistake the challenge for the answer of an authorization server, and report
+    /// a failed registration instead of a missing key.
     pub(super) fn document<R: From<Bytes>>(
         &self,
         method: &Method,
@@ -86,14 +87,15 @@ impl Answers {
             Some(challenge) => headers.push((WWW_AUTHENTICATE, challenge)),
             None => headers.push((RETRY_AFTER, "5")),
         }
-        // The caller is unknown, so it may not support MGP: no recovery hints.
+        // Omit recovery hints: the caller is unknown, so it may not support MGP.
         let error = RpcError::from(Refusal::Auth(refused)).without_recovery();
         let error = serde_json::to_string(&error).expect("code and message can be written as JSON");
         let body = format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#);
         respond(status, body.into(), &headers)
     }
 
-    /// Returns the value of `WWW-Authenticate`, or `None` if other credentials would not help.
+    /// Returns the value of the header `WWW-Authenticate`, or `None` if the client could not succeed with other
+    /// credentials.
     fn challenge(&self, refused: &AuthRefused) -> Option<String> {
         if *refused == AuthRefused::Unavailable {
             return None;

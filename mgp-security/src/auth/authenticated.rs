@@ -9,11 +9,11 @@ use mgp_types::service::Principal;
 /// An authenticated caller: the principal, the permissions of its credentials, and their expiry.
 ///
 /// [`AuthLayer`](super::AuthLayer) adds it to the extensions of the request, beside the [`Principal`].
-/// The permissions are also in a [`CredentialGrant`](mgp_types::service::CredentialGrant) among the extensions of calls:
-/// [`AccessLayer`](crate::AccessLayer) enforces those it knows, see [`ApiKeys`](super::ApiKeys), and a
+/// The permissions are also in a [`CredentialGrant`](mgp_types::service::CredentialGrant) among the extensions of
+/// calls. [`AccessLayer`](crate::AccessLayer) enforces the permissions that [`ApiKeys`](super::ApiKeys) lists, and a
 /// [`ResourceServer`](super::ResourceServer) requires some scopes of every token.
 ///
-/// Streams end when the `CredentialGrant` does, i.e. with the key or token.
+/// A stream ends when its `CredentialGrant` does, i.e. when the key or token expires or is revoked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authenticated(Arc<Identity>);
 
@@ -29,22 +29,23 @@ struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Credential {
-    /// An API key.
+    /// The caller authenticated with an API key.
     Key {
-        /// The id of the key.
+        /// The id of the key, which is not secret.
         id: String,
     },
-    /// An access token.
+    /// The caller authenticated with an access token.
     Token {
-        /// The issuer.
+        /// The issuer of the token.
         issuer: String,
-        /// The client it was issued to, if the token contains it.
+        /// The client to which the token was issued, if the token names it.
         client: Option<String>,
     },
 }
 
 impl Authenticated {
-    /// Creates a caller with the permissions of a key or the scopes of a token, and the expiry of its credentials.
+    /// Creates the identity of a caller: its principal, the permissions of its key or the scopes of its token, and
+    /// their expiry.
     #[must_use]
     pub fn new(
         principal: Principal,
@@ -55,13 +56,13 @@ impl Authenticated {
         Self(Arc::new(Identity { principal, credential, permissions, expires }))
     }
 
-    /// Returns the principal.
+    /// Returns the principal that the credentials authenticate.
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.0.principal
     }
 
-    /// Returns the credential.
+    /// Returns the credential with which the caller authenticated.
     #[must_use]
     pub fn credential(&self) -> &Credential {
         &self.0.credential
@@ -73,7 +74,7 @@ impl Authenticated {
         &self.0.permissions
     }
 
-    /// Returns whether a permission or scope is granted by exactly this name; names imply no others.
+    /// Returns whether the credentials contain a permission or scope of exactly this name; no name implies another.
     #[must_use]
     pub fn grants(&self, permission: &str) -> bool {
         self.0.permissions.iter().any(|granted| granted == permission)

@@ -10,7 +10,7 @@ pub(super) const MAX_CREDENTIAL: usize = 16 * 1024;
 
 /// Returns the bearer token in the headers.
 ///
-/// A scheme other than `Bearer` counts as no credentials; the challenge names the scheme to use.
+/// A header with a scheme other than `Bearer` is treated as missing credentials; the challenge then names `Bearer`.
 pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, AuthRefused> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let value = all.next().ok_or(AuthRefused::Missing)?;

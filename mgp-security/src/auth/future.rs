@@ -8,7 +8,7 @@ use mgp_types::service::BoxFuture;
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// Response future of [`Auth`](super::Auth); dropping it drops the request.
+    /// Response future of [`Auth`](super::Auth); dropping it cancels the request.
     pub struct ResponseFuture<F, T> {
         #[pin]
         state: State<F, T>,
@@ -18,9 +18,9 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<F, T> {
-        // The request was admitted.
+        // The request was admitted, and the inner service answers it.
         Admitted { #[pin] future: F },
-        // The credentials need a lookup first.
+        // The credentials must be looked up first.
         Pending { future: BoxFuture<'static, T> },
         Answered { answer: Option<T> },
     }
@@ -47,7 +47,7 @@ impl<F: Future<Output = T>, T> Future for ResponseFuture<F, T> {
         match self.project().state.project() {
             StateProj::Admitted { future } => future.poll(task),
             StateProj::Pending { future } => future.as_mut().poll(task),
-            // The future has completed and is not polled again.
+            // The future has already completed; the contract forbids polling it again.
             StateProj::Answered { answer } => answer.take().map_or(Poll::Pending, Poll::Ready),
         }
     }

@@ -1,4 +1,4 @@
-//! The layer that admits authenticated requests, and its service (MCP authorization; RFC 6750, RFC 9728).
+//! The layer that admits only authenticated requests, and its service (MCP authorization; RFC 6750, RFC 9728).
 //!
 //! Applies to: inbound.
 
@@ -22,14 +22,14 @@ use super::key::{ApiKeys, Lookup};
 use super::refused::AuthRefused;
 use super::token::TokenVerifier;
 
-/// Admits requests with a valid API key or access token, around any HTTP service.
+/// Admits requests that carry a valid API key or access token; wraps any HTTP service.
 ///
-/// A layer without keys and tokens refuses every request.
+/// A layer that accepts neither keys nor tokens refuses every request.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct AuthLayer(Arc<Credentials>);
 
-/// The credentials that are accepted, and the answers to others.
+/// The accepted kinds of credentials, and the answers to requests without valid ones.
 #[derive(Clone, Default)]
 struct Credentials {
     keys: Option<ApiKeys>,
@@ -49,11 +49,11 @@ impl AuthLayer {
         self
     }
 
-    /// Checks an API key or access token that did not arrive in the header of a request, e.g. from a login form; the
-    /// grant ends with the credentials.
+    /// Checks an API key or access token that did not arrive in the header of a request, e.g. one from a login form.
+    /// The returned grant ends when the credentials do.
     ///
     /// # Errors
-    /// [`AuthRefused`] for credentials that are not valid, or cannot be checked.
+    /// [`AuthRefused`] if the credentials are not valid or cannot be checked.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -66,7 +66,7 @@ impl AuthLayer {
         Ok((caller, grant))
     }
 
-    /// Sets the verifier of access tokens, and publishes its metadata.
+    /// Sets the verifier of access tokens, and publishes the verifier's metadata document.
     pub fn tokens(mut self, tokens: impl TokenVerifier) -> Self {
         let credentials = Arc::make_mut(&mut self.0);
         credentials.answers = Arc::new(Answers::publishing(&tokens.metadata()));
@@ -125,7 +125,7 @@ where
             return ResponseFuture::answered(Ok(document));
         }
         let decision = credentials.decide(request.headers());
-        // No layer further in may see the secret.
+        // Remove the secret, so that no inner layer can see it.
         request.headers_mut().remove(AUTHORIZATION);
         match decision {
             Check::Done(Ok(caller)) => {
@@ -133,7 +133,8 @@ where
             }
             Check::Done(Err(refused)) => ResponseFuture::answered(Ok(refuse(credentials, refused))),
             Check::Pending(credential) => {
-                // `self.inner` was polled ready, so it must serve the call; a clone takes its place.
+                // The readiness of `self.inner` was polled, so this instance must serve the request; a clone replaces
+                // it.
                 let spare = self.inner.clone();
                 let mut inner = std::mem::replace(&mut self.inner, spare);
                 let credentials = Arc::clone(credentials);
@@ -148,15 +149,15 @@ where
     }
 }
 
-/// The result of a check without waiting.
+/// The result of a check that does not wait.
 enum Check {
     Done(Result<Authenticated, AuthRefused>),
-    /// The credential, whose check needs a lookup.
+    /// The credential, which must be looked up first.
     Pending(String),
 }
 
 impl Credentials {
-    /// Decides on credentials that need no lookup: most keys, and malformed ones.
+    /// Decides about credentials that need no lookup: most keys, and malformed credentials.
     fn decide(&self, headers: &HeaderMap) -> Check {
         let credential = match bearer(headers) {
             Ok(credential) => credential,
@@ -192,7 +193,7 @@ impl Credentials {
         }
     }
 
-    /// Decides on credentials that need a lookup.
+    /// Decides about credentials that need a lookup.
     async fn verify(&self, credential: &str) -> Result<Authenticated, AuthRefused> {
         match (&self.keys, &self.tokens) {
             (Some(keys), _) if ApiKeys::is_key(credential) => keys.check(credential).await,
@@ -202,7 +203,7 @@ impl Credentials {
     }
 }
 
-/// Adds the caller to the request; values that other layers put there are replaced.
+/// Adds the caller to the request's extensions, where it replaces values that other layers added.
 fn admit<B>(
     credentials: &Credentials,
     mut request: Request<B>,

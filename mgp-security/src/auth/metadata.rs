@@ -1,4 +1,4 @@
-//! The document from which clients learn the issuer of tokens for this server (RFC 9728).
+//! The document that informs clients which issuer's tokens this server accepts (RFC 9728).
 
 use http::Uri;
 use mgp_types::service::{is_loopback_host, shown_url};
@@ -24,7 +24,7 @@ pub struct ResourceMetadata {
     /// The name of the resource for display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_name: Option<String>,
-    /// The scopes that every token needs; they are sent in challenges and are not part of the document.
+    /// The scopes that every token needs. They are sent in challenges and are not part of the document.
     #[serde(skip)]
     pub required_scopes: Vec<String>,
 }
@@ -54,7 +54,7 @@ impl ResourceMetadata {
         })
     }
 
-    /// Returns the canonical URL of the endpoint, which tokens must have as audience.
+    /// Returns the canonical URL of the endpoint. Tokens must contain it as their audience.
     #[must_use]
     pub fn resource(&self) -> &str {
         &self.resource
@@ -66,7 +66,7 @@ impl ResourceMetadata {
         format!("{WELL_KNOWN}{}", self.url.path)
     }
 
-    /// Returns the URL of the document, which challenges contain.
+    /// Returns the URL of the document, which is sent in challenges.
     #[must_use]
     pub fn document_url(&self) -> String {
         format!("{}{WELL_KNOWN}{}", self.url.origin, self.url.path)
@@ -82,8 +82,8 @@ impl ResourceMetadata {
     }
 }
 
-/// Returns whether a path is that of the document without the path of the endpoint. Clients may request it if no
-/// challenge named the document's URL.
+/// Returns whether a path is the document's path without the endpoint's path at its end. Clients may request this path
+/// if no challenge contained the document's URL.
 pub(super) fn is_root_document(path: &str) -> bool {
     path == WELL_KNOWN
 }
@@ -91,7 +91,7 @@ pub(super) fn is_root_document(path: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ResourceUrl {
     origin: String,
-    /// The path; empty for the root.
+    /// The path of the endpoint; empty for the root.
     path: String,
 }
 

@@ -18,9 +18,9 @@
 //! With a token verifier, the layer serves the document of RFC 9728 under `/.well-known/oauth-protected-resource`,
 //! with and without the path of the resource, and challenges contain its URL.
 //!
-//! The permissions of a key and the scopes of a token are in [`Authenticated`] for layers further in.
-//! This layer enforces only [`ResourceServer::require_scope`]; [`AccessLayer`](crate::AccessLayer) enforces the
-//! permissions it knows.
+//! The permissions of a key and the scopes of a token are in [`Authenticated`], where inner layers can read them. This
+//! layer enforces only [`ResourceServer::require_scope`]; [`AccessLayer`](crate::AccessLayer) enforces the permissions
+//! that [`ApiKeys`] lists.
 //!
 //! ```
 //! use bytes::Bytes;

@@ -4,21 +4,21 @@ use http::StatusCode;
 
 /// A refusal of a request without valid credentials.
 ///
-/// A key that is malformed, unknown or revoked, or has another secret, is refused with the same message, so that
-/// answers do not reveal which keys exist.
+/// A key gets the same message whether it is malformed, unknown, revoked or has a wrong secret, so that answers do not
+/// reveal which keys exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthRefused {
     /// There is no bearer token in the `Authorization` header.
     #[error("credentials are needed: send the header `Authorization: Bearer KEY_OR_TOKEN`")]
     Missing,
-    /// The header is malformed.
+    /// The `Authorization` header is malformed.
     #[error("malformed credentials: {0}")]
     Malformed(&'static str),
     /// The key or token is not valid; the message contains the reason if that reveals nothing.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The key or token was valid.
+    /// The key or token was valid, but has expired.
     #[error("the key or token has expired; get a new one")]
     Expired,
     /// The token is valid but lacks a scope that every request needs.
@@ -33,7 +33,7 @@ pub enum AuthRefused {
 }
 
 impl AuthRefused {
-    /// The refusal of every invalid key and every unreadable token.
+    /// The refusal for every invalid key and every unreadable token.
     pub(crate) const NOT_VALID: Self = Self::Invalid("the key or token is not valid here");
 
     /// Returns the HTTP status of the answer.

@@ -19,7 +19,7 @@ const KEY_B: &str = "mgp_b_0123456789abcdefghijklmnopqrstuv";
 const KEY_REVOKED: &str = "mgp_r_0123456789abcdefghijklmnopqrstuv";
 const URL: &str = "https://mcp.example/.well-known/oauth-protected-resource/mcp";
 
-/// A verifier whose answer depends on the name of the token.
+/// A verifier whose answer depends on the text of the token.
 struct Tokens;
 
 #[async_trait]
@@ -60,7 +60,7 @@ async fn keys() -> ApiKeys {
     keys
 }
 
-/// A server that returns its caller, and counts admitted requests.
+/// A server that returns the name of its caller, and counts the admitted requests.
 struct Server {
     layer: AuthLayer,
     reached: Arc<AtomicUsize>,
@@ -147,7 +147,7 @@ async fn callers_with_keys_or_tokens_are_admitted() {
     assert_eq!(inside("BEARER good").await, "issuer/user");
 }
 
-/// The rows of class `auth` in the corpus of broken requests, with their expected statuses.
+/// Sends the requests of class `auth` in the corpus of broken requests, and compares the expected statuses.
 #[tokio::test]
 async fn requests_without_valid_credentials_are_refused() {
     let server = Server::new().await;
@@ -167,7 +167,7 @@ async fn requests_without_valid_credentials_are_refused() {
     for (path, authorization, status) in rows {
         assert_eq!(server.post(path, authorization).await.status(), status, "{authorization:?}");
     }
-    // The server still works.
+    // The server still answers valid requests.
     assert_eq!(server.post("/mcp", &[&a]).await.status(), 200);
 }
 
@@ -237,7 +237,7 @@ async fn a_layer_accepts_only_the_configured_kinds_of_credentials() {
     assert_eq!(status(AuthLayer::new().keys(keys().await), &t).await, 401);
     assert_eq!(status(AuthLayer::new().tokens(Tokens), &a).await, 401);
     assert_eq!(status(AuthLayer::new().tokens(Tokens), &t).await, 200);
-    // Without an issuer there is no document to name.
+    // Without an issuer there is no metadata document, so the challenge contains no URL.
     let answer = Server::of(AuthLayer::new().keys(keys().await)).post("/mcp", &[]).await;
     check(&answer, 401, 1002, r#"Bearer realm="mgp""#);
 }
@@ -291,7 +291,7 @@ async fn other_documents_are_not_served() {
 
 #[tokio::test]
 async fn a_client_without_a_key_is_not_led_to_believe_that_it_could_register() {
-    // A server without tokens publishes nothing.
+    // A server that accepts no tokens publishes no document.
     let closed = Server::of(AuthLayer::new().keys(keys().await));
     for (method, path, status) in [
         (Method::GET, "/.well-known/oauth-protected-resource", 404),
@@ -304,7 +304,7 @@ async fn a_client_without_a_key_is_not_led_to_believe_that_it_could_register() {
     }
 }
 
-/// A service that may be called only through the clone that was made ready.
+/// A service that fails unless it is called through the instance whose readiness was polled.
 struct Careful(bool);
 
 impl Clone for Careful {

@@ -5,8 +5,8 @@
 //! it before each call and again after each wait; previews and rechecks run the same function. The rules are
 //! applied in the order of [`Stage`].
 //!
-//! Lists are filtered by the first two groups of rules, by the same functions as calls: `AccessView::judge`, and the
-//! state of the definition (`gate/list.rs`).
+//! Lists are filtered by the rules of the first two groups, with the same functions as calls: `AccessView::judge`, and
+//! the state of the definition (see `gate/list.rs`).
 
 mod snapshot;
 mod verdict;
@@ -45,22 +45,22 @@ pub(crate) struct CallFacts<'a> {
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent steps of a call")]
 pub(crate) struct Progress {
-    /// `true` once the server's tools were listed for this call; they are not listed again.
+    /// `true` once the server's tools were listed for this call, so that they are not listed a second time.
     pub(crate) listed: bool,
-    /// `true` once no further override of a risk is to be recorded for this call.
+    /// `true` once an override of the tool's risk was recorded for this call, so that none is recorded again.
     pub(crate) recorded: bool,
-    /// The outcomes of the question about permissions, which is asked at most once; `None` before.
+    /// The answers to the question about permissions, which is asked at most once; `None` before it is asked.
     pub(crate) asked: Option<AskOutcomes>,
-    /// The permissions that a person granted for this call alone, together with its confirmation.
+    /// The permissions that a person granted for this call only, when confirming it.
     pub(crate) granted: Vec<Permission>,
     /// `true` once the call was confirmed.
     pub(crate) confirmed: bool,
-    /// `true` for a preview of calls with any arguments, which are not checked.
+    /// `true` for a preview that covers all possible arguments, so that no arguments are checked.
     pub(crate) any_arguments: bool,
 }
 
 impl Progress {
-    /// Returns the progress of a call with all steps done, so that nothing more is asked.
+    /// Returns the progress of a call for which every question was asked, so that none is asked again.
     pub(crate) fn finished(granted: Vec<Permission>) -> Self {
         let asked = Some(AskOutcomes::default());
         let any_arguments = false;
@@ -68,7 +68,7 @@ impl Progress {
     }
 }
 
-/// Decides about a call.
+/// Decides about a call, from its facts and a snapshot of the rules.
 #[inline]
 pub(crate) fn decide(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerdict {
     judge(facts, snapshot, &mut NoSteps)
@@ -81,7 +81,7 @@ pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVer
     verdict.with_steps(steps)
 }
 
-/// Returns what follows once the permissions of a call are decided: it may run, is refused, or must be confirmed.
+/// Returns the outcome of a call once its permissions are decided: it may run, is refused, or must be confirmed.
 pub(crate) fn after_permissions(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
@@ -95,10 +95,10 @@ pub(crate) fn after_permissions(
     next.err().unwrap_or(CallOutcome::Allow)
 }
 
-/// Checks whether a caller may see a tool, by the rules of access and definition only; asks no questions.
+/// Checks whether a caller may see a tool, using only the rules of access and definition; asks no questions.
 ///
 /// # Errors
-/// [`Hidden`] with the rule that hides it.
+/// [`Hidden`], with the rule that hides the tool.
 pub(crate) fn see(
     access: &Access,
     definitions: &Definitions,
@@ -119,7 +119,7 @@ pub(crate) fn see(
     }
 }
 
-/// Returns the permissions that every call of a tool would lack, independent of its arguments.
+/// Returns the permissions that are missing for every call of a tool, whatever its arguments.
 pub(crate) fn missing(
     sources: &Sources,
     principal: &Principal,
@@ -185,7 +185,7 @@ fn apply_rules(
 /// Checks a caller's access to a tool, or to a whole server if `tool` is `None`.
 ///
 /// # Errors
-/// The [`Refusal`] of a caller without access.
+/// The [`Refusal`] for a caller without access.
 pub(crate) fn admit(sources: &Sources, cx: &Context, tool: Option<&str>) -> Result<(), Refusal> {
     let Some(access) = &sources.access else { return Ok(()) };
     let clock = || sources.now();
@@ -204,12 +204,12 @@ fn check_access(
     default: impl FnOnce() -> DefaultPolicy,
     steps: &mut impl Recorder,
 ) -> Result<(), Refusal> {
-    // Such a name is longer than any entry can hold, so no entry allows it; the refusal does not repeat the name.
+    // Such a name is longer than an entry may contain, so no entry allows it. The refusal does not repeat it.
     if let Some(long) = tool.map(str::len).filter(|length| *length > MAX_NAME) {
         steps.add(Stage::Access, StepResult::Refused, || format!("a name of {long} bytes"));
         return Err(LongName::new(long, MAX_NAME).into());
     }
-    // Credentials that permit only some tools of a server do not permit the use of the whole server.
+    // Credentials that permit only some of a server's tools do not permit using the server as a whole.
     let need = tool.map_or(Need::Server, Need::Call);
     let (credentials, id) = (Credentials::of(cx), server.map(ServerId::as_str));
     let ruling = view.judge(credentials, id, tool, need, at, default).inspect_err(|ended| {
@@ -273,7 +273,7 @@ fn check_definition(
             steps.add(Stage::Definition, StepResult::Asks, why);
             return Err(CallOutcome::Ask(Requirement::Listing));
         }
-        // The definition is being updated at this moment; the caller may try again.
+        // The definition is being updated at the moment; the caller may retry.
         DefinitionRule::List if known.is_some_and(|known| known.is_listed()) => {
             Some(DefinitionRefused::unsettled(server, tool, principal))
         }
@@ -288,7 +288,7 @@ fn check_definition(
     Err(Refusal::from(refused).into())
 }
 
-/// Checks the arguments against the input schema of the tool, if the server's policy wants it.
+/// Checks the arguments against the input schema of the tool, if the server's policy requires it.
 #[cfg(feature = "schemas")]
 fn check_schema(
     facts: &CallFacts<'_>,
@@ -302,7 +302,7 @@ fn check_schema(
     })
 }
 
-/// Checks that the call holds the scopes that the tool requires; only calls of limited callers carry scopes.
+/// Checks that the call has the scopes that the tool requires. Only calls in sessions with limited scopes carry scopes.
 fn check_scopes(
     facts: &CallFacts<'_>,
     assessment: &Assessment,
@@ -440,12 +440,13 @@ fn check_confirmation(
     }
 }
 
-/// Records the rules that are considered. The description is a closure, so it is built only if it is kept.
+/// A recorder of the rules that are considered. It gets each description as a closure, so that a description is built
+/// only if the recorder stores it.
 trait Recorder {
     fn add(&mut self, stage: Stage, result: StepResult, rule: impl FnOnce() -> String);
 }
 
-/// A recorder that discards all steps, for decisions about real calls.
+/// A recorder that discards all steps; used to decide about real calls.
 struct NoSteps;
 
 impl Recorder for NoSteps {

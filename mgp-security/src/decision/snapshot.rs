@@ -1,5 +1,5 @@
-//! The state that decisions read: [`Sources`] holds a handle for each group of rules, [`Snapshot`] what one call
-//! needs of them.
+//! The state that decisions read. [`Sources`] has a handle for each group of rules; [`Snapshot`] is the part of that
+//! state which decides about one call.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -28,27 +28,27 @@ pub(crate) enum ToolOrigin {
     Foreign,
 }
 
-/// The name of the server whose tools are called.
+/// The rule for determining which server's tools are called.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerName {
     /// Always this id; a server in the call's context is ignored.
     Always(ServerId),
-    /// The server in the call's context; if it names none, this id.
+    /// The server in the call's context, or this id if the context has none.
     Default(Option<ServerId>),
 }
 
-/// The rules that decide about calls, one member per group; an absent group is not applied.
+/// The rules that decide about calls, one member per group. A group that is `None` is not applied.
 #[derive(Clone)]
 pub(crate) struct Sources {
     pub(crate) server: ServerName,
     pub(crate) origin: ToolOrigin,
     pub(crate) policies: Policies,
     pub(crate) access: Option<Access>,
-    /// The rules about definitions; they also assess tools.
+    /// The rules about definitions; with them, tools are assessed by their definitions.
     pub(crate) definitions: Option<Definitions>,
     /// The definitions of the single server to which all calls go.
     pub(crate) server_tools: Option<Arc<ServerTools>>,
-    /// Assesses tools if `definitions` is absent.
+    /// The source of assessments if `definitions` is `None`.
     pub(crate) tools: Option<Arc<dyn Assess>>,
     pub(crate) permissions: Option<Permissions>,
     pub(crate) validators: Option<Validators>,
@@ -105,7 +105,7 @@ impl Sources {
 
 mgp_types::opaque_debug!(Sources { server, origin });
 
-/// The state that decides about one call; each part is read at most once, so the decision is consistent.
+/// The state that decides about one call. Each part is read at most once, so the decision is consistent.
 pub(crate) struct Snapshot<'a> {
     sources: &'a Sources,
     access: Option<AccessView<'a>>,
@@ -172,7 +172,7 @@ impl<'a> Snapshot<'a> {
         let definitions = self.sources.definitions.as_ref()?;
         let known = known.map(|known| &**known);
         if self.sources.origin == ToolOrigin::Own {
-            // Tools of this process are trusted; only an operator's override of their risk must be recorded.
+            // Tools of this process are trusted. Only an operator's override of their risk has to be recorded.
             let records =
                 known.is_some_and(KnownTool::is_unrecorded) && definitions.readable().is_ok();
             let rule = self.tools.as_ref().filter(|_| records).map(|tools| tools.rule(known));
@@ -216,8 +216,8 @@ impl<'a> Snapshot<'a> {
         Some(self.permissions.get_or_init(|| permissions.view()))
     }
 
-    /// Returns the state that decides about the permissions of a call, or `None` if the call needs no permission, as
-    /// most.
+    /// Returns the state that decides about the permissions of a call, or `None` if the call needs no permission, which
+    /// is the usual case.
     pub(super) fn permissions_for(
         &self,
         server: Option<&ServerId>,
@@ -230,7 +230,7 @@ impl<'a> Snapshot<'a> {
         needs_any.then(|| self.permissions())?
     }
 
-    /// Returns whether any tool of the server declares this permission for itself.
+    /// Returns whether some tool of the server declares this permission as its own need.
     pub(super) fn is_of_tools(&self, permission: &Permission) -> bool {
         self.tools.as_ref().is_some_and(|tools| tools.declare(permission))
     }
@@ -244,14 +244,14 @@ impl<'a> Snapshot<'a> {
         self.sources.confirmations.is_some()
     }
 
-    /// Returns the approval of earlier calls that covers a call, too.
+    /// Returns an earlier approval of later calls that covers this call.
     pub(super) fn approved(&self, facts: &CallFacts<'_>) -> Option<Arc<CallApproval>> {
         let CallFacts { server, tool, arguments, at, .. } = *facts;
         let by = &facts.call.cx().principal;
         self.sources.confirmations.as_ref()?.approved(by, server, tool, arguments, at.get())
     }
 
-    /// Returns the strongest access entry or approval in which the operator named the called tool.
+    /// Returns the strongest access entry or approval with which an operator named the called tool.
     pub(super) fn naming(&self, facts: &CallFacts<'_>) -> Option<NamedTool> {
         let CallFacts { server, tool, at, .. } = *facts;
         let cx = facts.call.cx();

@@ -13,8 +13,8 @@ use crate::tool::{Assessment, NamedTool};
 
 /// The decision about one call of a tool.
 ///
-/// [`Governance::explain`](crate::Governance::explain) returns the verdict of a hypothetical call, which is not
-/// made:
+/// [`Governance::explain`](crate::Governance::explain) returns the verdict about a hypothetical call without making the
+/// call:
 ///
 /// ```
 /// use mgp_security::{CallOutcome, Governance, Stage};
@@ -34,16 +34,16 @@ pub struct CallVerdict {
     steps: Vec<Step>,
 }
 
-/// The facts that the rules found about a call before its outcome.
+/// The facts that the rules established about a call before its outcome was known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
-    /// The assessment of the tool; `None` if the call was refused before.
+    /// The assessment of the tool; `None` if the call was refused before the tool was assessed.
     pub(super) assessment: Option<Arc<Assessment>>,
-    /// Boxed, because validators check few calls, and few entries name a tool.
+    /// Boxed, because most calls have no validators and no entry that names their tool.
     checks: Option<Box<Checks>>,
 }
 
-/// The checks of a call's arguments, and what makes its confirmation unnecessary.
+/// The validators that checked a call's arguments, and the entry that makes its confirmation unnecessary.
 #[derive(Clone, Debug, Default)]
 struct Checks {
     applied: Vec<Validator>,
@@ -80,8 +80,8 @@ pub enum Requirement {
     Listing,
     /// The operator's override of the tool's risk must be recorded in the audit log.
     RiskRecord,
-    /// These permissions must be decided. Empty if the policy grants all of them and only the record of that is
-    /// missing.
+    /// These permissions must be decided. The list is empty if the policy grants all of them and only the audit record
+    /// of the grant is missing.
     Permissions(Vec<MissingPermission>),
     /// The call must be confirmed.
     Confirmation,
@@ -113,7 +113,7 @@ pub enum Stage {
 pub struct Step {
     /// The group to which the rule belongs.
     pub stage: Stage,
-    /// The result.
+    /// The result of applying the rule.
     pub result: StepResult,
     /// A description of the rule, e.g. the deciding entry, the permission or the validator.
     pub rule: String,
@@ -123,7 +123,7 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepResult {
-    /// The rule lets the call pass.
+    /// The rule does not object to the call.
     Passed,
     /// The rule refuses the call.
     Refused,
@@ -132,7 +132,7 @@ pub enum StepResult {
 }
 
 impl CallVerdict {
-    /// Returns the outcome.
+    /// Returns the outcome: the call is allowed or refused, or a requirement must be met first.
     #[must_use]
     pub fn outcome(&self) -> &CallOutcome {
         &self.outcome
@@ -153,7 +153,8 @@ impl CallVerdict {
         }
     }
 
-    /// Returns whether the tool appears in the caller's lists, i.e. is refused neither by access nor by its definition.
+    /// Returns whether the tool appears in the caller's lists, i.e. neither the access rules nor its definition hide
+    /// it.
     #[must_use]
     pub fn is_visible(&self) -> bool {
         !self.refusal().is_some_and(Refusal::hides_tool)

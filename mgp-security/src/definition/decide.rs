@@ -21,19 +21,19 @@ use crate::state::ChangeError;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PendingDefinition {
-    /// The server.
+    /// The server that lists the tool.
     pub server: ServerId,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// The definition that waits, and the reason.
+    /// The definition that waits, and the reason why it waits.
     pub held: HeldDefinition,
     /// The time since which the definition waits.
     pub since: Timestamp,
 }
 
 impl Definitions {
-    /// Approves the waiting definition of a tool, if it has this fingerprint. The tool can be called as soon as this
-    /// method returns.
+    /// Approves the waiting definition of a tool, if it has the given fingerprint. When this method returns, the tool
+    /// can be called.
     ///
     /// # Errors
     /// [`Refusal`] if `by` is not an operator, if no definition with this fingerprint waits, or if the approval cannot
@@ -69,8 +69,8 @@ impl Definitions {
         Ok(())
     }
 
-    /// Rejects the waiting definition of a tool, if it has this fingerprint: the definition no longer waits, and the
-    /// tool stays refused.
+    /// Rejects the waiting definition of a tool, if it has the given fingerprint. The definition no longer waits, and
+    /// the tool stays refused.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
@@ -143,8 +143,8 @@ impl Definitions {
         self.remove(server, told).await
     }
 
-    /// Removes the records of all tools of a server that is no longer registered. The caller of this method must have
-    /// checked the authority for that.
+    /// Removes the records of all tools of a server that is no longer registered. Checks no authority: the caller of
+    /// this method must have done that.
     ///
     /// # Errors
     /// [`Refusal`] if the change cannot be stored or recorded; nothing was removed then.
@@ -173,15 +173,15 @@ impl Definitions {
         }
         self.0.seen().retain(|id, seen| {
             let is_it = id.as_ref() == Some(server);
-            // Also forget servers that were refused only because their id looks like the removed one; they may be
-            // admitted now.
+            // Also forget servers that were refused only because their id resembles the removed one: now they may be
+            // admitted.
             seen.is_own() || !(is_it || seen.looks_like(server))
         });
         self.0.publish();
         Ok(())
     }
 
-    /// Checks that the caller is an operator; refuses and records the attempt if not.
+    /// Checks that the caller is an operator. If not, returns an error and records the attempt.
     async fn authorise(
         &self,
         by: &Principal,
@@ -194,7 +194,7 @@ impl Definitions {
         Err(refusal)
     }
 
-    /// Returns the waiting definition of a tool, if it has this fingerprint.
+    /// Returns the waiting definition of a tool, if it has the given fingerprint.
     fn held(
         &self,
         server: &ServerId,

@@ -55,21 +55,22 @@ pub(super) struct DefinitionCore {
     pub(super) policies: Policies,
     /// The table that lookups read; replaced as a whole by each change.
     now: RwLock<Arc<Table>>,
-    /// The handles given out for single servers; each holds that server's part of the table.
+    /// The handles for single servers, each with that server's part of the table.
     parts: Mutex<HashMap<ServerId, Arc<ServerTools>>>,
-    /// The last list of each server; locked while the table is built, so that an older table never replaces a newer one.
+    /// The last list of each server. Locked while the table is built, so that an older table never replaces a newer
+    /// one.
     seen: Mutex<HashMap<Option<ServerId>, ServerListing>>,
-    /// A lock for each server, held by the call that lists its tools on behalf of all calls that wait.
+    /// A lock for each server. The call that lists the server's tools holds it, and other calls wait for its result.
     turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Hooks,
-    /// Refuses definitions for a reason outside of them, if the operator wants that.
+    /// The operator's function that may refuse definitions for other reasons than their content.
     restriction: OnceLock<Restriction>,
-    /// `true` if a change could not be applied because the pins were unreadable; the table is rebuilt once they are
-    /// readable.
+    /// `true` if a change could not be applied because the pins were unreadable. The table is rebuilt as soon as they
+    /// can be read.
     behind: AtomicBool,
 }
 
-/// Returns the reason why a server may not list a definition.
+/// The function that returns the reason why a server may not list a definition.
 struct Restriction(Box<RestrictFn>);
 
 type RestrictFn = dyn Fn(&ServerId, &Payload) -> Option<String> + Send + Sync;
@@ -118,7 +119,7 @@ impl Definitions {
         Ok(())
     }
 
-    /// Returns the assessment of a tool, i.e. what calls of it need.
+    /// Returns the assessment of a tool: its risk, and what calls of it need.
     ///
     /// A tool that its server does not list is assessed by its pinned definition, or by [`Assessment::unlisted`] if it
     /// has none.
@@ -147,7 +148,7 @@ impl Definitions {
 
     /// Returns a handle to the known tools of one server, for layers that read them at every call.
     pub(crate) fn server(&self, server: &ServerId) -> Arc<ServerTools> {
-        // Held so that no table is published between reading it and registering the handle.
+        // Locked so that no table is published after the table was read and before the handle is registered.
         let _seen = self.0.seen();
         let tools = self.0.now.read().of(Some(server.as_str())).cloned();
         let mut parts = self.0.parts.lock();
@@ -155,7 +156,7 @@ impl Definitions {
         Arc::clone(part.or_insert_with(|| Arc::new(ServerTools(RwLock::new(tools)))))
     }
 
-    /// Returns the current tools of a server's handle.
+    /// Returns the current tools behind a server's handle.
     #[inline]
     pub(crate) fn tools_in(&self, part: &ServerTools) -> Option<Arc<Tools>> {
         self.0.catch_up();
@@ -191,8 +192,8 @@ impl Definitions {
         self.tools(server).map_or(DefinitionState::Unseen, |tools| tools.state(tool).clone())
     }
 
-    /// Returns whether a definition of a tool is pinned, also while its server has not listed its tools since the start
-    /// of this process.
+    /// Returns whether a definition of a tool is pinned, even if its server has not listed its tools since this process
+    /// started.
     #[must_use]
     pub fn is_pinned(&self, server: &ServerId, tool: &str) -> bool {
         let pins = self.0.pins.now();
@@ -205,7 +206,7 @@ impl Definitions {
         self.tools(server)?.get(tool)?.tool.clone()
     }
 
-    /// Returns the findings about a definition as it was last listed, also those that do not prevent its use.
+    /// Returns the findings about a definition as it was last listed, including those that do not prevent its use.
     #[must_use]
     pub fn findings(&self, server: Option<&ServerId>, tool: &str) -> Arc<[Finding]> {
         let tools = self.tools(server);
@@ -213,7 +214,7 @@ impl Definitions {
         known.map_or_else(|| [].into(), |known| Arc::clone(&known.findings))
     }
 
-    /// Checks the structured content of a result against the schema of its tool, if the server's policy wants that.
+    /// Checks the structured content of a result against the schema of its tool, if the server's policy requires it.
     ///
     /// # Errors
     /// [`ResultRefused`](crate::ResultRefused) if the content does not fit the schema.
@@ -230,9 +231,9 @@ impl Definitions {
         schemas.check_result(tool, content)
     }
 
-    /// Sets a function that refuses definitions, e.g. those that differ from a lock file; it returns the reason.
+    /// Sets a function that may refuse definitions, e.g. those that differ from a lock file; it returns the reason.
     ///
-    /// Only the first call has an effect, and lists that were read before it are not checked.
+    /// Only the first call has an effect. Lists that were processed before it are not checked again.
     pub fn restrict(
         &self,
         refuse: impl Fn(&ServerId, &Payload) -> Option<String> + Send + Sync + 'static,
@@ -254,12 +255,12 @@ impl Definitions {
         tools.named.iter().filter(|(_, known)| refused(known)).count()
     }
 
-    /// Returns the hash of a definition's JSON as the server listed it last.
+    /// Returns the hash of the JSON text of a definition as the server last listed it.
     pub(super) fn listed(&self, server: &ServerId, tool: &str) -> Option<Sha256Hash> {
         self.tools(Some(server))?.get(tool)?.raw
     }
 
-    /// Registers the tools that this process runs itself; they are trusted, and nothing is pinned.
+    /// Registers tools of this process. They are trusted, so their definitions are not pinned.
     pub fn learn(&self, server: Option<&ServerId>, tools: &[mcp::Tool]) {
         self.0.seen().insert(server.cloned(), ServerListing::own(tools));
         self.0.publish();
@@ -279,7 +280,7 @@ impl Definitions {
         self.0.hooks.add(hook);
     }
 
-    /// Returns the lock of a server that serializes listing its tools and recording overrides.
+    /// Returns a server's lock, which ensures that only one call at a time lists the tools or records an override.
     pub(super) fn turn(&self, server: &ServerId) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.0.turns.lock();
         // Remove locks that no call holds or waits for.
@@ -305,7 +306,7 @@ impl DefinitionCore {
         self.seen.lock()
     }
 
-    /// Returns whether a server of this id is configured or registered, or lists or listed tools.
+    /// Returns whether a server with this id is configured or registered, or has ever listed tools.
     pub(super) fn is_known(&self, id: &str, admitted: &HashSet<ServerId>, book: &PinTable) -> bool {
         self.policies.has(id) || book.has(id) || admitted.contains(id)
     }
@@ -313,7 +314,7 @@ impl DefinitionCore {
     /// Rebuilds the table from the lists, the pins and the policies, and publishes it.
     pub(super) fn publish(&self) {
         let mut seen = self.seen();
-        // While the pins are unreadable, no call is decided, so the old table may stay until they are readable again.
+        // No call is decided while the pins are unreadable, so the old table may stay until they can be read.
         let Ok(book) = self.pins.now() else {
             self.behind.store(true, Ordering::Release);
             return;

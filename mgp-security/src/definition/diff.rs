@@ -8,7 +8,7 @@ use super::review::{EVIDENCE_MAX, visible};
 /// The maximum number of differences that are listed; the others are counted.
 const CHANGES_MAX: usize = 32;
 
-/// The number of bytes that are shown before and after the part of a text that differs.
+/// The number of bytes shown on each side of the part of a text that differs.
 const AROUND: usize = 40;
 
 /// One difference between two definitions.
@@ -17,23 +17,24 @@ const AROUND: usize = 40;
 pub struct Difference {
     /// The location, as a JSON pointer into the definition.
     pub at: String,
-    /// The earlier value, with invisible characters escaped; `None` if the member is new. A text that changed is
-    /// shortened to the part that differs, and what is cut off from a long part is counted.
+    /// The earlier value, with invisible characters escaped; `None` if the member is new. A changed text is shortened
+    /// to the part that differs; if that is still too long, its end is replaced by the number of characters left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// The current value, as `before`; `None` if the member was removed.
+    /// The current value, in the same form; `None` if the member was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
 impl Difference {
-    /// Returns the difference without any text of the server: only the top-level member that changed.
+    /// Returns the difference without any text written by the server: only the name of the top-level member that
+    /// changed.
     pub(super) fn place(&self) -> Self {
         Self { at: top(&self.at).to_owned(), before: None, after: None }
     }
 }
 
-/// Returns the top-level member that a pointer leads into, as one of our own constants, because deeper names are
+/// Returns the name of the top-level member to which a pointer leads, as a constant of this crate; deeper names are
 /// chosen by the server.
 pub(super) fn top(at: &str) -> &'static str {
     const MEMBERS: [&str; 7] = [
@@ -54,9 +55,9 @@ pub(super) fn top(at: &str) -> &'static str {
 /// The differences between two definitions.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
-    /// The first differences.
+    /// The first differences, up to the maximum.
     pub(super) listed: Vec<Difference>,
-    /// The number of all others.
+    /// The number of differences beyond the maximum.
     pub(super) left_out: usize,
 }
 
@@ -106,7 +107,7 @@ fn compare(
     found.listed.push(Difference { at: visible(at), before, after });
 }
 
-/// Returns the parts of two texts that differ, with some characters around them.
+/// Returns the parts of two texts that differ, with some characters of context.
 fn changed_parts(before: &str, after: &str) -> (String, String) {
     let same = |(one, other): &(char, char)| one == other;
     let length = |pairs: &mut dyn Iterator<Item = (char, char)>| -> usize {
@@ -123,7 +124,7 @@ fn changed_parts(before: &str, after: &str) -> (String, String) {
     (cut(before), cut(after))
 }
 
-/// Returns a text as a person can read it, with the number of characters that were cut off, or with this end.
+/// Returns a text in readable form. If it is cut, it ends with the number of omitted characters, otherwise with `end`.
 fn counted(text: &str, end: &str) -> String {
     let left_out = text.chars().count().saturating_sub(EVIDENCE_MAX);
     match left_out {

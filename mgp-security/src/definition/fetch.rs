@@ -22,9 +22,9 @@ use super::table::DefinitionRule;
 use crate::audit::Event;
 use crate::error::Refusal;
 
-/// The time limit for listing, and for waiting while another call lists.
+/// The time limit for listing the tools, and for waiting while another call lists them.
 ///
-/// If the server does not answer in time, a tool that was never seen counts as unlisted.
+/// If the server does not answer in time, a tool that was never listed counts as unlisted.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of pages that are read; a server with more pages counts as unresponsive.
@@ -34,7 +34,7 @@ const MAX_PAGES: usize = 100;
 enum ListError {
     /// The server did not answer, or its answer is invalid.
     Server(RpcError),
-    /// The listed tools cannot be stored.
+    /// The listed tools could not be stored.
     Local(RpcError),
 }
 
@@ -52,14 +52,14 @@ impl Definitions {
     ) -> Result<(), RpcError> {
         let unlisted = |reason| Refusal::Unlisted { server: server.clone(), reason };
         let turn = turn(self, server, call).await?;
-        // The call that held the lock before may have listed the tools already.
+        // Another call that held the lock may have listed the tools already.
         if !self.must_list(server, tool)? {
             return Ok(());
         }
         let limit = time_limit(call);
         let listed = timeout(limit, list(self, server, inner, call)).await;
         let late = || RpcError::internal("it did not list its tools in time");
-        // The caller's own short deadline expired, which does not show that the server is unresponsive.
+        // It was the caller's own short deadline that expired, which does not mean that the server is unresponsive.
         if listed.is_err() && limit < LIST_TIMEOUT {
             return Err(unlisted(late()).into());
         }
@@ -67,7 +67,7 @@ impl Definitions {
         match listed {
             Ok(()) => {}
             Err(ListError::Local(error)) => return Err(error),
-            // The definition may have changed, so the tool must not be called on the basis of the old one.
+            // The definition may have changed, so the tool must not be called on the basis of its old definition.
             Err(ListError::Server(error))
                 if self.state(Some(server), tool) != DefinitionState::Unseen =>
             {
@@ -89,8 +89,8 @@ impl Definitions {
         Ok(matches!(rule, DefinitionRule::List))
     }
 
-    /// Records that the operator replaced the risk of a tool, once per definition and policy. No call of the tool runs
-    /// before that.
+    /// Records that the operator overrides the risk of a tool, once per definition and policy. Calls of the tool wait
+    /// for this record.
     ///
     /// # Errors
     /// [`Refusal::Unaudited`] if it cannot be recorded.
@@ -147,7 +147,7 @@ async fn list<S: MgpService>(
     for _ in 0..MAX_PAGES {
         let mut call =
             Call::ask::<ToolsList>(&params, own(on_behalf.cx())).map_err(ListError::Local)?;
-        // The outer layers have already added their members to the call on whose behalf this listing is made.
+        // The outer layers have already added their members to the original call; copy them to this request.
         *call.hop_mut() = on_behalf.hop().sender_members();
         let reply = inner.call(call).await.map_err(ListError::Server)?;
         let Page { tools: more, next } = reply::read(&reply).map_err(ListError::Server)?;
@@ -165,7 +165,7 @@ async fn list<S: MgpService>(
     ))))
 }
 
-/// Returns the context for a call of our own that is made on behalf of another call.
+/// Returns the context for a request of our own that is made on behalf of a call.
 fn own(cx: &Context) -> Context {
     let mut own = cx.clone();
     own.key = CallKey::next();
@@ -173,7 +173,7 @@ fn own(cx: &Context) -> Context {
     own.logical = None;
     own.outlet = Outlet::none();
     own.caller_access = CallerAccess::Unavailable;
-    // Extensions that outer layers added belong to the other call, not to this one.
+    // Extensions that outer layers added belong to the original call only.
     own.extensions = Extensions::default();
     own
 }

@@ -1,4 +1,4 @@
-//! The reading and review of one definition, independent of what is known about its server.
+//! The parsing and review of a single definition, without any knowledge about its server.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use super::name::NameFlaw;
 use super::review::{Finding, Rule, Severity, advises_between, review, steered};
 use super::shown::Shown;
 
-/// The size in bytes from which on an operator must review a definition, because a model reads all of it in every
-/// turn.
+/// The size of a definition, in bytes, above which an operator must review it, because a model reads all of it with
+/// every request.
 const CROWDS_OUT: usize = 64 * 1024;
 
-/// The maximum number of tools of other servers in the findings of a definition.
+/// The maximum number of other servers' tools that are reported in the findings of a definition.
 const MENTIONS_MAX: usize = 4;
 
 /// A definition as a model reads it, and the findings of its review.
@@ -81,18 +81,18 @@ impl Inspection {
         Self { shown: None, findings: vec![finding], names_another: false }
     }
 
-    /// Adds the flaw of a name among those of other servers.
+    /// Adds a finding about a flaw of the tool's name in comparison with names on other servers.
     pub(super) fn flag_name(&mut self, flaw: &NameFlaw) {
         self.names_another |= matches!(flaw, NameFlaw::Taken { .. });
         self.findings.push(Finding::about(Rule::Likeness, "/name", flaw.to_string(), ""));
     }
 
-    /// Adds the reason why the operator's restriction refuses the definition.
+    /// Adds a finding with the reason why the operator's restriction refuses the definition.
     pub(super) fn restrict(&mut self, reason: &str) {
         self.findings.push(Finding::about(Rule::Locked, "", reason, ""));
     }
 
-    /// Adds a finding for each tool of another server whose use the description steers.
+    /// Adds a finding for each tool of another server that the description instructs models to use or avoid.
     pub(super) fn flag_mentions(&mut self, is_known: impl Fn(&str) -> bool) {
         let Some(description) =
             self.shown.as_ref().and_then(|shown| shown.tool.description.as_deref())
@@ -104,8 +104,8 @@ impl Inspection {
         }
     }
 
-    /// Lowers the findings about advice that concerns other tools of the same server only, e.g. `use this instead of
-    /// read_all`, to details; unless the same text has other findings that block.
+    /// Lowers findings about advice that concerns only tools of the same server, e.g. `use this instead of read_all`,
+    /// to notes, unless the same text also has other findings that block the tool.
     pub(super) fn excuse_own_tools(&mut self, is_own: impl Fn(&str) -> bool) {
         let is_advice = |finding: &Finding| {
             finding.rule == Rule::Shadow.id() && advises_between(&finding.evidence, &is_own)
@@ -120,8 +120,8 @@ impl Inspection {
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     }
 
-    /// Returns the hash of everything that a model reads of the definition, or `None` if the definition cannot be
-    /// read.
+    /// Returns the hash of everything in the definition that a model reads, or `None` if the definition cannot be
+    /// parsed.
     #[must_use]
     pub fn fingerprint(&self) -> Option<Sha256Hash> {
         self.shown.as_ref().map(|shown| shown.fingerprint)

@@ -23,26 +23,26 @@ use crate::state::{ChangeError, Snapshot};
 /// The maximum number of servers that are known at a time; the tools of further servers are not pinned.
 const SERVERS_MAX: usize = 1024;
 
-/// The maximum number of attempts to store pins when other processes change them at the same time.
+/// The maximum number of attempts to store pins if other processes change them at the same time.
 const TRIES: usize = 4;
 
 /// The number of bytes of definitions that are processed before yielding to other tasks.
 const READ_AT_ONCE: usize = 64 * 1024;
 
-/// The result of checking whether the tools of a server are pinned at all.
+/// The result of deciding whether the tools of a server are pinned.
 enum Admitted {
     /// The tools belong to this process and are not pinned.
     Own,
-    /// The server is admitted.
+    /// The server is admitted, so its tools are pinned.
     Well,
-    /// The server is refused because of its id. Holds the flaw if no event has recorded it yet.
+    /// The server is refused because of its id. Contains the flaw if no audit event has recorded it yet.
     Not(Option<NameFlaw>),
 }
 
 /// The tools of the current list, by name.
 type ToolsByName = HashMap<Box<str>, Arc<ListedTool>>;
 
-/// The content of a list after reading.
+/// The content of a list after its definitions were parsed and reviewed.
 struct ReadList {
     named: ToolsByName,
     /// The names of the tools whose definitions were not read before.
@@ -54,18 +54,19 @@ struct ReadList {
 }
 
 impl Definitions {
-    /// Processes some of the tools that a server lists: new definitions are pinned, changed ones wait for an operator.
+    /// Processes some of the tools that a server lists. New definitions are pinned; changed ones wait for an operator.
     ///
     /// # Errors
     /// [`ChangeError`] if the pins cannot be stored or recorded; the list has no effect then.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the list has no effect, or its new pins were stored and the next listing finds them.
+    /// If the future is dropped, either the list has no effect, or its new pins are stored and the next listing uses
+    /// them.
     pub async fn observe(&self, server: &ServerId, tools: &[Payload]) -> Result<(), ChangeError> {
         self.take(server, tools, Whole::No).await.map(drop)
     }
 
-    /// Processes a list, and returns the hashes of its definitions; empty for tools of this process.
+    /// Processes a list and returns the hashes of its definitions. For tools of this process, the result is empty.
     pub(super) async fn take(
         &self,
         server: &ServerId,
@@ -80,7 +81,8 @@ impl Definitions {
         if let Admitted::Well = admitted {
             self.pin(server, &named, &fresh).await?;
         }
-        // If the server was removed in the meantime, this list is dropped; the next one is processed.
+        // If the server was removed in the meantime, this list is discarded; the server's next list is processed as
+        // usual.
         if let Some(known) = self.0.seen().get_mut(&Some(server.clone()))
             && !known.is_own()
         {
@@ -107,8 +109,8 @@ impl Definitions {
         Ok(admitted)
     }
 
-    /// Returns the flaw of a server's id that prevents the use of its tools. For a server that has listed nothing yet,
-    /// returns the flaw that would be found now.
+    /// Returns the flaw of a server's id that prevents the use of its tools. If the server has not listed any tools
+    /// yet, checks its id now.
     ///
     /// ```
     /// use mgp_security::{Definitions, NameFlaw, Policies};
@@ -131,7 +133,7 @@ impl Definitions {
         }
     }
 
-    /// Decides whether the tools of a server are pinned at all.
+    /// Decides whether the tools of a server are pinned or refused.
     ///
     /// The result is stored immediately, so that only the first of two servers with similar ids is admitted.
     fn admit(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
@@ -152,10 +154,10 @@ impl Definitions {
         })
     }
 
-    /// Reads the definitions of a list that were not read before.
+    /// Parses and reviews those definitions of a list that are new.
     ///
     /// Pins are never removed automatically, so a server that lists new names each time could fill the store. Beyond
-    /// the limit, unknown names are left out of the list and their calls are refused.
+    /// the limit, unknown names are left out of the list and calls of them are refused.
     async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<ReadList, ChangeError> {
         let book = self.0.pins.now()?;
         let mut room = TOOLS_MAX.saturating_sub(book.tools(server).count());
@@ -217,12 +219,12 @@ impl Definitions {
         Ok(ReadList { named, fresh, hashes, is_crowded })
     }
 
-    /// The names of the tools of all other servers that can be called.
+    /// Returns the names of all tools of other servers that can be called.
     fn shadows(&self, server: &ServerId) -> Shadows {
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);
         let names = others.flat_map(|(id, tools)| {
-            // A tool that is held back cannot be called, so nothing can impersonate it.
+            // A tool that is held back cannot be called, so another tool with its name cannot deceive a caller.
             let pinned =
                 tools.named.iter().filter(|(_, known)| known.standing == DefinitionState::Pinned);
             pinned.map(move |(name, _)| (id.as_str(), &**name))
@@ -230,7 +232,7 @@ impl Definitions {
         Shadows::of(names)
     }
 
-    /// Stores new pins and definitions that wait, with the events that record them.
+    /// Stores new pins and waiting definitions, together with the audit events about them.
     async fn pin(
         &self,
         server: &ServerId,
@@ -283,7 +285,7 @@ impl Definitions {
                     );
                 }
                 DefinitionState::Pinned => {
-                    // The server lists the pinned definition again, so the waiting one is dropped.
+                    // The server lists the pinned definition again, so the waiting definition is discarded.
                     if held.is_some_and(|held| held.kind == PinKind::Waiting) {
                         change = change.remove(PinTable::SPACE, key(PinKind::Waiting));
                     }
@@ -307,7 +309,7 @@ impl Definitions {
         Ok((change, events))
     }
 
-    /// Records that a server did not list its tools when asked.
+    /// Records that a server was asked for its tools but did not list them.
     ///
     /// # Errors
     /// [`ChangeError`] if that cannot be stored, or if a flaw of the server's id cannot be recorded.
@@ -327,8 +329,8 @@ pub(super) fn admitted(seen: &HashMap<Option<ServerId>, ServerListing>) -> HashS
     well.filter_map(|(id, _)| id.clone()).collect()
 }
 
-/// Returns the flaw of a server's id, compared with all admitted servers; a server that has pins was admitted
-/// before and has none.
+/// Returns the flaw of a server's id in comparison with all admitted servers. A server with pins was admitted before,
+/// so it has no flaw.
 fn flaw(
     server: &ServerId,
     seen: &HashMap<Option<ServerId>, ServerListing>,
@@ -362,7 +364,7 @@ fn record(server: &ServerId, tool: &str, kind: PinKind, what: &Inspection) -> Op
     })
 }
 
-/// Creates the audit event for a definition that is held for review.
+/// Creates the audit event for a definition that must wait for a review.
 fn held_event(
     server: &ServerId,
     tool: &str,

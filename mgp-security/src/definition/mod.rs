@@ -1,4 +1,4 @@
-//! Definitions of tools: pinned when they are first seen, refused when they change (MGP §4).
+//! Definitions of tools: pinned when a server first lists them, refused when they change (MGP §4).
 //!
 //! - [`Definitions`] holds all known tools: their definitions, their assessments and their states.
 //! - [`DefinitionLayer`](crate::DefinitionLayer) updates it from the lists that servers send, and refuses calls of

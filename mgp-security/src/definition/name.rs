@@ -1,4 +1,4 @@
-//! Names of servers and tools: which can be used, and which look like another (MGP §4; UTS 39).
+//! Names of servers and tools: which names may be used, and which can be confused with others (MGP §4; UTS 39).
 
 use std::collections::{HashMap, HashSet};
 
@@ -34,8 +34,8 @@ const RESERVED_PREFIXES: [&str; 6] = ["mgp/", "mgp.", "mgp_", "mgp-", "mgp:", "d
 /// Letters that look alike but are not covered by the skeletons of UTS 39.
 const LOOKS: [(&str, &str); 3] = [("vv", "w"), ("cl", "d"), ("5", "s")];
 
-/// The minimum length for the check of doubled or swapped letters; shorter names differ too little to compare that
-/// way.
+/// The minimum length of names that are checked for doubled or swapped letters. Among shorter names, many legitimate
+/// ones differ only in that way.
 const NEAR_MIN: usize = 6;
 
 /// The reason why a name cannot be used.
@@ -54,9 +54,9 @@ pub enum NameFlaw {
     /// Another tool already has this name.
     #[error("the name `{name}` is already that of `{of}`")]
     Taken {
-        /// The name.
+        /// The name that both tools have.
         name: String,
-        /// The server that owns the name.
+        /// The server that has the other tool.
         of: String,
     },
     /// The name looks like another name.
@@ -64,7 +64,7 @@ pub enum NameFlaw {
     LooksLike {
         /// The name, with invisible characters escaped.
         name: String,
-        /// The name that it looks like.
+        /// The existing name that it looks like.
         like: String,
     },
 }
@@ -73,7 +73,7 @@ impl NameFlaw {
     /// Checks the name of a tool without comparing it to other names.
     ///
     /// # Errors
-    /// [`NameFlaw`] when it is too long, holds characters it must not hold, or belongs to the protocol.
+    /// [`NameFlaw`] if the name is too long, contains forbidden characters or is reserved for the protocol.
     pub fn check_tool(name: &str) -> Result<(), Self> {
         check_length(name)?;
         let wrong = name.chars().find(|c| !(c.is_ascii_alphanumeric() || "_./-".contains(*c)));
@@ -114,7 +114,7 @@ impl NameFlaw {
         if reserved || RESERVED_PREFIXES[..2].iter().any(begins) {
             return Err(Self::Reserved(super::review::visible(id)));
         }
-        // An id in another alphabet whose letters all look like Latin ones can only be meant to deceive.
+        // An id in another alphabet whose letters all look like Latin ones is certainly meant to deceive.
         let looks: String = skeleton(id).collect();
         if !id.is_ascii() && looks.is_ascii() {
             return Err(Self::LooksLike { name: super::review::visible(id), like: looks });
@@ -127,11 +127,11 @@ impl NameFlaw {
         }
     }
 
-    /// Checks that a tool's own name does not begin with the id of another server: written with that id, it is a name of
-    /// that server's, whatever that lists now.
+    /// Checks that a tool's name does not begin with the id of another server. Such a name looks like a tool of that
+    /// server, whether or not that server lists it now.
     ///
     /// # Errors
-    /// [`NameFlaw::Taken`] with that server.
+    /// [`NameFlaw::Taken`], with that server.
     pub(super) fn check_owner(
         server: &ServerId,
         tool: &str,
@@ -169,7 +169,7 @@ impl NameFlaw {
     }
 }
 
-/// The tool names of other servers, indexed by appearance, to find similar ones.
+/// The names of other servers' tools, indexed by their appearance so that similar names can be found.
 #[derive(Debug, Default)]
 pub(super) struct Shadows {
     looks: HashMap<String, (String, String)>,
@@ -192,12 +192,12 @@ impl Shadows {
         Self { looks: shadows, names }
     }
 
-    /// Returns whether a word is the name of a tool of another server; ordinary words are not.
+    /// Returns whether a word is the name of another server's tool; ordinary words never count as one.
     pub(super) fn has(&self, word: &str) -> bool {
         self.names.contains(word)
     }
 
-    /// Returns the flaw of a tool name that can be confused with a tool of another server, if there is one.
+    /// Returns a flaw if a tool name can be confused with the name of another server's tool.
     ///
     /// An identical name is not a flaw here: tools are called by server and name, and the router decides to which
     /// server a bare name belongs.
@@ -221,7 +221,7 @@ fn look_alike(one: &str, other: &str) -> bool {
     ones.iter().any(|one| others.contains(one)) || is_near(&ones[1], &others[1])
 }
 
-/// Returns two normalized appearances of a name without separators: as written, and in lower case.
+/// Returns the appearance of a name without separators in two normalized forms: as written, and in lower case.
 fn looks(name: &str) -> [String; 2] {
     [plain(name), plain(&name.to_lowercase())]
 }
@@ -236,7 +236,7 @@ fn plain(name: &str) -> String {
     looks
 }
 
-/// Returns whether two names differ only by a doubled letter or by two swapped letters, which readers overlook.
+/// Returns whether two names differ only in a doubled letter or two swapped letters, which a reader may overlook.
 fn is_near(one: &str, other: &str) -> bool {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     if one.len().min(other.len()) < NEAR_MIN {

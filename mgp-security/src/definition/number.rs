@@ -1,7 +1,7 @@
 //! Normalization of numbers in canonical JSON, without rounding: `1`, `1.0` and `10e-1` become the same text.
 //!
-//! Canonical JSON keeps numbers as they were written, because confirmations need that. Definitions need the
-//! opposite: a server that serializes the same definition with another library must not appear to have changed it.
+//! Canonical JSON keeps numbers as they were written, because confirmations need that. Definitions need the opposite: a
+//! server that serializes the same definition with another library has not changed it.
 
 /// The largest absolute exponent that is normalized; numbers with a larger one stay as written.
 const EXPONENT_MAX: i64 = 1_000_000;
@@ -29,7 +29,7 @@ pub(super) fn exact(json: &str) -> String {
     out
 }
 
-/// Returns the end of the JSON string at the beginning of the text.
+/// Returns the position after the JSON string with which the text begins.
 fn string_end(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {

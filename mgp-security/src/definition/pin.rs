@@ -1,7 +1,7 @@
 //! The stored definitions of each tool: the pinned one, and one that waits or was rejected.
 //!
-//! These are separate records, so that a server that changes a tool cannot overwrite an approval made at the same
-//! time.
+//! These are separate records: a server that changes its tool must not overwrite an approval that an operator makes at
+//! the same time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct Pin {
     pub(crate) tool: String,
     pub(super) kind: PinKind,
     pub(super) fingerprint: String,
-    /// The definition as a model reads it.
+    /// The part of the definition that a model reads.
     pub(super) shown: Payload,
     /// The findings of the review; empty unless the definition waits because of them.
     #[serde(default)]
@@ -49,11 +49,11 @@ pub(crate) enum PinKind {
 #[derive(Debug, Default)]
 pub(crate) struct PinTable(HashMap<String, HashMap<String, PinPair>>);
 
-/// The records of one tool.
+/// The records of one tool: the pinned definition, and one that waits or was rejected.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PinPair {
     pub(super) pinned: Option<Arc<Pin>>,
-    /// The definition that waits or was rejected.
+    /// The definition that waits for an operator or was rejected by one.
     pub(super) held: Option<Arc<Pin>>,
 }
 
@@ -63,12 +63,12 @@ impl Pin {
         Sha256Hash::digest(self.shown.as_str().as_bytes())
     }
 
-    /// Returns those findings that the stored definition does not have: what a change adds.
+    /// Returns those findings that the stored definition does not have, i.e. those that a change adds.
     pub(super) fn added_by(&self, findings: &[Finding]) -> Vec<Finding> {
         self.shown.get().map_or_else(|_| findings.to_vec(), |before| added(&before, findings))
     }
 
-    /// Returns the findings about this definition, without those about the pinned one.
+    /// Returns the findings about this definition that the pinned one does not have.
     pub(super) fn added(&self, pinned: Option<&Self>) -> Vec<Finding> {
         pinned.map_or_else(|| self.findings.clone(), |pinned| pinned.added_by(&self.findings))
     }
@@ -77,16 +77,16 @@ impl Pin {
     pub(super) fn assess(&self, policy: &ServerPolicy) -> Assessment {
         match self.shown.get() {
             Ok(tool) => Assessment::of(&tool, policy),
-            // Cannot happen: this process or another one of ours wrote the definition.
+            // This cannot happen, because this program itself wrote the definition.
             Err(_) => Assessment::unlisted(&self.tool, policy),
         }
     }
 
-    /// Returns the key of a record in the store; a pinned definition and a held one of the same tool have different
-    /// keys.
+    /// Returns the key of a record in the store. The pinned definition of a tool and one that waits or was rejected
+    /// have different keys.
     pub(super) fn key(server: &str, tool: &str, kind: PinKind) -> String {
         let slot = if kind == PinKind::Pinned { "pinned" } else { "held" };
-        // Strings can always be encoded, and as JSON, different pairs of names never result in the same key.
+        // Strings can always be encoded. As JSON, different pairs of names never result in the same key.
         Payload::of(&[server, tool, slot]).map(|key| key.as_str().to_owned()).unwrap_or_default()
     }
 }
@@ -97,7 +97,7 @@ impl PinTable {
         self.0.get(server.as_str())?.get(tool)
     }
 
-    /// Returns whether something is kept of the tools of a server.
+    /// Returns whether there are records about the tools of a server.
     pub(super) fn has(&self, server: &str) -> bool {
         self.0.contains_key(server)
     }

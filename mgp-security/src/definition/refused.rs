@@ -7,7 +7,7 @@ use super::DefinitionState;
 use super::diff::{Difference, top};
 use super::review::{Finding, Rule as ReviewRule};
 
-/// The finding on a tool whose definition changes while a call waits.
+/// The finding that is reported for a tool whose definition changes while a call waits.
 const UNSETTLED: &str = "its definition is not settled; try again";
 
 /// The error for a tool that cannot be called because its definition changed, waits for an operator, or is
@@ -18,18 +18,18 @@ pub struct DefinitionRefused {
     server: ServerId,
     tool: String,
     standing: DefinitionState,
-    /// The parts of the definition that this caller may read in the error.
+    /// The parts of the definition that the error may show to this caller.
     reads: Reads,
     #[source]
     rule: Rule,
 }
 
-/// The parts of a definition that a refusal contains.
+/// The parts of a definition that an error contains.
 ///
 /// A definition that is held back because it instructs models must not reach a model through the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
-    /// The locations that changed, without any text of the server.
+    /// The locations of the changes, without any text written by the server.
     Places,
     /// The locations and the changed texts.
     Everything,
@@ -135,15 +135,15 @@ pub enum DecisionRefused {
     /// No definition of this tool waits for a decision.
     #[error("no definition of `{tool}` of `{server}` waits for a decision")]
     Nothing {
-        /// The server.
+        /// The server of the tool.
         server: ServerId,
-        /// The tool.
+        /// The tool about which the operator decided.
         tool: String,
     },
-    /// A different definition waits by now than the one the operator decided about.
+    /// The definition that waits now is not the one that the operator decided about.
     #[error("the definition of `{tool}` changed again; look at it and approve `{waiting}` instead")]
     Another {
-        /// The tool.
+        /// The tool about which the operator decided.
         tool: String,
         /// The fingerprint of the definition that waits now.
         waiting: String,

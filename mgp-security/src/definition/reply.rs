@@ -1,5 +1,5 @@
-//! Processing of tool lists on their way to the caller: definitions are read and pinned, and tools that must not be
-//! seen are left out.
+//! Processing of tool lists on their way to the caller: definitions are reviewed and pinned, and tools that the caller
+//! must not see are left out.
 
 use mgp_types::mcp::key;
 use mgp_types::method::ToolsList;
@@ -22,12 +22,12 @@ pub(super) struct Page {
     pub(super) next: Option<String>,
 }
 
-/// Parses a page.
+/// Parses the reply to a request for a page of tools.
 pub(super) fn read(reply: &Reply) -> Result<Page, RpcError> {
     reply.get()
 }
 
-/// Returns whether a request asks for the first page, i.e. whether its answer may be the whole list.
+/// Returns whether a request asks for the first page; only then can its answer be the whole list.
 pub(crate) fn page(call: &Call) -> Whole {
     match call.params().get::<<ToolsList as mgp_types::method::Request>::Params>() {
         Ok(params) if params.cursor.is_none() => Whole::Yes,
@@ -35,7 +35,7 @@ pub(crate) fn page(call: &Call) -> Whole {
     }
 }
 
-/// Reads and pins the tools of a list, and removes those that the caller must not see.
+/// Reviews and pins the tools of a list, and removes those that the caller must not see.
 pub(crate) async fn watch(
     definitions: &Definitions,
     server: &ServerId,
@@ -75,14 +75,14 @@ pub(super) fn show(
     let name: String = tool.get("name")?.get().ok()?;
     let standing = definitions.state(Some(server), &name);
     if standing == DefinitionState::Pinned {
-        // A later list may have been processed in the meantime, with another definition of the tool.
+        // In the meantime a later list may have been processed that contains another definition of the tool.
         if hash.is_some() && definitions.listed(server, &name) != hash.copied() {
             return None;
         }
         let risk = definitions.assessment(Some(server), &name).effective_risk.clone();
         return Some(annotated(cx, raw, tool, &risk));
     }
-    // An operator sees that the tool exists, but none of its text.
+    // An operator sees that the tool exists, but none of its texts.
     if cx.principal.authority() != Authority::Operator || standing == DefinitionState::Unseen {
         return None;
     }
@@ -101,7 +101,7 @@ pub(super) fn show(
 
 /// Returns the definition of a tool with its effective risk added, if the caller supports that member.
 ///
-/// A value that the server itself writes there is removed.
+/// If the server itself sent such a member, it is removed.
 fn annotated(cx: &Context, raw: &Payload, mut tool: Extras, risk: &RiskLevel) -> Payload {
     const MEMBER: &str = "effective_risk_level";
     let told = cx.caller.has(Extension::ToolSecurity) || cx.caller.has(Extension::Security);

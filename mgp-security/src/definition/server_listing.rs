@@ -20,8 +20,8 @@ use super::table::{KnownTool, Tools};
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
 
-/// The maximum number of tools kept per server, including tools no longer listed; tools with further names are
-/// refused.
+/// The maximum number of tools stored per server, including tools that it no longer lists. Beyond that, tools with new
+/// names are refused.
 pub(super) const TOOLS_MAX: usize = 10_000;
 
 /// The maximum size of all definitions of one server in bytes; further tools are refused.
@@ -41,14 +41,14 @@ pub(super) struct ServerListing {
     complete: Option<Instant>,
     /// The flaw of the server's id, which prevents the use of its tools.
     pub(super) flaw: Option<NameFlaw>,
-    /// The record of that flaw.
+    /// The state of the audit event about that flaw.
     pub(super) told: FlawRecord,
 }
 
 /// One tool as its server listed it.
 #[derive(Debug)]
 pub(super) struct ListedTool {
-    /// The hash of the definition's JSON, so that an unchanged definition is not read again.
+    /// The hash of the definition's JSON, by which an unchanged definition is recognized and not parsed again.
     pub(super) raw: Sha256Hash,
     pub(super) inspection: Inspection,
     bytes: usize,
@@ -72,7 +72,7 @@ impl ListedTool {
         Self { raw: hash, inspection, bytes: raw.as_str().len() }
     }
 
-    /// Creates the entry for a name that the server lists twice, with different definitions.
+    /// Creates the entry for a name that the server lists twice with different definitions.
     pub(super) fn twice(hash: Sha256Hash) -> Self {
         let inspection = Inspection::refused(Finding::new(Rule::Twice, "/name", ""));
         Self { raw: hash, inspection, bytes: 0 }
@@ -105,7 +105,8 @@ impl ServerListing {
         self.own
     }
 
-    /// Flags the listed names that begin with the id of another server, which may be known only since then.
+    /// Adds a finding to each listed name that begins with the id of another server, because that server may have
+    /// become known only after the list was processed.
     pub(super) fn review_names(&mut self, server: &ServerId, is_known: impl Fn(&str) -> bool) {
         if self.own {
             return;
@@ -117,7 +118,7 @@ impl ServerListing {
             let mut inspection = listed.inspection.clone();
             inspection.flag_name(&flaw);
             *listed = Arc::new(ListedTool { raw: listed.raw, inspection, bytes: listed.bytes });
-            // With the next list the definition waits in the store.
+            // When the next list is processed, the definition is stored as waiting.
             self.stale = true;
         }
     }
@@ -126,16 +127,16 @@ impl ServerListing {
         self.stale = !self.own;
     }
 
-    /// Notes the time at which the server was asked for its tools, even if it did not answer.
+    /// Notes the time at which the server was asked for its tools, whether or not it answered.
     pub(super) fn tried(&mut self) {
         self.complete = Some(Instant::now());
     }
 
-    /// Adds a list; a complete list replaces all tools, except those that wait or are refused.
+    /// Adds the tools of a list. A complete list replaces all earlier tools, except those that wait or are refused.
     pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, whole: Whole) {
         if whole == Whole::Yes {
-            // Keep definitions with findings: a server must not make such a tool callable as an unknown one by no
-            // longer listing it.
+            // Keep definitions with findings. Otherwise a server could make such a tool callable as an unknown one by
+            // no longer listing it.
             self.listed.retain(|_, listed| !listed.inspection.is_usable());
             self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
             (self.full, self.stale, self.complete) = (false, false, Some(Instant::now()));
@@ -146,7 +147,8 @@ impl ServerListing {
             let room = before > 0 || self.listed.len() < TOOLS_MAX;
             if !room || bytes > BYTES_MAX {
                 self.full = true;
-                // The new definition does not fit. Remove the old one, which must not be used in its place.
+                // The new definition exceeds the size limit. Remove the old one, too, because it must not be used
+                // instead.
                 self.bytes -= before;
                 self.listed.remove(&name);
                 continue;
@@ -156,7 +158,7 @@ impl ServerListing {
         }
     }
 
-    /// Notes that tools were left out because the limit of pins is reached.
+    /// Notes that tools were left out because the maximum number of pins is reached.
     pub(super) fn crowded(&mut self) {
         self.full = true;
     }
@@ -190,14 +192,14 @@ impl ServerListing {
         }
         let mut named: BTreeMap<Box<str>, KnownTool> = BTreeMap::new();
         if let Some(server) = server.filter(|_| !self.own) {
-            // Overrides for unlisted tools are recorded like any other.
+            // If the operator overrides the risk of an unlisted tool, that must be recorded, too.
             for name in policy.risk.keys() {
                 let assessment = Assessment::unlisted(name, policy).into();
                 let known = KnownTool::new(None, assessment, tools.others.clone());
                 named.insert(name.as_str().into(), known);
             }
-            // A tool that has a pin but is not listed is known from its record: hiding it from the list changes
-            // nothing.
+            // A tool with a pin that is not listed is known from its record, so hiding a tool from the list does not
+            // change how it is treated.
             for (name, pair) in book.tools(server) {
                 let earlier = assessed.and_then(|named| named.get(name));
                 named.insert(name.into(), recorded(name, pair, policy, &tools.others, earlier));
@@ -259,7 +261,7 @@ impl ServerListing {
     }
 }
 
-/// Returns an unlisted tool as its stored record describes it.
+/// Returns an unlisted tool as described by its stored record.
 fn recorded(
     name: &str,
     pair: &PinPair,
@@ -282,7 +284,7 @@ fn recorded(
     known
 }
 
-/// The state of the event that records the flaw of an id.
+/// The state of the audit event that reports the flaw of a server's id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum FlawRecord {
     #[default]
@@ -290,7 +292,7 @@ pub(super) enum FlawRecord {
     Yes,
 }
 
-/// The extent of a list.
+/// The part of the server's tools that a list contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whole {
     /// The list contains all tools.
@@ -320,8 +322,8 @@ impl KnownTool {
         }
     }
 
-    /// Reuses the `unrecorded` flag of an earlier table, so that an override is recorded only once, even if a call is
-    /// recording it now.
+    /// Takes the `unrecorded` flags of an earlier table, so that an override is recorded only once, even if a call is
+    /// recording it at this moment.
     fn keep_told(&mut self, before: &Self) {
         let same = self.tool == before.tool
             && self.assessment.overrides == before.assessment.overrides
@@ -332,7 +334,7 @@ impl KnownTool {
     }
 }
 
-/// Returns the state of a listed definition, by comparing it with the stored records.
+/// Returns the state of a listed definition in comparison with the stored records.
 pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> DefinitionState {
     let is_refused = inspection.severity() == Some(Severity::Refused);
     let Some(shown) = inspection.shown.as_ref().filter(|_| !is_refused) else {
@@ -341,7 +343,7 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
     let pinned = pair.and_then(|pair| pair.pinned.as_ref());
     let fingerprint = shown.fingerprint.to_string();
     let held = pair.and_then(|pair| pair.held.as_ref());
-    // What was pinned without an operator before the name was found wrong waits for one.
+    // A definition that was pinned automatically waits for an operator if its name was later found to be flawed.
     let waits = held.is_some_and(|held| {
         held.kind == PinKind::Waiting
             && held.fingerprint == fingerprint
@@ -406,7 +408,7 @@ impl HeldDefinition {
 fn changed(pin: &Pin, now: &Payload) -> Differences {
     match (pin.shown.get(), now.get()) {
         (Ok(before), Ok(after)) => differences(&before, &after),
-        // Cannot happen: both records were written by our own code.
+        // This cannot happen, because both records were written by this program.
         _ => Differences::default(),
     }
 }

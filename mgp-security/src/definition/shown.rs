@@ -4,7 +4,7 @@
 //! - `_meta` is for programs. Only the copy of `security` in it is covered, if `security` itself is absent.
 //! - `icons` are for people, and their URLs change often.
 //! - `execution` declares whether a call may become a task; no decision depends on it.
-//! - `security.effective_risk_level` is computed by this crate, which replaces the server's value.
+//! - `security.effective_risk_level` is set by this crate, which replaces any value from the server.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use super::number::exact;
 /// The maximum size of a definition in bytes; a larger one is refused without being read.
 pub(super) const SIZE_MAX: usize = 256 * 1024;
 
-/// Members that no model sees and no decision depends on.
+/// Members that a model does not see and on which no decision depends.
 const UNSEEN: [&str; 3] = ["_meta", "icons", "execution"];
 
 /// A definition that was parsed successfully.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
-    /// The definition as a tool.
+    /// The definition, parsed as a tool.
     pub(super) tool: Arc<mcp::Tool>,
     /// The members that a model reads, as canonical JSON.
     pub(super) text: Payload,
@@ -29,13 +29,13 @@ pub(super) struct Shown {
     pub(super) fingerprint: Sha256Hash,
 }
 
-/// The reason why a definition cannot be read.
+/// The reason why a definition cannot be used at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
     /// The definition is too large.
     #[error("the definition has {0} bytes, at most {SIZE_MAX} are looked at")]
     Large(usize),
-    /// The JSON is not a tool, or is ambiguous, so that two parsers could read different tools.
+    /// The JSON does not describe a tool, or is ambiguous, so that two parsers could read different tools from it.
     #[error("the definition cannot be read: {0}")]
     Malformed(String),
 }
@@ -47,7 +47,7 @@ impl From<RpcError> for Unreadable {
 }
 
 impl Shown {
-    /// Reads a definition as it was listed.
+    /// Parses a definition as the server listed it.
     pub(super) fn read(raw: &Payload) -> Result<Self, Unreadable> {
         let size = raw.as_str().len();
         if size > SIZE_MAX {

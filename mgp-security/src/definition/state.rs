@@ -28,13 +28,13 @@ pub enum DefinitionState {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HeldDefinition {
-    /// The fingerprint of the waiting definition, which an approval must name.
+    /// The fingerprint of the waiting definition, which an operator's approval must contain.
     pub fingerprint: Sha256Hash,
     /// The fingerprint of the pinned definition, if there is one.
     pub pinned: Option<Sha256Hash>,
-    /// The definition itself, as JSON. It is the text of the server, which only people should read.
+    /// The definition itself, as JSON. It is the server's unreviewed text, which only people should read.
     pub definition: Payload,
-    /// The differences from the pinned definition; of many only the first.
+    /// The differences from the pinned definition; if there are many, only the first ones.
     pub differences: Vec<Difference>,
     /// The number of further differences.
     pub differences_left_out: usize,

@@ -1,4 +1,4 @@
-//! The table that lookups read: the tools of each server by name.
+//! The table in which decisions look up the tools of each server by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,11 @@ use crate::tool::Assessment;
 #[cfg(feature = "schemas")]
 use crate::tool::{ArgumentsRefused, ToolSchemas};
 
-/// The age from which on a list counts as outdated: a call of a tool that is not in it lists the tools again.
+/// The age at which a list counts as outdated. A call of a tool that is missing in an outdated list causes a new list
+/// request.
 const FRESH_LIST_TTL: Duration = Duration::from_secs(30);
 
-/// The maximum number of names that are searched linearly.
+/// The maximum number of entries that are searched linearly.
 const FEW: usize = 4;
 
 /// All known tools of all servers.
@@ -37,7 +38,7 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     pub(super) named: Sorted<Box<str>, Arc<KnownTool>>,
-    /// The state of all names that are not in the table.
+    /// The state of every tool that is not in the table.
     pub(super) others: DefinitionState,
     /// `true` if the server has reported a change of its tools since the list was read.
     pub(super) stale: bool,
@@ -52,18 +53,18 @@ pub(crate) struct Tools {
 /// A known tool.
 #[derive(Debug)]
 pub(crate) struct KnownTool {
-    /// The definition as last listed; `None` if it could not be read, or is not listed.
+    /// The definition as last listed; `None` if it could not be parsed, or if the tool is not listed.
     pub(super) tool: Option<Arc<mcp::Tool>>,
     /// The hash of the definition's JSON as listed; `None` for a tool of this process, or one known only from its pin.
     pub(super) raw: Option<Sha256Hash>,
-    /// The pin from which an unlisted tool is known.
+    /// The pin of a tool that is not listed; its definition is then taken from there.
     pub(super) pin: Option<Arc<Pin>>,
-    /// The assessment of its calls.
+    /// The assessment of the tool's calls.
     pub(super) assessment: Arc<Assessment>,
-    /// The schemas of its definition, if the policy wants arguments to be checked.
+    /// The schemas in the tool's definition, if the policy requires that arguments are checked.
     #[cfg(feature = "schemas")]
     pub(super) schemas: Option<Arc<ToolSchemas>>,
-    /// The state of its definition.
+    /// The state of the tool's definition.
     pub(super) standing: DefinitionState,
     /// The findings about the definition as last listed.
     pub(super) findings: Arc<[Finding]>,
@@ -73,15 +74,15 @@ pub(crate) struct KnownTool {
 
 /// A map sorted by the length of the keys, then by the keys themselves.
 ///
-/// Most comparisons in the binary search compare only lengths, so a lookup costs less than hashing the name, and
-/// names chosen by an attacker cannot slow it down.
+/// Most comparisons of the binary search only compare lengths, so a lookup takes less time than hashing the name would,
+/// and names chosen by an attacker cannot slow it down.
 #[derive(Clone, Debug)]
 pub(super) struct Sorted<K, V>(Vec<(K, V)>);
 
 impl<K: Name, V> Sorted<K, V> {
     #[inline]
     pub(super) fn get(&self, name: &str) -> Option<&V> {
-        // A linear search is faster for so few names.
+        // For so few entries, a linear search is faster.
         if self.0.len() <= FEW {
             return self.0.iter().find(|(known, _)| known.name() == name).map(|(_, value)| value);
         }
@@ -115,7 +116,7 @@ impl<K: Ord + Name, V> From<BTreeMap<K, V>> for Sorted<K, V> {
     }
 }
 
-/// A key with a string form that has the same order as the key.
+/// A key that also has a string form, in which keys have the same order.
 pub(super) trait Name {
     fn name(&self) -> &str;
 }
@@ -133,7 +134,7 @@ impl Name for ServerId {
 }
 
 impl Table {
-    /// Returns the tools of a server; `None` as the server means this process.
+    /// Returns the tools of a server; `None` selects the tools of this process.
     #[inline]
     pub(super) fn of(&self, server: Option<&str>) -> Option<&Arc<Tools>> {
         match server {
@@ -142,7 +143,7 @@ impl Table {
         }
     }
 
-    /// Returns whether callers see the same tools as by another table.
+    /// Returns whether callers see the same tools with this table as with another one.
     pub(super) fn shows_same(&self, other: &Self) -> bool {
         let none = Arc::default();
         let same = |(id, _): (&ServerId, &Arc<Tools>)| {
@@ -171,7 +172,7 @@ impl Tools {
 pub(crate) enum DefinitionRule {
     /// The definition allows calls of the tool.
     Allow,
-    /// The tool may be called after an event has recorded that the operator overrides its risk.
+    /// The tool may be called once an event has recorded that the operator overrides its risk.
     Record,
     /// The tool may not be called.
     Refuse(DefinitionState),
@@ -180,7 +181,7 @@ pub(crate) enum DefinitionRule {
 }
 
 impl Tools {
-    /// Returns one tool.
+    /// Returns the tool with a name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<KnownTool>> {
         self.named.get(name)
     }
@@ -190,12 +191,13 @@ impl Tools {
         self.get(name).map_or(&self.others, |known| &known.standing)
     }
 
-    /// Returns whether any tool of the server declares a permission for itself.
+    /// Returns whether any tool of the server declares a permission as its own need.
     pub(crate) fn declare(&self, permission: &Permission) -> bool {
         self.named.iter().any(|(_, known)| known.declares(permission))
     }
 
-    /// Returns the decision about the definition of a tool of another server; `known` is its [entry](Self::get) here.
+    /// Returns the decision about the definition of another server's tool; `known` is the tool's [entry](Self::get) in
+    /// this table.
     pub(crate) fn rule(&self, known: Option<&KnownTool>) -> DefinitionRule {
         let Some(known) = known else {
             return match &self.others {
@@ -206,7 +208,8 @@ impl Tools {
         };
         match &known.standing {
             _ if self.stale => DefinitionRule::List,
-            // The definition is listed but not pinned yet, or the list is so old that a new one may contain the tool.
+            // The definition is listed but not pinned yet, or the list is so old that the tool may have been added
+            // since.
             DefinitionState::Unseen if known.tool.is_some() || self.is_old() => {
                 DefinitionRule::List
             }
@@ -218,12 +221,12 @@ impl Tools {
         }
     }
 
-    /// Returns whether these are the tools of this process.
+    /// Returns whether these are the tools of this process, which are trusted.
     pub(crate) fn are_own(&self) -> bool {
         self.own
     }
 
-    /// Returns whether the list is so old that a tool missing in it may exist by now.
+    /// Returns whether the list is so old that a tool missing in it may exist now.
     fn is_old(&self) -> bool {
         !self.own && self.complete.is_none_or(|at| at.elapsed() > FRESH_LIST_TTL)
     }

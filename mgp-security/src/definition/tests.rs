@@ -1,4 +1,4 @@
-//! Pins, approvals and the layer, with a server that lies when a test wants it.
+//! Tests of pins, approvals and the layer, with a server that can change its definitions.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ mod entering;
 mod telling;
 mod unlisted;
 
-/// A server whose list can be changed while it runs.
+/// A server whose list of tools the test can change while it runs.
 #[derive(Clone, Default)]
 struct Liar {
     tools: Arc<Mutex<Vec<String>>>,
@@ -501,7 +501,7 @@ async fn a_list_that_another_one_overtook_shows_nothing_that_does_not_stand() {
     let (good, bad) = (tool("Adds."), tool("Adds, and tells mallory."));
     definitions.observe(&server, std::slice::from_ref(&good)).await.unwrap();
     definitions.observe(&server, std::slice::from_ref(&bad)).await.unwrap();
-    // A list with the approved definition comes in before the other one is shown.
+    // A list with the approved definition arrives before the changed one is shown.
     definitions.observe(&server, std::slice::from_ref(&good)).await.unwrap();
     assert_eq!(definitions.state(Some(&server), "add"), DefinitionState::Pinned);
     let shown = |raw: &Payload| {

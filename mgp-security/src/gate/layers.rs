@@ -1,4 +1,4 @@
-//! The layers: each one is the gate, with the rules of one section of the specification.
+//! The layers. Each of them is the gate with the rules of one section of the specification.
 //!
 //! Applies to: both.
 
@@ -37,12 +37,12 @@ macro_rules! gate_layer {
 }
 
 gate_layer! {
-    /// Allows the calls that [`Access`] allows, and removes everything else from lists.
+    /// Allows only the calls that [`Access`] allows, and removes everything else from lists.
     ///
     /// - `tools/call` is decided by the access to the tool. A refusal has code 1001 and names agent, server, tool, the
     ///   level that decided and a remedy. `tools/list` is filtered by the same decision.
-    /// - Resources, prompts and completion belong to the server as a whole, so the server's entry or policy decides.
-    ///   Without access, calls are refused with 1001 and lists are empty.
+    /// - Resources, prompts and completion belong to the server as a whole, so the entry for the server or the policy
+    ///   decides. Without access, calls are refused with 1001 and lists are empty.
     /// - Credentials ([`CredentialGrant`](mgp_types::service::CredentialGrant)) restrict this further: credentials for
     ///   single tools do not permit the rest of a server. Expired credentials are refused with 1003.
     ///
@@ -72,15 +72,15 @@ gate_layer! {
 }
 
 impl AccessLayer {
-    /// Creates a layer that decides by these access entries.
+    /// Creates a layer that uses these access entries.
     pub fn new(access: Access) -> Self {
         let policies = access.policies().clone();
         Self(Sources { access: Some(access), ..Sources::new(policies) })
     }
 
-    /// Sets the server for which access is decided, even if the context of a call names another one.
+    /// Sets the server for which access is decided, even if the context of a call contains another one.
     ///
-    /// A call without a server is decided by the default policy, because no entry can name it.
+    /// If a call has no server, the default policy decides, because no entry can refer to it.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.0.server = ServerName::Always(id.into());
         self
@@ -88,11 +88,11 @@ impl AccessLayer {
 }
 
 gate_layer! {
-    /// Lists and calls only tools whose current definition is the approved one.
+    /// Lists and calls tools only while their current definition is the approved one.
     ///
     /// On an outbound stack, the layer reads each `tools/list` and pins new definitions. It removes tools that wait or
-    /// are refused from the list, and refuses their calls with 4002. Before the call of a tool that was not listed yet,
-    /// it lists the server's tools.
+    /// are refused from the list, and refuses calls of them with 4002. Before a call of a tool that was not listed yet,
+    /// the layer itself lists the server's tools.
     ///
     /// ```
     /// use mgp_security::{DefinitionLayer, Definitions, Policies};
@@ -126,7 +126,7 @@ gate_layer! {
 }
 
 impl DefinitionLayer {
-    /// Creates a layer that decides by these definitions.
+    /// Creates a layer that uses these definitions.
     pub fn new(definitions: Definitions) -> Self {
         let policies = definitions.policies().clone();
         Self(Sources { definitions: Some(definitions), ..Sources::new(policies) })
@@ -175,7 +175,7 @@ gate_layer! {
 }
 
 impl PermissionLayer {
-    /// Creates a layer that decides by these permissions; `tools` determines which permissions a tool needs.
+    /// Creates a layer that uses these permissions; `tools` determines which permissions a tool needs.
     pub fn new(permissions: Permissions, tools: impl Assess + 'static) -> Self {
         let policies = permissions.policies().clone();
         let (permissions, tools): (_, Arc<dyn Assess>) = (Some(permissions), Arc::new(tools));
@@ -190,8 +190,8 @@ impl PermissionLayer {
 }
 
 gate_layer! {
-    /// Checks the arguments of a call with the tool's validators. Blocks calls that fail a check or cannot be checked,
-    /// with 1010.
+    /// Checks the arguments of a call with the validators of its tool. A call that fails a check or cannot be checked
+    /// is blocked with 1010.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -217,14 +217,14 @@ gate_layer! {
 }
 
 impl ValidateLayer {
-    /// Creates a layer without validators; `tools` determines which validators apply to a tool.
+    /// Creates a layer without checks; `tools` determines which validators apply to a tool.
     pub fn new(tools: impl Assess + 'static) -> Self {
         let (validators, tools): (_, Arc<dyn Assess>) = (Validators::default(), Arc::new(tools));
         let none = Sources::new(Policies::default());
         Self(Sources { validators: Some(validators), tools: Some(tools), ..none })
     }
 
-    /// Adds the check for a validator's name; it replaces an earlier check for that name.
+    /// Sets the check for a validator's name; it replaces an earlier check for that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
         self.0.validators.get_or_insert_default().insert(name, Arc::new(check));
         self
@@ -238,7 +238,7 @@ impl ValidateLayer {
 }
 
 gate_layer! {
-    /// Runs dangerous calls only with a confirmation (§4.4); the same layer serves inbound and outbound stacks.
+    /// Runs dangerous calls only after they were confirmed (§4.4); works on inbound and on outbound stacks.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -264,7 +264,7 @@ gate_layer! {
 }
 
 impl ConfirmLayer {
-    /// Creates a layer that requires these confirmations; `tools` determines which calls are risky.
+    /// Creates a layer that obtains confirmations from these; `tools` determines which calls are risky.
     pub fn new(confirmations: Confirmations, tools: impl Assess + 'static) -> Self {
         let policies = confirmations.policies().clone();
         let (confirmations, tools): (_, Arc<dyn Assess>) = (Some(confirmations), Arc::new(tools));

@@ -1,5 +1,5 @@
-//! The filter of lists by what the caller may see (MGP §5); it keeps all other members and their order as the
-//! server sent them.
+//! The filter that removes from lists what the caller may not see (MGP §5). It leaves all other members and their order
+//! as the server sent them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::decision::Sources;
 use crate::definition::{Whole, watch};
 
-/// Filters a list of tools by access, and by their definitions if `page` is given.
+/// Filters a list of tools by access and, if `page` is given, by the tools' definitions.
 pub(super) async fn filter(
     sources: &Sources,
     cx: &Context,
@@ -33,9 +33,9 @@ pub(super) async fn filter(
     without(reply, |tool| access.lists(cx, server, tool))
 }
 
-/// Removes the tools for which `keep` returns `false`; a reply from which none is removed stays unchanged.
+/// Removes the tools for which `keep` returns `false`. If no tool is removed, the reply stays unchanged.
 ///
-/// A list that cannot be parsed is refused as a whole; a tool without a readable name is removed.
+/// A list that cannot be parsed is refused as a whole. A tool whose name cannot be read is removed.
 fn without(reply: Reply, keep: impl Fn(&str) -> bool) -> Result<Reply, RpcError> {
     let Reply::Complete(body) = &reply else { return Ok(reply) };
     let text = body.to_json();
@@ -49,12 +49,13 @@ fn without(reply: Reply, keep: impl Fn(&str) -> bool) -> Result<Reply, RpcError>
     })
 }
 
-/// Marks a list as private to its caller, whatever the server sent, because other callers may see other tools.
+/// Marks a list as private to its caller, even if the server marked it as public, because other callers may see other
+/// tools.
 fn private(mut reply: Reply, cx: &Context) -> Reply {
     const PRIVATE: &str = r#""cacheScope":"private""#;
     if let Some(body) = reply.as_body_mut().filter(|_| cx.caller.era == Era::Modern) {
         let text = body.as_raw().as_str();
-        // If the mark may be ambiguous or may belong to a nested object, write our own.
+        // The server's mark may be ambiguous or belong to a nested object, so write our own mark.
         if !text.contains(PRIVATE) || text.contains("public") || text.contains("\\u") {
             body.insert("cacheScope", Payload::from_trusted(r#""private""#));
         }
@@ -65,14 +66,15 @@ fn private(mut reply: Reply, cx: &Context) -> Reply {
 /// Returns an empty list, for callers without access to the server.
 pub(super) fn empty(member: &'static str, cx: &Context) -> Reply {
     let modern = match cx.caller.era {
-        // Required by 2026-07-28; the list is not cached, because access may be granted at any time.
+        // Protocol version 2026-07-28 requires these members. The list must not be cached, because access may be
+        // granted at any time.
         Era::Modern => r#","resultType":"complete","ttlMs":0,"cacheScope":"private""#,
         Era::Legacy => "",
     };
     Reply::raw(Payload::from_trusted(format!(r#"{{"{member}":[]{modern}}}"#)))
 }
 
-/// Returns the list with only the tools to keep, or `None` if all are kept.
+/// Returns the list without the tools that are to be removed, or `None` if there are none.
 fn filter_text(
     text: &[u8],
     keep: impl Fn(&str) -> bool,
@@ -114,7 +116,7 @@ fn filter_text(
     Ok(hidden.then_some(out))
 }
 
-/// The members of an object in their order, including duplicates.
+/// The members of an object in their original order, including duplicates.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {

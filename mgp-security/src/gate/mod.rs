@@ -1,8 +1,8 @@
-//! The gate before a service: it applies the [decision](crate::decision) to calls and lists.
+//! The gate in front of a service, which applies the [decision](crate::decision) to calls and lists.
 //!
 //! - [`DecisionService`] decides about each call, without waiting if no answer is needed.
-//! - `wait.rs` obtains the answers that a call needs; the call is decided again after each answer, right before it
-//!   runs.
+//! - `wait.rs` obtains the answers that a call needs; after each answer, the call is decided again, immediately before
+//!   it runs.
 //! - `list.rs` filters lists; `layers.rs` defines the layers.
 //!
 //! Applies to: both.
@@ -55,7 +55,7 @@ impl<S> DecisionService<S> {
     }
 }
 
-/// The future of an answer that is available at once, or that takes some time.
+/// The future of a call that is not passed directly to the inner service: it is answered at once, or it waits first.
 type OwnFuture =
     Either<Ready<Result<Reply, RpcError>>, BoxFuture<'static, Result<Reply, RpcError>>>;
 
@@ -137,10 +137,10 @@ fn answer<F>(answer: Result<Reply, RpcError>) -> Either<F, OwnFuture> {
     Either::Right { future: Either::Left { future: ready(answer) } }
 }
 
-/// The permissions that were granted for one call alone; an extension of that call.
+/// The permissions that were granted for a single call; an extension of that call.
 struct GrantedOnce(Vec<Permission>);
 
-/// Looks at a call of a tool at this moment, with the rules that decide about it.
+/// Calls a function with the facts of a tool call and the current rules that decide about it.
 fn with_facts<T>(
     sources: &Sources,
     call: &Call,
@@ -155,7 +155,7 @@ fn with_facts<T>(
     look(&CallFacts { call, server, tool, arguments, at: &at, progress }, &snapshot)
 }
 
-/// Decides about a tool call now, and adds the validators and entries that were applied to its audit record.
+/// Decides about a tool call now, and adds the applied validators and entries to the call's audit record.
 fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdict {
     let verdict = with_facts(sources, call, progress, decide);
     if !verdict.applied().is_empty() {
@@ -172,7 +172,7 @@ fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdi
     verdict
 }
 
-/// Decides again about a call that [waited](WaitMark) in an inner layer, right before it runs. Asks no further
+/// Decides once more about a call that [waited](WaitMark) in an inner layer, immediately before it runs. Asks no more
 /// questions.
 ///
 /// # Errors
@@ -190,7 +190,7 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     }
 }
 
-/// Returns the error for a question that has no part to answer it: a gate refuses what it does not expect.
+/// Returns the error for a call about which this gate cannot ask the needed question; the call is refused.
 fn undecided() -> RpcError {
     RpcError::internal("a question about this call could not be asked; it was not run")
 }
@@ -224,20 +224,20 @@ fn log_denied(sources: &Sources, call: &Call, error: &RpcError) {
     );
 }
 
-/// The part of a server that a call uses.
+/// The part of a server that a message uses.
 ///
 /// Notifications are treated like requests, because a server might run them as well.
 enum CallTarget<'a> {
     Tool(&'a str),
-    /// A tool call that names no tool.
+    /// A tool call without the name of a tool.
     Unnamed,
-    /// A check of arguments, which names a tool as a member that is not parsed yet.
+    /// A request to check arguments. It contains the tool's name in a member that is not parsed yet.
     Validation,
     /// The list of tools.
     Tools,
     /// Something that belongs to the server as a whole, e.g. a resource.
     Server,
-    /// A list of such items, with the name of the member that holds them.
+    /// A list of items that belong to the server as a whole, with the name of the member that contains them.
     List(&'static str),
     Other,
 }
@@ -266,14 +266,14 @@ impl<'a> CallTarget<'a> {
             ResourcesTemplatesList::METHOD => Self::List("resourceTemplates"),
             PromptsList::METHOD => Self::List("prompts"),
             SkillsList::METHOD => Self::List("skills"),
-            // Everything else is allowed; e.g. a caller who may no longer read a resource may still unsubscribe from
-            // it.
+            // All other messages are allowed; e.g. a caller who may no longer read a resource may still unsubscribe
+            // from it.
             _ => Self::Other,
         }
     }
 }
 
-/// Returns the tool whose arguments a request wants to be checked.
+/// Returns the name of the tool in a request to check arguments.
 fn validated_tool(call: &Call) -> Result<String, RpcError> {
     Ok(call.params().get::<<ToolsValidate as Request>::Params>()?.name)
 }
@@ -284,8 +284,8 @@ fn unknown_tool(name: &str) -> RpcError {
     RpcError::new(ErrorCode::TOOL_NOT_FOUND, message)
 }
 
-/// Returns whether a request opens a stream that reports changes of resources; unreadable params count as
-/// such.
+/// Returns whether a request opens a stream that reports changes of resources. Returns `true` if its params cannot be
+/// parsed.
 fn watches_resources(call: &Call) -> bool {
     let params = call.params().get::<<SubscriptionsListen as Request>::Params>();
     params.map_or(true, |params| !params.notifications.resource_subscriptions.is_empty())

@@ -13,8 +13,8 @@ use crate::error::Refusal;
 use crate::permission::AskOutcomes;
 use crate::tool::{Assessment, RiskyCall};
 
-/// The maximum number of answers after which a call still waits for records of new overrides; all other questions
-/// are asked once.
+/// The number of answers after which a call no longer waits for records of new overrides. Every other question is asked
+/// only once per call.
 const MAX_ANSWERS: usize = 8;
 
 /// Obtains the answers that a call needs, decides again after each one, and runs the call when it is allowed.
@@ -45,12 +45,12 @@ pub(super) async fn run<S: MgpService>(
     if !progress.granted.is_empty() {
         call.cx_mut().extensions.insert(GrantedOnce(progress.granted));
     }
-    // An inner layer that makes the call wait must have it decided again.
+    // Mark that this layer made the call wait, so that outer layers decide about it again.
     WaitMark::mark(call.cx_mut());
     inner.call(call).await
 }
 
-/// Obtains one answer for a call.
+/// Obtains a single answer for a call.
 async fn get<S: MgpService>(
     sources: &Sources,
     inner: &mut S,
@@ -86,7 +86,7 @@ async fn get<S: MgpService>(
             };
             let missing = Permission::canonical(missing.iter().map(|missing| &missing.permission));
             let mut needed = Permission::canonical(assessment.permissions.iter().chain(&missing));
-            // A server that declares permissions itself is notified of each; they are asked for alone.
+            // Servers that declare permissions are notified of each decision; do not combine it with the confirmation.
             if !missing.is_empty() && !permissions.declares(server) {
                 let next = with_facts(sources, call, progress, |facts, snapshot| {
                     after_permissions(facts, snapshot, &assessment)
@@ -112,7 +112,7 @@ async fn get<S: MgpService>(
     Ok(())
 }
 
-/// Gets the confirmation of a call, which grants it the missing permissions, too.
+/// Obtains the confirmation of a call; it also grants the permissions that the call lacks.
 async fn confirm(
     sources: &Sources,
     call: &Call,
@@ -139,7 +139,7 @@ async fn confirm(
     confirmed.map_err(|refusal| deny(sources, call, refusal))
 }
 
-/// Adds the risk of a call to its audit record, which began before the tool was known.
+/// Adds the risk of a call to its audit record, which was started before the tool was known.
 fn note_risk(call: &Call, risk: &RiskLevel) {
     if let Some(start) = call.cx().extensions.get::<CallRecord>()
         && start.risk.as_ref() != Some(risk)

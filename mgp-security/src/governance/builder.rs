@@ -18,8 +18,8 @@ use crate::permission::Permissions;
 use crate::policy::Policies;
 use crate::tool::{Confirmations, Validate, Validators};
 
-/// Builds a [`Governance`]. By default, everything is kept in memory and every question remains unanswered, because
-/// no caller is marked as interactive.
+/// Builds a [`Governance`]. By default, everything is stored in memory, and questions remain unanswered because no
+/// caller is configured as interactive.
 #[must_use = "nothing is governed until it is built"]
 pub struct GovernanceBuilder {
     pub(super) store: Arc<dyn Store>,
@@ -49,7 +49,7 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Sets the audit log; arguments are digested with its key if it has one.
+    /// Sets the audit log. If it has a key, the arguments of calls are digested with that key.
     pub fn log(mut self, log: AuditLog) -> Self {
         self.audit = Arc::new(log.clone());
         self.log = Some(log);
@@ -68,20 +68,22 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Sets the approver, who decides about permissions and confirmations.
+    /// Sets the approver that decides about permissions and confirmations.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Arc::new(approver);
         self
     }
 
-    /// Keeps each question until the [approver](Self::approver) or an operator answers it; see [`Inbox`].
+    /// Adds an inbox, in which each question stays until the [approver](Self::approver) or an operator answers it; see
+    /// [`Inbox`].
     pub fn inbox(mut self, config: InboxConfig) -> Self {
         self.inbox = Some(config);
         self
     }
 
-    /// Sets the callers whose own user may confirm a call with a token, if they negotiated `human_in_the_loop`; needs a
-    /// [`CallerConfirmLayer`](crate::CallerConfirmLayer) in front. By default there are none.
+    /// Sets which callers may confirm a call by asking their own user and sending a token, if they negotiated
+    /// `human_in_the_loop`. Needs a [`CallerConfirmLayer`](crate::CallerConfirmLayer) outside of the governance. By
+    /// default, no caller may.
     pub fn confirmed_by_caller(
         mut self,
         may_confirm: impl Fn(&Principal) -> bool + Send + Sync + 'static,
@@ -90,7 +92,7 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Adds the validators of §4.5.
+    /// Adds the standard validators of §4.5.
     #[cfg(feature = "validators")]
     pub fn standard_validators(self, validators: &crate::StandardValidators) -> Self {
         crate::StandardValidators::NAMES
@@ -98,7 +100,7 @@ impl GovernanceBuilder {
             .fold(self, |builder, name| builder.validator(name, validators.clone()))
     }
 
-    /// Adds the check for a validator's name; it replaces an earlier check for that name.
+    /// Sets the check for a validator's name; it replaces an earlier check for that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
         self.validators.insert(name, Arc::new(check));
         self
@@ -166,7 +168,8 @@ impl GovernanceBuilder {
     }
 }
 
-/// Lets callers confirm with a token first: outside of the inbox, because the next call answers such a question.
+/// Wraps an approver so that callers can confirm with a token. This comes before the inbox, because such a question is
+/// answered by the next call and must not stay there.
 fn confirmed_by(
     may_confirm: Option<Arc<MayConfirm>>,
     approver: Arc<dyn Approver>,

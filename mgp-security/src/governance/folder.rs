@@ -1,4 +1,5 @@
-//! Governance that survives the process: its state and audit log in one private folder (MGP §3–§6).
+//! Governance that survives a restart of the process: its state and its audit log are in one private folder (MGP
+//! §3–§6).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,33 +18,33 @@ const STATE: &str = "state.db";
 /// The name of the directory of the audit log.
 pub(super) const LOG: &str = "audit";
 
-/// The name of the key file for digests of arguments. It is outside the log's directory, so that the log can be
-/// shared without the key.
+/// The name of the file with the key for digests of arguments. The file is outside the log's directory, so that the log
+/// can be given to others without the key.
 const KEY: &str = "digest.key";
 
 /// An error of opening a folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// Users other than the owner have access to the folder.
+    /// Other users than the owner have access to the folder.
     #[error(
         "`{path}` is open to others (mode {mode:o}), who may change who may do what: `chmod 700` it"
     )]
     Exposed {
-        /// The folder.
+        /// The path of the folder.
         path: PathBuf,
-        /// The permission bits of the folder.
+        /// The permission bits that the folder has.
         mode: u32,
     },
     /// The folder cannot be created or read.
     #[error("the folder cannot be used: {0}")]
     Unusable(#[source] LogError),
-    /// The state cannot be opened or read.
+    /// The database with the state cannot be opened or read.
     #[error("the state in `{path}` cannot be used: {source}")]
     State {
-        /// The file.
+        /// The path of the database.
         path: PathBuf,
-        /// The cause.
+        /// The error of the store.
         source: StoreError,
     },
     /// The audit log cannot be opened, or it was changed.
@@ -61,8 +62,8 @@ impl GovernanceBuilder {
     /// Changes the configuration of the audit log of [`in_folder`](Self::in_folder), e.g. its directory, retention or
     /// durability.
     ///
-    /// A relative directory is relative to the folder. In another directory, a new log begins. The folder stores this
-    /// directory, so that processes that open it without `logging` use the same one.
+    /// A relative directory is resolved against the folder. If the directory changes, a new log is started there. The
+    /// folder remembers the directory, so processes that open the folder without `logging` use the same one.
     pub fn logging(mut self, change: impl FnOnce(LogConfig) -> LogConfig + Send + 'static) -> Self {
         self.logging = Some(Box::new(change));
         self
@@ -71,11 +72,12 @@ impl GovernanceBuilder {
     /// Builds and opens the governance, with all persistent data in a folder: `state.db`, the audit log in `audit/`,
     /// and `digest.key`. They replace [`store`](Self::store) and [`log`](Self::log).
     ///
-    /// A missing folder is created; only its owner may have access (on Unix: mode 0700). Only one process at a time can
-    /// use the folder. Several processes may share a [`Db`] instead, each with an [`AuditLog`] of its own name.
+    /// A missing folder is created. Only its owner may have access to it (on Unix: mode 0700), and only one process at
+    /// a time can use it. To let several processes share their state, use a [`Db`], with an [`AuditLog`] of a different
+    /// name in each process.
     ///
     /// # Errors
-    /// [`FolderError`].
+    /// [`FolderError`] if the folder, its state or its log cannot be used.
     ///
     /// # Cancel safety
     /// If the future is dropped, the folder may stay locked for a short time.
@@ -83,11 +85,11 @@ impl GovernanceBuilder {
         Ok(self.in_folder_beside(folder, |_| std::future::ready(())).await?.0)
     }
 
-    /// As [`in_folder`](Self::in_folder), but also returns the database of the folder, for programs that store more
-    /// data in it.
+    /// Does the same as [`in_folder`](Self::in_folder), and also returns the folder's database, for programs that store
+    /// more data in it.
     ///
     /// # Errors
-    /// [`FolderError`].
+    /// [`FolderError`] if the folder, its state or its log cannot be used.
     ///
     /// # Cancel safety
     /// As [`in_folder`](Self::in_folder).
@@ -98,11 +100,11 @@ impl GovernanceBuilder {
         self.in_folder_beside(folder, std::future::ready).await
     }
 
-    /// As [`in_folder_with_db`](Self::in_folder_with_db), and also runs a function of the program that opens its own
-    /// data in the database, concurrently with opening the log.
+    /// Does the same as [`in_folder_with_db`](Self::in_folder_with_db), and meanwhile runs a function of the program,
+    /// which may open the program's own data in the database.
     ///
     /// # Errors
-    /// [`FolderError`], regardless of the progress of the program's function.
+    /// [`FolderError`] if the folder, its state or its log cannot be used, even if the program's function succeeds.
     ///
     /// # Cancel safety
     /// As [`in_folder`](Self::in_folder); the future of the program's function is dropped too.
@@ -133,7 +135,7 @@ impl GovernanceBuilder {
                 config = change(config);
                 LogPlace::of(folder, &config)
             }
-            // Without a configuration, the log stays in its stored place.
+            // If the program does not configure the log, it stays in the stored place.
             None => before.clone(),
         };
         if place != before {
@@ -172,7 +174,7 @@ impl Governance {
     /// ```
     ///
     /// # Errors
-    /// [`FolderError`].
+    /// [`FolderError`] if the folder, its state or its log cannot be used.
     ///
     /// # Cancel safety
     /// As [`GovernanceBuilder::in_folder`].
@@ -187,12 +189,12 @@ impl Governance {
     /// [`FolderError::Log`] with the first record that was changed; other errors mean that the folder cannot be read.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     pub async fn verify(folder: impl AsRef<Path>) -> Result<u64, FolderError> {
         let (db, place) = at_rest(&absolute(folder.as_ref())).await?;
         let head = LogHead::in_store(&db, &place.name).await?;
         let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from)?;
-        // Runs on a blocking thread, because reading a long log takes time.
+        // Reading a long log takes time, so it is read on a thread that may block.
         let check = move || verify(&place.dir, &place.name, &head);
         let counted = tokio::task::spawn_blocking(check).await;
         match counted {
@@ -207,7 +209,7 @@ impl Governance {
     /// [`FolderError::Empty`] if the folder has no state; other errors mean that the state cannot be read.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     pub async fn log_files(folder: impl AsRef<Path>) -> Result<LogFiles, FolderError> {
         let (db, place) = at_rest(&absolute(folder.as_ref())).await?;
         let head = LogHead::in_store(&db, &place.name).await?;
@@ -215,7 +217,7 @@ impl Governance {
     }
 }
 
-/// Opens the state of an existing folder, and returns it with the place of its log.
+/// Opens the state of an existing folder, and returns it with the place of the folder's log.
 async fn at_rest(folder: &Path) -> Result<(Db, LogPlace), FolderError> {
     let path = folder.join(STATE);
     if !path.exists() {
@@ -226,20 +228,20 @@ async fn at_rest(folder: &Path) -> Result<(Db, LogPlace), FolderError> {
     Ok((db, place))
 }
 
-/// Returns the absolute path, so that a later change of the working directory has no effect.
+/// Makes the path absolute, so that a later change of the working directory has no effect on it.
 fn absolute(folder: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
 impl Governance {
-    /// Verifies the audit log of this governance while it is written; see [`verify`](Self::verify) for a log that is
-    /// closed.
+    /// Verifies the audit log of this governance while it is in use. To verify the log of a folder that is not open,
+    /// use [`verify`](Self::verify).
     ///
     /// # Errors
     /// [`LogError`] with the first record that was changed, or if the log is missing or cannot be read.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     pub async fn verify_log(&self) -> Result<u64, LogError> {
         let log = self.log().ok_or_else(BadRecord::no_head)?;
         let (dir, name) = log.location();
@@ -309,7 +311,7 @@ mod tests {
         grant(&governance).await;
         let log = governance.log().unwrap().clone();
         drop(governance);
-        // Close first: otherwise the writer may still be syncing.
+        // Close the log first, because its writer may still be syncing.
         log.close().await.unwrap();
         let again = Governance::in_folder(&folder.0).await.unwrap();
         assert!(allows(&again));
@@ -372,7 +374,7 @@ mod tests {
         };
         assert_eq!(granted().await, 1);
         assert!(Governance::verify(&folder.0).await.unwrap() >= 1);
-        // Back in the first directory, the old chain continues.
+        // When it is configured for the first directory again, the log continues its old chain there.
         let governance = at("audit").in_folder(&folder.0).await.unwrap();
         grant(&governance).await;
         close(governance).await;

@@ -1,5 +1,5 @@
-//! Everything that is stored under the ids of servers, read directly from a store, e.g. for a tool that displays
-//! it.
+//! The decisions that are stored under the ids of servers. They are read directly from a store, e.g. for a tool that
+//! displays them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,7 +31,7 @@ impl ServerHoldings {
     /// [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     pub async fn read(store: &dyn Store) -> Result<BTreeMap<String, Self>, StoreError> {
         let now = SystemTime::now();
         let mut all = BTreeMap::<String, Self>::new();
@@ -57,7 +57,7 @@ impl ServerHoldings {
         Ok(all)
     }
 
-    /// Returns whether no decision is stored.
+    /// Returns whether no decision is stored for the server.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -25,37 +25,39 @@ pub struct GovernLayer {
     pub(super) origin: ToolOrigin,
 }
 
-/// A service behind all layers; only our own tools have methods of operators beside them.
+/// The service behind a [`GovernLayer`]. Only in front of this process's own tools does it also answer the methods for
+/// operators.
 pub type Governed<S> = Audit<Either<KernelTools<DecisionService<S>>, DecisionService<S>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {
     type Service = Governed<S>;
 
     fn layer(&self, inner: S) -> Governed<S> {
-        // Access, definitions, permissions, validators and confirmations are applied in one decision.
+        // One decision covers access, definitions, permissions, validators and confirmations.
         let decided = DecisionService::new(inner, Arc::new(self.sources()));
         let inner = match self.origin {
-            // Tool calls that name a method for operators are answered here; each method checks the caller's authority
-            // itself.
+            // Tool calls that name a method for operators are answered by this process; each method itself checks the
+            // caller's authority.
             ToolOrigin::Own => {
                 Either::Left(KernelToolsLayer::new(self.governance.router()).layer(decided))
             }
-            // Another server has its own.
+            // Another server answers such calls itself.
             ToolOrigin::Foreign => Either::Right(decided),
         };
-        // Outermost: every call is recorded, whatever its outcome. Its risk is determined before it is decided.
+        // The audit layer is outermost, so that every call is recorded, whatever its outcome. The call's risk is
+        // determined before the call is decided.
         self.recording().layer(inner)
     }
 }
 
 impl GovernLayer {
-    /// Returns a function that decides again about calls that [waited](mgp_types::service::WaitMark) in an inner
-    /// layer; call it right before they run.
+    /// Returns a function that decides again about a call that [waited](mgp_types::service::WaitMark) in an inner
+    /// layer; that layer must call it immediately before it runs the call.
     ///
-    /// The layer itself decides again after each of its own waits.
+    /// After waits of its own, this layer decides again without that.
     ///
     /// # Errors
-    /// The function returns the refusal of a call that may no longer run.
+    /// The function returns the refusal if the call may no longer run.
     pub fn recheck(&self) -> impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + use<> {
         let sources = self.sources();
         move |call| gate::recheck(&sources, call)

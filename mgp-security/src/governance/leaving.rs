@@ -7,7 +7,7 @@ use super::Governance;
 
 impl Governance {
     /// Removes everything about a server that is no longer registered: its policy, access entries, permissions,
-    /// definitions and open questions. The caller of this method must have checked the authority for that.
+    /// definitions and open questions. Checks no authority: the caller of this method must have done that.
     ///
     /// ```
     /// use mgp_security::{Governance, PermissionChange};
@@ -48,7 +48,7 @@ impl Governance {
             inbox.calls().forget_server(server).await?;
         }
         books.definitions.remove_server(server).await?;
-        // The policy is removed last, so that its rules apply until everything else is gone.
+        // Remove the policy last, so that its rules apply until everything else is removed.
         books.policies.remove(server);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Governance: the state of all sections, and the layers that apply it (MGP §3–§6).
+//! Governance: the state behind the rules of all sections, and the layers that apply them (MGP §3–§6).
 //!
 //! Applies to: both.
 
@@ -44,8 +44,8 @@ pub use layer::{GovernLayer, Governed};
 
 /// Access, permissions, definitions, confirmations and their audit log; a handle that is cheap to clone.
 ///
-/// One governance serves any number of servers and callers. Put its [layer](Self::layer) before each other server,
-/// and its [own layer](Self::own) before the tools of this process.
+/// One governance serves any number of servers and callers. Put its [layer](Self::layer) in front of each other server,
+/// and its [own layer](Self::own) in front of the tools of this process.
 ///
 /// ```
 /// use mgp_security::Governance;
@@ -143,25 +143,25 @@ impl Governance {
         &self.0.definitions
     }
 
-    /// Returns the inbox of questions for operators, or `None` unless [one was added](GovernanceBuilder::inbox).
+    /// Returns the inbox of questions for operators; `None` unless [the builder added one](GovernanceBuilder::inbox).
     #[must_use]
     pub fn inbox(&self) -> Option<&Inbox> {
         self.0.inbox.as_ref()
     }
 
-    /// Returns the policies; use [`set_policy`](Self::set_policy) to change them, so that the change is recorded.
+    /// Returns the policies. To change one, use [`set_policy`](Self::set_policy), which records the change.
     #[must_use]
     pub fn policies(&self) -> &Policies {
         &self.0.policies
     }
 
-    /// Returns the audit sink.
+    /// Returns the sink that receives the audit events.
     #[must_use]
     pub fn audit(&self) -> &Arc<dyn AuditSink> {
         &self.0.audit
     }
 
-    /// Returns the store.
+    /// Returns the store of the governance's state.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
@@ -248,7 +248,7 @@ impl Governance {
         Ok(())
     }
 
-    /// Checks that a caller is an operator; refuses and records the attempt if not.
+    /// Checks that a caller is an operator. If not, returns an error and records the attempt.
     async fn admit(
         &self,
         check: AdminCheck<'_>,
@@ -263,8 +263,8 @@ impl Governance {
         }
     }
 
-    /// Checks that a call of a method for operators is permitted, before its params are parsed. A refused attempt is
-    /// recorded, with the server that the params name.
+    /// Checks, before its params are parsed, that a call of a method for operators is permitted. A refused attempt is
+    /// recorded, together with the server in the params.
     ///
     /// # Errors
     /// 1000 unless the caller is an operator whose credentials permit the method. An operator of another tenant than
@@ -281,8 +281,8 @@ impl Governance {
         self.operators_only_at(call.cx(), named_server(call.params()), does, method).await
     }
 
-    /// As [`operators_only`](Self::operators_only), for params that were parsed already: `server` is the one that they
-    /// name.
+    /// Does the same as [`operators_only`](Self::operators_only) for params that were already parsed; `server` is the
+    /// server in them.
     ///
     /// # Errors
     /// As [`operators_only`](Self::operators_only).
@@ -301,7 +301,7 @@ impl Governance {
         Err(check.record_refusal(&*self.0.audit, server.as_ref(), method, refusal).await)
     }
 
-    /// Returns whether the caller is an operator whose credentials permit such a method.
+    /// Returns whether the caller is an operator whose credentials permit a method with this effect.
     #[must_use]
     pub fn is_operator(&self, cx: &Context, does: Administration) -> bool {
         does.check(cx).check(does.need(), "", About::All).is_ok()
@@ -314,21 +314,22 @@ impl Governance {
         self.0.access.router()
     }
 
-    /// Returns the layer to put before another server.
+    /// Returns the layer to put in front of another server.
     pub fn layer(&self, server: impl Into<ServerId>) -> GovernLayer {
         GovernLayer { governance: self.clone(), server: server.into(), origin: ToolOrigin::Foreign }
     }
 
-    /// Returns the layer to put before the tools of this process, whose definitions are trusted and not pinned.
+    /// Returns the layer to put in front of the tools of this process. Their definitions are trusted, so they are not
+    /// pinned.
     ///
-    /// The tools must be [learned](Definitions::learn) under the same id.
+    /// The tools must be [registered](Definitions::learn) under the same id.
     pub fn own(&self, server: impl Into<ServerId>) -> GovernLayer {
         GovernLayer { governance: self.clone(), server: server.into(), origin: ToolOrigin::Own }
     }
 
     /// Returns the decision about a hypothetical call, with an explanation. Asks no questions and records nothing.
     ///
-    /// The credentials of a real call may restrict access further.
+    /// The credentials of a real call may restrict its access further.
     ///
     /// ```
     /// use mgp_security::{CallOutcome, Governance, Requirement};
@@ -365,9 +366,9 @@ impl Governance {
         self.preview(principal, server, tool, arguments, &Progress::default())
     }
 
-    /// As [`explain`](Self::explain); of a server that has not listed its tools since the start of this process, what is
-    /// pinned decides, which the server may have changed meanwhile. Without arguments, nothing that depends on them is
-    /// checked.
+    /// Does the same as [`explain`](Self::explain), but if a server has not listed its tools since this process
+    /// started, it uses the pinned definitions, which the server may have changed since. Without arguments, rules that
+    /// depend on them are not applied.
     #[must_use]
     pub fn explain_pinned(
         &self,
@@ -378,7 +379,7 @@ impl Governance {
     ) -> CallVerdict {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
         let arguments = arguments.unwrap_or(&none);
-        // A call records the operator's risk by itself, before anything else is decided.
+        // The operator's override of a risk is recorded by a real call itself, before anything else is decided.
         let progress = Progress { any_arguments, recorded: true, ..Progress::default() };
         let verdict = self.preview(principal, server, tool, arguments, &progress);
         let definitions = &self.0.definitions;
@@ -404,8 +405,8 @@ impl Governance {
         self.preview_in(cx, server, tool, arguments, progress)
     }
 
-    /// As [`explain`](Self::explain), for the caller of a request, with its credentials and the scopes of its session.
-    /// Without arguments, nothing that depends on them is checked.
+    /// Does the same as [`explain`](Self::explain) for the caller of a request, with its credentials and the scopes of
+    /// its session. Without arguments, rules that depend on them are not applied.
     #[must_use]
     pub fn explain_for(
         &self,
@@ -415,7 +416,7 @@ impl Governance {
         arguments: Option<&Payload>,
     ) -> CallVerdict {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
-        // The caller does not wait for what the kernel does by itself before a call.
+        // The kernel lists tools and records overrides itself before a call; the caller does not have to wait for that.
         let (listed, recorded) = (true, true);
         let progress = Progress { listed, recorded, any_arguments, ..Progress::default() };
         self.preview_in(cx.clone(), server, tool, arguments.unwrap_or(&none), &progress)
@@ -440,15 +441,16 @@ impl Governance {
         decision::explain(&facts, &Snapshot::of(&sources, &principal, server))
     }
 
-    /// As [`Visibility::sees`], with the id of the server as a string; returns whether the caller sees the tool.
+    /// Does the same as [`Visibility::sees`], with the server's id as a string; returns whether the caller sees the
+    /// tool.
     #[must_use]
     pub fn shows(&self, cx: &Context, server: &str, tool: &str) -> bool {
         decision::see(&self.0.access, &self.0.definitions, cx, Some(server), tool).is_ok()
     }
 
-    /// Returns the permissions that every call of a tool would lack now.
+    /// Returns the permissions that are missing now for every call of a tool.
     ///
-    /// An approval with limits counts as missing only if no arguments could be within its limits.
+    /// A permission that is approved with limits counts as missing only if no arguments could satisfy the limits.
     #[must_use]
     pub fn missing_permissions(
         &self,
@@ -458,7 +460,7 @@ impl Governance {
     ) -> Vec<MissingPermission> {
         let sources = self.sources(server, self.origin_of(server));
         let mut missing = decision::missing(&sources, principal, server, tool);
-        // Whether a call is within these limits depends on its arguments.
+        // Only the arguments decide whether a call is within these limits.
         missing.retain(|missing| missing.status != MissingStatus::OutOfScope);
         missing
     }
@@ -502,7 +504,7 @@ impl Governance {
     }
 }
 
-/// Shows a tool if access allows it and its definition does not wait for an operator.
+/// Shows a tool if the caller has access to it and its definition does not wait for an operator.
 impl Visibility for Governance {
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
         let server = server.map(ServerId::as_str);
@@ -516,7 +518,7 @@ impl fmt::Debug for Governance {
     }
 }
 
-/// The effect of a method for operators, which determines the authority and the permission that a caller needs.
+/// The effect of a method for operators. It determines the authority and the permission that its caller needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Administration {

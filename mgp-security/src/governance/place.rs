@@ -1,6 +1,6 @@
-//! The place of a folder's audit log, as last configured (MGP §6).
+//! The place of a folder's audit log, as it was last configured (MGP §6).
 //!
-//! Each place has its own chain of records, so that a moved log is not mistaken for a changed one.
+//! Each place has a separate chain of records, so a log that was moved is not mistaken for one that was tampered with.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::audit::{AuditLog, LogConfig};
 /// The space of the store in which the place is saved.
 const SPACE: &str = "audit_place";
 
-/// A directory, and the name of a log there.
+/// A directory, and the name of the log in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LogPlace {
     pub(super) dir: PathBuf,
@@ -27,7 +27,7 @@ impl LogPlace {
         Self { dir: folder.join(LOG), name: LOG.to_owned() }
     }
 
-    /// Returns the place in a configuration; a relative directory is relative to the folder.
+    /// Returns the place that a configuration specifies; a relative directory is resolved against the folder.
     pub(super) fn of(folder: &Path, config: &LogConfig) -> Self {
         let (dir, mut name) = (folder.join(&config.dir), config.name.clone());
         if name == LOG && dir != folder.join(LOG) {

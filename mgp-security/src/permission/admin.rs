@@ -38,8 +38,8 @@ pub struct PermissionChange {
 }
 
 impl PermissionChange {
-    /// Creates a change of permissions of a server, without limits; `None` as the server means the tools of this
-    /// process.
+    /// Creates a change of permissions of a server, without limits. If the server is `None`, the change is for the
+    /// tools of this process.
     pub fn new(
         server: Option<ServerId>,
         permissions: impl IntoIterator<Item = Permission>,
@@ -95,13 +95,13 @@ impl PermissionChange {
         self
     }
 
-    /// Sets the justification.
+    /// Sets the operator's justification of the change.
     pub fn because(mut self, justification: impl Into<String>) -> Self {
         self.justification = Some(justification.into());
         self
     }
 
-    /// Returns an error if the change is meaningless, e.g. names no permission or has already expired.
+    /// Returns an error if the change has no meaning, e.g. contains no permission or has already expired.
     fn check(&self, now: SystemTime) -> Result<(), PermissionRefused> {
         let unfit = |why: String| Err(PermissionRefused::unfit(why));
         if self.permissions.is_empty() || self.permissions.len() > NAMES_MAX {
@@ -135,7 +135,7 @@ impl PermissionChange {
         }
     }
 
-    /// Returns an error if a change that is not an approval has limits, which have no effect there.
+    /// Returns an error if the change has limits but is not an approval; limits would have no effect there.
     fn check_unlimited(&self) -> Result<(), PermissionRefused> {
         if self.scope.is_some() || !self.tools.is_empty() {
             return Err(PermissionRefused::unfit("only an approval has limits"));
@@ -163,8 +163,8 @@ impl Permissions {
         self.change(by, change, ApprovalDecision::Approved).await
     }
 
-    /// Denies permissions: approvers are not asked about them again, and only the policy `config_only` can still grant
-    /// them.
+    /// Denies permissions. Approvers are not asked about them again, and only the configuration can still grant them,
+    /// under the policy `config_only`.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
@@ -181,8 +181,8 @@ impl Permissions {
 
     /// Revokes decisions about permissions: approvals, denials, and grants of the configuration or a policy.
     ///
-    /// A revoked permission is not granted until a new decision; approvers may be asked again. Returns the revoked
-    /// decisions; empty if there was nothing to revoke.
+    /// A revoked permission stays revoked until a new decision; approvers may be asked again. Returns the revoked
+    /// decisions, or an empty list if there was nothing to revoke.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
@@ -197,8 +197,8 @@ impl Permissions {
         self.change(by, change, ApprovalDecision::Revoked).await
     }
 
-    /// Removes the decisions about a server that is no longer registered. The caller of this method must have checked
-    /// the authority for that.
+    /// Removes the decisions about a server that is no longer registered. Checks no authority: the caller of this
+    /// method must have done that.
     ///
     /// # Errors
     /// An error if the change could not be stored or recorded; some of the decisions may have been removed.
@@ -221,7 +221,7 @@ impl Permissions {
         gone.map_err(|error| Refusal::from(Box::new(PermissionRefused::unwritten(error))).into())
     }
 
-    /// Returns the decisions in the operator's tenant, about one server or about all servers.
+    /// Returns the decisions that apply in the operator's tenant, about one server or about all servers.
     ///
     /// # Errors
     /// 1000 unless `by` is an operator; another code if the approvals cannot be read.
@@ -261,7 +261,7 @@ impl Permissions {
         made.map_err(|refused| Refusal::from(Box::new(refused)).into())
     }
 
-    /// Checks that a caller is an operator; refuses and records the attempt if not.
+    /// Checks that a caller is an operator. If not, returns an error and records the attempt.
     async fn operators_only(
         &self,
         by: &Principal,

@@ -17,8 +17,8 @@ use super::rule::{MissingPermission, MissingStatus, PermissionState};
 use super::writing::ChangeCause;
 use crate::approval::{Decision, LeftOpen, Question, QuestionSubject};
 
-/// The questions that wait for an answer. Each belongs to a running call, so the limit on running calls bounds
-/// their number.
+/// The questions that wait for an answer. Each belongs to a running call, so their number is limited by the number of
+/// running calls.
 #[derive(Debug, Default)]
 pub(super) struct OpenQuestions(Mutex<Vec<OpenQuestion>>);
 
@@ -30,23 +30,23 @@ struct OpenQuestion {
     done: watch::Sender<Option<Arc<Answered>>>,
 }
 
-/// The outcome of a question.
+/// The outcome of a question, for all calls that wait for it.
 #[derive(Debug)]
 struct Answered {
     notes: Vec<(Permission, AskOutcome)>,
     details: Object,
 }
 
-/// The role of the call that asks the question. When it is dropped, another call may ask.
+/// The role of the call that asks the question. When it is dropped, another call may ask the question.
 struct QuestionOwner<'a> {
     board: &'a OpenQuestions,
     done: watch::Sender<Option<Arc<Answered>>>,
 }
 
-/// The role of a call in a question.
+/// The role of a call in a question that several calls share.
 enum QuestionRole<'a> {
     Leads(QuestionOwner<'a>),
-    /// Another call already asks about some or all of the same permissions; this call waits for its answer.
+    /// Another call is already asking about some or all of the same permissions; this call waits for that answer.
     Waits(watch::Receiver<Option<Arc<Answered>>>),
 }
 
@@ -83,7 +83,7 @@ impl OpenQuestions {
 
 impl Drop for QuestionOwner<'_> {
     fn drop(&mut self) {
-        // Dropping the last sender wakes the waiting calls.
+        // Dropping the last sender wakes the calls that wait.
         self.board.waiting().retain(|waiting| !waiting.done.same_channel(&self.done));
     }
 }
@@ -103,7 +103,7 @@ impl Permissions {
         self.obtain(cx, server, Some(tool), needed, self.call_wait).await
     }
 
-    /// Gets decisions about permissions, as far as the policy allows it and an approver decides in time.
+    /// Obtains decisions about permissions, if the policy allows questions and an approver decides in time.
     pub(super) async fn obtain(
         &self,
         cx: &Context,
@@ -132,7 +132,7 @@ impl PermissionCore {
         let told = ChangeCause { trace: cx.trace.as_deref(), tool };
         self.by_policy(cx, server, needed, &told).await?;
         let Some(approver) = &self.approver else { return Ok(()) };
-        // The limit covers the waiting for approvers over all questions of a call; storing the answers may take longer.
+        // The limit applies to all the time that a call waits for approvers; storing their answers may take longer.
         let late = tokio::time::sleep(wait);
         let mut late = std::pin::pin!(late);
         loop {
@@ -146,7 +146,7 @@ impl PermissionCore {
                     tokio::select! {
                         biased;
                         () = &mut late => notes.late(&open, wait),
-                        // An error means that the asking call was dropped.
+                        // An error means that the call that asked was dropped.
                         answered = news.wait_for(Option::is_some) => {
                             if let Ok(answered) = answered && let Some(answered) = &*answered {
                                 notes.take(answered);
@@ -167,7 +167,7 @@ impl PermissionCore {
             );
             let answer = tokio::select! {
                 biased;
-                // An answer that is available immediately is used even if the time limit has passed.
+                // If an answer is available immediately, it is used even if the time limit has passed.
                 answer = approver.decide(cx, question) => answer,
                 () = &mut late => {
                     notes.late(&open, wait);
@@ -180,7 +180,7 @@ impl PermissionCore {
         }
     }
 
-    /// Returns the permissions that an approver may be asked about and that this call has not asked about yet.
+    /// Returns the permissions about which an approver may be asked and about which this call has not asked yet.
     fn open_ones(
         &self,
         cx: &Context,
@@ -203,7 +203,7 @@ impl PermissionCore {
         Ok(open.cloned().collect())
     }
 
-    /// Stores and records the permissions that the policy `auto_approve` grants.
+    /// Grants the permissions that the policy `auto_approve` covers; stores and records these grants.
     async fn by_policy(
         &self,
         cx: &Context,
@@ -260,7 +260,7 @@ impl PermissionCore {
             let word = match single.map_or(decision.answer, Grant::decision) {
                 GrantDecision::Approved => ApprovalDecision::Approved,
                 GrantDecision::Denied => ApprovalDecision::Denied,
-                // An unknown decision counts as deferred.
+                // A decision with an unknown name counts as deferred.
                 _ => {
                     let note = undecided(&decision);
                     notes.push((permission.clone(), note));
@@ -303,7 +303,7 @@ fn undecided(decision: &Decision) -> AskOutcome {
 }
 
 impl AskOutcomes {
-    /// Returns the refusal of a call for the permissions that it still lacks after its questions.
+    /// Returns the refusal of a call because of the permissions that it still lacks after its questions.
     pub(crate) fn refuse(
         &self,
         server: Option<&ServerId>,

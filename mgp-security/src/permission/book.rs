@@ -15,7 +15,7 @@ use crate::audit::Event;
 use crate::entries::Expiring;
 use crate::state::{ChangeError, Found, Snapshot};
 
-/// Approvals by tenant and server.
+/// The approvals of all tenants, by tenant and server.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     tenants: FxHashMap<TenantId, TenantApprovals>,
@@ -47,7 +47,7 @@ impl StoredApproval {
 }
 
 impl Book {
-    /// Returns the approvals of a server; a slice suffices, because there are only few per server.
+    /// Returns the approvals of a server, as a slice, because a server has only a few.
     pub(super) fn held(&self, tenant: &TenantId, server: Option<&ServerId>) -> &[StoredApproval] {
         let Some(shelf) = self.tenants.get(tenant) else { return &[] };
         match server {
@@ -76,7 +76,7 @@ impl Snapshot for Book {
     fn of(entries: &BTreeMap<String, Arc<Approval>>) -> Self {
         let mut book = Self::default();
         for (key, approval) in entries {
-            // An approval stored under a wrong key was not written by our own code, so it is ignored.
+            // An approval that is stored under a wrong key was not written by this program, so it is ignored.
             if *key != approval.key() {
                 tracing::error!(key, "ignoring an approval under a wrong key");
                 continue;
@@ -118,7 +118,7 @@ impl Expiring for Book {
     }
 }
 
-/// Adds an approval to a change; the change fails if the stored approval has changed since `revision`.
+/// Adds an approval to a change. The change will fail if the stored approval has changed since `revision`.
 pub(super) fn put(
     change: Change,
     approval: &Approval,

@@ -1,7 +1,7 @@
 //! The permissions that servers declare as a whole in their handshakes (MGP §3.4).
 //!
-//! If a server declares a permission that none of its tools declares, any of its tools may use it, so every call
-//! needs it.
+//! If a server declares a permission that none of its tools declares, any of its tools may use that permission, so
+//! every call of the server needs it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use mgp_types::service::ServerId;
 use mgp_types::sync::RwLock;
 use rustc_hash::FxHashMap;
 
-/// The maximum number of servers whose declarations are stored; far above the number that one kernel runs.
+/// The maximum number of servers whose declarations are stored; it is far above the number that one kernel runs.
 const MAX_SERVERS: usize = 4096;
 
 /// The permissions that each server declared in its last handshake.

@@ -1,4 +1,4 @@
-//! The server's side of the permission flow: it receives notifications of decisions (MGP §3.5, §3.6).
+//! The server's side of the permission protocol: it receives notifications about decisions (MGP §3.5, §3.6).
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use mgp_types::{Extras, Payload, RpcError};
 use super::grants::{Grants, NOTED_MAX};
 
 impl Grants {
-    /// Returns a router that receives decisions from a client, under both spellings of the methods, and stores them for
-    /// its connection.
+    /// Returns a router that receives decisions from a client, under both spellings of the method names, and stores
+    /// them for the client's connection.
     ///
     /// ```
     /// use mgp_security::Grants;
@@ -41,14 +41,14 @@ impl Grants {
         ))))
     }
 
-    /// Returns the decisions that a modern request carries in its `_meta`.
+    /// Returns the decisions that a request of the modern protocol version contains in its `_meta`.
     ///
-    /// They apply to this call only: [apply](Self::apply) them to the [`Grants`] in the call's extensions. Unreadable
-    /// decisions grant nothing.
+    /// They apply to this call only: [apply](Self::apply) them to the [`Grants`] in the call's extensions. Decisions
+    /// that cannot be parsed grant nothing.
     #[must_use]
     pub fn carried_by(params: &Params) -> Option<PermissionDecision> {
         let text = params.meta_str()?;
-        // Most requests carry none; this search is cheaper than parsing.
+        // Most requests contain no decisions, and this search takes less time than parsing.
         if !text.contains("grants") {
             return None;
         }
@@ -64,7 +64,7 @@ impl Grants {
     }
 }
 
-/// Parses a decision, or only its map of grants.
+/// Parses a decision, which may consist of its map of grants only.
 fn read(carried: &Payload) -> Result<PermissionDecision, RpcError> {
     let members: Extras = carried.get()?;
     let whole = members.get("grants").is_some_and(|inner| inner.as_str().starts_with('{'));
@@ -80,7 +80,7 @@ fn read(carried: &Payload) -> Result<PermissionDecision, RpcError> {
     Ok(decision)
 }
 
-/// Adds the endpoint for the message that permissions are being decided.
+/// Adds the endpoint for messages which state that permissions are being decided.
 fn awaits<R>(router: Router) -> Router
 where
     R: Request<Params = PermissionRequestParams, Result = PermissionRequestResult>,
@@ -100,14 +100,14 @@ where
     })
 }
 
-/// Adds the endpoint for decisions.
+/// Adds the endpoint for messages with decisions.
 fn takes<R>(router: Router) -> Router
 where
     R: Request<Params = PermissionDecision, Result = PermissionAck>,
 {
     router.on::<R, _, _>(|cx, decision| {
         let grants = of_connection(&cx);
-        // Stored before the future runs, in the order of arrival, so that the next call already sees it.
+        // Store the decision before the future is returned, so that the next call already uses it.
         let noted = few(decision.grants.len());
         if noted.is_ok() {
             grants.apply(&decision);

@@ -11,7 +11,7 @@ use crate::policy::ConfirmRule;
 
 /// The decision about one permission of a server.
 ///
-/// An unknown member makes the approval unreadable, because it might be a limit.
+/// An approval with an unknown member cannot be read, because the member might be a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -23,11 +23,11 @@ pub struct Approval {
     pub server: Option<String>,
     /// The permission, by its standard name.
     pub permission: Permission,
-    /// The decision.
+    /// The kind of decision: approved, denied or revoked.
     pub decision: ApprovalDecision,
-    /// The source of the decision.
+    /// The way in which the decision was made.
     pub source: ApprovalSource,
-    /// The limits, if there are any.
+    /// The limits of an approval, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<PermissionScope>,
     /// The tools to which the decision is restricted; empty for all tools.
@@ -46,21 +46,21 @@ pub struct Approval {
     /// The author's justification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
-    /// `true` if an event has recorded that the decision expired.
+    /// `true` if an event has already recorded that the decision expired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) end_told: bool,
 }
 
-/// The decision.
+/// The kind of a decision about a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ApprovalDecision {
-    /// The permission is granted.
+    /// The permission is granted to the server.
     Approved,
     /// The permission is denied, and approvers are not asked again.
     Denied,
-    /// An earlier decision was revoked; only a new decision grants the permission.
+    /// An earlier decision was revoked, and only a new decision can grant the permission.
     Revoked,
 }
 
@@ -76,16 +76,16 @@ impl ApprovalDecision {
     }
 }
 
-/// The source of a decision.
+/// The way in which a decision was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ApprovalSource {
-    /// An operator, with an administrative method.
+    /// By an operator, with an administrative method.
     Operator,
-    /// The answer of an approver.
+    /// By an approver, who answered a question.
     Answer,
-    /// The policy `auto_approve`; the approval counts only while that is the policy.
+    /// By the policy `auto_approve`. The approval counts only while that policy applies.
     Policy,
 }
 
@@ -126,14 +126,14 @@ impl Approval {
         self.place().key(&self.permission)
     }
 
-    /// Returns the expiry, or `None` if there is none; an unreadable time counts as long past.
+    /// Returns the expiry, or `None` if the decision does not expire. An unreadable time counts as long past.
     pub(super) fn until(&self) -> Option<SystemTime> {
         let read = |time: &Timestamp| time.to_system_time().unwrap_or(SystemTime::UNIX_EPOCH);
         self.expires_at.as_ref().map(read)
     }
 }
 
-/// The owner of approvals: one server in one tenant.
+/// The server and the tenant to which an approval belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ApprovalOwner {
     pub(super) tenant: TenantId,
@@ -141,7 +141,7 @@ pub(super) struct ApprovalOwner {
 }
 
 impl ApprovalOwner {
-    /// Returns the key of a decision in the store; different owners or permissions always have different keys.
+    /// Returns the key of a decision in the store. Different owners or permissions always result in different keys.
     pub(super) fn key(&self, permission: &Permission) -> String {
         let server = self.server.as_ref().map(ServerId::as_str);
         let parts = (self.tenant.as_str(), server, permission.as_str());

@@ -52,7 +52,8 @@ impl PermissionAuthority for Permissions {
 }
 
 impl Permissions {
-    /// Returns the decisions about some permissions as a message; unreadable decisions are reported as deferred.
+    /// Converts decisions about permissions to a message for the server; decisions that cannot be read count as
+    /// deferred.
     fn told(
         &self,
         cx: &Context,
@@ -87,7 +88,7 @@ impl Permissions {
                     ends.extend(approval.until().zip(approval.expires_at.as_ref()));
                     approved(approval.scope.as_ref())
                 }
-                // The policy grants the permission, but the grant could not be recorded.
+                // The policy grants the permission, but the grant could not be recorded, so it is not in force.
                 PermissionState::ByPolicy | PermissionState::Open(..) => {
                     GrantDecision::Deferred.into()
                 }

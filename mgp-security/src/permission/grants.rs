@@ -1,4 +1,4 @@
-//! The client's decisions about permissions, as known to the server (MGP §3.6, §8.2).
+//! The client's decisions about permissions, as far as the server knows them (MGP §3.6, §8.2).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
 use mgp_types::service::Context;
 use mgp_types::sync::{Mutex, MutexGuard};
 
-/// The maximum number of permissions whose decisions are stored, because the peer chooses the names; further ones
-/// remain deferred.
+/// The maximum number of permissions whose decisions are stored; a limit is needed because the client chooses the
+/// names. Further permissions stay deferred.
 pub(super) const NOTED_MAX: usize = 256;
 
 /// The maximum length of a permission's name, in bytes; decisions about longer names are not stored.
@@ -18,8 +18,8 @@ const NAME_MAX: usize = 128;
 
 /// The decisions about permissions that apply to one connection or one call.
 ///
-/// The handshake and the permission flow store decisions here, in the state of the connection's scope or in the
-/// extensions of a call; the latter take precedence. A server that received no decision runs its tools, because the
+/// The handshake and the permission protocol store decisions here: in the state of the connection's scope, or in the
+/// extensions of a call, which take precedence. A server that received no decisions runs all its tools, because the
 /// client enforces permissions (§8.2). A server that received decisions refuses tools whose permissions were not
 /// granted, with 1000.
 ///
@@ -36,7 +36,7 @@ const NAME_MAX: usize = 128;
 #[derive(Clone, Debug, Default)]
 pub struct Grants(Arc<Mutex<OpenQuestions>>);
 
-/// The state of a permission, as the server knows it.
+/// The state of a permission, as far as the server knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GrantState {
@@ -83,10 +83,10 @@ impl Grants {
         }
     }
 
-    /// Stores a decision about a permission, or about every permission that a short name expands to.
+    /// Stores a decision about a permission, or about every permission that a short name represents.
     ///
-    /// An unreadable expiry counts as past. At most 256 names are stored, of at most 128 bytes each; all others remain
-    /// deferred.
+    /// An unreadable expiry counts as past. At most 256 names are stored, of at most 128 bytes each; other permissions
+    /// stay deferred.
     pub fn note(
         &self,
         permission: &Permission,
@@ -101,7 +101,7 @@ impl Grants {
         }
     }
 
-    /// Notes that permissions are being decided; their earlier decisions apply until then.
+    /// Notes that permissions are being decided. Earlier decisions about them apply until the new ones arrive.
     pub fn await_decision(&self, permissions: &[Permission]) {
         let mut board = self.board();
         board.told = true;
@@ -112,7 +112,7 @@ impl Grants {
         }
     }
 
-    /// Stores the decisions in a message (§3.6).
+    /// Stores the decisions that a message contains (§3.6).
     pub fn apply(&self, decision: &PermissionDecision) {
         self.board().told = true;
         for (permission, grant) in &decision.grants {
@@ -126,7 +126,8 @@ impl Grants {
         self.board().told
     }
 
-    /// Returns the state of a permission; for a short name, the worst state of the permissions it expands to.
+    /// Returns the state of a permission. For a short name, returns the worst state of the permissions that it
+    /// represents.
     #[must_use]
     pub fn standing(&self, permission: &Permission) -> GrantState {
         let board = self.board();

@@ -1,8 +1,8 @@
-//! Permissions: what a server is allowed to do, and who decided it (MGP §3).
+//! Permissions: what a server is allowed to do, and which decision allowed it (MGP §3).
 //!
 //! `rule.rs` decides about one permission at one moment, from the policy of a server and earlier decisions;
 //! `asking.rs`, `admin.rs` and `writing.rs` make new decisions. `scope/` checks the limits of approvals.
-//! `grants.rs` is the server's side: it holds the decisions that a server received.
+//! `grants.rs` is the server's side: it stores the decisions that a server received.
 
 mod admin;
 mod asking;

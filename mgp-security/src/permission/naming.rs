@@ -15,7 +15,7 @@ impl NamedTools for Permissions {
 }
 
 impl Approval {
-    /// Returns what this approval determines about confirming calls of the tools it names.
+    /// Returns what this approval requires about confirming calls of the tools that it names.
     pub(crate) fn naming(&self) -> NamedTool {
         let naming =
             NamedTool::by(format!("permission `{}` by {}", self.permission, self.approved_by));

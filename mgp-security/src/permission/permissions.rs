@@ -20,9 +20,9 @@ use crate::entries::Entries;
 use crate::hooks::HookState;
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 
-/// The time limit for a decision that was requested when a connection was opened.
+/// The time limit for a decision about permissions that a server requests when a connection is opened.
 ///
-/// The connection proceeds without the decision much earlier; the server is notified when the decision is made.
+/// The connection proceeds long before that without the decision, and the server is notified once it is made.
 const CONNECT_WAIT: Duration = Duration::from_mins(10);
 
 /// The permissions of servers: approvals in a store, applied according to the policy of each server. A handle that
@@ -60,7 +60,7 @@ pub(crate) struct PermissionCore {
     pub(super) policies: Policies,
     pub(super) approver: Option<Arc<dyn Approver>>,
     pub(super) declared: DeclaredPermissions,
-    /// The open questions to approvers.
+    /// The questions that approvers have not answered yet.
     pub(super) board: OpenQuestions,
     moved: Arc<watch::Sender<u64>>,
 }
@@ -72,11 +72,11 @@ pub(crate) enum AskOutcome {
     Decided,
     /// The approver has not decided.
     Deferred(String),
-    /// No approver could be asked, or the answer could not be stored.
+    /// No approver could be asked, or its answer could not be stored.
     Failed(String),
 }
 
-/// The outcomes of the questions of one call; a call asks about each permission at most once.
+/// The outcomes of all questions of one call; a call asks about each permission at most once.
 #[derive(Debug, Default)]
 pub(crate) struct AskOutcomes {
     asked: Vec<(Permission, AskOutcome)>,
@@ -97,7 +97,7 @@ impl AskOutcomes {
 }
 
 impl Permissions {
-    /// Creates permissions over a store; before [`open`](Self::open) only the policies are known.
+    /// Creates permissions over a store. Until [`open`](Self::open) has read the store, only the policies decide.
     ///
     /// Without an approver, calls that need an undecided permission are refused.
     #[must_use]
@@ -122,18 +122,18 @@ impl Permissions {
         permissions
     }
 
-    /// Creates permissions in memory, lost when the process ends, without an approver.
+    /// Creates permissions that are stored in memory, lost when the process ends, and have no approver.
     #[must_use]
     pub fn in_memory(policies: Policies) -> Self {
         Self::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), policies, None)
     }
 
-    /// Sets the time limits for decisions: `call` for a waiting call, `connect` for a question asked when a connection
-    /// is opened.
+    /// Sets the time limits for decisions: `call` for a call that waits, `connect` for a question that is asked when a
+    /// connection is opened.
     ///
-    /// After the limit, the decision is deferred. The defaults are the approver's own time limit for calls, and 10
-    /// minutes for connections. The latter is longer than the opening of a connection waits, so that a late decision
-    /// still counts.
+    /// When the limit is reached, the decision is deferred. By default, the limit for calls is that of the approver,
+    /// and the limit for connections is 10 minutes. The latter is longer than the opening of a connection waits, so
+    /// that a late decision still counts.
     #[must_use]
     pub fn waits(self, call: Duration, connect: Duration) -> Self {
         Self { call_wait: call, connect_wait: connect, ..self }
@@ -157,8 +157,8 @@ impl Permissions {
         self.inner.entries.state().open().await
     }
 
-    /// Returns the permissions that a call lacks at a given time; empty if it may run now, or as soon as a grant of its
-    /// policy is recorded.
+    /// Returns the permissions that a call lacks at a given time. An empty list means that it may run, possibly after a
+    /// grant by its policy was recorded.
     #[must_use]
     pub fn missing(
         &self,
@@ -175,7 +175,7 @@ impl Permissions {
         self.view().missing(&need, &policy)
     }
 
-    /// Returns whether a server declared permissions for the server as a whole.
+    /// Returns whether a server has declared permissions as a whole in its handshake.
     pub(crate) fn declares(&self, server: Option<&ServerId>) -> bool {
         self.inner.declared.any(server)
     }
@@ -189,7 +189,7 @@ impl Permissions {
         PermissionView { book: self.inner.entries.state().now(), inner: &self.inner }
     }
 
-    /// Returns an operator's approval in force that names a tool, with its rule about confirmations (§4.4).
+    /// Returns an operator's approval in force that names a tool, with its confirmation rule (§4.4).
     ///
     /// An approval with the rule `never` takes precedence. Under the policy `config_only` no approval counts.
     #[must_use]
@@ -228,7 +228,7 @@ pub(crate) struct PermissionNeed<'a> {
     pub(crate) needed: &'a [Permission],
     pub(crate) arguments: Option<&'a str>,
     pub(crate) at: SystemTime,
-    /// Returns whether single tools declare a permission; such a permission is needed only by calls of those tools.
+    /// Returns whether some tools declare a permission themselves. Then only calls of those tools need it.
     pub(crate) is_of_tools: &'a dyn Fn(&Permission) -> bool,
 }
 
@@ -237,14 +237,14 @@ pub(crate) struct PermissionNeed<'a> {
 pub(crate) struct PermissionJudgement {
     /// The permissions that the call lacks.
     pub(crate) missing: Vec<MissingPermission>,
-    /// `true` if approvers may be asked about all missing permissions; otherwise no question is asked, since it could
-    /// not help.
+    /// `true` if approvers may be asked about all missing permissions. Otherwise no question is asked, because its
+    /// answer could not allow the call.
     pub(crate) may_ask: bool,
-    /// `true` if the policy grants a permission whose grant is not recorded yet.
+    /// `true` if the policy grants a permission and that grant is not recorded yet.
     pub(crate) to_record: bool,
 }
 
-/// The state that decides about permissions, read once.
+/// The state that decides about permissions, read at one moment.
 pub(crate) struct PermissionView<'a> {
     book: Result<Arc<Book>, StoreError>,
     inner: &'a PermissionCore,
@@ -282,7 +282,7 @@ impl PermissionView<'_> {
             if judgement.missing.iter().any(|missing| missing.permission == *permission) {
                 continue;
             }
-            // The limits of an approval apply only to calls that are known to need the permission.
+            // An approval's limits are checked only for calls that certainly need the permission.
             let (status, why) = match self.inner.stand(policy, server, held, permission, at) {
                 PermissionState::Granted(_)
                 | PermissionState::Listed(_)
@@ -312,7 +312,8 @@ impl PermissionView<'_> {
         Ok(judgement)
     }
 
-    /// Returns the permissions that a call lacks; while the approvals cannot be read, all that it needs.
+    /// Returns the permissions that a call lacks. While the approvals cannot be read, these are all permissions it
+    /// needs.
     pub(crate) fn missing(
         &self,
         need: &PermissionNeed<'_>,
@@ -360,7 +361,7 @@ impl PermissionView<'_> {
 }
 
 impl PermissionCore {
-    /// Returns the state of one permission, taking the approver's configuration into account.
+    /// Returns the state of one permission, including grants by the approver's configuration.
     pub(super) fn stand<'a>(
         &self,
         policy: &ServerPolicy,
@@ -382,7 +383,7 @@ impl PermissionCore {
     }
 }
 
-/// Returns permissions with short names replaced by the standard names they expand to.
+/// Returns permissions with each short name replaced by the standard names that it represents.
 pub(super) fn standard(permissions: &[Permission]) -> Cow<'_, [Permission]> {
     if permissions.iter().any(|permission| matches!(permission, Permission::Other(_))) {
         return Cow::Owned(Permission::canonical(permissions));

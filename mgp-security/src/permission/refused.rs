@@ -24,7 +24,7 @@ pub struct PermissionRefused {
 pub(crate) enum RefusalKind {
     /// A permission is missing, or the caller may not make the change.
     Denied,
-    /// The requested change is meaningless.
+    /// The requested change has no meaning, e.g. contains no permission.
     Unfit,
     /// The approvals cannot be read.
     Unreadable(StoreError),
@@ -128,7 +128,7 @@ impl PermissionRefused {
         &self.kind
     }
 
-    /// Returns the details of the error for the caller.
+    /// Returns the error's structured details for the caller.
     pub(crate) fn details(&self) -> Option<Object> {
         (!self.details.is_empty()).then(|| self.details.clone())
     }

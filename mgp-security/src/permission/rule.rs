@@ -29,7 +29,7 @@ pub struct MissingPermission {
 }
 
 impl MissingPermission {
-    /// Creates a permission that is undecided.
+    /// Creates the entry for a permission about which nothing is decided yet.
     pub(crate) fn undecided(permission: &Permission) -> Self {
         let (permission, why) = (permission.clone(), "nobody has decided about it".to_owned());
         Self { permission, status: MissingStatus::Undecided, why }
@@ -41,13 +41,13 @@ impl MissingPermission {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MissingStatus {
-    /// Denied, or not granted by a policy that asks no approver.
+    /// An approver or operator denied the permission, or the policy does not grant it and asks no approver.
     Denied,
     /// An approver was asked and has not decided.
     Deferred,
     /// The approval has expired.
     Expired,
-    /// Not decided yet.
+    /// No decision about the permission has been made yet.
     Undecided,
     /// Granted, but this call is outside the limits of the approval.
     OutOfScope,
@@ -70,11 +70,11 @@ impl MissingStatus {
 /// The state of one permission.
 #[derive(Debug)]
 pub(super) enum PermissionState<'a> {
-    /// Granted by an approval, which may have limits, or by the configuration (`None`).
+    /// Granted by an approval, which may have limits; `None` if the configuration grants it without limits.
     Granted(Option<&'a StoredApproval>),
-    /// The configuration grants it within limits.
+    /// Granted by the configuration within limits.
     Listed(Box<PermissionScope>),
-    /// Granted by the policy, but not recorded yet.
+    /// Granted by the policy, but the grant is not recorded yet.
     ByPolicy,
     /// Not granted, but an approver may be asked.
     Open(MissingStatus, String),
@@ -85,7 +85,7 @@ pub(super) enum PermissionState<'a> {
 impl<'a> PermissionState<'a> {
     /// Returns the state of a permission under a policy and the approvals for the server.
     ///
-    /// `is_configured` is consulted only for an undecided permission about which the policy would ask the approver.
+    /// `is_configured` is called only for an undecided permission about which the policy would ask the approver.
     pub(super) fn of(
         policy: &ServerPolicy,
         held: &'a [StoredApproval],
@@ -144,7 +144,8 @@ impl<'a> PermissionState<'a> {
         }
     }
 
-    /// Returns the state of a permission that the configuration grants, with the limits that are about it.
+    /// Returns the state of a permission that the configuration grants, with those of its limits that concern the
+    /// permission.
     fn listed(policy: &ServerPolicy, permission: &Permission) -> Self {
         let all = &policy.permission_limits;
         let mut limits = PermissionScope::default();
@@ -170,7 +171,7 @@ impl<'a> PermissionState<'a> {
         Self::Listed(Box::new(limits))
     }
 
-    /// Returns the state that follows from a stored decision, or `None` if the decision no longer counts.
+    /// Returns the state that follows from a stored decision, or `None` if the decision no longer applies.
     fn of_approval(
         held: &'a StoredApproval,
         at: SystemTime,
@@ -217,7 +218,7 @@ impl<'a> PermissionState<'a> {
         };
         let mut permission = permission.clone();
         if nameable(&permission).is_err() {
-            // Shorten the name, which a server chose and which may be long.
+            // Shorten the name: a server chose it, and it may be long.
             let letters = permission.as_str().chars().filter(|letter| !letter.is_control());
             permission = letters.take(40).chain(['…']).collect::<String>().as_str().into();
         }
@@ -235,15 +236,15 @@ fn outside(held: &StoredApproval, tool: &str, arguments: Option<&str>) -> Option
     scope::check(scope, arguments).err()
 }
 
-/// Returns whether an approval counts under a policy: a policy's own approval only while that policy
-/// applies, and under `deny_all` only an operator's approval.
+/// Returns whether an approval counts under a policy. An approval by a policy counts only while that policy applies.
+/// Under `deny_all` only an operator's approval counts.
 fn counts(held: &StoredApproval, policy: &ApprovalPolicy) -> bool {
     let approval = &held.approval;
     match approval.source {
         ApprovalSource::Operator => true,
         ApprovalSource::Policy => *policy == ApprovalPolicy::AutoApprove,
-        // Not under `deny_all`, because the approver may have been a user and not an operator; a denial counts there
-        // too.
+        // An approver's answer does not count under `deny_all`, because the approver may be a user who is not an
+        // operator. A denial counts nevertheless.
         ApprovalSource::Answer => {
             *policy != ApprovalPolicy::DenyAll || approval.decision != ApprovalDecision::Approved
         }
@@ -252,8 +253,8 @@ fn counts(held: &StoredApproval, policy: &ApprovalPolicy) -> bool {
 
 /// Returns whether the policy's configuration grants a permission: by its name, a short name or a wildcard.
 ///
-/// Wildcards such as `*` and `filesystem.*` cover only permissions of the specification; any other one must
-/// be named.
+/// Wildcards such as `*` and `filesystem.*` cover only permissions that the specification defines. Any other permission
+/// must be listed by its name.
 pub(super) fn is_listed(policy: &ServerPolicy, permission: &Permission) -> bool {
     let is_known = !matches!(permission, Permission::Other(_));
     policy.permissions.iter().any(|listed| match listed.as_str().strip_suffix('*') {

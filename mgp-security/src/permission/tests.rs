@@ -1,4 +1,4 @@
-//! Tests of permissions: the rule, the policies, asking, administration, the layer.
+//! Tests of permissions: the rule, the policies, questions to approvers, administration, and the layer.
 
 mod administration;
 mod asking;
@@ -27,7 +27,7 @@ use crate::approval::{Approver, Decision, Question, QuestionSubject};
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 use crate::tool::Assessment;
 
-/// An approver that gives the answer the test sets, once the test lets it.
+/// An approver that gives the answer set by the test, but only after the test allows it to answer.
 struct Clerk {
     answer: Mutex<Result<Decision, RpcError>>,
     questions: Mutex<Vec<Question>>,
@@ -43,7 +43,7 @@ impl Clerk {
         })
     }
 
-    /// Answers nothing until it is let.
+    /// Creates a clerk that does not answer until the test adds a permit to its gate.
     fn silent(answer: GrantDecision) -> Arc<Self> {
         let clerk = Self::new(answer);
         clerk.gate.forget_permits(1000);
@@ -58,7 +58,7 @@ impl Clerk {
         self.questions.lock().clone()
     }
 
-    /// The permissions of each question.
+    /// Returns the permissions in each question that was asked.
     fn asked_for(&self) -> Vec<String> {
         let words = |question: &Question| match &question.about {
             QuestionSubject::Permissions { permissions, tool } => {
@@ -71,7 +71,7 @@ impl Clerk {
     }
 }
 
-/// The clerk as the party that is asked.
+/// The approver that passes questions to a [`Clerk`].
 struct Desk(Arc<Clerk>);
 
 #[async_trait]
@@ -84,7 +84,7 @@ impl Approver for Desk {
     }
 }
 
-/// A gate before tools whose names say what they need: `read+camera`.
+/// A gate in front of tools, each of which has a name that lists the permissions it needs, e.g. `read+camera`.
 struct World {
     permissions: Permissions,
     policies: Policies,
@@ -114,7 +114,7 @@ impl World {
         Self { permissions, policies, audit, store, client, ran }
     }
 
-    /// Lets the configuration list permissions.
+    /// Makes the configuration grant permissions.
     fn list(&self, permissions: &[&str]) {
         let mut policy = ServerPolicy::clone(&self.policies.get(None));
         policy.permissions = permissions.iter().map(|name| (*name).into()).collect();
@@ -135,14 +135,14 @@ impl World {
         self.client.call("tools/call", &params)
     }
 
-    /// Calls a tool that must run.
+    /// Calls a tool, which is expected to run.
     async fn runs(&mut self, tool: &str) {
         let before = self.ran();
         self.call(tool).await.unwrap();
         assert_eq!(self.ran(), before + 1, "{tool} was answered and did not run");
     }
 
-    /// Calls a tool that must not run; returns `PERMISSION STATUS` of each missing permission.
+    /// Calls a tool, which is expected not to run; returns `PERMISSION STATUS` for each missing permission.
     async fn lacks(&mut self, tool: &str) -> String {
         let before = self.ran();
         let error = self.call(tool).await.unwrap_err();
@@ -155,7 +155,7 @@ impl World {
         self.ran.load(Ordering::Relaxed)
     }
 
-    /// The events so far, each in words.
+    /// Returns a description of each event so far.
     fn events(&self) -> Vec<String> {
         self.audit.events().iter().map(words).collect()
     }
@@ -201,7 +201,7 @@ fn lacking(error: &RpcError) -> String {
     missing.iter().map(words).collect::<Vec<_>>().join(", ")
 }
 
-/// An event as `TYPE PERMISSION BEFORE by ACTOR`.
+/// Describes an event as `TYPE PERMISSION BEFORE by ACTOR`.
 fn words(event: &AuditEvent) -> String {
     let details = event.details.clone().unwrap_or_default();
     let text =

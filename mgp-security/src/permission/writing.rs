@@ -1,4 +1,4 @@
-//! Storing of approvals: a change and the events that record it form one commit.
+//! Storing of approvals: each change and the events that record it are stored in one commit.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -15,12 +15,13 @@ use crate::audit::Event;
 use crate::entries::MAX_ATTEMPTS;
 use crate::state::{ChangeError, Found};
 
-/// The maximum number of permissions stored per server and tenant, because a server chooses their names.
+/// The maximum number of permissions stored per server and tenant; a limit is needed because a server chooses their
+/// names.
 ///
-/// At the limit no further permission is stored, and a permission that is not stored is not granted.
+/// At the limit no further permissions are stored, and a permission that is not stored is not granted.
 pub(super) const OF_SERVER_MAX: usize = 256;
 
-/// The call that led to a change, for its events.
+/// The call that led to a change; its data is added to the events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ChangeCause<'a> {
     pub(super) trace: Option<&'a str>,
@@ -28,7 +29,7 @@ pub(super) struct ChangeCause<'a> {
 }
 
 impl PermissionCore {
-    /// Stores the decisions of an approver or of the policy, except about permissions that were decided in the
+    /// Stores the decisions of an approver or of the policy, except those about permissions that were decided in the
     /// meantime.
     pub(super) async fn write_answers(
         &self,
@@ -107,7 +108,7 @@ fn standing(before: &Arc<Approval>, now: SystemTime) -> &'static str {
     if is_over { "expired" } else { before.decision.as_str() }
 }
 
-/// Creates the audit event of a decision.
+/// Creates the audit event for a decision about a permission.
 fn event(
     approval: &Approval,
     before: Option<&str>,

@@ -1,15 +1,15 @@
-//! The scopes that a call holds.
+//! The scopes that a call has.
 
 use std::sync::Arc;
 
 use super::refused::SessionEnded;
 
-/// The scopes that a call holds; an extension of its context. A call without it needs no scopes.
+/// The scopes that a call has, as an extension of its context. A call without this extension needs no scopes.
 #[derive(Clone, Debug)]
 pub(crate) enum HeldScopes {
-    /// These scopes; one that ends with `*` matches all that begin like it.
+    /// The call has these scopes. A scope that ends with `*` includes all scopes with the same beginning.
     Some(Arc<[String]>),
-    /// The session ended, so the call holds nothing.
+    /// The session ended, so the call has no scopes.
     Ended(SessionEnded),
 }
 
@@ -22,10 +22,10 @@ pub(super) fn covers(patterns: &[String], scope: &str) -> bool {
 }
 
 impl HeldScopes {
-    /// Returns the scopes of a list that are not held.
+    /// Returns those of the required scopes that the call does not have.
     ///
     /// # Errors
-    /// [`SessionEnded`].
+    /// [`SessionEnded`] if the session ended.
     pub(crate) fn missing(&self, required: &[String]) -> Result<Vec<String>, SessionEnded> {
         match self {
             Self::Some(held) => {

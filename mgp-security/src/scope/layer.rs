@@ -10,11 +10,11 @@ use tower_service::Service;
 
 use super::sessions::Scopes;
 
-/// The tools by which the proposal names two methods.
+/// The tool names that the proposal uses for two of the methods.
 const TOOLS: [(&str, &str); 2] =
     [("check_permissions", "mgp_permissions_check"), ("negotiate_scopes", "mgp_scopes_negotiate")];
 
-/// Adds the scopes of the caller's session to each request, for the [decision](crate::CallVerdict) about it.
+/// Adds the scopes of the caller's session to each request, so that the [decision](crate::CallVerdict) can check them.
 #[derive(Clone, Debug)]
 pub struct ScopeLayer(pub(super) Scopes);
 
@@ -33,7 +33,7 @@ impl<S: MgpService> Service<Call> for ScopeService<S> {
     fn call(&mut self, mut call: Call) -> Self::Future {
         let ScopeLayer(scopes) = &self.layer;
         let has_extension = call.cx().caller.has(Extension::Scopes);
-        // Taken out in any case, because a server behind a gateway must not get it.
+        // Remove the token in any case, because a server behind a gateway must not receive it.
         let token = match take_token(&mut call).transpose() {
             None => None,
             Some(Ok(token)) => Some(token),
@@ -56,7 +56,8 @@ impl<S: MgpService> Service<Call> for ScopeService<S> {
     }
 }
 
-/// Takes the token of the session out of a call: the member of a tool call, or that of another request, or the header.
+/// Removes the session token from a call and returns it. It is in a member of the tool call or other request, or in a
+/// header.
 fn take_token(call: &mut Call) -> Result<Option<String>, RpcError> {
     if let Some(SessionToken(token)) = CallMembers::take(call.cx_mut())? {
         return Ok(Some(token));

@@ -1,7 +1,7 @@
 //! Scopes: what a caller's session may do, within what the operator's configuration allows (proposal 4).
 //!
-//! - `sessions.rs` has the sessions; their tokens are stored as hashes.
-//! - `held.rs` has the scopes that a call holds, `layer.rs` adds them to each call.
+//! - `sessions.rs` manages the sessions, whose tokens are stored as hashes.
+//! - `held.rs` describes the scopes that a call has; `layer.rs` adds them to each call.
 //! - The [decision](crate::decision) compares them with the scopes that the tool requires.
 
 mod held;

@@ -1,9 +1,9 @@
-//! The refusals of calls for their scopes.
+//! The refusals of calls because of missing scopes.
 
 use mgp_types::Object;
 use mgp_types::service::Rule;
 
-/// The error for a call that lacks scopes which its tool requires.
+/// The error for a call without some of the scopes that its tool requires.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "`{tool}` requires the scope `{}`; request it with `mgp/scopes/negotiate`",
@@ -42,13 +42,13 @@ impl ScopesMissing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionEnded {
-    /// There is no session of this token, or it belongs to another caller.
+    /// No session has this token, or the session belongs to another caller.
     #[error("the session token is unknown; request a session with `mgp/scopes/negotiate`")]
     Unknown,
     /// The session was revoked.
     #[error("the session was revoked; request another one with `mgp/scopes/negotiate`")]
     Revoked,
-    /// The duration of the session is over.
+    /// The session has existed for its maximum duration.
     #[error("the session has expired; extend it with its refresh token")]
     Expired,
     /// The session was not used for too long.

@@ -1,4 +1,4 @@
-//! Sessions that hold scopes for a limited time.
+//! Sessions that grant scopes for a limited time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::error::Refusal;
 
 const SPACE: &str = "security.scopes";
 
-/// The duration of a session if the caller names none, and the longest.
+/// The duration of a session if the caller requests none, and the maximum.
 const DEFAULT_TTL: Duration = Duration::from_mins(30);
 const MAX_TTL: Duration = Duration::from_hours(24);
 
@@ -37,10 +37,10 @@ const MAX_SCOPE: usize = 128;
 const MAX_SESSIONS_EACH: usize = 16;
 const MAX_SESSIONS: usize = 10_000;
 
-/// The longest token that is looked up, in bytes.
+/// The maximum length of a token, in bytes; longer ones are not looked up.
 const MAX_TOKEN: usize = 256;
 
-/// The scopes that the operator's configuration allows to a caller; `None` if its calls need no scopes.
+/// The function that returns the scopes that the operator allows a caller; `None` if the caller's calls need no scopes.
 type Allowed = dyn Fn(&Principal) -> Option<Arc<[String]>> + Send + Sync;
 
 /// The sessions with scopes; a handle that is cheap to clone.
@@ -74,21 +74,21 @@ struct ScopeBook {
 
 mgp_types::opaque_debug!(Scopes);
 
-/// A session, kept under the hash of its token. Times are milliseconds since 1970.
+/// A session, stored under the hash of its token. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Session {
     /// The hash of the principal.
     owner: String,
     scopes: Vec<String>,
     ends: u64,
-    /// The time of the last call, as of the last time the session was stored.
+    /// The time of the last call, updated whenever the session is stored.
     used: u64,
     /// The hash of the refresh token.
     refresh: String,
     revoked: bool,
 }
 
-/// The granted ones of the requested scopes, and their duration.
+/// The requested scopes that were granted, and the duration for which they are granted.
 struct Granted {
     scopes: Vec<String>,
     denied: Vec<DeniedScope>,
@@ -96,8 +96,8 @@ struct Granted {
 }
 
 impl Scopes {
-    /// Creates sessions in a store; `allowed` returns the scopes that a caller may obtain, where one that ends with `*`
-    /// matches all that begin like it, or `None` if calls of this caller need no scopes.
+    /// Creates sessions in a store. `allowed` returns the scopes that a caller may obtain, or `None` if calls of this
+    /// caller need no scopes. A scope that ends with `*` includes all scopes with the same beginning.
     pub fn new(
         store: Arc<dyn Store>,
         audit: Arc<dyn AuditSink>,
@@ -107,7 +107,7 @@ impl Scopes {
         Self(Arc::new(ScopeBook { store, audit, allowed, sessions }))
     }
 
-    /// Reads the sessions of an earlier process.
+    /// Reads the sessions that an earlier process stored.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
@@ -130,11 +130,12 @@ impl Scopes {
         ScopeLayer(self.clone())
     }
 
-    /// Grants those of the requested scopes that the operator allows, in a new session or in that of a refresh token.
+    /// Grants those of the requested scopes that the operator allows, in a new session or in that to which a refresh
+    /// token belongs.
     ///
     /// # Errors
-    /// −32602 if a scope or the refresh token is not valid, 3001 if the caller has too many sessions, or the error of the
-    /// store or the audit log.
+    /// −32602 if a scope is not valid, 1003 if the refresh token is not valid, 3001 if the caller has too many
+    /// sessions, or the error of the store or the audit log.
     pub async fn negotiate(
         &self,
         by: &Principal,
@@ -179,7 +180,7 @@ impl Scopes {
         Ok(result)
     }
 
-    /// Ends a session of the caller; returns whether there was one.
+    /// Ends a session of the caller; returns whether the session existed.
     ///
     /// # Errors
     /// The error of the store or the audit log.
@@ -201,10 +202,10 @@ impl Scopes {
         Ok(true)
     }
 
-    /// Returns the scopes that a call holds; `None` if it needs none.
+    /// Returns the scopes that a call has; `None` if it needs none.
     ///
-    /// A caller that requested a session holds nothing outside of it. One that did not, e.g. because it does not know the
-    /// extension, holds what the operator allows.
+    /// A caller that has a session has no scopes in calls without its token. A caller without one, e.g. because it does
+    /// not know the extension, has all scopes that the operator allows.
     pub(super) fn held(&self, by: &Principal, token: Option<&str>) -> Option<HeldScopes> {
         let allowed = (self.0.allowed)(by)?;
         Some(match token {
@@ -219,11 +220,11 @@ impl Scopes {
 
     fn has_session(&self, owner: &str) -> bool {
         let (sessions, now) = (self.0.sessions.lock(), now());
-        // Usually there are none, and no search is needed.
+        // Usually there are no sessions, so a linear search is fast enough.
         sessions.values().any(|one| one.owner == owner && one.check(now).is_ok())
     }
 
-    /// Returns the scopes of a session, without those that the operator no longer allows, and notes its use.
+    /// Returns the scopes of a session that the operator still allows, and notes that the session was used.
     fn use_session(
         &self,
         owner: &str,
@@ -283,7 +284,8 @@ impl Scopes {
         Ok(granted)
     }
 
-    /// Finds the session of a refresh token, which is valid for as long again as the longest session.
+    /// Finds the session to which a refresh token belongs. After the session has ended, the token stays valid for the
+    /// maximum duration of a session.
     fn find_refresh(&self, owner: &str, token: &str) -> Result<(String, Session), RpcError> {
         let (refresh, now) = (hash(token), now());
         let sessions = self.0.sessions.lock();
@@ -295,7 +297,7 @@ impl Scopes {
         })
     }
 
-    /// Adds a session, and removes the one that it replaces and those that can no longer be extended.
+    /// Adds a session. Removes the session that it replaces, and those that can no longer be extended.
     async fn insert(
         &self,
         key: String,
@@ -338,7 +340,7 @@ impl Session {
     }
 }
 
-/// Returns the hash under which a principal's sessions are kept.
+/// Returns the hash under which a principal's sessions are stored.
 fn owner(principal: &Principal) -> String {
     let agent = principal.as_agent().map(mgp_types::service::AgentId::as_str);
     let parts = (principal.tenant().as_str(), principal.subject().as_str(), agent);
@@ -350,7 +352,7 @@ fn hash(token: &str) -> String {
     Sha256Hash::digest(token.as_bytes()).to_string()
 }
 
-/// Returns an unguessable token of 256 random bits.
+/// Returns a random token of 256 bits, which cannot be guessed.
 fn new_token() -> Result<String, RpcError> {
     Ok(random_name()? + &random_name()?)
 }

@@ -1,21 +1,21 @@
-//! Removal of entries whose subject no longer exists.
+//! Removal of entries that refer to something that no longer exists.
 
 use mgp_types::mgp::AuditEvent;
 use mgp_types::store::{Change, StoreError};
 
 use super::{ChangeError, Snapshot, State};
 
-/// The maximum number of entries that one commit removes; the rest follows in further commits.
+/// The maximum number of entries that one commit removes; if there are more, further commits follow.
 const MAX_PER_COMMIT: usize = 256;
 
-/// The maximum number of attempts when other processes change the same entries.
+/// The maximum number of attempts if other processes change the same entries.
 const ATTEMPTS: usize = 8;
 
 impl<S: Snapshot> State<S> {
     /// Removes all matching entries. Each removal is committed together with its audit event, if there is one.
     ///
     /// # Errors
-    /// As for [`commit`](Self::commit); some of the entries may be removed.
+    /// As for [`commit`](Self::commit); some of the entries may have been removed.
     pub(crate) async fn take_out(
         &self,
         is_meant: impl Fn(&S::Entry) -> bool,

@@ -1,4 +1,4 @@
-//! State while its store changes, fails or was never read.
+//! Tests of a state whose store changes, fails or was never read.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -49,7 +49,7 @@ async fn a_change_is_in_force_here_at_once_and_elsewhere_soon() {
     assert!(told.load(Ordering::Relaxed) >= 1);
 }
 
-/// A store whose revisions are announced by the test.
+/// A store whose revisions are announced only when the test does so.
 struct Announced(MemoryStore, watch::Receiver<u64>);
 
 impl Store for Announced {
@@ -120,7 +120,7 @@ async fn an_unreadable_store_decides_nothing() {
     assert_eq!(state.now().unwrap().0, 0);
 }
 
-/// A store that answers late, or fails on demand.
+/// A store that can be set to answer late or to fail.
 struct Late {
     store: MemoryStore,
     fails: Arc<AtomicBool>,
@@ -248,7 +248,7 @@ async fn a_change_that_cannot_be_read_back_is_not_reported_as_refused() {
     assert_eq!(store.load(Sum::SPACE).await.unwrap().records.len(), 1);
 }
 
-/// A sink that refuses everything.
+/// A sink that refuses every event.
 struct Full;
 
 impl AuditSink for Full {

@@ -1,5 +1,5 @@
-//! How an assessment appears in lists of tools: as MCP's hints, and as the metadata of §4.3 in both places (MGP
-//! §4.2).
+//! The form of an assessment in lists of tools: as MCP's hints, and as the metadata of §4.3, in the definition itself
+//! and in `_meta` (MGP §4.2).
 
 use mgp_types::mcp::{self, Meta, ToolAnnotations, key};
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity};
@@ -8,10 +8,11 @@ use mgp_types::{Lenient, Object, Payload};
 use super::Assessment;
 
 impl Assessment {
-    /// Writes the assessment into a definition that is passed on: into `security`, its copy in `_meta`, and MCP's
-    /// hints.
+    /// Writes the assessment into a definition that is passed on to a client: into `security`, its copy in `_meta`, and
+    /// MCP's hints.
     ///
-    /// An existing hint stays unless it claims less risk than the assessment. The server's own declarations are kept.
+    /// An existing hint is replaced only if it claims less risk than the assessment. The server's own declarations are
+    /// kept.
     pub fn annotate(&self, tool: &mut mcp::Tool) {
         let declared = tool.find_security().and_then(|security| security.valid().cloned());
         let network = declared.as_ref().is_some_and(declares_network)
@@ -67,7 +68,7 @@ pub fn derive_hints(definition: &mut mcp::Tool) {
 fn derive(hints: &mut ToolAnnotations, risk: &RiskLevel, irreversible: bool) {
     let destructive = irreversible || *risk >= RiskLevel::Dangerous;
     let read_only = *risk == RiskLevel::Safe && !destructive;
-    // Derived hints must not contradict the author's own.
+    // A derived hint must not contradict a hint that the author wrote.
     let read_only = *hints.read_only_hint.get_or_insert(read_only);
     hints.destructive_hint.get_or_insert(destructive && !read_only);
 }

@@ -1,8 +1,8 @@
-//! The check of arguments and structured results against the JSON Schemas in a tool's definition.
+//! Checks arguments and structured results against the JSON Schemas in a tool's definition.
 //!
-//! A definition comes from a server that may be hostile, so a schema is used only if its check is bounded: it has no
-//! recursive or external references, is small after its references are replaced, and its patterns run in linear time.
-//! Without a usable schema nothing is checked; the server then judges its arguments alone.
+//! A definition comes from a server that may be hostile, so a schema is used only if checking with it takes bounded
+//! time: it has no recursive or external references, is small after its references are replaced, and its patterns run
+//! in linear time. Without such a schema nothing is checked here, and only the server checks its arguments.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -72,7 +72,7 @@ pub struct ResultRefused {
 /// Returns all reasons why arguments do not fit the input schema of a tool, up to a limit.
 ///
 /// # Errors
-/// The reason why the schema or the arguments cannot be used for a check.
+/// A description of the reason why the schema or the arguments cannot be used for a check.
 pub fn argument_errors(
     tool: &mcp::Tool,
     arguments: &str,
@@ -138,7 +138,7 @@ impl ToolSchemas {
 }
 
 impl ArgumentsRefused {
-    /// Returns the details of the error for the caller (§14.5).
+    /// Returns the error's structured details for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         // Encoding strings cannot fail.
@@ -168,7 +168,7 @@ impl fmt::Display for SchemaViolation {
     }
 }
 
-/// Compiles a schema; returns `None` if its check would not be bounded, or if it is not a schema.
+/// Compiles a schema. Returns `None` if it is not a valid schema, or if checking with it could take unbounded time.
 fn compile(schema: &str) -> Option<Validator> {
     let schema: Value = serde_json::from_str(schema).ok()?;
     let mut size = SchemaSize { root: &schema, open: Vec::new(), values: 0 };
@@ -188,13 +188,14 @@ fn compile(schema: &str) -> Option<Validator> {
 /// The size of a schema after its references are replaced.
 struct SchemaSize<'a> {
     root: &'a Value,
-    /// The references that are being followed.
+    /// The references that are currently being followed, to detect recursion.
     open: Vec<&'a str>,
     values: usize,
 }
 
 impl<'a> SchemaSize<'a> {
-    /// Adds a part of the schema; returns `None` if the schema is too large, recursive, or not self-contained.
+    /// Adds the size of a part of the schema; returns `None` if the schema is too large, recursive, or not
+    /// self-contained.
     fn add(&mut self, part: &'a Value) -> Option<()> {
         self.values += 1;
         if self.values > MAX_SCHEMA_VALUES {
@@ -209,7 +210,7 @@ impl<'a> SchemaSize<'a> {
                         ("$dynamicRef" | "$recursiveRef" | "$id" | "$anchor", Value::String(_)) => {
                             return None;
                         }
-                        // Definitions count where they are used.
+                        // The size of a definition is added where the definition is used.
                         ("$defs" | "definitions", _) => {}
                         (_, part) => self.add(part)?,
                     }
@@ -232,7 +233,7 @@ impl<'a> SchemaSize<'a> {
     }
 }
 
-/// Returns the first violations of a schema in a JSON text.
+/// Returns the first violations of a schema that a JSON text contains.
 fn violations(schema: &Validator, text: &str) -> Vec<SchemaViolation> {
     if text.len() > MAX_CHECKED_BYTES {
         return Vec::new();
@@ -246,9 +247,10 @@ fn violations(schema: &Validator, text: &str) -> Vec<SchemaViolation> {
     schema.iter_errors(&value).take(MAX_VIOLATIONS).map(|error| read(&error)).collect()
 }
 
-/// Removes members that are `null`: models send it for an optional member that they leave out.
+/// Removes members that are `null`, because models send `null` for an optional member that they mean to leave out.
 ///
-/// The arguments are forwarded as they came, since what was approved must be what is sent.
+/// Only the check uses the result. The original arguments are forwarded, because exactly what was approved must be
+/// sent.
 fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -260,7 +262,7 @@ fn remove_nulls(value: &mut Value) {
     }
 }
 
-/// Returns a violation with the path of its member; the path of a missing member has its name.
+/// Converts an error to a violation. If a member is missing, the path includes the name of that member.
 fn read(error: &jsonschema::ValidationError<'_>) -> SchemaViolation {
     let mut path = error.instance_path().to_string();
     if let ValidationErrorKind::Required { property: Value::String(name) } = error.kind() {

@@ -11,10 +11,10 @@ use super::assessment::Assessment;
 ///
 /// Implementations must not block; they read a snapshot.
 pub trait Assess: Send + Sync {
-    /// Returns the assessment of a tool; [`Assessment::unknown`] if its definition was never seen.
+    /// Returns the assessment of a tool, or [`Assessment::unknown`] if its definition was never seen.
     fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment>;
 
-    /// Returns the hash of the tool's definition if it is known; a confirmation is valid for this definition only.
+    /// Returns the hash of the tool's definition if it is known; a confirmation is valid only for that definition.
     /// `None` by default.
     fn definition(&self, _server: Option<&ServerId>, _tool: &str) -> Option<Sha256Hash> {
         None

@@ -1,8 +1,8 @@
-//! What calls of a tool need, computed from the server's declarations and the operator's policy (MGP §4).
+//! The requirements for calls of a tool, computed from the server's declarations and the operator's policy (MGP §4).
 //!
-//! A server's declarations add checks and never remove any, with two exceptions, both limited by the operator's
-//! policy. First, a valid `security` declares the risk and permissions of a tool. Second, annotations that nothing
-//! contradicts lower the risk of a tool without `security`. Both count only as far as the server is trusted.
+//! A server's declarations add checks and never remove any, with two exceptions, both limited by the operator's policy.
+//! First, a valid `security` determines the risk and permissions of a tool. Second, annotations that nothing
+//! contradicts lower the risk of a tool without `security`. Both apply only if the operator trusts the server enough.
 //! Signals in the name and the arguments of a tool count in addition to its `security`, unless the operator's trust
 //! level for the server is `trusted`.
 
@@ -13,7 +13,7 @@ use mgp_types::{Lenient, RawObject, mcp};
 use super::risk_signals::{RiskSignals, runs};
 use crate::ServerPolicy;
 
-/// The needs of calls of a tool.
+/// The requirements for calls of a tool.
 ///
 /// ```
 /// use mgp_security::{Assessment, ServerPolicy};
@@ -33,17 +33,17 @@ use crate::ServerPolicy;
 pub struct Assessment {
     /// The risk after all rules, including the operator's override.
     pub effective_risk: RiskLevel,
-    /// The risk without the operator's override; `None` without an override.
+    /// The risk before the operator's override; `None` if there is no override.
     pub overrides: Option<RiskLevel>,
     /// The permissions that a call needs, with their standard names.
     pub permissions: Vec<Permission>,
     /// The validators that the arguments must pass; never contains `none`.
     pub validators: Vec<Validator>,
-    /// `true` if the server demands a confirmation of every call.
+    /// `true` if the server requires a confirmation of every call.
     pub confirmation_required: bool,
-    /// The message that the server declares for the question to the user, with `{parameter}` placeholders.
+    /// The server's text for asking the user for confirmation, with `{parameter}` placeholders.
     pub confirmation_message: Option<String>,
-    /// The scopes that a call needs, if its caller is limited to scopes.
+    /// The scopes that a call needs if its caller is limited to scopes.
     pub required_scopes: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl Assessment {
         Self::weigh(tool, policy, word)
     }
 
-    /// Assesses a tool of this process, whose metadata does not come from a third party.
+    /// Assesses a tool of this process, whose metadata is trusted because it comes from this program.
     pub(crate) fn own(tool: &mcp::Tool, policy: &ServerPolicy) -> Self {
         let is_believed = is_believed(&policy.trust);
         let word = if is_believed { SecurityWeight::Alone } else { SecurityWeight::WithSignals };
@@ -70,7 +70,7 @@ impl Assessment {
         let permissions = permissions(tool, security, &signals, word, policy);
         let confirmation = ToolConfirmation::of(tool);
         let found = risk(tool, security, &signals, &permissions, word, policy);
-        // This declaration adds checks only: a safe level changes nothing.
+        // This declaration can only add checks, so a safe level in it has no effect.
         let least = confirmation.risk.as_ref().map_or(RiskLevel::Safe, |risk| risk.to_risk().0);
         let found = found.max(least);
         let entry = policy.risk.get(&tool.name);
@@ -87,11 +87,11 @@ impl Assessment {
         }
     }
 
-    /// Assesses a tool that its server does not list: by its name and the operator's policy, assuming the worst for
-    /// everything else.
+    /// Assesses a tool that its server does not list, by its name and the operator's policy; everything else is assumed
+    /// to be the worst case.
     ///
-    /// A server gains nothing by hiding a tool: its calls need a confirmation even where those of a listed tool would
-    /// not, unless the operator overrides the risk.
+    /// A server gains nothing by hiding a tool: calls of a hidden tool need a confirmation even if those of the listed
+    /// tool would not, unless the operator overrides the risk.
     ///
     /// ```
     /// use mgp_security::{Assessment, ServerPolicy};
@@ -115,7 +115,7 @@ impl Assessment {
         assessment
     }
 
-    /// Returns the assessment of a tool without a known definition: dangerous, with no known needs.
+    /// Returns the assessment of a tool whose definition is unknown: dangerous, with no known permissions.
     #[must_use]
     pub fn unknown() -> Self {
         Self {
@@ -130,12 +130,12 @@ impl Assessment {
     }
 }
 
-/// The weight of a valid `security`.
+/// The degree to which a valid `security` decides about a tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SecurityWeight {
-    /// Only the declaration decides.
+    /// Only the declaration counts.
     Alone,
-    /// Signals in the name and the arguments count too.
+    /// The declaration counts, and so do signals in the name and the arguments.
     WithSignals,
 }
 
@@ -144,7 +144,7 @@ fn is_believed(trust: &TrustLevel) -> bool {
     trust.rank() >= TrustLevel::Standard.rank()
 }
 
-/// Returns the declared permissions, and those that the signals suggest unless only the declaration decides.
+/// Returns the declared permissions and, unless only the declaration counts, those that the signals suggest.
 fn permissions(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,
@@ -163,7 +163,7 @@ fn permissions(
     Permission::canonical(signals.permissions.iter().chain(open).chain(declared))
 }
 
-/// Returns the highest risk of all sources.
+/// Returns the highest risk that any of the sources implies.
 fn risk(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,
@@ -195,16 +195,16 @@ fn known(risk: RiskLevel) -> RiskLevel {
 /// Returns the risk that a valid `security` declares.
 fn declared_risk(security: &ToolSecurity) -> RiskLevel {
     let effects = security.side_effects.iter().map(|effect| match effect {
-        // Safe by itself, because a validator checks what is sent.
+        // Safe by itself, because a validator checks the data that is sent.
         SideEffect::Network => RiskLevel::Safe,
         _ => RiskLevel::Moderate,
     });
-    // MCP calls irreversible effects destructive.
+    // MCP uses the word destructive for effects that are irreversible.
     let irreversible = (security.reversible == Some(false)).then_some(RiskLevel::Dangerous);
     effects.chain(irreversible).fold(security.risk_level.clone(), Ord::max)
 }
 
-/// Returns the risk of a tool without `security`, from annotations that no signal contradicts.
+/// Returns the risk of a tool without `security`, based on its annotations if no signal contradicts them.
 fn hinted_risk(tool: &mcp::Tool, signals: &RiskSignals) -> RiskLevel {
     let Some(hints) = &tool.annotations else { return RiskLevel::Dangerous };
     match (hints.read_only_hint, hints.destructive_hint) {
@@ -216,8 +216,8 @@ fn hinted_risk(tool: &mcp::Tool, signals: &RiskSignals) -> RiskLevel {
     }
 }
 
-/// Returns the operator's validator; without one, the declared validator, those that the declared side effects
-/// require, and those that fit the arguments if the policy wants these.
+/// Returns the validator that the operator set. Otherwise returns the declared validator, those that the declared side
+/// effects require and, if the policy requires them, those that fit the arguments.
 fn validators(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,

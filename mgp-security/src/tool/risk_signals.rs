@@ -13,15 +13,15 @@ use super::words::{self, any, words};
 pub(super) struct RiskSignals {
     /// The permissions that a call probably needs.
     pub(super) permissions: Vec<Permission>,
-    /// `true` if the tool probably changes something, so `readOnlyHint: true` is ignored.
+    /// `true` if the tool probably changes something; then `readOnlyHint: true` is ignored.
     pub(super) changes: bool,
-    /// `true` if the tool probably destroys something or could do anything, so `destructiveHint: false` is ignored.
+    /// `true` if the tool probably destroys something or could do anything; then `destructiveHint: false` is ignored.
     pub(super) destroys: bool,
     /// The validators that fit the arguments (§4.5).
     pub(super) validators: Vec<Validator>,
 }
 
-/// The arguments of a tool.
+/// The arguments that a tool's schema declares.
 #[derive(Default)]
 struct Arguments {
     /// The words of each argument name.
@@ -29,7 +29,7 @@ struct Arguments {
     formats: Vec<String>,
     /// `true` if all arguments are numbers.
     numbers: bool,
-    /// `true` if the schema of an argument shows that it is a URL or a host, whatever its name.
+    /// `true` if the schema of an argument marks it as a URL or a host, whatever its name is.
     targets: bool,
 }
 
@@ -50,14 +50,14 @@ impl RiskSignals {
                 || !looks && words::MAY_CHANGE.contains(&word.as_str())
         };
         let verbs: Vec<String> = name.iter().filter(|word| verb(word)).cloned().collect();
-        // `add` with only numbers is arithmetic; with other arguments, e.g. a user, it changes something.
+        // `add` with only numbers as arguments is arithmetic; with other arguments, e.g. a user, it changes something.
         let adds = any(&name, &["add"]) && !looks && !arguments.numbers;
         let writes = !verbs.is_empty() || adds;
 
         let permissions = needed(&name, &arguments, writes);
         let runs = arguments.any(words::COMMAND) || arguments.any(words::SHELL);
         let anything = runs || arguments.code() || arguments.any(&["sql"]);
-        // The word lists are English, so a name with other letters is never considered harmless.
+        // The word lists are English, so a name with other letters is never assumed to be harmless.
         let odd = !tool.name.is_ascii();
         let harmless = |permission: &Permission| {
             matches!(
@@ -80,7 +80,7 @@ impl RiskSignals {
         }
     }
 
-    /// Returns the minimum risk that the signals imply, whatever the server declares.
+    /// Returns the lowest risk that the signals allow, whatever the server declares.
     pub(super) fn risk(&self) -> RiskLevel {
         match (self.destroys, self.changes) {
             (true, _) => RiskLevel::Dangerous,
@@ -90,14 +90,14 @@ impl RiskSignals {
     }
 }
 
-/// The kind of place that an argument leads to.
+/// The kind of network target that an argument contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlaceKind {
     Url,
     Host,
 }
 
-/// Returns the kind of place that the schema of an argument declares by its format, or by an example of a URL.
+/// Returns the kind of target that the schema of an argument declares, by its format or by a URL as an example.
 pub(super) fn target_of(property: &Value) -> Option<PlaceKind> {
     let text = |member: &str| property.get(member).and_then(Value::as_str);
     match text("format").unwrap_or_default().to_ascii_lowercase().as_str() {
@@ -163,7 +163,8 @@ impl Arguments {
     /// Returns the validators that can judge the arguments of a tool of this name.
     fn validators(&self, name: &[String]) -> Vec<Validator> {
         let runs_code = any(name, words::RUNS) || any(name, words::CODE);
-        // A URI may be a local identifier, e.g. `file:///x`, so it counts for tools that use the network only.
+        // A URI may be a local identifier, e.g. `file:///x`, so it counts as a target only for tools that use the
+        // network.
         let is_target = |word: &str| {
             words::URL.contains(&word) || word.starts_with("uri") && any(name, words::NETWORK)
         };
@@ -198,7 +199,7 @@ impl Arguments {
 
     fn add(&mut self, name: &str, property: &Value) {
         let words = words(name);
-        // A URI may be a local identifier, e.g. `file:///x`.
+        // A URI may be a local identifier, e.g. `file:///x`, and not a target.
         let is_identifier = words.last().is_some_and(|word| word.starts_with("uri"));
         self.targets |= !is_identifier && target_of(property).is_some();
         self.names.push(words);

@@ -1,4 +1,4 @@
-//! The rules for scripts of sandboxed servers, which agents register (MGP §7, §15.4).
+//! The rules for the scripts of sandboxed servers that agents register (MGP §7, §15.4).
 
 use mgp_types::mgp::{CodeRejection, CodeSafety, CodeSafetyLevel};
 use mgp_validators::CodePolicy;
@@ -8,7 +8,7 @@ use super::standard::{BLOCKED_IMPORTS, BLOCKED_PATTERNS, StandardValidators};
 /// The maximum size of a script, in bytes.
 const MAX_SCRIPT: u64 = 64 * 1024;
 
-/// Modules of Python that compute, and those that a server over stdio needs.
+/// The allowed Python modules: those for computations, and those that a server over stdio needs.
 const PYTHON: &[&str] = &[
     "__future__",
     "abc",
@@ -59,7 +59,7 @@ const PYTHON: &[&str] = &[
     "zoneinfo",
 ];
 
-/// Modules of JavaScript that compute, and those that a server over stdio needs.
+/// The allowed JavaScript modules: those for computations, and those that a server over stdio needs.
 const JAVASCRIPT: &[&str] = &[
     "assert",
     "buffer",
@@ -79,11 +79,11 @@ const JAVASCRIPT: &[&str] = &[
 ];
 
 impl StandardValidators {
-    /// Checks the script of a sandboxed server by the level `strict`; `interpreter` is the name of the program that runs
-    /// it, e.g. `python`.
+    /// Checks the script of a sandboxed server against the rules of the level `strict`; `interpreter` is the name of
+    /// the program that runs it, e.g. `python`.
     ///
     /// # Errors
-    /// The body of the rejection (§7.4), with the rules that the script must follow.
+    /// The rejection (§7.4) for the caller, with the rules that the script must follow.
     pub fn check_script(interpreter: &str, text: &str) -> Result<(), Box<CodeRejection>> {
         let texts =
             |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>().into();

@@ -1,4 +1,4 @@
-//! The validators of §4.5 behind [`Validate`], with the rules of `mgp-validators`.
+//! The validators of §4.5, which implement [`Validate`] with the rules of `mgp-validators`.
 
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, Validator};
 use mgp_types::{Lenient, mcp};
@@ -33,7 +33,8 @@ impl StandardValidators {
 
     /// Creates the validators.
     ///
-    /// Hosts are judged by their names and addresses; names are not resolved, because the server resolves them again.
+    /// Hosts are judged by their names and addresses. Names are not resolved, because the server would resolve them
+    /// again, with a result that may differ.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -46,7 +47,7 @@ impl Validate for StandardValidators {
         let call = checked.call.tool().ok_or_else(|| Violation::new("it names no tool"))?;
         let arguments: Value =
             serde_json::from_str(call.arguments.unwrap_or("{}")).map_err(unreadable)?;
-        // Only two validators need the definition, and converting it costs more than most checks.
+        // Only two of the validators need the definition, and converting it takes longer than most checks.
         let definition = match (checked.validator, checked.definition) {
             (Validator::Readonly, Some(tool)) => serde_json::to_value(tool).map_err(unreadable)?,
             _ => Value::Null,
@@ -70,10 +71,10 @@ impl Validate for StandardValidators {
     }
 }
 
-/// Returns the names of the arguments that a definition declares as URLs, and as hosts.
+/// Returns the names of the arguments that a definition declares as URLs, and of those that it declares as hosts.
 fn places(definition: Option<&mcp::Tool>) -> (Vec<String>, Vec<String>) {
     let schema = definition.map(|tool| tool.input_schema.as_payload().as_str()).unwrap_or_default();
-    // Most schemas declare neither, and reading one costs more than the check.
+    // Most schemas declare neither, and parsing one takes longer than this search.
     let declares =
         ["\"format\"", "http", "url", "URL", "ostname"].iter().any(|mark| schema.contains(mark));
     let (mut urls, mut hosts) = (Vec::new(), Vec::new());
@@ -92,7 +93,7 @@ fn places(definition: Option<&mcp::Tool>) -> (Vec<String>, Vec<String>) {
     (urls, hosts)
 }
 
-/// Imports that code may not have if its tool declares no lists.
+/// Imports that are forbidden in code if its tool declares no lists.
 pub(super) const BLOCKED_IMPORTS: [&str; 8] = [
     "subprocess",
     "shutil",
@@ -104,14 +105,14 @@ pub(super) const BLOCKED_IMPORTS: [&str; 8] = [
     "worker_threads",
 ];
 
-/// Patterns that code may not have if its tool declares no lists.
+/// Patterns that are forbidden in code if its tool declares no lists.
 pub(super) const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
 
-/// Returns the rules for the code of a tool: what its server declares, but at least `standard`; without a declaration
-/// the lists above.
+/// Returns the rules for the code of a tool. These are the rules that its server declares, but at least the level
+/// `standard`; without a declaration, the lists above.
 ///
-/// A declaration of `unrestricted` counts as none, because a server cannot remove a check. An operator can replace the
-/// validator.
+/// A declaration of `unrestricted` is ignored, because a server cannot remove a check. Only an operator can, by setting
+/// another validator.
 fn code_policy(name: &str, definition: Option<&mcp::Tool>, arguments: &Value) -> CodePolicy {
     let security = definition.and_then(mcp::Tool::find_security);
     let declared = security.as_ref().and_then(Lenient::valid);
@@ -132,7 +133,7 @@ fn code_policy(name: &str, definition: Option<&mcp::Tool>, arguments: &Value) ->
     }
 }
 
-/// Returns the language that the name of a tool contains.
+/// Returns the programming language that occurs in the name of a tool.
 fn language(name: &str) -> Option<&'static str> {
     words(name).iter().find_map(|word| match word.as_str() {
         "python" | "py" | "ipython" | "jupyter" => Some("python"),
@@ -143,10 +144,10 @@ fn language(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the language of the file that the code is for, if an argument names one.
+/// Returns the language of the file for which the code is meant, if an argument contains the file's name.
 ///
-/// Only arguments that the definition declares count, and only names of files: an agent could choose the grammar by any
-/// other text.
+/// Only arguments that the definition declares count, and only file names: with any other text, an agent could choose
+/// the language by which its code is checked.
 fn language_of_file(definition: Option<&mcp::Tool>, arguments: &Value) -> Option<&'static str> {
     let schema: Value = definition?.input_schema.get().ok()?;
     let declared = schema.get("properties")?.as_object()?;

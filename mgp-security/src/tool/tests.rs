@@ -1,4 +1,4 @@
-//! Tests of tool security.
+//! Tests of tool security: assessments, confirmations, validators and annotations.
 
 mod annotate;
 mod assessment;

@@ -1,7 +1,7 @@
 //! The checks of arguments before a call (MGP §4.5).
 //!
-//! If a tool requires a validator that is not installed, its calls are blocked; an unknown validator is never
-//! skipped.
+//! If a tool requires a validator that is not installed, its calls are blocked; a validator that this program does not
+//! know is never skipped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use mgp_types::{Object, mcp};
 
 use super::assessment::Assessment;
 
-/// A check of arguments behind a validator's name in §4.5; it must not block.
+/// A check of arguments, which is registered under the name of a validator in §4.5. It must not block.
 pub trait Validate: Send + Sync {
     /// Checks the arguments of a call.
     ///
@@ -22,15 +22,15 @@ pub trait Validate: Send + Sync {
     fn check(&self, checked: &CheckedCall<'_>) -> Result<(), Violation>;
 }
 
-/// A call as its validators see it.
+/// A call, with the information that validators need about it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CheckedCall<'a> {
-    /// The call.
+    /// The call to check.
     pub call: &'a Call,
     /// The name of the validator that runs.
     pub validator: &'a Validator,
-    /// The needs of calls of the tool.
+    /// The assessment of the called tool.
     pub assessment: &'a Assessment,
     /// The definition of the tool as its server lists it, if it is known.
     pub definition: Option<&'a mcp::Tool>,
@@ -53,20 +53,20 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// Creates a violation with a description for the caller.
+    /// Creates a violation described by `words`, which the caller sees.
     #[must_use]
     pub fn new(words: impl Into<String>) -> Self {
         Self { reason: words.into(), code: None }
     }
 
-    /// Creates the violation of code that is not accepted, with the body for the caller (§7.4).
+    /// Creates the violation for code that is not accepted; `body` is the rejection for the caller (§7.4).
     #[must_use]
     pub fn of_code(words: impl Into<String>, body: CodeRejection) -> Self {
         Self { reason: words.into(), code: Some(Box::new(body)) }
     }
 }
 
-/// The error for a call that a validator blocked, or whose validator is not installed.
+/// The error for a call that a validator blocked, or for which a required validator is not installed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{tool}` was not run: {cause}")]
 pub struct ValidationBlocked {
@@ -103,12 +103,12 @@ impl ValidationBlocked {
         }
     }
 
-    /// Returns whether code was not accepted.
+    /// Returns whether the call was blocked because its code is not accepted.
     pub(crate) fn is_of_code(&self) -> bool {
         matches!(&self.cause, Cause::Violation(violation) if violation.code.is_some())
     }
 
-    /// Returns the details of the error for the caller (§14.5).
+    /// Returns the error's structured details for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         // Encoding strings cannot fail.
@@ -158,12 +158,12 @@ impl Validation {
 }
 
 impl Validators {
-    /// Adds a check; it replaces an earlier one with that name.
+    /// Adds a check under a name; it replaces an earlier check with that name.
     pub(crate) fn insert(&mut self, name: Validator, check: Arc<dyn Validate>) {
         Arc::make_mut(&mut self.0).insert(name, check);
     }
 
-    /// Checks the arguments of a call; the first validator that fails or has no check blocks it.
+    /// Checks the arguments of a call. The first validator that finds a violation or is not installed blocks the call.
     pub(crate) fn check(
         &self,
         (call, server, tool): (&Call, Option<&ServerId>, &str),

@@ -1,10 +1,10 @@
-//! The versions of tools that callers accept (`_meta.tool_version`).
+//! The tool versions that a caller accepts (`_meta.tool_version`).
 
 use mgp_types::service::Params;
 use mgp_types::{Extras, Object, mcp};
 use semver::{Version, VersionReq};
 
-/// The member of `_meta` in which a caller names the versions that it accepts, e.g. `^1.2`.
+/// The member of `_meta` with the versions that a caller accepts, e.g. `^1.2`.
 const PIN: &str = "tool_version";
 
 /// The maximum length of a range of versions in an error, in bytes.
@@ -25,7 +25,7 @@ fn shown(available: Option<&String>) -> String {
 }
 
 impl VersionRefused {
-    /// Returns the details of the error for the caller (§14.5).
+    /// Returns the error's structured details for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         // Encoding strings cannot fail.
@@ -36,9 +36,9 @@ impl VersionRefused {
     }
 }
 
-/// Checks the version of a tool, if the params of a call name the versions that the caller accepts.
+/// Checks the version of a tool, if the params of a call contain the versions that the caller accepts.
 ///
-/// `meta` returns the `_meta` object of the tool's definition; it is called only if there is a check.
+/// `meta` returns the `_meta` object of the tool's definition; it is called only if the version must be checked.
 ///
 /// # Errors
 /// [`VersionRefused`] if the tool has another version or none, or the range is invalid.
@@ -47,7 +47,7 @@ pub fn check_version(
     tool: &str,
     meta: impl FnOnce() -> Option<mcp::Meta>,
 ) -> Result<(), Box<VersionRefused>> {
-    // Search the text first: few callers name versions.
+    // Search the text before parsing it, because few callers restrict versions.
     if !params.meta_str().is_some_and(|text| text.contains(PIN)) {
         return Ok(());
     }

@@ -1,5 +1,4 @@
-//! The words of tool and argument names, and what they suggest about a tool (MGP §4; for tools that declare
-//! nothing).
+//! The words in the names of tools and arguments, and what they suggest about tools that declare nothing (MGP §4).
 //!
 //! The lists are short on purpose: they contain only verbs and nouns that servers use in practice.
 
@@ -28,7 +27,7 @@ pub(super) fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Adds a finished word; splits it into two if it is a verb and an object written together.
+/// Adds a completed word. If it is a verb and an object written together, it is split into two words.
 fn finish(words: &mut Vec<String>, word: &mut String) {
     let word = std::mem::take(word);
     if word.is_empty() {
@@ -49,7 +48,8 @@ pub(super) fn any(words: &[String], list: &[&str]) -> bool {
     words.iter().any(|word| list.contains(&word.as_str()))
 }
 
-/// Returns whether a name opens data, e.g. `open_nodes`, which reads; `open_issue` or `open_door` changes something.
+/// Returns whether a name means that data is opened for reading, e.g. `open_nodes`; `open_issue` and `open_door` change
+/// something instead.
 pub(super) fn opens_data(name: &[String]) -> bool {
     let [verb, things @ ..] = name else { return false };
     let is_data = |thing: &String| DATA.contains(&thing.as_str());
@@ -204,7 +204,7 @@ pub(super) const MAY_CHANGE: &[&str] = &[
     "patch",
 ];
 
-/// Verbs of [`CHANGES`] and [`MAY_CHANGE`] that may destroy something or do anything.
+/// Verbs of [`CHANGES`] and [`MAY_CHANGE`] that may destroy something or could do anything.
 pub(super) const DESTROYS: &[&str] = &[
     "delete",
     "remove",
@@ -240,7 +240,7 @@ pub(super) const DESTROYS: &[&str] = &[
     "revoke",
 ];
 
-/// Nouns that occur in names joined to their verb, e.g. `deletefile`.
+/// Nouns that occur in names that are written together with their verb, e.g. `deletefile`.
 const GLUED: &[&str] = &[
     "file",
     "files",

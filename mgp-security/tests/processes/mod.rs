@@ -1,4 +1,4 @@
-//! A test that starts itself as a child process with a role, in a temporary folder.
+//! Support for tests that start their own program as a child process, with a role and in a temporary folder.
 
 use std::io::{BufRead as _, BufReader, Write as _, stdout};
 use std::path::{Path, PathBuf};
@@ -15,24 +15,24 @@ pub(crate) fn role() -> Option<(String, PathBuf)> {
 /// Reports a number to the parent process.
 pub(crate) fn report(word: &str, number: u64) {
     let mut out = stdout().lock();
-    // The line may begin with output of the test runner.
+    // Begin with a newline, because the test runner may have begun a line.
     writeln!(out, "\n{word} {number}").unwrap();
     out.flush().unwrap();
 }
 
-/// Returns the number after a word in a line.
+/// Returns the number that follows a word in a line.
 pub(crate) fn number_after(line: &str, word: &str) -> Option<u64> {
     line.strip_prefix(word)?.trim().parse().ok()
 }
 
-/// A child process that runs this test, killed when dropped.
+/// A child process that runs one test of this program. It is killed when this value is dropped.
 pub(crate) struct ChildTest {
     pub(crate) child: Child,
     pub(crate) lines: BufReader<ChildStdout>,
 }
 
 impl ChildTest {
-    /// Starts the test `child`.
+    /// Starts a child process that runs the test `child`.
     pub(crate) fn start(role: &str, folder: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child", "--nocapture", "--test-threads=1"])

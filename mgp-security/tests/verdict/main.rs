@@ -1,4 +1,4 @@
-//! One decision: in random worlds the list, the preview, the gate and the check after a wait agree.
+//! Tests with random configurations: the list, the preview, the gate and the check after a wait make the same decision.
 
 #![expect(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use mgp_types::{ErrorCode, RpcError};
 
 use world::{World, files};
 
-/// Returns the number of worlds: `WORLDS`, else enough for a quick run.
+/// Returns the number of random worlds: the environment variable `WORLDS`, or enough for a quick run.
 fn worlds() -> u64 {
     std::env::var("WORLDS").ok().and_then(|count| count.parse().ok()).unwrap_or(1_500)
 }
@@ -30,10 +30,10 @@ const NEEDED: [Permission; 3] =
 const ARGUMENTS: [&str; 4] =
     [r#"{"path":"/a/x"}"#, r#"{"path":"/b/x"}"#, r#"{"path":"/a/bad"}"#, "{}"];
 
-/// The answers of approvers that are tried.
+/// The approver's answers with which each world is tried.
 const ANSWERS: [Answer; 3] = [Answer::Nobody, Answer::Yes, Answer::No];
 
-/// The approver's answer.
+/// The answer that the approver gives to every question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Nobody,
@@ -51,7 +51,7 @@ fn rule(error: &RpcError) -> Option<String> {
     Rule::of(error).map(|rule| rule.as_str().to_owned())
 }
 
-/// The word for an outcome, to count what was tried.
+/// Returns a name for the outcome of a verdict, to count which outcomes occurred.
 fn word(verdict: &CallVerdict) -> String {
     match verdict.outcome() {
         CallOutcome::Allow => "allow".to_owned(),
@@ -68,7 +68,7 @@ fn word(verdict: &CallVerdict) -> String {
     }
 }
 
-/// Asserts that a verdict explains itself: the last rule is the one that decided.
+/// Checks that a verdict explains itself, i.e. that its last step is the rule that decided.
 fn is_explained(verdict: &CallVerdict) {
     let (last, before) = verdict.steps().split_last().unwrap();
     let expected = match verdict.outcome() {
@@ -84,7 +84,7 @@ fn is_explained(verdict: &CallVerdict) {
     }
 }
 
-/// The list shows what previews and searches show.
+/// Checks that the list of tools shows what previews and searches show.
 async fn the_list_agrees(world: &mut World) {
     if world.is_own {
         world.learn();
@@ -103,7 +103,7 @@ async fn the_list_agrees(world: &mut World) {
             assert!(matches!(last.stage, Stage::Access | Stage::Definition));
         }
     }
-    // Credentials narrow calls and lists alike.
+    // Credentials restrict calls and lists in the same way.
     cx.extensions.insert(CredentialGrant::new(["tools.call:wipe".to_owned()], || true));
     let before = std::mem::replace(&mut world.client.cx, cx);
     let narrowed = world.list().await;
@@ -112,7 +112,7 @@ async fn the_list_agrees(world: &mut World) {
     assert_eq!(narrowed, listed.iter().filter(only).cloned().collect());
 }
 
-/// The check after a wait refuses what the preview refuses, and what would have to be asked about first.
+/// Checks that the check after a wait refuses what the preview refuses, and calls about which a question is still open.
 fn the_recheck_agrees(world: &World, verdict: &CallVerdict) {
     let refused = world.recheck();
     match verdict.outcome() {
@@ -126,12 +126,12 @@ fn the_recheck_agrees(world: &World, verdict: &CallVerdict) {
         CallOutcome::Ask(Requirement::Permissions(missing)) if !missing.is_empty() => {
             assert_eq!(code(&refused.unwrap()), ErrorCode::PERMISSION_DENIED, "{verdict:?}");
         }
-        // The state of these is not final.
+        // These calls still need a list or a record, so their outcome is not final.
         _ => {}
     }
 }
 
-/// The gate does what the preview promised before, and the preview afterwards is what the gate did.
+/// Checks that the gate does what a preview before the call shows, and that a preview after the call agrees with it.
 async fn the_gate_agrees(world: &mut World, answer: Answer) -> String {
     let before = world.explain(world.tool);
     the_recheck_agrees(world, &before);
@@ -158,7 +158,7 @@ async fn the_gate_agrees(world: &mut World, answer: Answer) -> String {
         CallOutcome::Ask(Requirement::Confirmation) => {
             assert_eq!(refused.is_none(), answer == Answer::Yes, "{}", about());
         }
-        // An answer about a call and its permissions together is for that call alone.
+        // An answer to the question about a call together with its permissions applies to that call only.
         CallOutcome::Ask(Requirement::Permissions(_)) => match &refused {
             None => assert_eq!(answer, Answer::Yes, "{}", about()),
             Some(refused) => {
@@ -172,7 +172,7 @@ async fn the_gate_agrees(world: &mut World, answer: Answer) -> String {
     word(&before)
 }
 
-/// A call that waited runs only if it would pass the check after a wait, whatever changed meanwhile.
+/// Checks that a call that waited runs only if it would pass the check after a wait, whatever changed in the meantime.
 async fn a_change_while_asked_counts(world: &mut World, rng: &mut Rng) -> &'static str {
     let change = world.change(rng);
     *world.officer.change.lock().unwrap() = Some(change);
@@ -191,7 +191,7 @@ async fn a_change_while_asked_counts(world: &mut World, rng: &mut Rng) -> &'stat
             "a change let it run"
         }
         (Some(refused), Some(recheck)) => {
-            // The tool may have become another one while the call was confirmed.
+            // While the call was being confirmed, the definition of the tool may have changed.
             let is_same = (code(refused), rule(refused)) == (code(recheck), rule(recheck));
             assert!(is_same || is_unconfirmed(refused), "{about}");
             "a change refused it"
@@ -245,7 +245,7 @@ fn house_verdict() {
     println!("{} worlds agree: {counts:?}", worlds());
 }
 
-/// Tries each world of one thread, and returns what was tried.
+/// Tries all worlds of one thread; returns what occurred in them.
 fn worlds_of(thread: usize, threads: usize, worlds: u64) -> Vec<String> {
     let mut words = Vec::new();
     let seeds: Vec<u64> = (0..worlds).skip(thread).step_by(threads).collect();
@@ -262,7 +262,7 @@ fn worlds_of(thread: usize, threads: usize, worlds: u64) -> Vec<String> {
     words
 }
 
-/// Tries one world, and returns what was tried.
+/// Tries one world; returns what occurred in it.
 async fn one_world(seed: u64, answer: Answer) -> Vec<String> {
     let mut world = World::new(seed, answer).await;
     let first = the_gate_agrees(&mut world, answer).await;

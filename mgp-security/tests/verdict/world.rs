@@ -24,7 +24,7 @@ use tower_layer::Layer;
 
 use crate::{ARGUMENTS, Answer, Change, NEEDED, TOOLS};
 
-/// An approver that gives every question the same answer; before its first answer it makes the given change.
+/// An approver that gives the same answer to every question. Before its first answer, it makes a given change.
 #[derive(Clone)]
 pub(crate) struct Officer {
     pub(crate) answer: Answer,
@@ -70,7 +70,7 @@ pub(crate) struct World {
     pub(crate) layer: GovernLayer,
     pub(crate) officer: Officer,
     pub(crate) client: mock::Client,
-    /// The definitions that the server lists now.
+    /// The definitions that the server currently lists.
     pub(crate) listed: Arc<Mutex<Vec<String>>>,
     pub(crate) is_own: bool,
     pub(crate) ran: Arc<AtomicUsize>,
@@ -340,8 +340,8 @@ impl World {
         answer.err()
     }
 
-    /// Decides about the call again, as the server does for a call that had to wait after the gates; returns the error
-    /// if the call is now refused.
+    /// Decides about the call again, as the server does for a call that waited after the gates; returns the error if
+    /// the call is refused now.
     pub(crate) fn recheck(&self) -> Option<RpcError> {
         let mut cx = self.client.cx.clone();
         WaitMark::mark(&mut cx);
@@ -364,7 +364,7 @@ impl World {
         self.officer.questions.load(Ordering::Relaxed)
     }
 
-    /// Returns a random change that is made while a question is open.
+    /// Returns a random change, which is to be made while a question is open.
     pub(crate) fn change(&self, rng: &mut Rng) -> Change {
         let (governance, clock) = (self.governance.clone(), Arc::clone(&self.clock));
         let (listed, is_own) = (Arc::clone(&self.listed), self.is_own);

@@ -1,4 +1,4 @@
-//! The arguments of a call as a list of leaves, and JSON without repeated members.
+//! The arguments of a call as a list of leaves, and JSON objects in which no member is repeated.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -9,10 +9,10 @@ const MAX_VALUES: usize = 20_000;
 /// The maximum depth of the arguments of a call.
 const MAX_DEPTH: usize = 64;
 
-/// A value that is neither an object nor a list.
+/// A value in the arguments that is neither an object nor a list.
 #[derive(Debug)]
 pub(crate) struct Leaf<'a> {
-    /// The keys from the root; items of a list have the key of the list.
+    /// The keys on the way from the root to the value. The items of a list have the key of the list.
     pub(crate) keys: Vec<&'a str>,
     /// The keys joined by dots.
     pub(crate) path: String,
@@ -25,7 +25,7 @@ impl<'a> Leaf<'a> {
         self.keys.last().copied().unwrap_or_default()
     }
 
-    /// Returns the leaf's key if the key above is one of `names`.
+    /// Returns the leaf's key if the key directly above it is one of `names`.
     pub(crate) fn parent_is(&self, names: &[&str]) -> Option<&'a str> {
         let above = self.keys.len().checked_sub(2)?;
         names.contains(&key_words(self.keys[above]).concat().as_str()).then(|| self.key())
@@ -35,7 +35,7 @@ impl<'a> Leaf<'a> {
 /// Returns the leaves of arguments.
 ///
 /// # Errors
-/// A reason if the arguments are not an object, too deep or too many.
+/// A description of the reason if the arguments are not an object, are nested too deeply, or have too many values.
 pub(crate) fn leaves(arguments: &Value) -> Result<Vec<Leaf<'_>>, String> {
     if !arguments.is_object() {
         return Err("the arguments are not an object".to_owned());
@@ -63,7 +63,7 @@ pub(crate) fn leaves(arguments: &Value) -> Result<Vec<Leaf<'_>>, String> {
     Ok(found)
 }
 
-/// Returns the lower-case words of a name: `getUserID_v2` has `get`, `user`, `id`, `v2`.
+/// Splits a name into lower-case words: `getUserID_v2` becomes `get`, `user`, `id`, `v2`.
 pub(crate) fn key_words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let chars: Vec<char> = name.chars().collect();
@@ -88,7 +88,7 @@ pub(crate) fn key_words(name: &str) -> Vec<String> {
     words
 }
 
-/// A JSON value whose objects name each member once, so that no two readers see different values.
+/// A JSON value in which each object has every member only once, so that all parsers read the same value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UniqueJson(pub Value);
 

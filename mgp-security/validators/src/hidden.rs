@@ -1,6 +1,7 @@
 //! Characters that hide text from a reader, or imitate others.
 
-/// Returns the first control, bidirectional or invisible character; tab, and newlines where `multiline`, are none.
+/// Returns the first control, bidirectional or invisible character. Tabs are allowed, and newlines if `multiline` is
+/// set.
 pub(crate) fn hidden(text: &str, multiline: bool) -> Option<char> {
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
         return None;

@@ -1,25 +1,26 @@
-//! Test cases as lines of JSON, for checks of the validators from outside.
+//! Test cases as lines of JSON, with which other programs can check the validators.
 
 use crate::{CodePolicy, GuardedCall, NetworkRules, Resolver, UniqueJson, ValidatorSet};
 use mgp_types::mgp::{CodeSafety, TrustLevel, Validator};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, net::IpAddr};
 
-/// The validator that judges test cases.
+/// The kind of a test case, i.e. the validator that judges it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaseKind {
     /// `input` is a command, or the arguments of a call.
     Sandbox,
-    /// `kind` is `url`, `host` or `args`; `resolve`, `resolve_seq` and `redirect_chain` are the network's answers.
+    /// `kind` is `url`, `host` or `args`; `resolve`, `resolve_seq` and `redirect_chain` simulate the answers of the
+    /// network.
     NetworkRestricted,
     /// `input` has `tool`, `arguments` and `trust_level`.
     Readonly,
-    /// `input` is code, with `language`, `level`, and the `config` that has the lists.
+    /// `input` is code, with `language`, `level`, and `config`, the name of the lists to use.
     CodeSafety,
 }
 
 impl CaseKind {
-    /// All kinds by name.
+    /// All kinds with their names.
     pub const ALL: [(&'static str, Self); 4] = [
         ("sandbox", Self::Sandbox),
         ("network_restricted", Self::NetworkRestricted),
@@ -27,7 +28,7 @@ impl CaseKind {
         ("code_safety", Self::CodeSafety),
     ];
 
-    /// Returns the kind of a name.
+    /// Returns the kind with a name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
@@ -43,16 +44,16 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// Creates a judge.
+    /// Creates a judge for one kind of test cases.
     #[must_use]
     pub fn new(kind: CaseKind) -> Self {
         Self { kind, configs: BTreeMap::new(), validators: ValidatorSet::new() }
     }
 
-    /// Reads the lists of §7.3 that test cases of code name.
+    /// Reads the lists of §7.3 to which test cases with code refer.
     ///
     /// # Errors
-    /// The place where the text is not an object of objects.
+    /// The position at which the text is not an object of objects.
     pub fn configs(mut self, text: &str) -> Result<Self, serde_json::Error> {
         self.configs = serde_json::from_str(text)?;
         Ok(self)
@@ -61,7 +62,7 @@ impl Cases {
     /// Judges a test case.
     ///
     /// # Errors
-    /// The reason why its call is blocked.
+    /// The reason why the call in the test case is blocked.
     pub fn judge(&self, line: &str) -> Result<(), String> {
         let UniqueJson(case) = serde_json::from_str(line)
             .map_err(|error| format!("the line cannot be read: {error}"))?;
@@ -119,7 +120,7 @@ impl Cases {
     }
 }
 
-/// The answers that a test case gives for every name.
+/// A resolver that returns the addresses in a test case for every name.
 #[derive(Debug)]
 struct Answers(Vec<IpAddr>);
 
@@ -164,7 +165,7 @@ fn network(case: &Value) -> Result<(), String> {
         }
         (kind, _) => return Err(format!("unknown kind {kind:?} of input; known: url, host, args")),
     }
-    // What the name is at the moment of the connection.
+    // Check the addresses to which the name resolves at the moment of the connection.
     rounds.iter().skip(1).flatten().try_for_each(|address| rules.check_connect(*address))
 }
 

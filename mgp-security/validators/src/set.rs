@@ -1,4 +1,4 @@
-//! The validators by name, and the call that they check.
+//! The set of validators, each with its name, and the call that they check.
 
 use crate::{
     code::{self, CodePolicy},
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 static NOTHING: Value = Value::Null;
 
-/// A tool call as validators see it.
+/// A tool call, with the information that validators need about it.
 #[derive(Debug, Clone)]
 pub struct GuardedCall<'a> {
     tool: &'a str,
@@ -26,7 +26,7 @@ pub struct GuardedCall<'a> {
 }
 
 impl<'a> GuardedCall<'a> {
-    /// Creates a call of a tool of an untrusted server that declares nothing.
+    /// Creates a call of a tool without declarations, on a server that is not trusted.
     #[must_use]
     pub fn new(tool: &'a str, arguments: &'a Value) -> Self {
         Self {
@@ -54,14 +54,15 @@ impl<'a> GuardedCall<'a> {
         self
     }
 
-    /// Sets the names of arguments that the definition declares as URLs and as hosts, whatever they are called.
+    /// Sets the names of the arguments that the definition declares as URLs and as hosts, which are checked under any
+    /// name.
     #[must_use]
     pub fn targets(mut self, urls: Vec<String>, hosts: Vec<String>) -> Self {
         (self.urls, self.hosts) = (urls, hosts);
         self
     }
 
-    /// Sets the effective rules for code; without them, those of the definition count.
+    /// Sets the effective rules for code. Without them, the rules in the definition apply.
     #[must_use]
     pub fn code(mut self, policy: CodePolicy) -> Self {
         self.code = Some(policy);
@@ -69,7 +70,7 @@ impl<'a> GuardedCall<'a> {
     }
 }
 
-/// The standard validators of §4.5; a call is allowed only if its arguments can be judged.
+/// The standard validators of §4.5. A call whose arguments cannot be judged is blocked.
 ///
 /// ```
 /// use mgp_types::mgp::Validator;
@@ -87,20 +88,20 @@ pub struct ValidatorSet {
 }
 
 impl ValidatorSet {
-    /// Creates the validators without a resolver of names.
+    /// Creates the validators without a resolver for host names.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the resolver by which `network_restricted` learns the addresses of names.
+    /// Sets the resolver that `network_restricted` uses to get the addresses of host names.
     #[must_use]
     pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = Some(resolver);
         self
     }
 
-    /// Checks a call by the validator of a name; an unknown name blocks the call.
+    /// Checks a call with the validator of a name. An unknown name blocks the call.
     ///
     /// # Errors
     /// [`Rejection`] if the call is blocked.

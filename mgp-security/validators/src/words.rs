@@ -1,12 +1,13 @@
-//! Sets of words.
+//! Sets of words that are written as one text.
 
 use std::{collections::HashSet, sync::OnceLock};
 
-/// A set of the words of a text.
+/// A set of words, written as one text with blanks between the words.
 #[derive(Debug)]
 pub(crate) struct Words {
     text: &'static str,
-    /// The words, and a bit for each of their lengths: most texts that are looked up have another one.
+    /// The words, and a bit set of their lengths: most texts that are looked up have another length, so no hash is
+    /// needed.
     set: OnceLock<(HashSet<&'static str>, u64)>,
 }
 
@@ -28,7 +29,7 @@ impl Words {
     }
 }
 
-/// Returns whether a text has a word.
+/// Returns whether a text contains a word as a whole.
 pub(crate) fn has(text: &str, word: &str) -> bool {
     text.split_ascii_whitespace().any(|known| known == word)
 }

@@ -1,4 +1,4 @@
-//! Deep, long and broken input: no panic, no stack overflow, no long wait, and never allowed by accident.
+//! Tests with deep, long and broken input: no panic, no stack overflow, no long wait, and nothing allowed by accident.
 
 #![expect(
     clippy::format_collect,
@@ -15,11 +15,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The bound of a judgement; an unoptimised build has more time.
+/// The time limit for one judgement; it is longer for an unoptimised build.
 const MAX_DURATION: Duration =
     if cfg!(debug_assertions) { Duration::from_secs(15) } else { Duration::from_millis(50) };
 
-/// The number of bytes that each parser is given, unless `MGP_FUZZ_BYTES` is set.
+/// The number of random bytes that each parser gets, unless `MGP_FUZZ_BYTES` is set.
 const FUZZED_BYTES: usize = 100_000;
 
 const LANGUAGES: [&str; 4] = ["python", "javascript", "typescript", "bash"];
@@ -72,11 +72,11 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
             ("\"$(", "x", ")\""),
         ] {
             let text = format!("{}{inner}{}", open.repeat(10_000), close.repeat(10_000));
-            // For a shell, words without an end are the arguments of a command.
+            // For a shell, an opening without an end is just a long list of arguments.
             let allowed = code(language, &text);
             assert!(!allowed || language == "bash" && close.is_empty(), "{language}: {open}");
         }
-        // The longest input of a call, of each kind of nesting.
+        // Input of the maximum length for a call, with each kind of nesting.
         for open in
             ["(", "[", "{", "f(", "-", "!", "x=>", "if x:\n ", "[x for x in ", "{a:", "<a>", "`${"]
         {
@@ -88,7 +88,7 @@ fn nesting_ten_thousand_deep_ends_in_a_rejection() {
             code(language, &format!("{start}{}", part.repeat(10_000)));
         }
     }
-    // The longest code of all, where the parser holds the most.
+    // Code of the maximum length, for which the parser needs the most memory.
     code("javascript", &"{a:".repeat(256 * 1024 / 3));
     let mut deep = json!("ls");
     for _ in 0..100 {
@@ -248,7 +248,7 @@ fn the_longest_python_is_judged_soon() {
         "[1, 2],\n",
         "def f(a, b):\n    return json.dumps({'x': [i * 2 for i in range(a) if i % b]})\n",
     ] {
-        // The densest code has too many tokens to be judged at its greatest length.
+        // Very dense code has too many tokens to be judged at the maximum length.
         for bytes in [64 * 1024, 128 * 1024, 256 * 1024] {
             code("python", &part.repeat(bytes / part.len()));
             code("python", &format!("if 1:\n x = [\n{}", part.repeat(bytes / part.len() - 10)));
@@ -312,7 +312,7 @@ fn the_longest_javascript_is_judged_soon() {
     }
 }
 
-/// Texts from which inputs of a parser are made.
+/// Texts from which random inputs for each parser are made.
 const SEEDS: [(&str, &[&str]); 7] = [
     (
         "command",
@@ -402,7 +402,7 @@ fn judge(parser: &str, input: &str) {
     let _ = ValidatorSet::new().check(&validator, &GuardedCall::new("query", &arguments));
 }
 
-/// Returns parts of the seeds, cut, repeated and damaged.
+/// Returns a random input made of parts of the seeds, which are cut, repeated and damaged.
 fn mutated(seeds: &[&str], random: &mut u64) -> String {
     let mut below = |bound: usize| {
         *random ^= *random << 13;

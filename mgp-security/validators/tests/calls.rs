@@ -1,4 +1,4 @@
-//! Calls as a kernel makes them: shapes of arguments, unknown validators, declared rules, bodies of rejections.
+//! Tests with calls as a kernel makes them: forms of arguments, unknown validators, declared rules, and rejections.
 
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel, TrustLevel, Validator};
 use mgp_validators::{

@@ -1,4 +1,4 @@
-//! The test cases in `cases/`: commands, calls, targets and code of every class, each with its decision.
+//! Runs the test cases in `cases/`: commands, calls, targets and code of every class, each with the expected decision.
 
 use mgp_validators::{CaseKind, Cases};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The processor time of a judgement: `valid.cost` runs this in a release build.
+//! Measures the processor time of a judgement; the check `valid.cost` runs this with a release build.
 
 #![expect(clippy::print_stdout, reason = "prints figures")]
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The number of measured judgements of each kind.
 const RUNS: usize = if cfg!(debug_assertions) { 50 } else { 2_000 };
 
-/// Returns a bound for this build: an unoptimised one has two hundred times as much.
+/// Returns the time limit for this build; for an unoptimised build it is two hundred times as long.
 const fn bound(micros: u64) -> Duration {
     Duration::from_micros(if cfg!(debug_assertions) { micros * 200 } else { micros })
 }

@@ -1,36 +1,36 @@
-//! The answer to a callback, and the check whether it is one of the possible answers (MGP §13.4).
+//! The answer to a callback, and the check that it is a possible answer (MGP §13.4).
 
 use mgp_types::mgp::{CallbackRequestParams, CallbackType};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
-/// Words for "no" among the options of a confirmation.
+/// Words that mean "no" as an option of a confirmation.
 const NEGATIVE: [&str; 9] =
     ["cancel", "no", "deny", "decline", "reject", "abort", "refuse", "stop", "false"];
 
-/// The answer to a callback.
+/// The answer of a caller to a callback.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CallbackAnswer {
-    /// The response: one of the options, a text, or the object of a completion.
+    /// The user's response: one of the options, a text, or the object of a completion.
     Given(Payload),
-    /// The user refused.
+    /// The user declined.
     Declined,
-    /// The user closed the question, or there is no user.
+    /// The user closed the question without an answer, or there is no user.
     Dismissed,
 }
 
 impl CallbackAnswer {
-    /// Creates the answer with a text: an option, or what the user wrote.
+    /// Creates an answer that is a text: an option, or what the user wrote.
     #[must_use]
     pub fn text(text: &str) -> Self {
-        // Texts can always be encoded.
+        // Encoding a string cannot fail.
         Payload::of(text).map_or(Self::Dismissed, Self::Given)
     }
 
-    /// Returns the `response` of `mgp/callback/respond`.
+    /// Returns the value of `response` in `mgp/callback/respond`.
     ///
-    /// A declined confirmation becomes its negative option, if it has a known one; any other missing answer becomes
-    /// `null`.
+    /// If a confirmation was declined, this is its negative option, if one is recognized. Any other missing answer is
+    /// represented by `null`.
     #[must_use]
     pub fn into_response(self, question: &CallbackRequestParams) -> Payload {
         let null = || Payload::from_trusted("null");
@@ -46,10 +46,11 @@ impl CallbackAnswer {
         }
     }
 
-    /// Reads a `response`, which must be possible for the question; `null` dismisses it.
+    /// Parses a `response`, which must be a possible answer to the question; `null` means that the question was
+    /// dismissed.
     ///
     /// # Errors
-    /// Returns −32602 if the response is not one of the options, or does not have the type of an answer.
+    /// Returns −32602 if the response is not one of the options, or has the wrong type.
     pub fn read(question: &CallbackRequestParams, response: &Payload) -> Result<Self, RpcError> {
         if response.as_str().trim() == "null" {
             return Ok(Self::Dismissed);
@@ -77,7 +78,7 @@ impl CallbackAnswer {
         Err(RpcError::new(ErrorCode::INVALID_PARAMS, message))
     }
 
-    /// Returns whether the answer confirms: the first option, unless that is a negative word, or `true`.
+    /// Returns whether the answer confirms: it is `true`, or the first option unless that is a negative word.
     #[must_use]
     pub fn confirms(&self, question: &CallbackRequestParams) -> bool {
         let Self::Given(response) = self else { return false };

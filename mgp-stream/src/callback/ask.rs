@@ -1,4 +1,5 @@
-//! Asks the caller of a call, in the form that it negotiated (MGP §13.4; MCP elicitation and sampling).
+//! Asks the caller of a call a question, in the form that the caller negotiated (MGP §13.4; MCP elicitation and
+//! sampling).
 
 use std::time::Duration;
 
@@ -13,26 +14,27 @@ use super::layer::CallbackChannel;
 use super::table::WaitingCallback;
 use crate::cancel::CancelSignal;
 
-/// The time limit of a question that names none.
+/// The time limit of a question that does not set one.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The maximum time limit of a question.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
-/// The time after which an unanswered notification is sent again: it may have been lost.
+/// The time after which an unanswered notification is sent again, because it may have been lost.
 const RESEND_INTERVAL: Duration = Duration::from_secs(5);
 /// The maximum number of times that a notification is sent.
 const MAX_ATTEMPTS: u32 = 4;
-/// The maximum length in bytes of a question with its options.
+/// The maximum length of a question with its options, in bytes.
 const MAX_QUESTION_BYTES: usize = 64 * 1024;
 
 /// Asks the caller of a call a question, and waits for the answer; `callback_id` and `request_id` are set here.
 ///
-/// A caller that negotiated callbacks gets one; any other gets an elicitation, or for `llm_completion` a request for
-/// sampling. A `notification` is only sent. `key` identifies the question within the call and must be the same each
-/// time the handler runs.
+/// A caller that negotiated callbacks gets a callback; any other gets an elicitation, or a sampling request for
+/// `llm_completion`. A `notification` is only sent. `key` identifies the question within the call, and must be the same
+/// each time the handler runs.
 ///
 /// # Errors
-/// Returns 3003 if there was no answer in time: nothing is confirmed. 3001 if too many questions are open, 1000
-/// (−32021 for a modern caller) if the caller cannot be asked, −32602 if its answer is not a possible one.
+/// Returns 3003 if there was no answer in time; nothing is confirmed in that case. Returns 3001 if too many questions
+/// are open, 1000 (−32021 for a modern caller) if the caller cannot be asked, and −32602 if its answer is not a
+/// possible one.
 ///
 /// # Cancel safety
 /// Dropping the future withdraws the question.
@@ -63,7 +65,8 @@ pub async fn ask_callback(
     let CallerAccess::Channel(rounds) = &cx.caller_access else {
         return ask_back(cx, channel, question, until).await;
     };
-    // Another question may end the round, and the handler runs again: then this one is not asked twice.
+    // Another question may end the round, so that the handler runs again; store the answer, so that this question is
+    // not repeated then.
     let kept = format!("callback.{key}");
     if let Some(response) = rounds.kept(&kept) {
         return CallbackAnswer::read(&question, &response);
@@ -82,7 +85,8 @@ pub fn can_ask_callback(cx: &Context, question: &CallbackRequestParams) -> bool 
             && bridge::is_offered(cx, question))
 }
 
-/// Returns the channel for callbacks. A caller that offers sampling is asked for completions that way.
+/// Returns the channel for callbacks, if the caller accepts them. A caller that offers sampling is asked for
+/// completions by sampling instead.
 fn channel<'a>(cx: &'a Context, kind: &CallbackType) -> Option<&'a CallbackChannel> {
     let is_sampled = *kind == CallbackType::LlmCompletion && cx.caller.accepts.sampling;
     let wanted = !is_sampled && cx.outlet.wants(OutletItemKind::Callback);
@@ -98,7 +102,7 @@ fn unanswered_in(limit: Duration) -> RpcError {
     RpcError::new(ErrorCode::TIMEOUT, message)
 }
 
-/// Asks the callback, and waits for the answer until a moment.
+/// Asks the question as a callback, and waits for the answer until a given time.
 async fn ask_back(
     cx: &Context,
     channel: &CallbackChannel,
@@ -115,7 +119,7 @@ async fn ask_back(
     }
 }
 
-/// Sends the callback, again while it may have been lost, and waits for the answer.
+/// Sends the callback, repeatedly because it may have been lost, and waits for the answer.
 async fn send_until_answered(
     cx: &Context,
     mut question: CallbackRequestParams,
@@ -141,7 +145,7 @@ async fn send_until_answered(
     (&mut waiting.answer).await.map_err(|_| unanswered())
 }
 
-/// Informs the user: as a callback, else as a log message. A caller that wants neither is not informed.
+/// Notifies the user, by a callback or else by a log message. If the caller accepts neither, nothing is sent.
 async fn notify(cx: &Context, channel: Option<&CallbackChannel>, mut note: CallbackRequestParams) {
     let item = if let Some(channel) = channel {
         let Ok(id) = mgp_types::random_name() else { return };
@@ -153,7 +157,7 @@ async fn notify(cx: &Context, channel: Option<&CallbackChannel>, mut note: Callb
         bridge::log_message(&note).map(OutletItem::Log)
     };
     if let Ok(item) = item {
-        // A caller that is gone needs no notification.
+        // Ignore the error: a caller that has disconnected needs no notification.
         let _ = cx.outlet.send(item).await;
     }
 }

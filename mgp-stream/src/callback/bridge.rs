@@ -1,4 +1,4 @@
-//! Callbacks for callers that did not negotiate them: as elicitation, sampling and log messages of MCP.
+//! Callbacks for callers that did not negotiate them, in the form of MCP's elicitation, sampling and log messages.
 
 use mgp_types::mcp::{
     ClientCapabilities, ContentBlock, CreateMessageParams, CreateMessageResult, ElicitAction,
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::CallbackAnswer;
 
-/// The member of the form that has the answer.
+/// The member of the form that contains the answer.
 const ANSWER: &str = "answer";
 
-/// The maximum number of tokens of a completion that names none.
+/// The maximum number of tokens in a completion if the question does not set one.
 const MAX_TOKENS: u64 = 1_024;
 
-/// Asks a question by a method of MCP.
+/// Asks a question with a method of MCP.
 pub(super) async fn ask(
     cx: &Context,
     key: &str,
@@ -36,7 +36,7 @@ pub(super) async fn ask(
     let mut form = ElicitParams::new(question.message.clone().unwrap_or_default());
     form.requested_schema = Some(schema(question)?);
     let ask = CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&form)?);
-    // The answer may permit something, so one that was given before the question does not count.
+    // The answer may permit something, so an answer that was sent before the question does not count.
     let answer: ElicitResult = cx.ask_again(key, ask).await?.get()?;
     match answer.action {
         ElicitAction::Accept => {
@@ -55,7 +55,8 @@ pub(super) async fn ask(
     }
 }
 
-/// Returns whether the caller offers the method of MCP that asks a question; forms need the mode `form`.
+/// Returns whether the caller offers the MCP method with which the question would be asked; forms require the mode
+/// `form`.
 pub(super) fn is_offered(cx: &Context, question: &CallbackRequestParams) -> bool {
     if question.kind == CallbackType::LlmCompletion {
         return cx.caller.accepts.sampling;
@@ -67,7 +68,7 @@ pub(super) fn is_offered(cx: &Context, question: &CallbackRequestParams) -> bool
     cx.caller.accepts.elicitation && has_forms
 }
 
-/// Returns the form with the one answer.
+/// Returns the schema of the form, which has a single answer.
 fn schema(question: &CallbackRequestParams) -> Result<RawObject, RpcError> {
     #[derive(Serialize)]
     struct Field<'a> {
@@ -88,7 +89,7 @@ fn schema(question: &CallbackRequestParams) -> Result<RawObject, RpcError> {
     Payload::from_trusted(schema).get()
 }
 
-/// Returns the log message for a user who cannot be notified.
+/// Returns a log message that replaces a notification of the user.
 pub(super) fn log_message(note: &CallbackRequestParams) -> Result<Payload, RpcError> {
     let text = Payload::of(note.message.as_deref().unwrap_or_default())?;
     Payload::of(&LogMessageParams::new(LogLevel::Notice, text))
@@ -122,7 +123,7 @@ struct ModelHints {
 fn sampling(question: &CallbackRequestParams) -> Result<Payload, RpcError> {
     let Completion { messages, model_hints: hints, max_tokens } = Payload::of(question)?.get()?;
     let mut asked = Vec::new();
-    // Besides messages, the message of the question describes them.
+    // The completion is described by its messages, or else by the message of the question.
     let (system, prompt) = match question.message.clone() {
         Some(text) if messages.is_empty() => (None, Some(text)),
         text => (text, None),
@@ -154,7 +155,7 @@ fn sampling(question: &CallbackRequestParams) -> Result<Payload, RpcError> {
     Payload::of(&params)
 }
 
-/// Converts the message of a model to the response of an `llm_completion`.
+/// Converts the message of a model to the response for an `llm_completion`.
 fn completion(message: &Payload) -> Result<Payload, RpcError> {
     #[derive(Serialize)]
     struct Response {

@@ -1,4 +1,4 @@
-//! The layer that answers `mgp/callback/respond` and lets inner services ask callbacks (MGP §13.4).
+//! The layer that answers `mgp/callback/respond` and enables inner services to ask callbacks (MGP §13.4).
 //!
 //! Applies to: inbound.
 
@@ -12,9 +12,9 @@ use tower_service::Service;
 
 use super::table::{CallbackTable, Owner};
 
-/// Layer that delivers the answers of callbacks to the calls that wait for them.
+/// Layer that passes the answers to callbacks on to the calls that wait for them.
 ///
-/// It belongs above all layers that wait: an answer must not wait for a turn behind the call that needs it.
+/// Place it outside all layers that may wait: an answer must not wait behind the very call that needs it.
 ///
 /// ```
 /// use mgp_stream::CallbackLayer;
@@ -36,7 +36,7 @@ use super::table::{CallbackTable, Owner};
 pub struct CallbackLayer(CallbackTable);
 
 impl CallbackLayer {
-    /// Returns a router for `mgp/callback/respond`, for callers that call it as a tool.
+    /// Returns a router for `mgp/callback/respond`, for callers that use the method as a tool.
     #[must_use]
     pub fn router(&self) -> Router {
         let layer = self.clone();
@@ -56,7 +56,7 @@ impl CallbackLayer {
         self.0.len()
     }
 
-    /// Answers `mgp/callback/respond`; lets any other call ask callbacks, and returns `None`.
+    /// Answers `mgp/callback/respond`. For any other call, enables it to ask callbacks, and returns `None`.
     pub(crate) fn intercept(&self, call: &mut Call) -> Option<Result<Reply, RpcError>> {
         if call.kind() != Kind::Request || !call.cx().caller.has(Extension::Callbacks) {
             return None;
@@ -78,7 +78,7 @@ impl CallbackLayer {
     }
 }
 
-/// The way of a call to ask its caller callbacks; a forwarded call keeps it.
+/// The means by which a call asks its caller callbacks; a forwarded call keeps it.
 pub(super) struct CallbackChannel {
     pub(super) table: CallbackTable,
     pub(super) owner: Owner,

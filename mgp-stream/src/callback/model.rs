@@ -1,4 +1,4 @@
-//! A model of a callback that is answered twice while its time limit ends.
+//! A model test of a callback that is answered twice while its time limit ends.
 
 use mgp_types::Payload;
 use mgp_types::mgp::{CallbackRequestParams, CallbackStatus, CallbackType};
@@ -12,7 +12,7 @@ use crate::model::explore;
 
 const ORDERS: usize = 200;
 
-/// An answer is accepted once, and exactly if the call gets it.
+/// At most one answer is accepted, and only if the call gets it.
 #[test]
 fn two_answers_against_the_end_of_the_time() {
     explore(ORDERS, || {

@@ -1,4 +1,4 @@
-//! The callbacks that wait for an answer, by ids that cannot be guessed (MGP §13.4).
+//! The callbacks that wait for an answer, under ids that cannot be guessed (MGP §13.4).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use tokio::sync::oneshot;
 use super::answer::CallbackAnswer;
 use crate::cancel::CancelSignal;
 
-/// The maximum number of open callbacks of one owner; another one is refused with 3001.
+/// The maximum number of open callbacks per owner; further ones are refused with 3001.
 const MAX_OPEN: usize = 64;
 
-/// The maximum number of answered callbacks that are remembered, so that a repeated answer is recognized; the oldest
-/// is forgotten first.
+/// The maximum number of answered callbacks that are remembered, so that a repeated answer is recognized. The oldest is
+/// forgotten first.
 const MAX_ANSWERED: usize = 1024;
 
-/// The party that may answer: the session of the call, or in the modern era, which has no sessions over HTTP, any
-/// request of the principal.
+/// The party that may answer. This is the session of the call; in the modern era, which has no sessions over HTTP, it
+/// is any request of the principal.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
     /// The connection or session; `None` for single requests.
@@ -53,19 +53,19 @@ struct OpenCallback {
     owner: Owner,
     question: CallbackRequestParams,
     answer: oneshot::Sender<CallbackAnswer>,
-    /// The cancellation of the call that asked.
+    /// The cancellation signal of the call that asked.
     call: Option<Arc<CancelSignal>>,
 }
 
 impl OpenCallback {
-    /// Returns whether the call still waits: a cancelled one may not have been dropped yet.
+    /// Returns whether the call still waits for the answer; a cancelled call may not have been dropped yet.
     fn is_open(&self) -> bool {
         !self.call.as_ref().is_some_and(|call| call.is_cancelled())
     }
 }
 
 impl CallbackTable {
-    /// Opens a callback, and gives it its id.
+    /// Opens a callback, and assigns an id to it.
     pub(super) fn open(
         &self,
         owner: Owner,
@@ -88,7 +88,7 @@ impl CallbackTable {
         Ok(WaitingCallback { table: self.clone(), id: question.callback_id.clone(), answer })
     }
 
-    /// Answers a callback. An id that another session owns is unknown.
+    /// Answers a callback. An id that belongs to another session counts as unknown.
     pub(super) fn answer(
         &self,
         by: &Owner,
@@ -97,7 +97,7 @@ impl CallbackTable {
     ) -> Result<CallbackStatus, RpcError> {
         let mut table = self.0.lock();
         if table.open.get(id).is_some_and(|open| !open.is_open()) {
-            // Its call was cancelled first; without the sender it stops waiting.
+            // The call of this callback was cancelled before the answer. Dropping the sender ends its wait.
             table.open.remove(id);
         }
         if let Some(open) = table.open.get(id).filter(|open| open.owner.is(by)) {
@@ -128,7 +128,7 @@ impl CallbackTable {
 
 mgp_types::opaque_debug!(CallbackTable);
 
-/// An open callback; dropping it withdraws the question, and a later answer finds nothing.
+/// An open callback. Dropping it withdraws the question, so that a later answer has no effect.
 pub(super) struct WaitingCallback {
     table: CallbackTable,
     id: String,
@@ -136,7 +136,7 @@ pub(super) struct WaitingCallback {
 }
 
 impl WaitingCallback {
-    /// Withdraws the question when its time has ended; returns an answer that was accepted just before.
+    /// Withdraws the question when its time limit is reached; returns an answer that was accepted just before.
     pub(super) fn withdraw(&mut self) -> Option<CallbackAnswer> {
         self.table.0.lock().open.remove(&self.id);
         self.answer.try_recv().ok()

@@ -23,8 +23,8 @@ fn question(kind: CallbackType, options: &[&str]) -> CallbackRequestParams {
     question
 }
 
-/// Returns a client that negotiated callbacks, its notifications, and the layer; the tool asks for confirmation and
-/// returns whether it was confirmed.
+/// Returns a client that negotiated callbacks, the notifications sent to it, and the layer. The tool asks for a
+/// confirmation and returns whether it got one.
 fn client() -> (mock::Client, mpsc::Receiver<OutletItem>, CallbackLayer) {
     let layer = CallbackLayer::default();
     let tool = Stack::from_fn(|call: Call| async move {
@@ -67,7 +67,7 @@ async fn an_answer_reaches_its_call_and_counts_once() {
     assert_eq!(first["timeout_ms"], 60_000);
     let id = &first["callback_id"];
     assert_eq!(id.as_str().unwrap().len(), 32, "128 random bits");
-    // An answer that is none of the options leaves the question open.
+    // An answer that is not one of the options does not close the question.
     for wrong in [r#""maybe""#, r#""Confirm""#, "true", "{}", "1"] {
         assert_eq!(respond(&mut client, id, wrong).await.unwrap_err().code().0, -32602, "{wrong}");
     }
@@ -84,7 +84,7 @@ async fn an_answer_right_behind_the_cancellation_of_its_call_is_not_accepted() {
     let (mut client, mut sent, layer) = client();
     let signal = Arc::new(crate::cancel::CancelSignal::new(crate::chunk::KeptBytes::default()));
     client.cx.extensions.insert_shared(Arc::clone(&signal));
-    // Its future is not dropped: it is polled only after the answer arrived.
+    // The future of the call is not dropped, but it is polled again only after the answer has arrived.
     let call = tokio::spawn(client.call("tools/call", CALL));
     let id = asked(&mut sent).await["callback_id"].clone();
     assert_eq!(layer.open(), 1);
@@ -180,7 +180,7 @@ fn only_a_clear_answer_confirms() {
     assert_eq!(CallbackAnswer::Declined.into_response(&odd).as_str(), "null");
 }
 
-/// The next number of a pseudo-random sequence.
+/// Returns the next number of a pseudo-random sequence.
 fn next(state: &mut u64, below: u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -224,7 +224,7 @@ async fn answers_time_outs_cancels_and_disconnects_in_any_order_leave_no_entry()
     }
 }
 
-/// A caller that answers every question with the same result, and records the question.
+/// A caller that answers every question with the same result, and stores the questions.
 struct Caller(std::sync::Mutex<Vec<mgp_types::service::CallerRequest>>, &'static str);
 
 impl mgp_types::service::CallerChannel for Caller {

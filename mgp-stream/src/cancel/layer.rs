@@ -1,5 +1,5 @@
-//! The layer that cancels calls. It registers each call when it is dispatched, so that a cancellation cannot miss
-//! it.
+//! The layer that cancels calls. It registers each call when the call arrives, so that a cancellation cannot come too
+//! early for it.
 //!
 //! Applies to: inbound.
 
@@ -28,9 +28,9 @@ use crate::collect::result_extension;
 
 /// Layer that drops a running call when its caller cancels it.
 ///
-/// A cancellation finds its call by scope and id, and has an effect only if exactly one call has that id. After
-/// `notifications/cancelled` the call gets no answer. `mgp/stream/cancel` returns the content sent so far, and the
-/// call is answered with the same content. The layer also applies `notifications/mgp.stream.pace` and
+/// A cancellation identifies its call by scope and id, and has an effect only if exactly one call has that id. After
+/// `notifications/cancelled` the call gets no answer. `mgp/stream/cancel` returns the content sent so far, and the call
+/// is answered with the same content. The layer also applies `notifications/mgp.stream.pace` and
 /// `notifications/mgp.stream.gap` to the chunks of its calls.
 ///
 /// ```
@@ -54,8 +54,8 @@ pub struct CancelLayer {
 }
 
 impl CancelLayer {
-    /// Returns a router for `mgp/stream/cancel` of the calls that run under this layer, for callers that call it as a
-    /// tool.
+    /// Returns a router for `mgp/stream/cancel`, for callers that use the method as a tool. It cancels calls that run
+    /// under this layer.
     #[must_use]
     pub fn router(&self) -> Router {
         let layer = self.clone();
@@ -66,19 +66,20 @@ impl CancelLayer {
         Router::new().route(StreamCancel::METHOD, answer)
     }
 
-    /// Adds the work of a [`CallbackLayer`], so that a call passes one service less.
+    /// Adds the functions of a [`CallbackLayer`] to this layer, so that a call passes one service less.
     pub fn callbacks(mut self, callbacks: CallbackLayer) -> Self {
         self.callbacks = Some(callbacks);
         self
     }
 
-    /// Returns the number of calls that run now.
+    /// Returns the number of calls that are running.
     #[must_use]
     pub fn running(&self) -> usize {
         self.calls.len()
     }
 
-    /// Returns the size, in bytes, of the chunks that running calls sent and keep, to answer a cancellation or a gap.
+    /// Returns the size, in bytes, of the chunks that running calls have sent and that are kept to answer a
+    /// cancellation or a gap.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.calls.kept().held()
@@ -99,7 +100,7 @@ impl CancelLayer {
         }
     }
 
-    /// Handles `mgp/stream/cancel`: idempotent, and never an error if the params are valid.
+    /// Handles `mgp/stream/cancel`. The method is idempotent, and never fails if its params are valid.
     fn cancel_with_partial(&self, scope: ScopeId, params: &Params) -> Result<Reply, RpcError> {
         let CancelParams { request_id, reason, .. } = params.get()?;
         let signal = self.calls.get(scope, &request_id);
@@ -115,7 +116,8 @@ impl CancelLayer {
         })
     }
 
-    /// Handles a notification about the chunks of a running call; returns what is left to do.
+    /// Handles a notification about the chunks of a running call. Returns the remaining work as a future, if there is
+    /// any.
     fn adjust_stream(&self, call: &Call) -> Option<BoxFuture<'static, Answer>> {
         let scope = call.cx().scope.id();
         let find = |id: &Id| self.calls.get(scope, id)?.stream();
@@ -133,7 +135,7 @@ impl CancelLayer {
     }
 }
 
-/// Sends the chunks back as they were sent, with adjacent texts joined.
+/// Contains the chunks that were sent, with adjacent texts joined.
 #[derive(Serialize)]
 struct PartialAnswer<'a> {
     cancelled: bool,
@@ -180,7 +182,7 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
         {
             return answered(answer);
         }
-        // `initialize` must not be cancelled, and a call without an id cannot be named by a cancellation.
+        // `initialize` must not be cancelled, and a call without an id cannot be identified by a cancellation.
         let id = match &call.cx().wire_id {
             Some(id) if call.kind() == Kind::Request && !call.is::<Initialize>() => id.clone(),
             _ => {
@@ -215,7 +217,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let Some((_, signal)) = this.running else { return this.inner.poll(task) };
         if let Poll::Ready(outcome) = this.inner.poll(task) {
             return Poll::Ready(match signal.end() {
-                // A handler that listens for cancellation may still complete; the caller no longer waits for it.
+                // A handler that waits for cancellation may still complete, but the caller no longer waits for its
+                // answer.
                 Some(Cancellation::Silently) => Ok(Reply::None),
                 Some(Cancellation::WithPartial { reason }) => outcome.and_then(|mut reply| {
                     if let Reply::Complete(body) = &mut reply {
@@ -237,7 +240,7 @@ fn answered<F>(answer: Answer) -> Either<F, Either<Ready<Answer>, BoxFuture<'sta
     Either::Right { future: Either::Left { future: ready(answer) } }
 }
 
-/// Returns the reply of a call that was cancelled with its partial result (MGP §12.7).
+/// Returns the reply to a call that was cancelled and is answered with its partial result (MGP §12.7).
 fn partial_reply(
     partial: Partial,
     reason: Option<String>,
@@ -253,7 +256,7 @@ fn partial_reply(
     Ok(Reply::Complete(body))
 }
 
-/// Adds to a result that its call was cancelled.
+/// Adds to a result that its call was cancelled, and for which reason.
 fn mark_cancelled(
     body: &mut Body,
     reason: Option<String>,

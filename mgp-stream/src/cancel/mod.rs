@@ -1,7 +1,7 @@
 //! Cancellation of a running call by the id that its caller gave it (MGP §12.7; MCP `notifications/cancelled`).
 //!
-//! [`CancelLayer`] registers each call among the running ones (`running.rs`), finds the call that a cancellation names,
-//! and drops it, or signals it if its handler listens to its [`CancelSignal`].
+//! [`CancelLayer`] registers each call among the running ones (`running.rs`) and finds the call to which a cancellation
+//! refers. It drops that call, or notifies its handler if the handler listens to its [`CancelSignal`].
 
 mod layer;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Models of a call that ends, is cancelled and is dropped at the same time.
+//! Model tests of a call that ends, is cancelled and is dropped at the same time.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::model::explore;
 const ORDERS: usize = 200;
 const CALL: &str = r#"{"name":"a"}"#;
 
-/// A running call of a tool that sends chunks before and after it waits, and a second client on the same connection.
+/// A running call of a tool that sends chunks before and after a wait, and a second client on the same connection.
 struct Running {
     layer: CancelLayer,
     call: mgp_types::service::BoxFuture<'static, Result<Reply, RpcError>>,
     other: mock::Client,
-    /// Lets the tool go on.
+    /// Notified to end the tool's wait.
     go_on: Arc<Notify>,
 }
 
@@ -60,7 +60,7 @@ async fn cancel(mut client: mock::Client) -> Value {
     client.request(StreamCancel::METHOD, params).await.unwrap().get().unwrap()
 }
 
-/// Returns the result of a call; `null` if it got no answer.
+/// Returns the result of a call; `null` if the call got no answer.
 fn result(reply: &Result<Reply, RpcError>) -> Value {
     let Ok(Reply::Complete(body)) = reply else { return Value::Null };
     serde_json::from_slice(&body.to_json()).unwrap()
@@ -70,7 +70,7 @@ fn assert_empty(layer: &CancelLayer) {
     assert_eq!((layer.running(), layer.kept_bytes()), (0, 0), "nothing is left of the call");
 }
 
-/// The answers to the cancellation and to the call agree on which of the two ended the call.
+/// The answer to the cancellation and the answer to the call agree on whether the call was cancelled or completed.
 #[test]
 fn a_cancellation_against_the_end_of_its_call() {
     explore(ORDERS, || {
@@ -98,7 +98,7 @@ fn a_cancellation_against_the_end_of_its_call() {
     });
 }
 
-/// The wake-up of a cancellation is never lost, although the tool never ends by itself.
+/// The wake-up by a cancellation is never lost, even though the tool never ends by itself.
 #[test]
 fn a_cancellation_against_a_call_that_begins_to_wait() {
     explore(ORDERS, || {
@@ -114,7 +114,7 @@ fn a_cancellation_against_a_call_that_begins_to_wait() {
     });
 }
 
-/// A caller that leaves drops its call, whatever else happens to it.
+/// If the caller disconnects, the call is dropped, whatever else happens to it at the same time.
 #[test]
 fn a_caller_that_leaves_against_a_cancellation_and_the_end() {
     explore(ORDERS, || {

@@ -1,4 +1,4 @@
-//! The running calls, by the scope they arrived in and their id in that scope.
+//! The running calls, by the scope in which they arrived and their id in that scope.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use mgp_types::sync::Mutex;
 use super::signal::CancelSignal;
 use crate::chunk::KeptBytes;
 
-/// Calls in flight; shared by all connections of a stack.
+/// The running calls, shared by all connections of a stack.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunningCalls {
     table: Arc<Mutex<Table>>,
-    /// The memory for chunks of these calls that were sent.
+    /// The memory for chunks that these calls have sent and that are kept.
     kept: KeptBytes,
 }
 
 type Table = HashMap<(ScopeId, Id), CallsWithId, ahash::RandomState>;
 
-/// The calls with one id: usually one, but some hosts send the same id on every request.
+/// The calls with one id: usually a single one, but some hosts send the same id with every request.
 #[derive(Debug)]
 enum CallsWithId {
     One(CallKey, Arc<CancelSignal>),
@@ -58,8 +58,8 @@ impl RunningCalls {
         RunningCall { calls: self.clone(), id, key }
     }
 
-    /// Returns the signal of the call with an id; `None` if several calls have it, because it is unclear which is
-    /// meant.
+    /// Returns the signal of the call with an id; `None` if several calls have that id, because then it is unclear
+    /// which one is meant.
     pub(super) fn get(&self, scope: ScopeId, id: &Id) -> Option<Arc<CancelSignal>> {
         match self.table.lock().get(&(scope, id.clone()))? {
             CallsWithId::One(_, signal) => Some(Arc::clone(signal)),
@@ -79,7 +79,7 @@ impl RunningCalls {
     }
 }
 
-/// An entry of [`RunningCalls`], removed when dropped.
+/// An entry in [`RunningCalls`], which is removed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct RunningCall {
     calls: RunningCalls,

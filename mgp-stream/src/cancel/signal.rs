@@ -12,43 +12,44 @@ use tokio::time::Instant;
 
 use crate::chunk::{ChunkSender, KeptBytes};
 
-/// The most bytes of chunks kept for the partial result of a cancelled call.
+/// The maximum size, in bytes, of the chunks that are kept for the partial result of a cancelled call.
 const MAX_PARTIAL_BYTES: usize = 1 << 20;
 
-/// Cancellation signal of one call; handlers find it in the call's extensions.
+/// Cancellation signal of one call, which handlers find among the call's extensions.
 ///
-/// By default the future of a cancelled call is dropped. A handler that calls [`CancelSignal::listen`] is notified
+/// By default, the future of a cancelled call is dropped. A handler that calls [`CancelSignal::listen`] is notified
 /// instead, and must end by itself.
 pub struct CancelSignal {
     since: Instant,
     state: Mutex<SignalState>,
-    /// The memory for chunks, shared by all calls of the layer.
+    /// The memory for chunks that are kept, shared by all calls of the layer.
     kept: KeptBytes,
-    /// The chunks of the call, if its caller asked for them.
+    /// The stream of the call's chunks, if its caller asked for them.
     stream: OnceLock<Weak<ChunkSender>>,
 }
 
 #[derive(Default)]
 struct SignalState {
     cancelled: Option<Cancellation>,
-    /// The call was answered, so it can no longer be cancelled.
+    /// `true` if the call was answered, so that it can no longer be cancelled.
     is_answered: bool,
     listening: bool,
     layer: Option<Waker>,
     listener: Option<Waker>,
     partial: Vec<Payload>,
     partial_bytes: usize,
-    /// The partial result is not extended any more: a chunk was not kept, or the call was cancelled.
+    /// `true` if no more chunks are added to the partial result, because one could not be kept or the call was
+    /// cancelled.
     is_cut: bool,
     chunks: u64,
 }
 
-/// The way a call was cancelled, which decides how the call itself is answered.
+/// The way in which a call was cancelled, which determines how the call itself is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cancellation {
     /// By `notifications/cancelled`: the call gets no answer.
     Silently,
-    /// `mgp/stream/cancel`: the call is answered with the content sent so far.
+    /// By `mgp/stream/cancel`: the call is answered with the content sent so far.
     WithPartial { reason: Option<String> },
 }
 
@@ -71,7 +72,7 @@ impl CancelSignal {
         Self { since: Instant::now(), state: Mutex::default(), kept, stream: OnceLock::new() }
     }
 
-    /// Waits until the call is cancelled. From the first poll on, a cancellation no longer drops the call.
+    /// Waits until the call is cancelled. After the first poll, a cancellation no longer drops the call.
     ///
     /// # Cancel safety
     /// Cancel safe: the future may be dropped and created again.
@@ -94,8 +95,8 @@ impl CancelSignal {
         self.state.lock().cancelled.is_some()
     }
 
-    /// Cancels the call; returns the content so far, with which the call is answered too, or `None` if the call was
-    /// answered before.
+    /// Cancels the call. Returns the content sent so far, with which the call is answered as well, or `None` if the
+    /// call was already answered.
     pub(super) fn cancel(&self, how: Cancellation) -> Option<Partial> {
         let (wakers, partial) = {
             let mut state = self.state.lock();
@@ -116,7 +117,7 @@ impl CancelSignal {
         self.cancel(Cancellation::Silently);
     }
 
-    /// Records a chunk that was sent.
+    /// Records a chunk that was sent, for the partial result.
     pub(crate) fn record_chunk(&self, content: &Payload) {
         let mut state = self.state.lock();
         state.chunks += 1;
@@ -129,28 +130,28 @@ impl CancelSignal {
         }
     }
 
-    /// Returns the memory for chunks that were sent.
+    /// Returns the memory for chunks that are kept.
     pub(crate) fn kept(&self) -> &KeptBytes {
         &self.kept
     }
 
     /// Sets the stream of the call.
     pub(crate) fn attach(&self, stream: &Arc<ChunkSender>) {
-        // The stream of a call is opened once.
+        // Ignore the error: a call opens its stream only once.
         let _ = self.stream.set(Arc::downgrade(stream));
     }
 
-    /// Returns the stream of the call, if it has one and runs.
+    /// Returns the stream of the call, if it has one that is still open.
     pub(super) fn stream(&self) -> Option<Arc<ChunkSender>> {
         self.stream.get()?.upgrade()
     }
 
-    /// Returns the time since the call began, in milliseconds.
+    /// Returns the time since the start of the call, in milliseconds.
     pub(super) fn elapsed_ms(&self) -> u64 {
         mgp_types::millis(self.since.elapsed())
     }
 
-    /// Waits until the call is cancelled and must be dropped.
+    /// Completes when the call is cancelled and must be dropped.
     pub(super) fn poll_dropped(&self, task: &Task<'_>) -> Poll<(Cancellation, Partial)> {
         let mut state = self.state.lock();
         match &state.cancelled {
@@ -168,7 +169,7 @@ impl CancelSignal {
         }
     }
 
-    /// Notes that the handler has ended; returns the cancellation that came before.
+    /// Records that the handler has ended; returns the cancellation if there was one before.
     pub(super) fn end(&self) -> Option<Cancellation> {
         let mut state = self.state.lock();
         state.is_answered = state.cancelled.is_none();

@@ -1,4 +1,4 @@
-//! The server's side of checkpoints: opens the one that a call resumes from, and seals new ones.
+//! The server's side of checkpoints: decrypts the checkpoint from which a call resumes, and seals new ones.
 //!
 //! Applies to: inbound.
 
@@ -14,19 +14,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
-/// The purpose for which places are sealed.
+/// The purpose under which places are sealed.
 const SEAL_PURPOSE: &str = "checkpoint";
 
 /// The default time for which a checkpoint can be resumed from.
 const TTL: Duration = Duration::from_hours(1);
 
-/// The maximum length of a place as JSON, which bounds the length of tokens.
+/// The maximum length of a place in JSON, in bytes, which also limits the length of tokens.
 const MAX_PLACE_BYTES: usize = 4096;
 
-/// Lets tools send checkpoints with their chunks, and resume from them.
+/// Enables tools to send checkpoints with their chunks, and to resume from them.
 ///
-/// A checkpoint contains the tool's own description of the place, sealed and bound to the principal, the tool and its
-/// arguments; the server stores nothing.
+/// A checkpoint contains the tool's own description of its place in the result. It is sealed, and bound to the
+/// principal, the tool and its arguments, so the server need not store anything.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,10 +51,10 @@ mgp_types::layer_service! {
 }
 
 impl CheckpointLayer {
-    /// Creates a layer with a random key: checkpoints are valid until the process ends.
+    /// Creates a layer with a random key, so that checkpoints are valid until the process ends.
     ///
     /// # Errors
-    /// −32603 if the system has no randomness.
+    /// −32603 if the system cannot provide random bytes.
     pub fn new() -> Result<Self, RpcError> {
         Ok(Self { sealer: Sealer::random()?, ttl: TTL })
     }
@@ -71,7 +71,7 @@ impl CheckpointLayer {
         self
     }
 
-    /// Prepares a call that asks for checkpoints or resumes from one.
+    /// Prepares a call that requests checkpoints or resumes from one.
     fn prepare(&self, call: &mut Call) -> Result<(), RpcError> {
         let wanted = call.cx().member::<WantsCheckpoints>()?.is_some_and(|wants| wants.0);
         let from = call.cx().member::<Checkpoint>()?;
@@ -124,11 +124,11 @@ impl<S: MgpService> Service<Call> for CheckpointService<S> {
     }
 }
 
-/// The checkpoints of one call, in the extensions of its context.
+/// The checkpoints of one call, found among the extensions of its context.
 pub struct Checkpoints {
     layer: CheckpointLayer,
     operation: String,
-    /// The principal, the tool and the hash of its arguments.
+    /// The principal, the tool and the hash of its arguments, to which checkpoints are bound.
     binding: [String; 3],
     is_wanted: bool,
     resumed_from: Option<Payload>,
@@ -137,21 +137,21 @@ pub struct Checkpoints {
 mgp_types::opaque_debug!(Checkpoints { operation });
 
 impl Checkpoints {
-    /// Returns whether the caller asked for checkpoints.
+    /// Returns whether the caller requested checkpoints.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.is_wanted
     }
 
-    /// Returns the place from which the call goes on; `None` if it begins at the start.
+    /// Returns the place from which the call must continue; `None` if it starts from the beginning.
     ///
     /// # Errors
-    /// −32602 if the place has another type.
+    /// −32602 if the place cannot be read as this type.
     pub fn resumed_from<T: DeserializeOwned>(&self) -> Result<Option<T>, RpcError> {
         self.resumed_from.as_ref().map(Payload::get).transpose()
     }
 
-    /// Seals a place in the result, after a number of chunks of this call.
+    /// Seals a place in the result; `chunks` is the number of chunks that this call has sent before it.
     ///
     /// # Errors
     /// −32603 if the place is longer than 4 KiB of JSON.

@@ -1,6 +1,7 @@
-//! Streams that go on after a disconnect (proposal 8, `checkpoint`).
+//! Streams that can continue after a disconnection (proposal 8, `checkpoint`).
 //!
-//! The server seals places in its result; a client whose connection was lost sends the call again with the last one.
+//! The server seals places in its result. A client whose connection was lost sends the call again with the last such
+//! place.
 
 mod layer;
 mod received;

@@ -1,4 +1,4 @@
-//! The chunks of a call that may be resumed: those behind the last checkpoint wait for the next one.
+//! The chunks of a call that may be resumed: those after the last checkpoint wait until the next one arrives.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use mgp_types::service::{
 };
 use mgp_types::sync::Mutex;
 
-/// The maximum number of chunks that wait for a checkpoint; beyond it they are delivered.
+/// The maximum number of chunks that wait for a checkpoint; if there are more, they are delivered at once.
 const MAX_WAITING: usize = 256;
 /// The maximum size, in bytes, of the chunks that wait for a checkpoint.
 const MAX_WAITING_BYTES: usize = 1 << 20;
 /// The maximum size, in bytes, of the chunks of a call that can be resumed.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The consumer of a call that may be resumed.
+/// The receiver of the chunks of a call that may be resumed.
 pub(super) struct Received {
     inner: Outlet,
     state: Mutex<State>,
@@ -24,18 +24,18 @@ pub(super) struct Received {
 
 #[derive(Default)]
 struct State {
-    /// The place from which a next attempt goes on.
+    /// The checkpoint from which a next attempt continues.
     last: Option<Checkpoint>,
-    /// The number of chunks of the current attempt.
+    /// The number of chunks in the current attempt.
     count: u64,
-    /// The content that was delivered in earlier attempts.
+    /// The content that earlier attempts delivered.
     before: JoinedContent,
-    /// The content that was delivered in the current attempt.
+    /// The content that the current attempt has delivered.
     delivered: JoinedContent,
     delivered_bytes: usize,
     waiting: Vec<Chunk>,
     waiting_bytes: usize,
-    /// If set, the call cannot be resumed any more: a chunk was lost, or there are too many.
+    /// `true` if the call cannot be resumed any more, because a chunk was lost or there are too many.
     is_broken: bool,
 }
 
@@ -44,7 +44,8 @@ impl Received {
         Arc::new(Self { inner, state: Mutex::default() })
     }
 
-    /// Begins the next attempt: returns the place from which it goes on, or `None` if there is none.
+    /// Starts the next attempt. Returns the checkpoint from which it continues, or `None` if the call cannot be
+    /// resumed.
     pub(super) fn restart(&self) -> Option<Checkpoint> {
         let mut state = self.state.lock();
         let last = state.last.clone().filter(|_| !state.is_broken)?;
@@ -57,20 +58,20 @@ impl Received {
         Some(last)
     }
 
-    /// Delivers what waits, and returns the content of earlier attempts.
+    /// Delivers the chunks that still wait, and returns the content of earlier attempts.
     pub(super) async fn finish(&self) -> JoinedContent {
         let (waiting, before) = {
             let mut state = self.state.lock();
             (std::mem::take(&mut state.waiting), std::mem::take(&mut state.before))
         };
         for chunk in waiting {
-            // The result contains the chunk in any case.
+            // Ignore the error: the result contains the chunk in any case.
             let _ = self.inner.send(OutletItem::Chunk(chunk)).await;
         }
         before
     }
 
-    /// Takes a chunk, and returns the chunks to deliver now.
+    /// Accepts a chunk, and returns the chunks that must be delivered now.
     fn take(&self, chunk: Chunk) -> Vec<Chunk> {
         let mut state = self.state.lock();
         let content = chunk.content.get::<ContentBlock>().ok();
@@ -86,7 +87,8 @@ impl Received {
         state.waiting.push(chunk);
         let is_full = state.waiting.len() > MAX_WAITING || state.waiting_bytes > MAX_WAITING_BYTES;
         if state.last.is_none() || state.is_broken || is_full {
-            // These chunks cannot be taken back, so no earlier checkpoint can be resumed from.
+            // These chunks cannot be taken back after delivery, so the call can no longer be resumed from an earlier
+            // checkpoint.
             state.last = None;
             return state.release();
         }

@@ -1,4 +1,4 @@
-//! The client's side of checkpoints: sends a call whose connection was lost again, from the last checkpoint.
+//! The client's side of checkpoints: if the connection is lost, sends a call again, from the last checkpoint on.
 //!
 //! Applies to: outbound.
 
@@ -17,16 +17,16 @@ use tower_service::Service;
 
 use super::received::Received;
 
-/// The default time in which the connection must be back.
+/// The default time within which the connection must be restored.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The maximum number of times that one call is resumed.
 const MAX_RESUMPTIONS: u32 = 100;
 
-/// Resumes streamed tool calls whose connection was lost, so that the consumer gets each chunk once.
+/// Resumes streamed tool calls whose connection was lost, in such a way that the consumer gets each chunk only once.
 ///
-/// A call is resumed only if its server sent a checkpoint. Chunks behind the last checkpoint are delivered when the
-/// next one or the result arrives; those that were still waiting when the connection was lost are sent again.
+/// A call is resumed only if its server sent a checkpoint. Chunks after the last checkpoint are delivered when the next
+/// checkpoint or the result arrives. Those that still wait when the connection is lost are requested again.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct ResumeLayer {
@@ -50,7 +50,7 @@ impl ResumeLayer {
         Self::default()
     }
 
-    /// Sets the time in which the connection must be back. Default: 30 s.
+    /// Sets the time within which the connection must be restored. Default: 30 s.
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = wait;
         self
@@ -77,7 +77,7 @@ impl<S: MgpService> Service<Call> for ResumeService<S> {
     }
 }
 
-/// Returns whether the caller takes care of checkpoints by itself.
+/// Returns whether the caller handles checkpoints itself.
 fn asks(members: &CallMembers) -> bool {
     members.for_peer(ExtensionSet::EMPTY.with(Extension::Checkpoint)).next().is_some()
 }
@@ -104,7 +104,7 @@ async fn run<S: MgpService>(
             return Err(error);
         };
         if from.as_ref() != Some(&next) {
-            // The last attempt got further.
+            // The last attempt made progress, so the delays and the deadline start again.
             (delays, deadline, resumptions) = (self::delays(), None, resumptions + 1);
         }
         from = Some(next);
@@ -122,7 +122,7 @@ fn delays() -> Backoff {
     Backoff::new(Duration::from_millis(50), Duration::from_secs(2))
 }
 
-/// Returns the call of an attempt.
+/// Returns the call for the next attempt.
 fn attempt(call: &Call, from: Option<&Checkpoint>) -> Result<Call, RpcError> {
     let mut call = call.clone();
     let mut members = call.cx().extensions.get::<CallMembers>().cloned().unwrap_or_default();
@@ -134,7 +134,7 @@ fn attempt(call: &Call, from: Option<&Checkpoint>) -> Result<Call, RpcError> {
     Ok(call)
 }
 
-/// Returns whether the connection was lost, or is not back yet.
+/// Returns whether the connection was lost, or is not restored yet.
 fn is_lost(error: &RpcError) -> bool {
     let code = error.code();
     code == ErrorCode::SERVER_NOT_READY
@@ -145,7 +145,7 @@ fn is_lost(error: &RpcError) -> bool {
         )
 }
 
-/// Puts the content of earlier attempts before that of the last one.
+/// Puts the content of earlier attempts in front of that of the last one.
 fn complete(reply: Reply, before: JoinedContent) -> Result<Reply, RpcError> {
     let mut result: Object = reply.get()?;
     if result.get("isError").is_some_and(|failed| failed.as_str() == "true") {

@@ -1,4 +1,4 @@
-//! The memory for chunks that were sent and are kept, for all calls of a stack.
+//! The memory for chunks that are kept after they were sent, for all calls of a stack together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The maximum size, in bytes, of the chunks that all calls of a stack keep after sending them.
 const MAX_KEPT_BYTES: usize = 8 << 20;
 
-/// Counts the bytes of kept chunks.
+/// The number of bytes of the chunks that are kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptBytes(Arc<AtomicUsize>);
 
 impl KeptBytes {
-    /// Reserves memory; returns `false` if there is none left.
+    /// Reserves memory; returns `false` if there is not enough left.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         let add = |kept: usize| Some(kept + bytes).filter(|sum| *sum <= MAX_KEPT_BYTES);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    /// Returns memory that was reserved.
+    /// Releases memory that was reserved.
     pub(crate) fn release(&self, bytes: usize) {
         self.0.fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! Chunks of running calls: numbered, paced and kept by the sender, put in order by the receiver (MGP §12.4, §12.8,
-//! §12.9).
+//! Chunks of running calls. The sender numbers, paces and keeps them; the receiver puts them in order (MGP §12.4,
+//! §12.8, §12.9).
 
 mod budget;
 mod notification;

@@ -1,4 +1,4 @@
-//! The notification of a chunk, as it is read from its params.
+//! The notification that contains a chunk, as parsed from its params.
 
 use mgp_types::mcp::ContentBlock;
 use mgp_types::mgp::ChunkParams;
@@ -24,13 +24,13 @@ impl ChunkNotification {
     /// Reads the params of a notification.
     ///
     /// # Errors
-    /// −32602 with the reason.
+    /// −32602, with the reason why the params cannot be read.
     pub(crate) fn read(params: &Params) -> Result<Self, RpcError> {
         if let Some(read) = Self::read_plain(params) {
             return Ok(read);
         }
         params.get().or_else(|error| {
-            // Another implementation may use the words of the proposal for streams.
+            // Another implementation may use the member names of the proposal for streams.
             let read: OperationChunk = params.get().map_err(|_| error)?;
             let mapped = ChunkParams::from(read);
             Ok(Self {
@@ -43,9 +43,10 @@ impl ChunkNotification {
         })
     }
 
-    /// Reads a chunk of text in the order of members in which this crate sends it; `None` for every other one.
+    /// Parses a chunk of text whose members are in the order in which this crate sends them; returns `None` for any
+    /// other.
     ///
-    /// By hand, because streams of text have many small chunks: it takes a sixth of what decoding takes.
+    /// It is parsed by hand, because streams of text have many small chunks, and decoding takes six times as long.
     fn read_plain(params: &Params) -> Option<Self> {
         let body = params.body()?;
         let (id, rest) = body.strip_prefix(r#""request_id":"#)?.split_once(',')?;
@@ -56,7 +57,7 @@ impl ChunkNotification {
             None => (rest.strip_suffix(r#","done":true"#)?, true),
         };
         let content = Payload::from_trusted(body.slice_ref(content));
-        // A block of text is one value, so nothing else is between the members that were found.
+        // A text block is a single JSON value, so there is nothing else between the members that were found.
         ContentBlock::plain_text(&content)?;
         let (request_id, index) = (Id::Number(id.parse().ok()?), Some(index.parse().ok()?));
         Some(Self { request_id, index, content, done, gap_unrecoverable: false })

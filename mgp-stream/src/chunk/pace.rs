@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The rate that a caller asked for. Default: no limit.
+/// The rate that a caller requested. By default, there is no limit.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     rate: Rate,
@@ -24,7 +24,7 @@ enum Rate {
 pub(super) enum NextSlot {
     Now,
     At(Instant),
-    /// Not before the rate changes.
+    /// No chunk may be sent before the rate changes.
     Paused,
 }
 
@@ -37,7 +37,7 @@ impl Pace {
         };
     }
 
-    /// Returns the time of the next chunk, and counts it as sent if that is now.
+    /// Returns the time when the next chunk may be sent. If that is now, counts the chunk as sent.
     pub(super) fn next_slot(&mut self) -> NextSlot {
         match self.rate {
             Rate::Any => NextSlot::Now,

@@ -1,4 +1,4 @@
-//! The chunks of one outbound call, as they arrive from its callee.
+//! The receiving side of the chunks of one outbound call.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,22 +10,22 @@ use mgp_types::sync::Mutex;
 
 /// The maximum number of chunks of one call that wait for a missing one.
 const MAX_WAITING_CHUNKS: usize = 64;
-/// The maximum size, in bytes, of the chunks that wait for a missing one.
+/// The maximum size, in bytes, of the chunks of one call that wait for a missing one.
 const MAX_WAITING_BYTES: usize = 256 << 10;
 /// The maximum number of missing chunks that are requested at once.
 const MAX_REQUESTED: u64 = 64;
 
-/// A chunk as it arrived.
+/// A chunk in the form in which it arrived.
 #[derive(Debug)]
 pub(crate) struct ReceivedChunk {
-    /// The number; if the callee sent none, the chunk follows the one before it.
+    /// The number of the chunk. If the callee sent no number, the chunk follows the previous one.
     pub(crate) index: Option<u64>,
     pub(crate) chunk: Chunk,
-    /// If set, the callee lost this chunk, or one before it.
+    /// `true` if the callee reports that it has lost this chunk or an earlier one.
     pub(crate) reports_loss: bool,
 }
 
-/// The effect of a chunk: chunks that are delivered now, and chunks to request from the callee.
+/// The effect of a received chunk: the chunks to deliver now, and the numbers of chunks to request from the callee.
 #[derive(Debug, Default)]
 struct Arrival {
     next: Option<Chunk>,
@@ -33,12 +33,12 @@ struct Arrival {
     missing: Vec<u64>,
 }
 
-/// Puts the chunks of one call in order; drops repeats, and all chunks after one that is lost, so that the caller
-/// always has a prefix of the content.
+/// Puts the chunks of one call in order. Drops repeated chunks, and all chunks after one that is lost, so that the
+/// caller always gets the content from its beginning without a gap.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkReceiver {
     state: Mutex<ReceiveState>,
-    /// The members of `_meta` with which this side sends further messages to the callee.
+    /// The members of `_meta` that this side adds to further messages to the callee.
     meta: Vec<(Cow<'static, str>, Payload)>,
 }
 
@@ -47,17 +47,17 @@ struct ReceiveState {
     next: u64,
     waiting: BTreeMap<u64, Chunk>,
     waiting_bytes: usize,
-    /// Chunks below this number are not requested again.
+    /// Chunks with numbers below this one were already requested, and are not requested again.
     requested: u64,
     is_cut: bool,
-    /// The last chunk, by the callee's word, was delivered.
+    /// `true` if the chunk that the callee marked as the last was delivered.
     is_done: bool,
     arrived: u64,
     dropped: u64,
 }
 
 impl ChunkReceiver {
-    /// Creates the receiver of a call with these members.
+    /// Creates the receiver for a call that was sent with these members.
     pub(crate) fn new(hop: &HopMembers) -> Self {
         let names =
             [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO, key::MGP_HANDLE];
@@ -69,10 +69,10 @@ impl ChunkReceiver {
         self.meta.clone()
     }
 
-    /// Takes a chunk, and delivers it and those that waited for it with `push`, which returns `false` if there is no
-    /// room; returns the numbers of chunks to request from the callee.
+    /// Accepts a chunk. Delivers it, and those that waited for it, with `push`, which returns `false` if there is no
+    /// room. Returns the numbers of the chunks to request from the callee.
     ///
-    /// `push` is called under the lock, so that chunks of two streams keep their order; it must not wait.
+    /// `push` is called while the lock is held, so that chunks of two streams keep their order; it must not block.
     pub(crate) fn deliver(
         &self,
         received: ReceivedChunk,
@@ -88,7 +88,7 @@ impl ChunkReceiver {
         arrival.missing
     }
 
-    /// Notes that the callee cannot send a chunk again.
+    /// Records that the callee cannot send a chunk again.
     pub(crate) fn note_lost(&self, index: u64) {
         let mut state = self.state.lock();
         if index >= state.next && !state.waiting.contains_key(&index) {
@@ -101,7 +101,7 @@ impl ChunkReceiver {
         self.state.lock().arrived
     }
 
-    /// Returns the number of chunks that the caller did not get, now that the call has ended.
+    /// Returns the number of chunks that the caller did not get. To be called after the call has ended.
     pub(crate) fn dropped(&self) -> u64 {
         let state = self.state.lock();
         state.dropped + state.waiting.len() as u64
@@ -109,7 +109,7 @@ impl ChunkReceiver {
 }
 
 impl ReceiveState {
-    /// Takes a chunk.
+    /// Accepts a chunk and returns its effect.
     fn accept(&mut self, received: ReceivedChunk) -> Arrival {
         let index = received.index.unwrap_or(self.next);
         let mut arrival = Arrival::default();
@@ -136,7 +136,7 @@ impl ReceiveState {
         arrival
     }
 
-    /// Gives up waiting: the chunk that is missing cannot be replaced.
+    /// Stops waiting for a missing chunk, because it is lost. All chunks that waited for it are dropped.
     fn cut(&mut self) {
         if !self.is_cut {
             tracing::debug!(index = self.next, "a chunk is lost; the rest is in the result only");
@@ -148,7 +148,7 @@ impl ReceiveState {
         self.waiting_bytes = 0;
     }
 
-    /// Drops chunks behind the one that the callee marked as the last: the caller does not expect them.
+    /// Drops chunks after the one that the callee marked as the last, because the caller does not expect more.
     fn end_at_last(&mut self, arrival: &mut Arrival) {
         let keep = |state: &mut Self, chunk: &Chunk| {
             if state.is_done {
@@ -167,7 +167,7 @@ impl ReceiveState {
         self.next = index.saturating_add(1);
     }
 
-    /// Moves the chunks that no longer wait.
+    /// Moves the chunks that need not wait any more to `out`.
     fn release(&mut self, out: &mut Vec<Chunk>) {
         while let Some(chunk) = self.waiting.remove(&self.next) {
             self.waiting_bytes -= chunk.content.as_str().len();
@@ -176,7 +176,7 @@ impl ReceiveState {
         }
     }
 
-    /// Keeps a chunk until the ones before it arrive.
+    /// Stores a chunk until the chunks before it have arrived.
     fn hold(&mut self, index: u64, chunk: Chunk, missing: &mut Vec<u64>) {
         let size = chunk.content.as_str().len();
         let is_full = self.waiting.len() >= MAX_WAITING_CHUNKS
@@ -213,7 +213,7 @@ mod tests {
         ReceivedChunk { index: Some(index), chunk, reports_loss: false }
     }
 
-    /// Returns the texts that are delivered, and the numbers that are requested.
+    /// Returns the texts that are delivered, and the numbers of the chunks that are requested.
     fn take(receiver: &ChunkReceiver, received: ReceivedChunk) -> (Vec<String>, Vec<u64>) {
         let texts = Mutex::new(Vec::new());
         let missing = receiver.deliver(received, |chunk| {
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_caller_has_a_prefix_when_a_chunk_is_lost() {
-        // In the words of one implementation, and as a chunk; the callee may also never answer.
+        // The callee reports the loss in the form of another implementation or as a chunk, or never answers.
         for lost in 0..3 {
             let receiver = ChunkReceiver::default();
             assert_eq!(take(&receiver, chunk(0)).0, ["0"]);

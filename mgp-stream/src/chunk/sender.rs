@@ -1,4 +1,4 @@
-//! The chunks of one inbound call, on their way to its caller.
+//! The sending side of the chunks of one inbound call.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -23,16 +23,16 @@ use super::pace::{NextSlot, Pace};
 use super::too_long::StreamTooLong;
 use crate::cancel::CancelSignal;
 
-/// The maximum number of chunks of one call that are kept for a caller that misses some.
+/// The maximum number of sent chunks of one call that are kept in case its caller misses some.
 const MAX_KEPT_CHUNKS: usize = 32;
 /// The maximum size, in bytes, of the kept chunks of one call.
 const MAX_KEPT_BYTES: usize = 64 << 10;
 /// The maximum number of chunks of one call that are sent again.
 const MAX_RESENT: usize = 256;
-/// The maximum number of missing chunks of one notification that are answered.
+/// The maximum number of missing chunks in one notification that are handled.
 const MAX_MISSING: usize = 64;
 
-/// The caller of a call, as the receiver of notifications that belong to the call.
+/// The caller of a call, to whom notifications about the call are sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipient {
     pub(crate) peer: Peer,
@@ -64,14 +64,14 @@ impl Recipient {
     }
 }
 
-/// Numbers the chunks of one call, and sends them within the limits of its caller and of this side.
+/// Numbers the chunks of one call, and sends them within the limits of the caller and of this side.
 #[derive(Debug)]
 pub(crate) struct ChunkSender {
     to: Recipient,
     limit: Arc<StreamLimit>,
     signal: Option<Arc<CancelSignal>>,
     since: Instant,
-    /// Held while a chunk is sent, so that chunks of several tasks are sent in the order of their numbers.
+    /// Locked while a chunk is sent, so that chunks from several tasks are sent in the order of their numbers.
     order: tokio::sync::Mutex<()>,
     state: Mutex<SendState>,
     pace_changed: Notify,
@@ -83,10 +83,10 @@ struct SendState {
     next: u64,
     bytes: u64,
     is_done: bool,
-    /// The number of chunks behind the last one, which are not sent.
+    /// The number of chunks after the last one, which are not sent.
     dropped: u64,
     refused: Option<StreamTooLong>,
-    /// The task that answers the call.
+    /// Wakes the task that answers the call.
     answering: Option<Waker>,
     pace: Pace,
     kept: VecDeque<(u64, Chunk)>,
@@ -94,13 +94,13 @@ struct SendState {
     resent: usize,
 }
 
-/// The form of a chunk on the wire, besides its number and content.
+/// The kind of a sent chunk: the first transmission, a repetition, or a report of a loss.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Form {
     #[default]
     First,
     Again,
-    /// An earlier chunk, or this one, is lost.
+    /// This chunk or an earlier one is lost.
     Lost,
 }
 
@@ -138,7 +138,7 @@ impl ChunkSender {
         self.state.lock().next
     }
 
-    /// Returns the number of chunks that came behind the last one.
+    /// Returns the number of chunks that the tool sent after the last one.
     pub(crate) fn dropped(&self) -> u64 {
         self.state.lock().dropped
     }
@@ -148,7 +148,7 @@ impl ChunkSender {
         self.state.lock().is_done
     }
 
-    /// Returns the refusal of a call that sent too much; otherwise wakes this task when that happens.
+    /// Returns the refusal of a call that sent too much. Otherwise, `waker` will be woken when that happens.
     pub(crate) fn poll_refused(&self, waker: &Waker) -> Option<StreamTooLong> {
         let mut state = self.state.lock();
         if !state.answering.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -157,7 +157,7 @@ impl ChunkSender {
         state.refused.clone()
     }
 
-    /// Sends a chunk; waits for the chunks before it, for the pace of the caller, and for room.
+    /// Sends a chunk. Waits for earlier chunks, for the pace of the caller, and for room.
     pub(crate) async fn send(&self, chunk: Chunk) -> Result<(), ConsumerGone> {
         let _turn = self.order.lock().await;
         let Some(index) = self.admit(&chunk)? else { return Ok(()) };
@@ -167,19 +167,19 @@ impl ChunkSender {
         Ok(())
     }
 
-    /// Ends a stream whose last chunk was not marked: sends an empty one.
+    /// Ends a stream by sending an empty chunk, unless the last chunk was already marked as such.
     pub(crate) async fn finish(&self, is_whole: bool) {
         let _turn = self.order.lock().await;
         let chunk = Chunk::text("").last();
         let index = self.sent();
         let form = if is_whole { Form::First } else { Form::Lost };
-        // The answer follows in any case.
+        // Ignore the error: the answer to the call follows in any case.
         if !self.is_done() && self.transmit(index, &chunk, form).await.is_ok() {
             self.note_sent(index, chunk);
         }
     }
 
-    /// Returns the number of the next chunk; `None` if the stream has ended.
+    /// Returns the number for the next chunk; `None` if the stream has ended.
     fn admit(&self, chunk: &Chunk) -> Result<Option<u64>, ConsumerGone> {
         let mut state = self.state.lock();
         if state.refused.is_some() {
@@ -258,7 +258,7 @@ impl ChunkSender {
         self.to.notify(StreamChunk::METHOD, params).await
     }
 
-    /// Sends a chunk of text, by far the most frequent one, without encoding and checking it again.
+    /// Sends a chunk of text, which is the most frequent kind by far, without encoding and checking it again.
     async fn transmit_text(&self, index: u64, chunk: &Chunk) -> Result<(), ConsumerGone> {
         let write = |out: &mut Vec<u8>| {
             out.extend_from_slice(br#""request_id":"#);
@@ -303,7 +303,7 @@ impl ChunkSender {
 
     // === Gaps ===
 
-    /// Sends chunks again that the caller misses, or reports that they are lost.
+    /// Sends chunks again that the caller is missing, or reports that they are lost.
     pub(crate) async fn resend(&self, missing: &[u64]) {
         for index in missing.iter().copied().take(MAX_MISSING) {
             let kept = {
@@ -324,7 +324,7 @@ impl ChunkSender {
         }
     }
 
-    /// Reports a lost chunk in both spellings that are in use.
+    /// Reports a lost chunk in both forms that are in use.
     async fn report_lost(&self, index: u64) -> Result<(), ConsumerGone> {
         self.transmit(index, &Chunk::text(""), Form::Lost).await?;
         let mut params = GapUnrecoverableParams::new(self.to.id.clone(), index);

@@ -1,4 +1,4 @@
-//! The refusal of a call whose chunks are too large in sum (MGP §14.3: 3001).
+//! The refusal of a call whose chunks exceed the size limit in total (MGP §14.3: 3001).
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl From<StreamTooLong> for RpcError {
         drop(details.encode("of", "partial results"));
         drop(details.encode("started", &true));
         let error = Self::new(ErrorCode::RESOURCE_EXHAUSTED, message).because(refused);
-        // The call has run, and would send as much again.
+        // The call has already run, and would send as much again if it were retried.
         match error.as_recovery().cloned() {
             Some(hints) => error.recovery(hints.no_retry().details(details)),
             None => error,

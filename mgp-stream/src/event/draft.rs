@@ -38,17 +38,17 @@ pub struct EventDraft {
     pub(super) dropped: u64,
 }
 
-/// The server, tool and principal that an event is about; they decide who may receive it.
+/// The server, tool and principal to which an event relates; they determine who may receive the event.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EventSubject {
-    /// The server.
+    /// The server to which the event relates.
     pub server: Option<ServerId>,
-    /// The tool, by the name of its server.
+    /// The tool to which the event relates, under its server's name for it.
     pub tool: Option<String>,
     /// The tenant whose call caused the event.
     pub tenant: Option<TenantId>,
-    /// The only principal, besides operators, that the event concerns.
+    /// The only principal, besides operators, to whom the event relates.
     pub owner: Option<Principal>,
     /// `true` if the server itself published the event, and a kernel forwards it.
     pub is_forwarded: bool,
@@ -95,7 +95,7 @@ impl EventDraft {
         self
     }
 
-    /// Sets the number of events that led to this one: one more than that of the event it reacts to.
+    /// Sets the length of the chain of events that led to this one: one more than that of the event to which it reacts.
     ///
     /// Publishing fails beyond 10, so that events cannot cause each other without end.
     pub fn depth(mut self, depth: u32) -> Self {
@@ -104,25 +104,25 @@ impl EventDraft {
     }
 
     /// Sets the number of events that were lost just before this one, on their way to this hub. Subscribers get the
-    /// number in `_mgp.dropped`.
+    /// number as `_mgp.dropped`.
     pub fn dropped(mut self, count: u64) -> Self {
         self.dropped = count;
         self
     }
 
-    /// Sets what the event is about.
+    /// Sets the server, tool and principal to which the event relates.
     pub fn subject(mut self, subject: EventSubject) -> Self {
         self.subject = subject;
         self
     }
 
-    /// Returns the severity: that of the data, else that of the event, else `info`.
+    /// Returns the rank of the severity: that in the data, or else that of the event, or else `info`.
     pub(super) fn rank(&self) -> u8 {
         #[derive(Deserialize)]
         struct Data {
             severity: Severity,
         }
-        // Most data has no such member, and then it need not be parsed.
+        // Search the text before parsing it, because most data has no such member.
         let of_data = self.data.as_str().contains("\"severity\"").then(|| self.data.get::<Data>());
         let own = self.severity.as_ref().map_or(0, Severity::rank);
         of_data.and_then(Result::ok).map_or(own, |data| data.severity.rank())
@@ -149,7 +149,7 @@ impl EventDraft {
     }
 }
 
-/// A published event, shared by all subscriptions that keep it.
+/// A published event, shared by all subscriptions that store it.
 #[derive(Debug)]
 pub(super) struct PublishedEvent {
     pub(super) channel: String,

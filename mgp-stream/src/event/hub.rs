@@ -1,4 +1,4 @@
-//! The hub: takes published events and hands them to the subscriptions that match.
+//! The hub, which accepts published events and passes them to the subscriptions that match.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -21,13 +21,13 @@ use super::sending::SendingList;
 use super::subscription::{ID_PREFIX, Subscription};
 use super::table::Table;
 
-/// The maximum time for which a publisher waits for subscribers that have not read earlier events yet.
+/// The maximum time for which a publisher waits for subscribers that have not yet received earlier events.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The channels, the subscriptions and the events they keep; a cheap handle (MGP §13).
+/// The channels, the subscriptions and the events that they store; a handle that is cheap to clone (MGP §13).
 ///
-/// A channel exists from its declaration or first event on. Each subscription keeps its last 1,024 events, up to
-/// 8 MiB; these are also the queue from which the events are sent to the subscriber.
+/// A channel exists from its declaration or its first event on. Each subscription stores its last 1,024 events, up to 8
+/// MiB; these are also the queue from which the events are sent to the subscriber.
 ///
 /// ```
 /// use mgp_stream::{EventDraft, EventHub};
@@ -45,7 +45,7 @@ const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
 #[derive(Clone)]
 pub struct EventHub(pub(super) Arc<Hub>);
 
-/// The limits of an [`EventHub`]; beyond them a subscription fails with code 3001.
+/// The limits of an [`EventHub`]. A subscription that would exceed them is refused with 3001.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EventLimits {
@@ -69,15 +69,16 @@ pub(super) struct Hub {
     pub(super) limits: EventLimits,
     sees: Box<Sees>,
     recent: Option<RecentEvents>,
-    /// The store of durable subscriptions; not set if the hub has none.
+    /// The queue to the store of durable subscriptions; not set if the hub has no store.
     pub(super) journal: OnceLock<Arc<Journal>>,
     pub(super) table: RwLock<Table>,
     pub(super) sending: SendingList<Subscription>,
 }
 
-/// A future that ends when the event is stored for durable subscriptions and its subscribers have room for more events.
+/// A future that completes when the event is stored for durable subscriptions and its subscribers have room for more
+/// events.
 ///
-/// The event is published already; a publisher that drops the future only does not wait.
+/// The event is published before the future is polled; dropping the future only means not to wait.
 #[must_use = "await it, so that a fast publisher does not overrun its subscribers"]
 pub struct Publishing(BoxFuture<'static, Result<(), RpcError>>);
 
@@ -99,7 +100,7 @@ impl Default for EventHub {
 }
 
 impl EventHub {
-    /// Creates a hub in which every subscriber may see all events, except events that belong to another principal.
+    /// Creates a hub in which every subscriber may see all events, except those that belong to another principal.
     #[must_use]
     pub fn new() -> Self {
         let sees = |cx: &Context, subject: &EventSubject| {
@@ -108,9 +109,9 @@ impl EventHub {
         Self::with_limits(EventLimits::default(), sees)
     }
 
-    /// Creates a hub with limits, and a function that decides whether a subscriber may see an event or channel.
+    /// Creates a hub with limits, and with a function that decides whether a subscriber may see an event or channel.
     ///
-    /// The function is called when an event is published and again when it is sent; it must not wait.
+    /// The function is called when an event is published and again when it is sent; it must not block.
     #[must_use]
     pub fn with_limits(
         limits: EventLimits,
@@ -119,8 +120,8 @@ impl EventHub {
         Self::build(limits, Box::new(sees), None)
     }
 
-    /// Creates a hub like [`with_limits`](Self::with_limits), which also keeps its last events, for operators who look
-    /// at them later.
+    /// Creates a hub like [`with_limits`](Self::with_limits) that also stores its last events, so that operators can
+    /// look at them later.
     #[must_use]
     pub fn with_recent(
         limits: EventLimits,
@@ -140,7 +141,7 @@ impl EventHub {
         }))
     }
 
-    /// Returns the last events, without a check of access; empty unless the hub was created with
+    /// Returns the last events, without checking the caller's access. Returns none unless the hub was created with
     /// [`with_recent`](Self::with_recent).
     ///
     /// # Errors
@@ -173,13 +174,13 @@ impl EventHub {
         );
     }
 
-    /// Publishes an event. It is in the queues of the subscriptions when this method returns. The returned future waits
-    /// until the event is stored for durable subscriptions, and at most a quarter of a second until slow subscribers
-    /// have room for more.
+    /// Publishes an event. When this method returns, the event is in the queues of the subscriptions. The returned
+    /// future waits until the event is stored for durable subscriptions, and at most a quarter of a second until slow
+    /// subscribers have room for more.
     ///
     /// # Errors
-    /// −32602 if the channel has no valid name, the data is too large, or the event ends a chain of more than 10 events
-    /// that caused each other; 3001 or 3003 if the event cannot be stored.
+    /// −32602 if the channel has no valid name, if the data is too large, or if the event is at the end of a chain of
+    /// more than 10 events that caused each other; 3001 or 3003 if the event cannot be stored.
     #[expect(clippy::needless_pass_by_value, reason = "a draft is published once")]
     pub fn publish(&self, draft: EventDraft) -> Publishing {
         let behind = match self.0.publish(&draft) {
@@ -202,13 +203,13 @@ impl EventHub {
         }))
     }
 
-    /// Waits until all events that were published are stored for durable subscriptions.
+    /// Waits until all events published so far are stored for durable subscriptions.
     ///
     /// # Errors
     /// 3003 if storing takes too long.
     ///
     /// # Cancel safety
-    /// The future may be dropped at any time.
+    /// Dropping the future changes nothing.
     pub async fn flush(&self) -> Result<(), RpcError> {
         match self.storing() {
             Some((journal, row)) => journal.wait_stored(row).await,
@@ -216,11 +217,12 @@ impl EventHub {
         }
     }
 
-    /// Waits until the events that were published are sent to the subscriptions of a connection or session, so that the
-    /// answer to a call does not overtake the events of the call. It does not wait for a subscriber that does not read.
+    /// Waits until the events published so far are sent to the subscriptions of a connection or session, so that the
+    /// answer to a call does not arrive before the events of the call. Does not wait for a subscriber that reads
+    /// nothing.
     ///
     /// # Cancel safety
-    /// The future may be dropped at any time.
+    /// Dropping the future changes nothing.
     pub async fn settle(&self, scope: &Scope) {
         if self.is_storing()
             && let Err(error) = self.flush().await
@@ -232,13 +234,13 @@ impl EventHub {
         }
     }
 
-    /// Returns whether events wait to be sent or stored.
+    /// Returns whether any events wait to be sent or stored.
     #[must_use]
     pub fn is_sending(&self) -> bool {
         !self.0.sending.is_empty() || self.is_storing()
     }
 
-    /// Returns whether events wait to be stored.
+    /// Returns whether any events wait to be stored.
     #[must_use]
     pub fn is_storing(&self) -> bool {
         self.storing().is_some()
@@ -249,10 +251,10 @@ impl EventHub {
         Some((Arc::clone(journal), journal.unstored()?))
     }
 
-    /// Keeps durable subscriptions in a store, and restores those that it has. Only the first call has an effect.
+    /// Stores durable subscriptions in a store, and restores those that it contains. Only the first call has an effect.
     ///
     /// # Errors
-    /// The error of the store.
+    /// The error of the store if it fails.
     ///
     /// # Cancel safety
     /// If the future is dropped, there are no durable subscriptions.
@@ -276,11 +278,11 @@ impl EventHub {
         Ok(())
     }
 
-    /// Keeps durable subscriptions in a database, which other parts of the program may share; see
+    /// Stores durable subscriptions in a database that other parts of the program may also use; see
     /// [`keep_in`](Self::keep_in).
     ///
     /// # Errors
-    /// The error of the store.
+    /// The error of the store if it fails.
     ///
     /// # Cancel safety
     /// If the future is dropped, there are no durable subscriptions.
@@ -295,7 +297,7 @@ impl EventHub {
     /// See [`publish`](Self::publish); −32603 if the data cannot be written as JSON.
     ///
     /// # Cancel safety
-    /// If the future is dropped after its first poll, the event is published all the same.
+    /// If the future is dropped after its first poll, the event is published nevertheless.
     pub async fn emit<T: Serialize + ?Sized>(
         &self,
         channel: &str,
@@ -318,8 +320,8 @@ impl Hub {
         (self.sees)(cx, subject)
     }
 
-    /// Returns whether a caller may see the channels of a server behind this one; if `server` is `None`, the channels
-    /// of this server are meant, which are public.
+    /// Returns whether a caller may see the channels of a server behind this one. If `server` is `None`, these are the
+    /// channels of this server, which are public.
     pub(super) fn sees_channel(&self, cx: &Context, server: Option<&ServerId>) -> bool {
         server.is_none_or(|server| {
             let subject = EventSubject {
@@ -343,7 +345,8 @@ impl Hub {
         }
     }
 
-    /// Hands an event to the matching subscriptions; returns the subscriptions whose subscribers are behind.
+    /// Passes an event to the matching subscriptions; returns those whose subscribers have not received earlier events
+    /// yet.
     fn publish(self: &Arc<Self>, draft: &EventDraft) -> Result<Vec<Arc<Subscription>>, RpcError> {
         draft.check()?;
         let rank = draft.rank();
@@ -389,7 +392,7 @@ impl Hub {
         Ok(rows.into_iter().filter_map(read).collect())
     }
 
-    /// Splits the requested channels into the names of channels that exist, and requests that match no channel yet.
+    /// Divides the requested channels into the names of existing channels, and patterns that match no channel yet.
     pub(super) fn known_channels(
         &self,
         table: &Table,
@@ -419,7 +422,7 @@ impl Hub {
         Ok((known.into_iter().collect(), unknown))
     }
 
-    /// Returns a subscription of a principal; a subscription of another principal counts as unknown.
+    /// Returns a subscription of a principal. A subscription of another principal is reported as unknown.
     pub(super) fn find(
         &self,
         principal: &Principal,
@@ -439,7 +442,7 @@ impl Hub {
         })
     }
 
-    /// Returns whether a text can be the id of a new subscription: it has the form of our ids, and no subscription has
+    /// Returns whether a text can become the id of a new subscription: it has the right form, and no subscription has
     /// it.
     pub(super) fn is_free(&self, id: &str) -> bool {
         let is_random = id.strip_prefix(ID_PREFIX).is_some_and(|random| {

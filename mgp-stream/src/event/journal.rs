@@ -1,4 +1,4 @@
-//! Durable subscriptions: their events are stored before the publication completes, and sent only after that.
+//! Durable subscriptions, whose events are stored before the publication completes and sent only after that.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,50 +15,50 @@ use super::hub::Hub;
 use super::sending::spawn;
 use super::subscription::Subscription;
 
-/// The maximum number of events that wait to be stored; beyond it a publication fails.
+/// The maximum number of events that wait to be stored; at this limit, publishing fails.
 const MAX_PENDING: usize = 65_536;
 
 /// The maximum number of events that are stored together.
 const MAX_BATCH: usize = 4_096;
 
-/// The time that a publisher waits until its event is stored.
+/// The maximum time that a publisher waits until its event is stored.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The delays between attempts to store.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// A place for durable subscriptions and their events.
-// Not `async`: an operation is queued when its method is called, so that operations keep their order.
+/// A store for durable subscriptions and their events.
+// The methods are not `async`: an operation is queued when its method is called, so that operations stay in order.
 pub trait EventStore: Send + Sync {
-    /// Returns all subscriptions; those that no client used for a month are removed first.
+    /// Returns all subscriptions, after removing those that no client has used for a month.
     ///
     /// # Errors
-    /// The error of the store.
+    /// The error of the store if it fails.
     fn load(&self) -> BoxFuture<'static, Result<Vec<StoredSubscription>, StoreError>>;
 
     /// Adds or replaces a subscription.
     ///
     /// # Errors
-    /// The error of the store.
+    /// The error of the store if it fails.
     fn put(&self, subscription: StoredSubscription) -> BoxFuture<'static, Result<(), StoreError>>;
 
     /// Removes a subscription with its events.
     ///
     /// # Errors
-    /// The error of the store.
+    /// The error of the store if it fails.
     fn remove(&self, id: &str) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Adds events, all or none.
+    /// Adds events: either all of them or none.
     ///
     /// # Errors
-    /// The error of the store.
+    /// The error of the store if it fails.
     fn append(&self, events: Vec<StoredEvent>) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Returns up to `max` events of a subscription with numbers after `after`, up to `until`.
+    /// Returns up to `max` events of a subscription, with numbers above `after` and up to `until`.
     ///
     /// # Errors
-    /// The error of the store.
+    /// The error of the store if it fails.
     fn read(
         &self,
         id: &str,
@@ -72,9 +72,9 @@ pub trait EventStore: Send + Sync {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StoredSubscription {
-    /// The id.
+    /// The id of the subscription.
     pub id: String,
-    /// The owner, patterns and lowest severity, as JSON.
+    /// The owner, the patterns and the minimum severity, as JSON.
     pub terms: String,
     /// The number of the next event.
     pub next_seq: u64,
@@ -88,21 +88,21 @@ pub struct StoredSubscription {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredEvent {
-    /// The subscription.
+    /// The id of the subscription to which the event belongs.
     pub subscription: String,
-    /// The number.
+    /// The number of the event within the subscription.
     pub seq: u64,
-    /// The event as JSON.
+    /// The event in JSON.
     pub event: String,
-    /// The number of the oldest event to keep; older ones are removed.
+    /// The number of the oldest event of the subscription to keep; older ones are removed.
     pub oldest: u64,
 }
 
-/// The queue towards the store.
+/// The queue of events that are to be written to the store.
 pub(super) struct Journal {
     pub(super) store: Arc<dyn EventStore>,
     pending: Mutex<Pending>,
-    /// The number of the last row that was stored.
+    /// The number of the last row that the store has written.
     stored: watch::Sender<u64>,
     runtime: Handle,
 }
@@ -110,7 +110,7 @@ pub(super) struct Journal {
 #[derive(Default)]
 struct Pending {
     rows: Vec<Row>,
-    /// The number of the last row.
+    /// The number of the last row that was added.
     newest: u64,
     is_writing: bool,
 }
@@ -128,7 +128,7 @@ impl Journal {
         Self { store, pending, stored, runtime: Handle::current() }
     }
 
-    /// Adds an event for a subscription, if its owner may see it.
+    /// Adds an event to the queue for a subscription, if the subscription's owner may see it.
     pub(super) fn append(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -140,7 +140,7 @@ impl Journal {
             let message = "too many events wait to be stored; publish more slowly";
             return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
         }
-        // Numbered under the lock, so that events are stored in the order of their numbers.
+        // Assign the number while holding the lock, so that events are stored in the order of their numbers.
         let Some((seq, oldest)) = subscription.number(hub, event) else { return Ok(()) };
         let (subscription, event) = (Arc::clone(subscription), Arc::clone(event));
         pending.rows.push(Row { subscription, seq, event, oldest });
@@ -152,7 +152,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the number of the newest row, or `None` if all rows are stored.
+    /// Returns the number of the newest row if it is not stored yet, or `None` if all rows are stored.
     pub(super) fn unstored(&self) -> Option<u64> {
         let pending = self.pending.lock();
         (*self.stored.borrow() < pending.newest).then_some(pending.newest)
@@ -173,7 +173,7 @@ impl Journal {
             if !self.write(&rows).await {
                 return;
             }
-            // Handed over first, so that no answer overtakes the events of its call.
+            // Pass the events on first, so that the answer to a call does not arrive before the events of the call.
             if let Some(hub) = hub.upgrade() {
                 for row in &rows {
                     row.subscription.stored(&hub, row.seq);
@@ -195,7 +195,7 @@ impl Journal {
         Some((rows, last))
     }
 
-    /// Stores rows, however often it takes; returns `false` if the store was closed.
+    /// Stores rows, and retries until that succeeds; returns `false` if the store was closed.
     async fn write(&self, rows: &[Row]) -> bool {
         let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
         loop {

@@ -1,8 +1,8 @@
 //! Events: channels, subscriptions and replay (MGP §13.2, §13.3, §13.5).
 //!
-//! - `hub.rs` takes events, `table.rs` finds the subscriptions that match, `subscription.rs` keeps and sends the
+//! - `hub.rs` accepts events, `table.rs` finds the subscriptions that match, and `subscription.rs` stores and sends the
 //!   events.
-//! - `journal.rs` stores the events of durable subscriptions, in an [`EventStore`]; `sqlite.rs` is one.
+//! - `journal.rs` stores the events of durable subscriptions in an [`EventStore`], which `sqlite.rs` implements.
 
 mod draft;
 mod hub;

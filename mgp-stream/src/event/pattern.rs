@@ -8,11 +8,11 @@ pub(super) const MAX_NAME: usize = 128;
 /// A channel, or all channels with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pattern {
-    /// `*`
+    /// All channels: `*`.
     All,
-    /// `model.*`, kept as `model.`
+    /// All channels with a prefix: `model.*`, stored as `model.`.
     Below(String),
-    /// `model.loaded`
+    /// One channel: `model.loaded`.
     Exact(String),
 }
 
@@ -47,7 +47,7 @@ impl Pattern {
         }
     }
 
-    /// Returns whether the pattern matches every channel that another one matches.
+    /// Returns whether this pattern matches every channel that the other pattern matches.
     fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::All, _) => true,
@@ -59,7 +59,7 @@ impl Pattern {
         }
     }
 
-    /// Parses patterns and drops those that another one covers, so that no channel matches two of them.
+    /// Parses patterns and removes those that another one covers, so that no channel matches two of them.
     pub(super) fn parse_all<S: AsRef<str>>(texts: &[S]) -> Result<Vec<Self>, RpcError> {
         let mut all =
             texts.iter().map(|text| Self::parse(text.as_ref())).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! A durable subscription of this process itself, e.g. for a webhook.
+//! A durable subscription of this process, e.g. for a webhook.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::EventHub;
 use super::pattern::Pattern;
 use super::subscription::Subscription;
 
-/// Reads stored events of a durable subscription, and keeps its position in the store.
+/// Reads the stored events of a durable subscription, and saves its position in the store.
 #[derive(Clone)]
 pub struct EventReader {
     hub: EventHub,
@@ -23,21 +23,21 @@ mgp_types::opaque_debug!(EventReader);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReadEvent {
-    /// The number.
+    /// The number of the event.
     pub seq: u64,
-    /// The event, as in `notifications/mgp.event` without a subscription.
+    /// The event in the form of `notifications/mgp.event`, but without a subscription.
     pub event: Payload,
 }
 
 impl EventHub {
-    /// Opens a durable subscription of this process, with the authority of an operator. Its `id` is its name in the
-    /// store; other patterns than before start a new one.
+    /// Opens a durable subscription for this process, with the authority of an operator. The store identifies it by
+    /// `id`; if the patterns differ from the stored ones, it starts as a new subscription.
     ///
     /// # Errors
-    /// −32602 if a channel is not valid or the hub keeps no events; else the error of the store.
+    /// −32602 if a channel is not valid or the hub has no store; otherwise the error of the store.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the subscription may be stored.
+    /// If the future is dropped, the subscription may have been stored.
     pub async fn reader<S: AsRef<str>>(
         &self,
         id: &str,
@@ -61,25 +61,25 @@ impl EventHub {
 }
 
 impl EventReader {
-    /// Waits for events after the position, and returns up to `max` of them.
+    /// Waits for events after the reader's position, and returns up to `max` of them.
     ///
     /// # Errors
-    /// The error of the store.
+    /// The error of the store if it fails.
     ///
     /// # Cancel safety
-    /// The future may be dropped at any time.
+    /// Dropping the future changes nothing.
     pub async fn read(&self, max: usize) -> Result<Vec<ReadEvent>, RpcError> {
         self.read_after(0, max).await
     }
 
-    /// Waits for events after the position and after `seq`, and returns up to `max` of them: a reader that
-    /// acknowledges several at once reads on with this.
+    /// Waits for events that come after both the reader's position and `seq`, and returns up to `max` of them. With
+    /// this method, a reader that acknowledges several events at once can read on in the meantime.
     ///
     /// # Errors
-    /// The error of the store.
+    /// The error of the store if it fails.
     ///
     /// # Cancel safety
-    /// The future may be dropped at any time.
+    /// Dropping the future changes nothing.
     pub async fn read_after(&self, seq: u64, max: usize) -> Result<Vec<ReadEvent>, RpcError> {
         let mut last = seq;
         loop {
@@ -106,10 +106,10 @@ impl EventReader {
         }
     }
 
-    /// Moves the position behind an event; it is not read again, also after a restart.
+    /// Moves the reader's position behind an event, which is then not read again, even after a restart.
     ///
     /// # Errors
-    /// The error of the store; then it may be read again after a restart.
+    /// The error of the store if it fails; the event may be read again after a restart in that case.
     ///
     /// # Cancel safety
     /// If the future is dropped, the event may be read again after a restart.
@@ -119,16 +119,16 @@ impl EventReader {
         Ok(journal.store.put(self.subscription.to_stored()).await?)
     }
 
-    /// Removes the reader with its events.
+    /// Removes the reader together with its events.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the events may be kept until they expire.
+    /// If the future is dropped, the events may remain stored until they expire.
     pub async fn end(self) {
         let (principal, id) = (self.subscription.principal(), self.subscription.id());
         self.hub.unsubscribe(principal, id.to_owned()).await;
     }
 
-    /// Returns the number of events after the position.
+    /// Returns the number of events after the reader's position.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         let (cursor, stored) = self.subscription.positions();

@@ -1,4 +1,4 @@
-//! The last events of all channels, for operators. Events that wait for a subscriber are in `subscription.rs`.
+//! The last events of all channels, for operators. Events that wait for a subscriber are in `subscription.rs` instead.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use mgp_types::{Payload, RpcError};
 use super::draft::PublishedEvent;
 use super::pattern::Pattern;
 
-/// The number of events that are kept, if they are not too large.
+/// The maximum number of stored events; if they are large, fewer are stored.
 const MAX_RECENT: usize = 4_096;
 
-/// The maximum size of the kept events, in bytes.
+/// The maximum size of the stored events in total, in bytes.
 const MAX_RECENT_BYTES: usize = 8 * 1024 * 1024;
 
-/// The number of events in an answer if the caller sets no limit, and the maximum.
+/// The number of events in an answer if the caller sets no limit, and the maximum number.
 const DEFAULT_LIMIT: u64 = 100;
 const MAX_LIMIT: u64 = 1_000;
 

@@ -1,4 +1,4 @@
-//! The endpoints of events (MGP §13.2, §13.3).
+//! The methods for events (MGP §13.2, §13.3).
 
 use mgp_types::method::{EventsChannels, EventsReplay, EventsSubscribe, EventsUnsubscribe};
 use mgp_types::mgp::EventChannelsResult;
@@ -7,7 +7,7 @@ use mgp_types::service::Router;
 use super::EventHub;
 
 impl EventHub {
-    /// Returns the endpoints by which callers subscribe, unsubscribe, replay and list channels.
+    /// Returns a router for the methods with which callers subscribe, unsubscribe, replay events and list channels.
     #[must_use]
     pub fn router(&self) -> Router {
         let (subscribing, ending, replaying, listing) =

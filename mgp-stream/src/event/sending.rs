@@ -1,4 +1,4 @@
-//! The subscriptions that send events at this moment, and the start of their tasks.
+//! The subscriptions that are currently sending events, and the function that starts their tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mgp_types::sync::Mutex;
 use tokio::runtime::Handle;
 
-/// A list of what is being sent, shared by its guards.
+/// A list of everything that is being sent, shared by the guards of its entries.
 pub(super) struct SendingList<T>(Arc<Entries<T>>);
 
 struct Entries<T> {
     all: Mutex<Vec<Arc<T>>>,
-    /// The length of the list, read without a lock by each call that ends.
+    /// The length of the list, which each call that ends can read without a lock.
     count: AtomicUsize,
 }
 
@@ -55,7 +55,7 @@ impl<T> Drop for SendingGuard<T> {
     }
 }
 
-/// Starts a task on a runtime; in a model, as a thread of the model.
+/// Starts a task on a runtime, or as a thread of the model if a model test is running.
 pub(super) fn spawn(runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
     #[cfg(test)]
     let Some(task) = crate::model::spawn(task) else { return };

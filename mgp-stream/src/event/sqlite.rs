@@ -20,7 +20,7 @@ const MAX_AGE: Duration = Duration::from_hours(24 * 7);
 /// The time after which an unused subscription is removed.
 const MAX_UNUSED: Duration = Duration::from_hours(24 * 30);
 
-/// Subscriptions in a database that other parts of the program share.
+/// Subscriptions in a database that other parts of the program also use.
 #[derive(Clone, Debug)]
 pub(super) struct SqliteEvents(Db);
 

@@ -1,4 +1,4 @@
-//! Events and the terms of subscriptions as JSON for a store.
+//! Events, and the terms of subscriptions, in the JSON form for a store.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ struct StoredPrincipal {
     is_operator: bool,
 }
 
-/// The owner, patterns and lowest severity of a subscription.
+/// The owner, the patterns and the minimum severity of a subscription.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Terms {
     principal: StoredPrincipal,

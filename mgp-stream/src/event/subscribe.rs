@@ -1,4 +1,4 @@
-//! Requests of subscribers to the hub: subscriptions, streams and replays.
+//! The requests that subscribers make to the hub: subscriptions, streams and replays.
 
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ use super::subscription::{ID_PREFIX, Subscription, Target};
 /// The maximum number of durable subscriptions of a principal.
 const MAX_DURABLE: usize = 16;
 
-/// The maximum number of channels in a request.
+/// The maximum number of channels in one request.
 const MAX_REQUESTED: usize = 64;
 
-/// The number of events in an answer if the caller sets no limit, and the maximum.
+/// The number of events in an answer if the caller sets no limit, and the maximum number.
 const DEFAULT_REPLAY: u64 = 100;
 const MAX_REPLAY: u64 = 1_000;
 
-/// The size limit for a replay, which is one line on the wire; a full one has `has_more`.
+/// The size limit for the answer to a replay, which is one line on the wire. A full answer has `has_more` set.
 const MAX_REPLAY_BYTES: usize = 512 * 1024;
 
-/// A stream that carries the events of subscriptions; they are detached when it is dropped.
+/// A stream on which the events of subscriptions are sent. When it is dropped, the subscriptions are detached from it.
 #[must_use = "subscriptions are detached when it is dropped"]
 pub struct AttachedEvents {
     key: CallKey,
@@ -59,7 +59,8 @@ impl EventHub {
                 Err(unknown) if params.channels.is_empty() || !self.0.is_free(id) => {
                     return Err(unknown);
                 }
-                // The server that had it has ended: it starts again, and the caller keeps its id and numbers.
+                // The server process that had this subscription has ended, so the subscription starts again; its id and
+                // its numbering stay the same.
                 Err(_) => {}
             }
         }
@@ -140,8 +141,8 @@ impl EventHub {
         Ok(result)
     }
 
-    /// Sends events to a legacy client that negotiated them. A modern client opens a stream; a client without MGP
-    /// replays them.
+    /// Starts to send events to a legacy client that negotiated them. A modern client opens a stream instead, and a
+    /// client without MGP replays the events.
     fn attach_session(
         &self,
         cx: &Context,
@@ -161,8 +162,8 @@ impl EventHub {
         subscription.attach(&self.0, target, after)
     }
 
-    /// Sends the events of subscriptions on the stream of a call; `id` is the id of the stream, which each
-    /// notification repeats.
+    /// Sends the events of subscriptions on the stream of a call; `id` is the id of the stream, which is repeated in
+    /// each notification.
     ///
     /// # Errors
     /// −32602 if the caller has no such subscription.
@@ -186,7 +187,7 @@ impl EventHub {
         Ok(AttachedEvents { key: cx.key, subscriptions })
     }
 
-    /// Ends a subscription of the caller. After the answer no event of it is sent.
+    /// Ends a subscription of the caller. After the answer, no more events of the subscription are sent.
     pub(super) async fn unsubscribe(&self, principal: &Principal, id: String) -> UnsubscribeResult {
         let removed = match self.0.find(principal, &id) {
             Ok(_) => self.0.remove(&id),
@@ -203,7 +204,7 @@ impl EventHub {
         UnsubscribeResult::new(id, removed.is_some())
     }
 
-    /// Removes a subscription that has ended from the store, after its last events.
+    /// Removes an ended subscription from the store, after its last events were stored.
     async fn remove_stored(&self, journal: &Journal, id: &str) -> Result<(), RpcError> {
         let flushed = self.flush().await;
         journal.store.remove(id).await?;
@@ -257,7 +258,8 @@ impl EventHub {
     }
 }
 
-/// Refuses other channels or another filter for a subscription that exists: it keeps its own.
+/// Returns an error if a request to continue a subscription contains other channels or another filter, because these
+/// cannot be changed.
 fn check_same(known: &Subscription, params: &SubscribeEventsParams) -> Result<(), RpcError> {
     check_filter(params)?;
     let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
@@ -272,7 +274,7 @@ fn check_same(known: &Subscription, params: &SubscribeEventsParams) -> Result<()
     Err(RpcError::invalid_params(message))
 }
 
-/// Refuses unknown members of the filter, which would otherwise let unwanted events through.
+/// Returns an error for unknown members of the filter; ignoring them would result in unwanted events.
 fn check_filter(params: &SubscribeEventsParams) -> Result<(), RpcError> {
     let Some(filter) = &params.filter else { return Ok(()) };
     if let Some((name, _)) = filter.extra.iter().next() {

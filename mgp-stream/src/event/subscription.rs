@@ -1,8 +1,8 @@
-//! One subscription: the events it keeps, and the task that sends them to the subscriber.
+//! One subscription, with the events it stores and the task that sends them to the subscriber.
 //!
-//! The last events are kept for replays and while the subscriber is away. They are also the queue of the sending task.
-//! If the subscriber reads too slowly, the oldest unsent events are dropped and counted in the next notification.
-//! Events of durable subscriptions are in the store instead; see `journal.rs`.
+//! The last events are stored for replays and for the time while the subscriber is disconnected. They are also the
+//! queue of the sending task. If the subscriber reads too slowly, the oldest unsent events are dropped, and their
+//! number is in the next notification. Events of durable subscriptions are in the store instead; see `journal.rs`.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -28,32 +28,32 @@ use super::pattern::Pattern;
 use super::sending::{SendingGuard, spawn};
 use super::stored::Terms;
 
-/// The beginning of the id of a caller's subscription.
+/// The prefix of the ids of callers' subscriptions.
 pub(super) const ID_PREFIX: &str = "sub-";
 
-/// The number of events that a subscription keeps, if they are not too large.
+/// The maximum number of events that a subscription stores in memory; if they are large, fewer are stored.
 pub(super) const MAX_KEPT: usize = 1_024;
 
-/// The maximum size of the events that a subscription keeps, in bytes.
+/// The maximum size of these events in total, in bytes.
 const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 
 /// The number of unsent events from which on publishers wait for the subscriber.
 const HIGH_MARK: u64 = MAX_KEPT as u64 / 2;
 
-/// The number of events that a durable subscription keeps, and their maximum size in bytes.
+/// The maximum number of events that a durable subscription stores, and their maximum size in bytes.
 const MAX_STORED: usize = 10_000;
 const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
 
-/// The maximum number that a subscriber may set: numbers are exact in JSON up to 2^53.
+/// The maximum event number that a subscriber may set; numbers are exact in JSON up to 2^53.
 const MAX_BASE: u64 = 1 << 52;
 
-/// The delay after the store could not be read.
+/// The delay before the store is read again after a failure.
 const READ_DELAY: Duration = Duration::from_secs(1);
 
-/// The time for which a subscription without a connection stays after its last use.
+/// The time after its last use for which a subscription without a connection is kept.
 pub(super) const LEASE: Duration = Duration::from_mins(5);
 
-/// The number of events that are taken for sending at a time.
+/// The number of events that are taken from the queue for sending at a time.
 const BATCH: usize = 64;
 
 pub(super) struct Subscription {
@@ -61,7 +61,7 @@ pub(super) struct Subscription {
     principal: Principal,
     patterns: Vec<Pattern>,
     rank: u8,
-    /// The connection or session with which the subscription ends.
+    /// The connection or session; when it ends, so does the subscription.
     scope: Option<Scope>,
     pub(super) is_durable: bool,
     state: Mutex<SubscriptionState>,
@@ -71,37 +71,37 @@ pub(super) struct Subscription {
     pub(super) changed: Notify,
     /// Notified when the subscription has ended.
     ended: Notify,
-    /// Held while an event is sent.
+    /// Locked while an event is sent.
     sending: tokio::sync::Mutex<()>,
-    /// `true` while the subscriber does not read, so that publishers do not wait for it.
+    /// `true` while the subscriber reads nothing; publishers do not wait for it then.
     is_stuck: AtomicBool,
 }
 
 struct SubscriptionState {
     kept: VecDeque<Arc<PublishedEvent>>,
     kept_bytes: usize,
-    /// The sizes of the stored events of a durable subscription, in place of `kept`.
+    /// The sizes of the stored events if the subscription is durable; `kept` is then empty.
     sizes: VecDeque<u32>,
-    /// The last event that is stored.
+    /// The number of the last stored event.
     stored: u64,
     next_seq: u64,
-    /// The number before the first event.
+    /// The number that precedes the first event.
     base: u64,
-    /// The last event that was sent or dropped.
+    /// The number of the last event that was sent or dropped.
     cursor: u64,
-    /// The context of the subscriber, by which access to each event is decided.
+    /// The context of the subscriber, from which access to each event is decided.
     viewer: Context,
     target: Option<Target>,
     is_sending: bool,
     is_ended: bool,
-    /// The end of the subscription if it belongs to no connection and is not used.
+    /// The time at which the subscription ends if it has no connection and is not used until then.
     expires_at: Option<Instant>,
 }
 
-/// The place to which events are sent.
+/// The connection or stream to which events are sent.
 #[derive(Clone)]
 pub(super) struct Target {
-    /// Identifies the target, so that a stream that ends detaches only itself.
+    /// The key of the call to which the target belongs, so that a stream that ends detaches only its own target.
     pub(super) key: CallKey,
     pub(super) cx: Context,
     /// The id of the stream that carries the notifications; `None` for a legacy session.
@@ -109,10 +109,10 @@ pub(super) struct Target {
     pub(super) runtime: Handle,
 }
 
-/// Events to send to a target, and how many before them were dropped.
+/// Events for a target, with the number of events that were dropped before them.
 type Batch = (Target, Vec<(u64, Arc<PublishedEvent>)>, u64);
 
-/// The part of a subscription that a replay returns.
+/// The events that a replay returns, and whether there are more or some are lost.
 pub(super) struct Replayed {
     pub(super) events: Vec<(u64, Arc<PublishedEvent>)>,
     pub(super) has_more: bool,
@@ -160,7 +160,7 @@ impl Subscription {
         }
     }
 
-    /// Numbers the events after a number, as a subscription does that has begun elsewhere.
+    /// Makes the numbers of events continue after a given number, for a subscription that began in another process.
     pub(super) fn numbered_after(mut self, seq: Option<u64>) -> Self {
         let state = self.state.get_mut();
         state.base = seq.unwrap_or(0).min(MAX_BASE);
@@ -212,7 +212,7 @@ impl Subscription {
         self.scope.as_ref().map(Scope::id)
     }
 
-    /// Returns whether the subscription is neither attached nor used any more.
+    /// Returns whether the subscription has no target and has not been used for too long.
     pub(super) fn is_expired(&self, now: Instant) -> bool {
         if self.is_durable {
             return false;
@@ -221,7 +221,7 @@ impl Subscription {
         state.target.is_none() && state.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Adds an event, if the subscriber may see it. Returns whether the subscriber is behind.
+    /// Adds an event, if the subscriber may see it. Returns whether too many events wait for the subscriber.
     pub(super) fn push(self: &Arc<Self>, hub: &Arc<Hub>, event: &Arc<PublishedEvent>) -> bool {
         let mut state = self.state.lock();
         if state.is_ended || !hub.sees(&state.viewer, &event.subject) {
@@ -242,8 +242,8 @@ impl Subscription {
             && !self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// Numbers an event of a durable subscription, if the subscriber may see it; also returns the number of the oldest
-    /// event to keep.
+    /// Assigns a number to an event of a durable subscription, if the subscriber may see the event. Also returns the
+    /// number of the oldest event to keep.
     pub(super) fn number(&self, hub: &Hub, event: &PublishedEvent) -> Option<(u64, u64)> {
         let mut state = self.state.lock();
         if state.is_ended || !hub.sees(&state.viewer, &event.subject) {
@@ -277,7 +277,7 @@ impl Subscription {
         spawn(&runtime, Arc::clone(self).send_all(Arc::clone(hub), sending));
     }
 
-    /// Waits until the subscriber is no longer behind, until `deadline`; then it counts as stuck.
+    /// Waits until the subscriber has received enough events. At `deadline`, the subscriber counts as stuck.
     pub(super) async fn wait_for_room(&self, deadline: Instant) {
         loop {
             let sent = self.sent.notified();
@@ -293,8 +293,8 @@ impl Subscription {
         }
     }
 
-    /// Waits until the events so far are sent to a subscriber on this connection or session, as long as it reads: at
-    /// most `pause` without any progress.
+    /// Waits until the events so far are sent to a subscriber on this connection or session. Stops waiting after a time
+    /// of `pause` without any progress.
     pub(super) async fn wait_sent(&self, scope: ScopeId, pause: Duration) {
         let last = {
             let state = self.state.lock();
@@ -328,7 +328,7 @@ impl Subscription {
             && !self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// Sends the kept events until there are none left, or there is no target.
+    /// Sends the stored events until there are none left, or until there is no target.
     async fn send_all(self: Arc<Self>, hub: Arc<Hub>, _sending: SendingGuard<Self>) {
         loop {
             let taken =
@@ -336,7 +336,7 @@ impl Subscription {
             let Some((target, batch, mut dropped)) = taken else { break };
             for (seq, event) in batch {
                 if !self.send(&hub, &target, seq, &event, dropped).await {
-                    // Another target may have taken its place.
+                    // Another target may have replaced this one.
                     break;
                 }
                 dropped = 0;
@@ -346,7 +346,7 @@ impl Subscription {
         self.sent.notify_waiters();
     }
 
-    /// Sends an event; returns `false` if the target is gone.
+    /// Sends an event; returns `false` if the target is not connected any more.
     async fn send(
         &self,
         hub: &Hub,
@@ -426,7 +426,7 @@ impl Subscription {
         }
     }
 
-    /// Returns the stored events of a durable subscription after a number, up to the last one that is stored.
+    /// Returns the stored events of a durable subscription after a number, up to the last stored one.
     pub(super) async fn replay_stored(
         &self,
         hub: &Hub,
@@ -444,19 +444,19 @@ impl Subscription {
         Ok(Replayed { events, has_more, truncated })
     }
 
-    /// Sets the last event that a consumer in this process has processed.
+    /// Sets the number of the last event that a consumer in this process has processed.
     pub(super) fn set_cursor(&self, seq: u64) {
         let mut state = self.state.lock();
         state.cursor = state.cursor.max(seq);
     }
 
-    /// Returns the last processed and the last stored event.
+    /// Returns the numbers of the last processed and the last stored event.
     pub(super) fn positions(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.cursor, state.stored)
     }
 
-    /// Takes the next events; without any, the sending task must end.
+    /// Takes the next events from the queue. If there are none, the sending task must end.
     fn take_batch(&self) -> Option<Batch> {
         let mut state = self.state.lock();
         let (mut events, dropped) = state.after(state.cursor, BATCH);
@@ -470,7 +470,7 @@ impl Subscription {
         Some((target, events, dropped))
     }
 
-    /// Returns kept events after a number.
+    /// Returns the stored events after a number.
     pub(super) fn replay(&self, after: u64, limit: usize) -> Replayed {
         let mut state = self.state.lock();
         if state.expires_at.is_some() {
@@ -482,8 +482,8 @@ impl Subscription {
         Replayed { events, has_more, truncated: dropped > 0 }
     }
 
-    /// Sends the events after a number to a target, in place of an earlier one. Returns whether events after that
-    /// number are lost.
+    /// Starts to send the events after a number to a target, which replaces an earlier target. Returns whether some of
+    /// these events are lost.
     pub(super) fn attach(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -514,7 +514,7 @@ impl Subscription {
         self.sent.notify_waiters();
     }
 
-    /// Ends the subscription: no event is sent any more, except one that is being sent.
+    /// Ends the subscription: no more events are sent, except one that is already being sent.
     pub(super) fn end(&self) {
         self.state.lock().is_ended = true;
         self.ended.notify_one();
@@ -528,12 +528,12 @@ impl Subscription {
 }
 
 impl SubscriptionState {
-    /// Returns the number of the oldest event that is kept, or of the next one.
+    /// Returns the number of the oldest stored event, or of the next event if none is stored.
     fn first(&self) -> u64 {
         self.next_seq - (self.kept.len() + self.sizes.len()) as u64
     }
 
-    /// Returns up to `max` kept events after a number, and how many before them are lost.
+    /// Returns up to `max` stored events after a number, and how many between that number and them are lost.
     fn after(&self, seq: u64, max: usize) -> (Vec<(u64, Arc<PublishedEvent>)>, u64) {
         let first = self.first();
         let from = (seq + 1).max(first);
@@ -543,7 +543,7 @@ impl SubscriptionState {
     }
 }
 
-/// Returns the part of a call's context by which access is decided.
+/// Returns the part of a call's context from which access is decided.
 fn viewer(cx: &Context) -> Context {
     let mut viewer = Context::new(cx.peer.clone(), cx.scope.clone(), cx.principal.clone());
     viewer.caller = Arc::clone(&cx.caller);

@@ -1,4 +1,5 @@
-//! The table of channels and subscriptions, indexed so that an event only meets subscriptions that match it.
+//! The table of channels and subscriptions. It is indexed, so that an event is compared only with subscriptions that
+//! match.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,25 +15,25 @@ use super::subscription::Subscription;
 /// The maximum number of known channels.
 const MAX_CHANNELS: usize = 65_536;
 
-/// The maximum number of known channels of one server, so that it cannot hide those of others.
+/// The maximum number of known channels per server, so that one server cannot displace the channels of others.
 const MAX_CHANNELS_OF_SERVER: usize = 512;
 
-/// The number of severities.
+/// The number of severity levels.
 const RANKS: usize = 3;
 
-/// The subscriptions with a pattern, by the lowest severity that they want.
+/// The subscriptions with one pattern, grouped by their minimum severity.
 type Buckets = [Vec<Arc<Subscription>>; RANKS];
 
-/// The name of a channel, and its server if that is behind this one.
+/// The name of a channel, with the server to which it belongs if that is behind this one.
 pub(super) type ChannelKey = (String, Option<ServerId>);
 
 #[derive(Default)]
 pub(super) struct Table {
-    /// The descriptions of channels.
+    /// The known channels, with their descriptions.
     channels: BTreeMap<ChannelKey, Option<String>>,
     per_server: HashMap<Option<ServerId>, usize, RandomState>,
     by_id: HashMap<String, Arc<Subscription>, RandomState>,
-    /// By `*`, by the prefixes of families with their dot, and by names of channels.
+    /// The subscriptions by their pattern: `*`, a prefix that ends with a dot, or the name of a channel.
     index: HashMap<String, Buckets, RandomState>,
     per_scope: HashMap<ScopeId, usize, RandomState>,
     per_principal: HashMap<Principal, usize, RandomState>,
@@ -43,7 +44,7 @@ impl Table {
         &self.channels
     }
 
-    /// Adds a channel, unless its server has too many; replaces the description of a known one.
+    /// Adds a channel, unless its server has too many channels. If the channel is known, replaces its description.
     pub(super) fn add_channel(&mut self, key: ChannelKey, description: Option<String>) {
         if let Some(known) = self.channels.get_mut(&key) {
             *known = description;
@@ -74,8 +75,8 @@ impl Table {
         self.by_id.len()
     }
 
-    /// Calls a function with each subscription that wants events of a channel and severity; with none of them twice,
-    /// because the patterns of a subscription do not overlap.
+    /// Calls a function with each subscription that matches a channel and a severity. It is called only once per
+    /// subscription, because the patterns of a subscription do not overlap.
     pub(super) fn each_match(
         &self,
         channel: &str,
@@ -90,7 +91,7 @@ impl Table {
         }
     }
 
-    /// Adds a subscription, unless its principal, its scope or the table has too many.
+    /// Adds a subscription, unless its principal, its scope or the table already has the maximum number.
     pub(super) fn insert(
         &mut self,
         limits: &EventLimits,

@@ -1,4 +1,4 @@
-//! A model of chunks that arrive on two streams of a connection while their call ends.
+//! A model test of chunks that arrive on two streams of a connection while their call ends.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Link for Waiting {
     }
 }
 
-/// An inbox with room for three chunks.
+/// An outlet that accepts only three chunks.
 #[derive(Default)]
 struct SmallInbox(Mutex<Vec<String>>);
 
@@ -61,7 +61,7 @@ async fn read(link: Arc<Waiting>, indices: [u64; 2]) {
     }
 }
 
-/// The caller has a prefix of the chunks in their order, and each other chunk that arrived is counted.
+/// The caller gets the chunks from the first one on, in order and without a gap; all others that arrived are counted.
 #[test]
 fn two_streams_of_chunks_against_the_end_of_their_call() {
     explore(ORDERS, || {

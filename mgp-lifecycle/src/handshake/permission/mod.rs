@@ -1,9 +1,9 @@
 //! The permission flow of one connection: it gets decisions about the permissions a server needs, and notifies the
 //! server of them (MGP §3.4–§3.6).
 //!
-//! A legacy server is notified by requests: before `initialized`, and after each change. A modern server receives
-//! its grants by the same requests, before the first call, and again with each request, in `_meta`; it requests
-//! further permissions by `input_required`. All this only informs the server: permissions are enforced on the
+//! A legacy server is notified by requests: before `initialized`, and after each change. A modern server is notified by
+//! the same requests before the first call, and also gets its grants in the `_meta` of each request; it requests
+//! further permissions by `input_required`. The notifications only inform the server: permissions are enforced on the
 //! client's side.
 
 mod negotiate;
@@ -28,11 +28,11 @@ use self::request_meta::GrantCache;
 /// The time a server may take to acknowledge a notification.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The permission flow of one connection; cheap to clone.
+/// The permission flow of one connection; a handle that is cheap to clone.
 ///
-/// It is stored in the [`HandshakeState`](super::HandshakeState) of the connection if [`connect`](super::connect) was given a
-/// [`PermissionAuthority`]; the driver of the connection must run [`follow`](Self::follow), and call [`answer`](Self::answer) for
-/// the server's own requests.
+/// It is stored in the [`HandshakeState`](super::HandshakeState) of the connection if [`connect`](super::connect) was
+/// given a [`PermissionAuthority`]. The driver of the connection must run [`follow`](Self::follow), and must call
+/// [`answer`](Self::answer) for the server's own requests.
 #[derive(Clone)]
 pub struct PermissionFlow(Arc<FlowShared>);
 
@@ -49,11 +49,11 @@ struct FlowShared {
 struct FlowState {
     /// The permission names that the server declared or requested.
     requested: RequestedPermissions,
-    /// The methods by which it is notified, if it is notified by requests.
+    /// The methods by which the server is notified; `None` if it is not notified by requests.
     dialect: Option<Dialect>,
-    /// Number of exchanges with the server so far; each one gets a name from it.
+    /// The number of exchanges with the server so far, from which the name of each exchange is made.
     number: u64,
-    /// The latest acknowledged notification.
+    /// The latest notification that the server acknowledged.
     last: GrantNotice,
     /// A decision that timed out and may still complete.
     late: Option<BoxFuture<'static, PermissionDecision>>,
@@ -62,12 +62,12 @@ struct FlowState {
     grant_cache: GrantCache,
 }
 
-/// The methods by which a server is notified.
+/// The names and the form of the methods by which a server is notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
-    /// `mgp/permission/request` and `mgp/permission/response`, with decisions as words (§3.5, §3.6).
+    /// `mgp/permission/request` and `mgp/permission/response`, in which a decision is a single word (§3.5, §3.6).
     Seed,
-    /// `mgp/permission/await` and `mgp/permission/grant`, where decisions may have limits.
+    /// `mgp/permission/await` and `mgp/permission/grant`, in which a decision may have limits.
     Later,
 }
 
@@ -99,7 +99,7 @@ impl PermissionFlow {
         Self(Arc::new(FlowShared { server, grantor, changes, limit, state: Mutex::default() }))
     }
 
-    /// Stores what the server declared in the handshake.
+    /// Stores the permissions and the dialect that the server declared in the handshake.
     fn read_handshake(&self, facts: &PeerInfo) {
         let capabilities: ServerCapabilities =
             facts.capabilities.as_ref().and_then(|all| all.get().ok()).unwrap_or_default();
@@ -109,7 +109,7 @@ impl PermissionFlow {
         state.dialect = Dialect::of(facts, &capabilities);
     }
 
-    /// Returns the notification by the current decisions.
+    /// Returns a notification that contains the current decisions.
     fn current_notice(&self, cx: &Context) -> GrantNotice {
         let standing = self.0.grantor.standing(cx, &self.0.server);
         GrantNotice::of(&standing, &self.0.state.lock().requested, SystemTime::now())

@@ -1,4 +1,4 @@
-//! The flow between the server's answer to `initialize` and `initialized` (MGP §3.4).
+//! The permission flow between the server's answer to `initialize` and `initialized` (MGP §3.4).
 
 use std::future::{Future, pending, ready};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::handshake::client::{ConnectConfig, ConnectError, UngrantedPolicy};
 /// The result of a notification to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delivery {
-    /// The server answered, in whatever form.
+    /// The server answered, with any result.
     Acknowledged,
     /// The server does not know the method.
     Unsupported,
@@ -29,7 +29,7 @@ enum Delivery {
 }
 
 impl PermissionFlow {
-    /// Requests decisions about the permissions the server needs, and notifies it.
+    /// Requests decisions about the permissions that the server needs, and notifies the server of them.
     pub(in crate::handshake) async fn run<S: MgpService>(
         &self,
         stack: &S,
@@ -60,7 +60,8 @@ impl PermissionFlow {
         check_grants(&notice, &requested, config)
     }
 
-    /// Waits for a decision, up to the time limit. Unless it is immediate, the server is notified that it is pending.
+    /// Waits for a decision up to the time limit. If it is not available immediately, the server is notified that it is
+    /// pending.
     async fn decide<S: MgpService>(
         &self,
         stack: &S,
@@ -91,7 +92,7 @@ impl PermissionFlow {
         decided
     }
 
-    /// Returns the decision as a future that may outlive the negotiation.
+    /// Returns the decision as a future that can be polled after the negotiation has ended.
     fn deciding(
         &self,
         cx: &Context,
@@ -102,8 +103,8 @@ impl PermissionFlow {
         Box::pin(async move { grantor.decide(&cx, &server, permissions).await })
     }
 
-    /// Notifies the server of the grants, and stores them if it acknowledged; without the method it is not notified
-    /// again.
+    /// Notifies the server of the grants, and stores them once it has acknowledged. A server that does not know the
+    /// method is not notified again.
     pub(super) async fn notify_server<S: MgpService>(
         &self,
         stack: &S,
@@ -125,7 +126,7 @@ impl PermissionFlow {
         let mut state = self.0.state.lock();
         match delivery {
             Delivery::Acknowledged => state.last = notice,
-            // The next change causes another attempt; without `expires_at`, an expiry does not.
+            // The next change causes another attempt. Clear `expires_at`, so that an expiry does not cause one.
             Delivery::Failed => state.last.expires_at = None,
             Delivery::Unsupported => state.dialect = None,
         }
@@ -167,8 +168,8 @@ async fn announce<S: MgpService>(
     };
 }
 
-/// Sends a request of the flow. Any answer counts as an acknowledgement; waits for it at most
-/// [`ACK_TIMEOUT`].
+/// Sends a request of the permission flow, and waits for the answer at most [`ACK_TIMEOUT`]. Any answer counts as an
+/// acknowledgement.
 fn send<R: Request, S: MgpService>(
     stack: &S,
     cx: &Context,

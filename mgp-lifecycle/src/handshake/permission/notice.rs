@@ -1,5 +1,5 @@
-//! The permissions that a server requests, and the notice of its grants. The notice has each grant under every name
-//! that the server used and under the standard name (MGP §3.6).
+//! The permissions that a server requests, and the notice of its grants. The notice contains each grant under every
+//! name that the server used, and under the standard name (MGP §3.6).
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ const MAX_REQUESTED: usize = 64;
 /// Maximum length of a permission name, in bytes; a request with a longer name is ignored.
 const MAX_NAME_BYTES: usize = 128;
 
-/// Permissions by the names that a server used.
+/// Permissions under the names that a server used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestedPermissions(Vec<Permission>);
 
@@ -56,7 +56,7 @@ impl RequestedPermissions {
     }
 }
 
-/// The decisions about a server's permissions, as the notification to the server contains them.
+/// The decisions about a server's permissions, in the form in which the server is notified of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GrantNotice {
     pub(super) grants: BTreeMap<Permission, Grant>,
@@ -114,14 +114,14 @@ impl GrantNotice {
         standing
     }
 
-    /// Keeps only the requested names and their standard forms.
+    /// Removes all names except the requested ones and their standard forms.
     pub(super) fn restricted_to(mut self, requested: &RequestedPermissions) -> Self {
         let names = Permission::canonical(requested.names());
         self.grants.retain(|name, _| names.contains(name) || requested.names().contains(name));
         self
     }
 
-    /// Adds the permissions of an earlier notice whose decision is gone; they count as deferred.
+    /// Adds those permissions of an earlier notice that have no decision any more; they count as deferred.
     pub(super) fn with_withdrawn(mut self, before: &Self) -> Self {
         for name in before.grants.keys() {
             self.grants.entry(name.clone()).or_insert_with(deferred);
@@ -146,7 +146,8 @@ impl GrantNotice {
         requested.names().iter().filter(has).map(|name| name.as_str().to_owned()).collect()
     }
 
-    /// Replaces each decision with limits by its plain word, because servers of the first revisions do not know limits.
+    /// Replaces each decision with limits by the word for it, because servers of the first revisions do not know
+    /// limits.
     pub(super) fn without_limits(mut self) -> Self {
         for grant in self.grants.values_mut() {
             *grant = grant.decision().into();
@@ -159,15 +160,15 @@ fn deferred() -> Grant {
     GrantDecision::Deferred.into()
 }
 
-/// Returns the decision about a name that means several permissions: the strictest of their decisions.
+/// Returns the decision about a name that represents several permissions: the strictest of their decisions.
 fn combined<'a>(parts: impl Iterator<Item = &'a Grant>) -> Grant {
     let mut all: Option<Grant> = None;
     for part in parts {
         let worse = match &all {
             None => part.clone(),
             Some(so_far) if rank(part) > rank(so_far) => part.clone(),
-            // Different limits cannot be combined, so this name gets the plain word. The notice has the limits under
-            // the standard names.
+            // Different limits cannot be combined, so this name gets only the word for the decision. The notice
+            // contains the limits under the standard names.
             Some(so_far) if rank(part) == rank(so_far) && so_far != part => part.decision().into(),
             Some(so_far) => so_far.clone(),
         };

@@ -1,6 +1,6 @@
-//! Adds the current grants to each request to a modern server: as `_meta["dev.cloto/mgp"].grants` (MGP §3.6), and
-//! again under `dev.cloto/mgp/grants`, where servers of later revisions read them. Those servers treat a missing
-//! grant as not given.
+//! Adds the current grants to each request to a modern server: as `_meta["dev.cloto/mgp"].grants` (MGP §3.6), and also
+//! under `dev.cloto/mgp/grants`, where servers of later revisions read them. For those servers, a permission that is
+//! missing there is not granted.
 //!
 //! The encoded grants are cached until permissions change, so that most calls only compare revision numbers.
 
@@ -73,7 +73,7 @@ impl PermissionFlow {
         if is_stale || cache.by_tenant.len() >= MAX_TENANTS {
             *cache = GrantCache { revision, names, ..GrantCache::default() };
         }
-        // The whole cache expires with the first of its entries.
+        // The whole cache expires when the first of its entries does.
         cache.until = [cache.until, until].into_iter().flatten().min();
         cache.by_tenant.push((cx.principal.tenant().clone(), encoded.clone()));
         Ok(encoded)

@@ -1,4 +1,4 @@
-//! Permissions that a server requests itself, by a request or by `input_required` (MGP §3.5, §3.6).
+//! Permissions that a server itself requests, by a request or by `input_required` (MGP §3.5, §3.6).
 
 use std::time::SystemTime;
 
@@ -48,7 +48,8 @@ impl PermissionFlow {
             GrantNotice::of(decision, requested, SystemTime::now()).restricted_to(requested);
         let mut state = self.0.state.lock();
         state.requested.add(requested.names().iter().cloned());
-        // This answer also notifies the server, so the grants in it count as acknowledged, besides the earlier ones.
+        // This answer also notifies the server, so the grants in it count as acknowledged, in addition to the earlier
+        // ones.
         let known = notice.clone().restricted_to(&state.requested);
         state.last.grants.extend(known.grants);
         if notice.expires_at.is_some() {

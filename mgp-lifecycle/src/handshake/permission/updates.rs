@@ -1,4 +1,4 @@
-//! Changes of permissions while a server is connected: it is notified without a new connection (MGP §3.6).
+//! Changes of permissions while a server is connected: the server is notified over the existing connection (MGP §3.6).
 
 use std::future::pending;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,8 @@ use tokio::time::sleep;
 
 use super::PermissionFlow;
 
-/// The time in which further changes are collected, so that an operator's five grants cause one message.
+/// The time for which further changes are collected, so that, for example, five grants by an operator cause one
+/// message.
 const BATCH_DELAY: Duration = Duration::from_millis(50);
 /// Maximum time to sleep until an expiry, before the clock is read again.
 const MAX_SLEEP: Duration = Duration::from_hours(1);
@@ -21,11 +22,11 @@ impl PermissionFlow {
     /// Returns if no further notification is possible, e.g. because the server does not know the methods for it.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the notifications; one under way may or may not arrive.
+    /// If the future is dropped, notifications end; one that is being sent may or may not arrive.
     pub async fn follow<S: MgpService>(self, stack: S, cx: Context) {
         let mut changes = Some(self.0.changes.clone());
         if let Some(changes) = &mut changes {
-            // Changes between the handshake and this point must cause a notification as well.
+            // Changes that were made between the handshake and this point must cause a notification, too.
             changes.mark_changed();
         }
         let mut late = self.0.state.lock().late.take();
@@ -63,17 +64,18 @@ impl PermissionFlow {
         }
     }
 
-    /// Returns how long the latest notification holds, at most [`MAX_SLEEP`].
+    /// Returns the time until a grant in the latest notification expires, at most [`MAX_SLEEP`].
     fn until_expiry(&self) -> Duration {
         let until =
             self.0.state.lock().last.expires_at.as_ref().and_then(Timestamp::to_system_time);
         let left = until.map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
-        // A little longer, so that the grants have expired whichever clock is read.
+        // Add a little time, so that the grants have expired even if another clock is read.
         left.map_or(MAX_SLEEP, |left| (left + Duration::from_millis(5)).min(MAX_SLEEP))
     }
 }
 
-/// Waits for the next change; returns an error if there can be none any more, and never completes without a source.
+/// Waits for the next change. Returns an error if no further change is possible, and never completes without a source
+/// of changes.
 async fn next_change(
     changes: Option<&mut watch::Receiver<u64>>,
 ) -> Result<(), watch::error::RecvError> {

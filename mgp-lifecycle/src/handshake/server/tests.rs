@@ -95,7 +95,7 @@ async fn a_client_that_knows_only_the_nine_names_is_answered_in_them() {
         (Extension::ToolSecurity, "\"security\"", "security", "tool_security"),
         (Extension::Permissions, "\"security\"", "security", "permissions"),
         (Extension::Events, "\"bidirectional\"", "bidirectional", "events"),
-        // The half that both have, in the words of the client.
+        // The answer contains the extension that both have, under the names that the client used.
         (
             Extension::Security,
             "\"security\",\"permissions\"",
@@ -191,7 +191,7 @@ async fn modern_requests_need_no_initialize_and_are_negotiated_one_by_one() {
     }
     let error = client.request("mgp/health/ping", &without).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::MISSING_CLIENT_CAPABILITY);
-    // A method that was removed in the modern era is unknown there.
+    // A method that the modern era removed is unknown there.
     assert_eq!(client.request("ping", &without).await.unwrap_err().code().0, -32601);
 }
 

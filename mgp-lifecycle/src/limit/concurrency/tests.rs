@@ -15,7 +15,7 @@ fn config(running: usize, waiting: usize) -> LimitConfig {
     LimitConfig { max_running: running, max_waiting: waiting, ..LimitConfig::default() }
 }
 
-/// Counts running calls, and records the order of their callers.
+/// A tool that counts its running calls, and records the order of their callers.
 #[derive(Clone, Default)]
 struct Recorder {
     running: Arc<AtomicUsize>,
@@ -32,7 +32,7 @@ impl Drop for RunningGuard {
 }
 
 impl Recorder {
-    /// Returns tools that take ten milliseconds.
+    /// Returns a stack of tools that take ten milliseconds.
     fn tools(&self) -> Stack {
         let recorder = self.clone();
         Stack::from_fn(move |call: Call| {
@@ -133,7 +133,7 @@ async fn one_caller_gets_its_share_and_no_more() {
     let anns: Vec<_> = (0..4).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
     assert_eq!((layer.running(), layer.waiting()), (2, 1));
-    // Another caller passes those that wait for their share.
+    // Calls of another caller are not blocked by those that wait for their own caller's limit.
     bob.request("tools/call", CALL).await.unwrap();
     let mut codes = Vec::new();
     for call in anns {
@@ -177,7 +177,8 @@ async fn a_call_that_stops_waiting_for_a_permit_never_ran() {
     assert_eq!((recorder.order().as_str(), layer.waiting()), ("ann", 0));
 }
 
-/// With random callers and drops: limits hold, every call that stays is served, and nothing is left.
+/// With random callers and dropped calls, the limits hold, every call that is not dropped is served, and all counts
+/// return to zero.
 #[tokio::test(start_paused = true)]
 async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
     for seed in 0..60 {
@@ -219,7 +220,7 @@ async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
     }
 }
 
-/// A released permit is not lost between a caller that looks for one and another that waits.
+/// A permit that is released while one caller tries to get it and another one waits is not lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_permit_is_lost_between_threads() {
     for each in [None, Some(2)] {
@@ -258,7 +259,7 @@ async fn a_call_that_waits_for_a_share_blocks_none_that_could_run() {
     tokio::task::yield_now().await;
     assert_eq!((layer.running(), layer.waiting()), (1, 3));
     let begun = Instant::now();
-    // Neither another caller nor the same one is refused, and no waiting call is evicted for them.
+    // Calls of another caller and of the same one are accepted, and no waiting call is evicted for them.
     let mut bob = client(&layer, &recorder, "bob");
     for caller in [&mut bob, &mut ann] {
         caller.request("tools/call", r#"{"name":"b"}"#).await.unwrap();

@@ -10,28 +10,29 @@ use super::super::caller::Caller;
 use super::QuotaExceeded;
 use super::counters::{BeginResult, QuotaCounters};
 
-/// The charge of a call; layers and handlers further in find it in the call's extensions.
+/// The charge for a call, which inner layers and handlers find among the call's extensions.
 #[derive(Debug)]
 pub(super) struct Charge {
     counters: Arc<QuotaCounters>,
     caller: Caller,
-    /// Charge of the same call to an outer quota, if there is one.
+    /// The charge for the same call to the quota of an outer layer, if there is one.
     outer: Option<Arc<Self>>,
     state: Mutex<ChargeState>,
 }
 
 #[derive(Debug)]
 struct ChargeState {
-    /// The period in which the call was charged; `None` if an earlier round was, or after a refund.
+    /// The period in which the call was charged. `None` if an earlier round was charged instead, or after a refund.
     charged: Option<u128>,
-    /// Units of all rounds.
+    /// The units that were charged in all rounds of the call.
     units: u64,
-    /// Units of earlier rounds that this round has not charged again yet.
+    /// The units that earlier rounds were charged for. The same amount is free in this round, because its handler
+    /// charges it again.
     paid: u64,
 }
 
 impl Charge {
-    /// Charges the call, unless it is a further round of a call that was charged.
+    /// Charges for the call, unless it is a further round of a call that was already charged.
     pub(super) fn begin(
         counters: &Arc<QuotaCounters>,
         cx: &Context,
@@ -47,7 +48,7 @@ impl Charge {
         Ok(Self { counters: Arc::clone(counters), caller, outer, state: Mutex::new(state) })
     }
 
-    /// Charges for units, to all quotas or to none.
+    /// Charges for units, either to this quota and all outer ones or to none of them.
     pub(super) fn add(&self, units: u64) -> Result<(), QuotaExceeded> {
         let mut state = self.state.lock();
         let paid = units.min(state.paid);
@@ -67,21 +68,21 @@ impl Charge {
         Ok(())
     }
 
-    /// Refunds the call, because it never ran. Its units are not refunded.
+    /// Refunds the charge for the call, because the call never ran. Units are not refunded.
     pub(super) fn refund(&self) {
         if let Some(period) = self.state.lock().charged.take() {
             self.counters.refund(&self.caller, period, 1, 0);
         }
     }
 
-    /// Records that the call continues in another round.
+    /// Records that the call will continue in another round.
     pub(super) fn keep_open(&self, logical: ByteString) {
         let units = self.state.lock().units;
         self.counters.keep_open(logical, self.caller.clone(), units);
     }
 }
 
-/// Guard of a call that waits for a permit: refunds the call if it is dropped before the call starts.
+/// Guard of a call that waits for a permit. If it is dropped before the call starts, the charge is refunded.
 #[derive(Debug)]
 pub(in super::super) struct UnstartedGuard(Option<Arc<Charge>>);
 
@@ -90,7 +91,7 @@ impl UnstartedGuard {
         Self(cx.extensions.get_shared::<Charge>())
     }
 
-    /// Keeps the charge, because the call starts.
+    /// Keeps the charge, because the call is now starting.
     pub(in super::super) fn disarm(mut self) {
         self.0 = None;
     }

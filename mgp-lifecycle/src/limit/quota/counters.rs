@@ -1,4 +1,5 @@
-//! The counters of a quota: the usage of each principal in this period, and calls that continue in another round.
+//! The counters of a quota: the use by each principal in the current period, and the calls that will continue in
+//! another round.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,8 +11,8 @@ use mgp_types::sync::{Mutex, MutexGuard};
 use super::super::caller::Caller;
 use super::{Quota, QuotaExceeded, QuotaUse};
 
-/// Maximum number of calls that wait for their next round. Beyond it the oldest is dropped, and its next round is
-/// then charged as a new call.
+/// The maximum number of calls that are remembered until their next round. At this limit the oldest is forgotten, and
+/// its next round is charged as a new call.
 const MAX_OPEN_CALLS: usize = 1024;
 
 /// The counters of one quota.
@@ -26,7 +27,7 @@ struct CounterState {
     /// The number of the period, counted from 1970.
     period: u128,
     used: HashMap<Caller, Usage, ahash::RandomState>,
-    /// Shared usage of all principals that are not counted separately.
+    /// The use by all principals that are not counted separately.
     shared: Usage,
     open: OpenCalls,
 }
@@ -37,7 +38,7 @@ struct Usage {
     units: u64,
 }
 
-/// Calls whose round ended with questions, by logical name.
+/// Calls whose last round ended with questions, by their logical name.
 #[derive(Debug, Default)]
 struct OpenCalls {
     calls: HashMap<ByteString, (u64, Caller, u64)>,
@@ -50,7 +51,7 @@ struct OpenCalls {
 pub(super) enum BeginResult {
     /// The call was charged in this period.
     Charged(u128),
-    /// The call continues one that was charged in an earlier round, together with this many units.
+    /// The call continues one that was already charged in an earlier round, also for this many units.
     Continued(u64),
 }
 
@@ -66,7 +67,7 @@ impl QuotaCounters {
         Self { quota, now: Box::new(now), state: Mutex::default() }
     }
 
-    /// Charges a principal for a call, unless it is a further round of a charged call.
+    /// Charges a principal for a call, unless it is a further round of a call that was already charged.
     pub(super) fn begin(
         &self,
         caller: &Caller,
@@ -106,7 +107,7 @@ impl QuotaCounters {
         }
     }
 
-    /// Refunds what was charged in a period, if it is the current one.
+    /// Refunds a charge if it was made in the current period.
     pub(super) fn refund(&self, caller: &Caller, period: u128, calls: u64, units: u64) {
         let mut state = self.current();
         if state.period == period {
@@ -116,7 +117,7 @@ impl QuotaCounters {
         }
     }
 
-    /// Records that a call continues in another round, and the units charged so far.
+    /// Records that a call will continue in another round, with the units charged so far.
     pub(super) fn keep_open(&self, logical: ByteString, caller: Caller, units: u64) {
         self.current().open.insert(logical, caller, units);
     }
@@ -186,8 +187,8 @@ impl OpenCalls {
         }
     }
 
-    /// Takes a call that waits for its next round, and returns its units. If a caller sends the same round twice, the
-    /// second one is thus charged as a new call.
+    /// Removes a call that waits for its next round, and returns its units. If a caller sends the same round twice, the
+    /// second one is therefore charged as a new call.
     fn resume(&mut self, logical: &ByteString, caller: &Caller) -> Option<u64> {
         let (age, owner, units) = self.calls.get(logical)?;
         if owner != caller {

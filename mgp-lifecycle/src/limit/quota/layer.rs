@@ -1,4 +1,4 @@
-//! The layer: refuses tool calls of principals whose quota is used up.
+//! The layer that refuses tool calls of principals whose quota is used up.
 //!
 //! Applies to: both.
 
@@ -19,11 +19,11 @@ use super::counters::QuotaCounters;
 use super::{Quota, QuotaUse};
 use crate::error::LifecycleError;
 
-/// Layer that refuses tool calls of principals that have used up their quota (3002); other methods pass.
+/// Layer that refuses tool calls of principals that have used up their quota (3002) and passes on all other methods.
 ///
-/// A call is charged when it arrives, and only once even if it takes several rounds. It is refunded if an inner
-/// layer refuses it, or if it is dropped before it gets a permit; a call that ran and failed is not refunded.
-/// Counters are kept in memory, so a restarted process starts from zero.
+/// A call is charged when it arrives, and only once even if it takes several rounds. The charge is refunded if an inner
+/// layer refuses the call, or if the call is dropped before it gets a permit. A call that ran and failed is not
+/// refunded. The counters are in memory, so they start from zero when the process is restarted.
 ///
 /// ```
 /// use mgp_lifecycle::{Quota, QuotaLayer};
@@ -46,7 +46,7 @@ use crate::error::LifecycleError;
 pub struct QuotaLayer(Arc<QuotaCounters>);
 
 impl QuotaLayer {
-    /// Creates a layer with one quota for each principal; all its stacks share the counters.
+    /// Creates a layer with one quota for each principal. All stacks that are built with it share the counters.
     pub fn new(quota: Quota) -> Self {
         Self(Arc::new(QuotaCounters::new(quota)))
     }
@@ -118,7 +118,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let Some(charge) = this.charge.take() else { return Poll::Ready(outcome) };
         match &outcome {
             Ok(Reply::InputRequired(_)) => {
-                // A call without a logical name is known by its key in the next round.
+                // In the next round, a call without a logical name is identified by its key.
                 let logical = this.logical.take();
                 charge.keep_open(logical.unwrap_or_else(|| this.key.to_text()));
             }

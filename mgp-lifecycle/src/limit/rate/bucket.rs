@@ -9,14 +9,14 @@ use super::RateLimit;
 pub(super) struct BucketParams {
     /// Interval between two calls at the average rate.
     interval: u64,
-    /// The time by which calls may be ahead of the interval: a burst.
+    /// The amount of time by which calls may be ahead of the average rate; it allows a burst.
     tolerance: u64,
 }
 
-/// A call that arrived too early.
+/// The refusal of a call that arrived too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooSoon {
-    /// Time until the call would be allowed, in nanoseconds; `None` if no call ever is.
+    /// The time until the call would be allowed, in nanoseconds; `None` if it will never be.
     pub(super) wait: Option<u64>,
     /// Number of calls currently counted.
     pub(super) current: u32,
@@ -25,7 +25,7 @@ pub(super) struct TooSoon {
 impl BucketParams {
     pub(super) fn of(limit: &RateLimit) -> Self {
         let window = nanos(limit.window);
-        // Rounded up: with a shorter interval, a window could contain one call more than the limit.
+        // Round up: with a shorter interval, a window could contain one call more than the limit.
         let interval = window.checked_div(u64::from(limit.limit)).unwrap_or(0);
         let is_even = interval.saturating_mul(u64::from(limit.limit)) == window;
         let interval = if is_even { interval } else { interval.saturating_add(1) };
@@ -34,8 +34,8 @@ impl BucketParams {
         Self { interval, tolerance }
     }
 
-    /// Counts one call; returns the time at which the bucket is full again. `full` is that time before the call, 0 for
-    /// a bucket that was never used.
+    /// Counts one call, and returns the time at which the bucket is full again. `full` is that time as it was before
+    /// the call, or 0 for a bucket that was never used.
     pub(super) fn take(self, full: u64, now: u64) -> Result<u64, TooSoon> {
         let from = full.max(now);
         let next = from.saturating_add(self.interval);
@@ -98,7 +98,8 @@ mod tests {
     }
 
     proptest! {
-        /// No window holds more than the limit and a burst, and a caller that waits as long as required is admitted.
+        /// No window contains more calls than the limit plus a burst, and a caller that waits as long as required is
+        /// admitted.
         #[test]
         fn never_more_than_the_limit_and_a_burst(
             limit in 1_u32..50,

@@ -1,4 +1,4 @@
-//! The layer: refuses tool calls that exceed a rate.
+//! The layer that refuses tool calls above a rate.
 //!
 //! Applies to: both.
 
@@ -22,14 +22,14 @@ use crate::error::LifecycleError;
 /// Maximum number of keys that are counted separately.
 const MAX_KEYS: usize = 65_536;
 
-/// Layer that refuses tool calls above a rate (3000); the refusal contains the time until the next call is allowed.
-/// Other methods pass.
+/// Layer that refuses tool calls above a rate (3000), and passes on all other methods. The refusal contains the time
+/// until the next call is allowed.
 ///
-/// With several limits, a call is counted by all of them; a refused call is counted by none. Each request counts,
-/// so a call that takes several rounds of questions counts more than once.
+/// If there are several limits, a call counts towards all of them, and a refused call towards none. Each request
+/// counts, so a call that takes several rounds of questions counts more than once.
 ///
-/// The layer counts up to 65,536 keys separately, and forgets a key once its bucket is full again. While the table
-/// is full, all new keys of a caller share one bucket, and some callers share a bucket with each other.
+/// The layer counts up to 65,536 keys separately, and forgets a key once its bucket is full again. While the table is
+/// full, all new keys of a caller share one bucket, which some callers also share with each other.
 ///
 /// ```
 /// use mgp_lifecycle::{RateKey, RateLayer, RateLimit};
@@ -57,7 +57,7 @@ type IsTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 struct RateState {
     limits: Vec<RateLimit>,
     params: Vec<BucketParams>,
-    /// Returns whether a name is a tool's; `None` if the tools are not known.
+    /// Returns whether a name is that of a tool; `None` if the tools are not known.
     is_tool: Option<IsTool>,
     start: Instant,
     hash: ahash::RandomState,
@@ -65,7 +65,7 @@ struct RateState {
 }
 
 impl RateLayer {
-    /// Creates a layer with one limit; all its stacks share the counts.
+    /// Creates a layer with one limit. All stacks that are built with it share the counts.
     pub fn new(limit: RateLimit) -> Self {
         Self::of([limit])
     }
@@ -81,7 +81,7 @@ impl RateLayer {
         Self::with_max_keys(limits, MAX_KEYS, self.0.is_tool.clone())
     }
 
-    /// Sets a function that returns whether a tool of a name exists. All other names then share one count under
+    /// Sets a function that returns whether there is a tool with a name. All other names then share one count under
     /// [`RateKey::Tool`], so that a caller cannot get a new bucket by inventing a name. This resets all counts.
     pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self::with_max_keys(self.0.limits.clone(), MAX_KEYS, Some(Arc::new(is_tool)))
@@ -100,7 +100,7 @@ impl RateLayer {
 }
 
 impl RateState {
-    /// Counts a call by each limit, or by none.
+    /// Counts a call towards each limit, or towards none if one of them refuses it.
     fn take(&self, call: &Call) -> Result<(), LifecycleError> {
         let Some(tool) = call.tool() else { return Ok(()) };
         let now = nanos(self.start.elapsed());
@@ -115,7 +115,7 @@ impl RateState {
     }
 }
 
-/// A call with the state that hashes its keys.
+/// A call, with the state that is needed to hash its keys.
 struct CountedCall<'a> {
     state: &'a RateState,
     call: &'a Call,
@@ -276,7 +276,7 @@ mod tests {
             client.cx.principal = Principal::new("t", format!("s{name}"));
             admitted += usize::from(code(&mut client, "a").await == 0);
         }
-        // By chance a few of them share the first caller's bucket.
+        // A few of them may happen to share the bucket of the first caller.
         assert!(admitted > 15, "{admitted}");
     }
 
@@ -313,7 +313,7 @@ mod tests {
             }
             advance(Duration::from_secs(30)).await;
         }
-        // Five at once; the hour's next call is allowed after twelve minutes.
+        // Five calls are allowed at once, and the next call of the hour after twelve minutes.
         assert_eq!(admitted, 5);
         let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
         assert!(error.message().contains("5 calls an hour"), "{error}");

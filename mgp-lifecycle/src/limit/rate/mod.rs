@@ -35,17 +35,17 @@ pub struct RateLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RateKey {
-    /// The agent of a subject; calls of a subject without an agent count together.
+    /// The agent of a subject. Calls of a subject without an agent are counted together.
     Agent,
-    /// The subject: a user, an API key, a client id.
+    /// The subject, i.e. a user, an API key or a client id.
     Subject,
-    /// The tool.
+    /// The called tool.
     Tool,
-    /// The server, on an outbound stack; a server's own stack has only one.
+    /// The called server, on an outbound stack; a server's own stack has only one server.
     Server,
 }
 
-/// A set of keys; the tenant is always included.
+/// A set of keys by which calls are counted; the tenant is always one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Keys(u8);
 
@@ -65,20 +65,22 @@ impl RateLimit {
         Self::every(Duration::from_hours(1), limit)
     }
 
-    /// Creates a limit of calls per window; zero refuses all calls.
+    /// Creates a limit of calls per window. A limit of zero refuses all calls.
     ///
-    /// Without a [key](Self::by) all calls of a tenant count together.
+    /// Without a [key](Self::by), all calls of a tenant are counted together.
     pub const fn every(window: Duration, limit: u32) -> Self {
         Self { limit, window, burst: limit, by: Keys(0) }
     }
 
-    /// Sets how many calls may be made at once after a pause; by default the limit. Zero refuses all calls.
+    /// Sets how many calls may be made at once after a pause; the default is the limit. A burst of zero refuses all
+    /// calls.
     pub const fn burst(mut self, burst: u32) -> Self {
         self.burst = burst;
         self
     }
 
-    /// Adds a key: e.g., by agent and tool, each agent has its own count for each tool.
+    /// Adds a key by which calls are counted. With agent and tool, for example, each agent has its own count for each
+    /// tool.
     pub const fn by(mut self, key: RateKey) -> Self {
         self.by = Keys(self.by.0 | 1 << key as u8);
         self
@@ -133,12 +135,12 @@ pub struct RateLimited {
     limit: RateLimit,
     /// Number of calls currently counted.
     current: u32,
-    /// The time until the next call is allowed; `None` if no call is.
+    /// The time until the next call is allowed; `None` if no call will be.
     wait: Option<Duration>,
 }
 
 impl RateLimited {
-    /// Returns the time until a call is allowed; `None` if no call is.
+    /// Returns the time until a call is allowed; `None` if no call will be.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         self.wait
@@ -151,7 +153,7 @@ impl RateLimited {
         Some(u64::try_from(ms).unwrap_or(u64::MAX))
     }
 
-    /// Returns the details of the refusal (MGP §14.5).
+    /// Returns the structured details of the refusal (MGP §14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         // Encoding numbers and strings cannot fail.

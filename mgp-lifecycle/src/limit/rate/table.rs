@@ -1,10 +1,10 @@
-//! The buckets of a layer: bounded in number; a call is counted in all of its buckets or in none.
+//! The buckets of a layer, in a table of limited size. A call is counted in all of its buckets or in none.
 
 use std::collections::HashMap;
 
 use super::bucket::{BucketParams, TooSoon};
 
-/// The interval between two searches for full buckets, in nanoseconds.
+/// The interval between two searches for full buckets, which are removed, in nanoseconds.
 const SWEEP_INTERVAL: u64 = 100_000_000;
 
 /// Number of shared buckets per limit, for keys that do not fit into the table.
@@ -12,25 +12,25 @@ const SHARED_BUCKETS: usize = 256;
 
 /// Buckets by the hash of their key. A full bucket is removed, because it is equivalent to a missing one.
 ///
-/// Two keys with the same hash would share a bucket. The hash is 64 bits wide and keyed with secrets of this
-/// process, so this is rare and cannot be provoked.
+/// Two keys with the same hash would share a bucket. The hash has 64 bits and is keyed with secrets of this process, so
+/// this is rare and a caller cannot cause it.
 #[derive(Debug)]
 pub(super) struct BucketTable {
     /// The time at which each bucket is full again.
     buckets: HashMap<u64, u64, ahash::RandomState>,
     bound: usize,
-    /// Shared buckets of each limit, for keys that do not fit into the table. All keys of one caller share one bucket,
-    /// so a caller that fills the table with its own keys hardly affects others.
+    /// The shared buckets of each limit, for keys that do not fit into the table. All keys of one caller share one
+    /// bucket, so a caller that fills the table with its own keys hardly affects other callers.
     shared: Vec<[u64; SHARED_BUCKETS]>,
     last_sweep: u64,
 }
 
-/// The keys of a call under a limit, as hashes.
+/// The hashed keys of a call for each limit.
 pub(super) trait CallKeys {
     /// Returns the hash of the whole key.
     fn key(&self, limit: usize) -> u64;
 
-    /// Returns the hash of the part that the caller cannot choose.
+    /// Returns the hash of the part of the key that the caller cannot choose.
     fn owner(&self, limit: usize) -> u64;
 }
 
@@ -51,10 +51,10 @@ impl BucketTable {
         self.buckets.len()
     }
 
-    /// Counts a call in the bucket of each limit, or in none of them.
+    /// Counts a call in the bucket of each limit, or in none if one of them refuses it.
     ///
     /// # Errors
-    /// The limit with the longest wait.
+    /// The refusing limit with the longest wait.
     pub(super) fn take(
         &mut self,
         params: &[BucketParams],
@@ -132,7 +132,7 @@ mod tests {
         ]
     }
 
-    /// A key: the ones are chosen by the caller, the hundreds are its owner.
+    /// A key: the last two digits are chosen by the caller, and the other digits are the caller.
     struct Key(u64);
 
     impl CallKeys for Key {
@@ -153,7 +153,7 @@ mod tests {
         }
         let reached = table.take(&params, &Key(1), 7).unwrap_err();
         assert_eq!((reached.limit, reached.soon.wait), (0, Some(SECOND)));
-        // The hour limit has one call left: the refused call did not use it.
+        // One call is left under the limit per hour, because the refused call was not counted.
         table.take(&params, &Key(1), 7 + SECOND).unwrap();
         let reached = table.take(&params, &Key(1), 7 + SECOND).unwrap_err();
         let left = 600 * SECOND - SECOND;
@@ -162,7 +162,8 @@ mod tests {
             (1, Some(left)),
             "both are reached, the hour for longer"
         );
-        // The minute limit has room again and the hour limit has not: the call is not counted by the minute limit.
+        // The limit per minute has room again, but the limit per hour does not, so the call is not counted under
+        // either.
         for _ in 0..5 {
             let reached = table.take(&params, &Key(1), 7 + 9 * SECOND).unwrap_err();
             assert_eq!(reached.limit, 1);

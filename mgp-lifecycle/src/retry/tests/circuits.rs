@@ -1,9 +1,9 @@
-//! The circuit breaker: an unreachable server is not called for a while, then probed.
+//! Tests of the circuit breaker: an unreachable server is not called for some time, and then probed.
 
 use super::*;
 use crate::CircuitConfig;
 
-/// Returns a layer without retries, so that every failure is a call.
+/// Returns a layer without retries, so that each failure is exactly one call.
 fn circuit(failures: u32) -> RetryLayer {
     let mut config = RetryConfig::default();
     config.max_retries = 0;
@@ -35,7 +35,7 @@ async fn an_unreachable_server_is_not_called_until_one_call_probes_it() {
     assert!(hints.is_retryable());
     assert_eq!(hints.retry_after_ms, Some(3001));
     assert_eq!(hints.details.as_ref().unwrap().get("server_id").unwrap().as_str(), "\"shop\"");
-    // Other calls are refused while one probes.
+    // While one call probes the server, other calls are refused.
     advance(Duration::from_secs(3)).await;
     let (probe, other) = (client.call("tools/call", CALL), client.call("tools/call", CALL));
     let (probe, other) = tokio::join!(probe, other);

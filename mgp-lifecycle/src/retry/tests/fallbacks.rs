@@ -1,16 +1,16 @@
-//! The tool a server proposes once all attempts have failed.
+//! Tests of the fallback tool that a server proposes once all attempts have failed.
 
 use super::*;
 use crate::FallbackPolicy;
 
-/// Tools of three risks; `send` is moderate.
+/// Tools with three levels of risk; `send` has moderate risk.
 const TOOLS: &str = r#"{"name":"send","inputSchema":{},"security":{"risk_level":"moderate"}},
     {"name":"queue","inputSchema":{},"security":{"risk_level":"safe"}},
     {"name":"post","inputSchema":{},"security":{"risk_level":"moderate"}},
     {"name":"fax","inputSchema":{},"security":{"risk_level":"dangerous"}},
     {"name":"mail","inputSchema":{}}"#;
 
-/// Returns a server that fails `send` with this fallback, and answers other tools.
+/// Returns a server that fails all calls of `send` and proposes this fallback; it answers calls of other tools.
 fn server(fallback: &str) -> Server {
     let hints = format!(
         r#"{{"retryable":true,"retry_after_ms":1,"max_retries":1,"fallback_tool":"{fallback}"}}"#
@@ -52,7 +52,7 @@ async fn a_fallback_is_never_riskier_unlisted_or_the_same_tool() {
             server.names().into_iter().filter(|name| name != "tools/list").collect();
         assert_eq!(tools, ["send", "send"], "{fallback}");
     }
-    // The effective risk overrides the declared one.
+    // The effective risk takes precedence over the declared one.
     let server = server("fax");
     let retry = layer().risk(|_| mgp_types::mgp::RiskLevel::Safe);
     server.client(&retry).request("tools/call", CALL).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_fallback_is_not_called_if_a_retry_is_ruled_out() {
         r#"{"retryable":false,"fallback_tool":"queue"}"#,
         r#"{"fallback_tool":"queue"}"#,
         r#"{"retryable":true,"retry_after_ms":1000000000000,"fallback_tool":"queue"}"#,
-        // It may have run.
+        // The call may have run.
         r#"{"retryable":true,"fallback_tool":"queue","details":{"started":true}}"#,
     ] {
         let server = Server::new(move |_, call| match call.tool() {

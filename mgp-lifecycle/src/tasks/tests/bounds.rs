@@ -1,4 +1,4 @@
-//! Visibility and bounds of tasks.
+//! Tests of the visibility of tasks, and of their limits.
 
 use super::*;
 
@@ -24,7 +24,7 @@ async fn a_task_is_unknown_to_another_principal() {
             assert_eq!((seen.code().0, seen == unknown), (-32602, true), "{method}");
         }
     }
-    // Another connection of the same principal sees the task.
+    // The task is also visible on another connection of the same principal.
     let mut again = modern(stack);
     again.cx.principal = Principal::local().operator();
     assert_eq!(get(&mut again, &task).await["status"], "working");

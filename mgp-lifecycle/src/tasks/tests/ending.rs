@@ -1,4 +1,4 @@
-//! The end of tasks: outcome, cancellation, expiry.
+//! Tests of how tasks end: with an outcome, by cancellation, or by expiry.
 
 use super::*;
 
@@ -32,7 +32,7 @@ async fn tool_errors_complete_and_protocol_errors_fail() {
         ended,
         [
             (completed(), Some(true), None),
-            // A caller without MGP receives a refusal as a result.
+            // A caller without MGP gets a refusal as a result.
             (completed(), Some(true), None),
             (failed(), None, Some(-32603)),
             (failed(), None, Some(-32603)),
@@ -60,7 +60,7 @@ async fn cancelling_drops_the_handler() {
     assert_eq!(get(&mut client, &task).await["status"], "cancelled");
     settle().await;
     assert_eq!((live.load(Ordering::SeqCst), layer.running()), (0, 0));
-    // The caller cannot know that the task ended, so cancelling again is not an error.
+    // Cancelling again is not an error, because the caller cannot know that the task has ended.
     assert!(client.request("tasks/cancel", &named(&task)).await.is_ok());
 
     call(&mut client).await;

@@ -1,4 +1,4 @@
-//! Tasks of 2025-11-25.
+//! Tests of tasks in the form of revision 2025-11-25.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Questions before and after the hand-over.
+//! Tests of questions that are asked before and after a call becomes a task.
 
 use super::*;
 
@@ -48,7 +48,7 @@ async fn a_question_in_the_request_is_a_round_and_the_next_round_a_task() {
     let layer = layer(TasksConfig::default());
     let stack = over(&layer, |call| async move {
         let cx = call.cx().clone();
-        // A tool that runs on its own tokio task and is driven where it is polled, as in the SDK.
+        // The tool runs on its own tokio task, but is driven where it is polled, as in the SDK.
         let asking = cx.caller_access.clone();
         let tool = async move {
             let name = cx.ask("name", elicit()).await?;
@@ -133,7 +133,7 @@ async fn the_asker_of_a_call_delegates_stored_values_and_rounds() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_that_races_with_the_hand_over_is_never_lost() {
-    // On real threads and in real time; the bound only ends a test that hangs.
+    // This test runs on real threads and in real time; the time limit only ends the test if it hangs.
     let all = async {
         let layer = layer(TasksConfig { max_tasks: 1000, max_per_principal: 1000, ..config() });
         let stack = over(&layer, |call| async move {

@@ -1,4 +1,4 @@
-//! An approver whose questions are in the inbox as long as they are open (MGP §3.4, §4.4).
+//! An approver whose open questions also appear in the inbox (MGP §3.4, §4.4).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use mgp_types::{ErrorCode, RpcError};
 use super::handle::{Inbox, Lookup};
 use crate::approval::{Approver, Decision, LeftOpen, Question};
 
-/// Asks an approver and keeps the question in the inbox meanwhile: the first answer decides.
+/// Asks an approver and meanwhile keeps the question in the inbox; the first answer decides.
 ///
-/// A question that the approver leaves undecided stays open in the inbox, also if its caller is gone.
+/// A question that the approver leaves undecided stays open in the inbox, even after its caller has disconnected.
 pub(crate) struct AskedAndKept {
     pub(crate) first: Arc<dyn Approver>,
     pub(crate) inbox: Inbox,
@@ -26,7 +26,7 @@ impl Approver for AskedAndKept {
         let kept = match inbox.find(&question).await {
             Ok(Lookup::Decided(decision)) => return Ok(decision),
             Ok(Lookup::Open(request)) => request,
-            // The approver can be asked, although the inbox has no room.
+            // The inbox is full, but the approver can still be asked.
             Err(error) if error.code() == ErrorCode::RESOURCE_EXHAUSTED => {
                 return first.decide(cx, question).await.map_err(|_| error);
             }
@@ -49,7 +49,7 @@ impl Approver for AskedAndKept {
                 }
                 Some(cause) => Ok(left_open(cause)),
             },
-            // It cannot be asked.
+            // The approver is unavailable, so only the inbox remains.
             Ok(Err(_)) => inbox.ask(question).await,
             Err(_) => Ok(left_open(LeftOpen::Unanswered)),
         }
@@ -59,7 +59,8 @@ impl Approver for AskedAndKept {
         self.first.grants(server, permission)
     }
 
-    /// Returns the sum of both, and a little more, so that the waiting call gets the approval id.
+    /// Returns the time limits of the approver and the inbox added, plus a margin in which the waiting call can still
+    /// get the approval id.
     fn timeout(&self) -> Duration {
         self.first.timeout() + self.inbox.timeout()
     }

@@ -30,7 +30,7 @@ pub struct InboxConfig {
     pub wait: Duration,
     /// The time that a request waits for an operator before it expires. Default: 24 h.
     pub request_ttl: Duration,
-    /// The time for which an answer can be used. Default: 1 h.
+    /// The time within which an answer can be used. Default: 1 h.
     pub answer_ttl: Duration,
     /// The maximum number of open requests per caller; further ones are refused. Default: 16.
     pub max_open_per_caller: usize,
@@ -52,8 +52,9 @@ impl Default for InboxConfig {
 
 /// Stores questions as requests until an operator decides them; a handle that is cheap to clone.
 ///
-/// A call that waits too long gets an approval id; the caller repeats the call after the approval, and it runs once.
-/// The answer is bound to caller, tool, arguments and definition. Requests and answers survive a restart.
+/// A call that waits too long is answered with an approval id. Once an operator has approved, the caller repeats the
+/// call and it runs once. The answer is bound to caller, tool, arguments and definition. Requests and answers survive a
+/// restart.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -80,28 +81,28 @@ pub struct Inbox(Arc<InboxState>);
 
 struct InboxState {
     state: State<Requests>,
-    /// The approvals that hold for later calls.
+    /// The approvals that also apply to later calls.
     calls: CallApprovals,
     config: InboxConfig,
-    /// The present [`InboxConfig::wait`].
+    /// The current value of [`InboxConfig::wait`].
     wait: Mutex<Duration>,
-    /// Held while a request is added, decided or used, so that an answer is used only once.
+    /// Locked while a request is added, decided or used, so that no answer is used twice.
     turn: tokio::sync::Mutex<()>,
     moved: Arc<watch::Sender<u64>>,
-    /// `true` once no call waits for a person any more.
+    /// `true` once calls no longer wait for a decision, because the process stops.
     waits_ended: watch::Sender<bool>,
 }
 
 /// The result of looking up a question.
 pub(super) enum Lookup {
-    /// A decided request.
+    /// The request for the question, decided by an operator.
     Decided(Decision),
-    /// An open request.
+    /// The request for the question, still open.
     Open(Arc<ApprovalRequest>),
 }
 
 impl Inbox {
-    /// Creates an inbox over a store, whose content is read by [`open`](Self::open).
+    /// Creates an inbox over a store; [`open`](Self::open) reads its content.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>) -> Self {
         Self::with_config(store, audit, InboxConfig::default())
@@ -142,7 +143,7 @@ impl Inbox {
         self.0.state.open().await
     }
 
-    /// Returns the approvals that hold for later calls.
+    /// Returns the approvals that also apply to later calls.
     #[must_use]
     pub fn calls(&self) -> &CallApprovals {
         &self.0.calls
@@ -154,7 +155,7 @@ impl Inbox {
     /// 1000 if `by` is not an operator; other codes if the store cannot be read.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     pub async fn list(&self, by: &Principal) -> Result<Vec<ApprovalRequest>, RpcError> {
         self.listed(AdminCheck::without_call(by).within_tenant()).await
     }
@@ -162,11 +163,11 @@ impl Inbox {
     /// Approves a request; the approval can be used once, within [`InboxConfig::answer_ttl`].
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator, or is the waiting agent; −32602 if no open request of its tenant has the id; other codes if
-    /// the decision cannot be stored or recorded, and was not made.
+    /// 1000 if `by` is not an operator, or is the agent whose call is waiting; −32602 if no open request of its tenant
+    /// has the id; other codes if the decision cannot be stored or recorded, in which case it is not made.
     ///
     /// # Cancel safety
-    /// The decision may or may not be made.
+    /// If the future is dropped, the decision may or may not be made.
     pub async fn approve(
         &self,
         by: &Principal,
@@ -176,9 +177,9 @@ impl Inbox {
         self.approve_for(by, id, &ApprovalTerm::Once, justification).await
     }
 
-    /// Approves a request, and later calls as far as the term goes.
+    /// Approves a request and, as far as `term` covers them, later calls.
     ///
-    /// A request about permissions can be approved until a time.
+    /// A request about permissions can be approved until a given time.
     ///
     /// # Errors
     /// As [`approve`](Self::approve); −32602 if the term does not fit the request.
@@ -211,12 +212,12 @@ impl Inbox {
         self.answer(by, id, None, justification).await
     }
 
-    /// Removes unused approvals of permissions that an operator is revoking, because they would grant them again.
-    /// Returns those permissions.
+    /// Removes unused approvals of permissions that an operator is revoking; otherwise such an approval would grant the
+    /// permissions again. Returns the permissions of the removed approvals.
     ///
     /// The caller of this method must have checked that `by` is an operator.
     ///
-    /// # Errors
+    /// An error if the removal cannot be stored or recorded; some of the approvals may have been removed.
     /// The removal cannot be stored or recorded; some approvals may be removed.
     ///
     /// # Cancel safety
@@ -249,13 +250,13 @@ impl Inbox {
         Ok(removed.into_iter().filter(|permission| revoked.contains(permission)).collect())
     }
 
-    /// Closes open requests about permissions of a server that an operator has decided about in another way; a call
-    /// that waits for one is decided again.
+    /// Closes open requests about permissions of a server after an operator has decided about these permissions in
+    /// another way. The decision about a call that waits for such a request is made again.
     ///
     /// The caller of this method must have checked that `by` is an operator.
     ///
     /// # Errors
-    /// The change cannot be stored or recorded.
+    /// An error if the change cannot be stored or recorded.
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
@@ -294,11 +295,11 @@ impl Inbox {
         Ok(())
     }
 
-    /// Removes the requests and answers about a deregistered server; the caller of this method must have checked the
-    /// authority.
+    /// Removes the requests and answers about a deregistered server. Checks no authority: the caller of this method
+    /// must have done that.
     ///
     /// # Errors
-    /// The removal cannot be stored or recorded; some requests may be removed.
+    /// An error if the removal cannot be stored or recorded; some of the requests may have been removed.
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
@@ -317,7 +318,7 @@ impl Inbox {
         Ok(self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?)
     }
 
-    /// Sets [`InboxConfig::wait`] for the calls that begin to wait from now on.
+    /// Sets [`InboxConfig::wait`] for calls that start to wait after this.
     pub fn set_wait(&self, wait: Duration) {
         *self.0.wait.lock() = wait;
     }
@@ -326,20 +327,20 @@ impl Inbox {
         *self.0.wait.lock()
     }
 
-    /// Ends the waits for a person for good, e.g. because the process stops: each waiting call is answered at once as
-    /// undecided, and so is each later one. The requests stay open.
+    /// Stops waiting for persons permanently, e.g. because the process stops: each waiting call and each later one is
+    /// answered at once as undecided. The requests stay open.
     pub fn end_waits(&self) {
         self.0.waits_ended.send_replace(true);
     }
 
-    /// Waits until [no call waits](Self::end_waits) for a person any more.
+    /// Waits until [`end_waits`](Self::end_waits) is called.
     pub(super) async fn waits_ended(&self) {
         let mut ended = self.0.waits_ended.subscribe();
-        // The sender lives as long as the inbox.
+        // An error is impossible: the sender lives as long as the inbox.
         let _ = ended.wait_for(|ended| *ended).await;
     }
 
-    /// Adds a hook that runs after each change of the requests; it must not wait.
+    /// Registers a hook that runs after each change of the requests. The hook must not block.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.state.on_change(hook);
     }
@@ -408,7 +409,7 @@ impl Inbox {
         Ok(decided)
     }
 
-    /// Refuses principals that may not decide, and records the attempt.
+    /// Returns an error for principals that may not decide, and records their attempt.
     async fn admit(
         &self,
         caller: AdminCheck<'_>,
@@ -423,7 +424,7 @@ impl Inbox {
         }
     }
 
-    /// Uses the answer to a question, or adds an open request.
+    /// Looks up the answer to a question and marks it as used; adds an open request if there is no answer.
     pub(super) async fn find(&self, question: &Question) -> Result<Lookup, RpcError> {
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();
@@ -439,8 +440,8 @@ impl Inbox {
                 let mut used = ApprovalRequest::clone(known);
                 used.state = RequestState::Used;
                 let decision = used.decision(GrantDecision::Approved);
-                // Mark the answer as used before the call runs. If the process dies in between, the repeated call
-                // asks again.
+                // Mark the answer as used before the call runs. If the process crashes in between, the operator is
+                // asked again when the call is repeated.
                 let writes = vec![(used.id.clone(), Some(used))];
                 self.0.state.write(writes, Vec::new()).await.map_err(Refusal::from)?;
                 Ok(Lookup::Decided(decision))
@@ -477,7 +478,7 @@ impl Inbox {
         Ok(Arc::new(request))
     }
 
-    /// Waits until an operator has decided an open request; for ever if it ends in another way.
+    /// Waits until an operator decides an open request. If the request ends without a decision, this never returns.
     pub(super) async fn decided(
         &self,
         question: &Question,
@@ -493,7 +494,7 @@ impl Inbox {
                         return Ok(decision);
                     }
                 }
-                // The gate decides again, using the operator's decision about the permissions.
+                // The operator decided about the permissions themselves, so the gate must decide about the call again.
                 Some(RequestState::Settled) if request.arguments.is_none() => {
                     return Ok(request.decision(GrantDecision::Deferred));
                 }
@@ -505,7 +506,7 @@ impl Inbox {
         }
     }
 
-    /// Closes an open request whose question was answered elsewhere.
+    /// Closes an open request whose question was answered by another approver.
     pub(super) async fn close(&self, id: &str, decision: &Decision) -> Result<(), RpcError> {
         let _turn = self.0.turn.lock().await;
         let requests = self.0.state.now()?;
@@ -539,7 +540,7 @@ impl Inbox {
                 && let Some(now) = self.0.state.now()?.get(&asked.id)
                 && now.state == RequestState::Settled
             {
-                // The gate decides again, by what was decided.
+                // The request was decided in the meantime, so the gate must decide again with that decision.
                 return Ok(now.decision(GrantDecision::Deferred));
             }
             let waiting = match self.find(&question).await? {
@@ -567,7 +568,7 @@ impl Approver for Inbox {
         self.ask(question).await
     }
 
-    /// Returns a little more than [`InboxConfig::wait`], so that the waiting call gets the approval id.
+    /// Returns [`InboxConfig::wait`] plus a margin in which the waiting call can still get the approval id.
     fn timeout(&self) -> Duration {
         self.wait() + Duration::from_secs(4)
     }

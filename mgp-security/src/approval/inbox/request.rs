@@ -19,72 +19,72 @@ use crate::state::Snapshot;
 pub struct ApprovalRequest {
     /// The id by which an operator refers to the request.
     pub id: String,
-    /// The tenant of the waiting principal.
+    /// The tenant of the principal whose call waits.
     pub tenant: String,
-    /// The waiting principal.
+    /// The subject of the principal whose call waits.
     pub subject: String,
-    /// The waiting agent, if there is one.
+    /// The agent whose call waits, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// The server.
+    /// The server that is called or needs permissions, if it has an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
-    /// The tool.
+    /// The tool that is called or needs permissions, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The requested permissions; of a call, those its server lacks.
+    /// The requested permissions; if the request is about a call, those that the server lacks for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<Permission>,
-    /// The risk of the call; `None` for permissions.
+    /// The risk level of the call; `None` if the request is about permissions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk_level: Option<RiskLevel>,
-    /// The question, for a person; the middle of long arguments is left out.
+    /// The question as text for a person; the middle of long arguments is left out.
     pub question: String,
-    /// The whole arguments of a call, as canonical JSON.
+    /// The complete arguments of a call, as canonical JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
-    /// The calls that an approval of "calls like this" would be for, in words.
+    /// A description of the calls that an approval of "calls like this" would cover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
-    /// The end of an approval of permissions.
+    /// The time until which an approval of permissions applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds_until: Option<Timestamp>,
     /// The hash of principal, tool, arguments and definition, to which the answer is bound.
     pub binding: String,
-    /// The time of the request.
+    /// The time when the question was asked.
     pub asked_at: Timestamp,
-    /// The time after which the request or its answer is void.
+    /// The time when the request, or the answer to it, expires.
     pub expires_at: Timestamp,
-    /// The state.
+    /// The state of the request.
     pub state: RequestState,
-    /// The operator who decided.
+    /// The name of the operator who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// The reason for the decision.
+    /// The reason that the operator gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
 }
 
-/// The state of a request.
+/// The state of a request in the inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RequestState {
-    /// Not decided yet.
+    /// No decision has been made yet.
     Open,
-    /// Approved, and the approval is unused.
+    /// Approved; the approval has not been used yet.
     Approved,
-    /// Denied.
+    /// Denied by an operator.
     Denied,
-    /// Approved, and the approval was used.
+    /// Approved; the approval has been used.
     Used,
-    /// No answer is needed any more: an operator decided about the permissions themselves, or a person denied the call
-    /// on a form.
+    /// Closed without an answer: an operator decided about the permissions themselves, or a person denied the call on a
+    /// form.
     Settled,
 }
 
 impl RequestState {
-    /// Returns the state as a word.
+    /// Returns the name of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -132,7 +132,8 @@ impl ApprovalRequest {
         }
     }
 
-    /// Returns the state for people: a call that a person denied on a form is denied, although nothing is remembered.
+    /// Returns the name of the state as people see it: a call that a person denied on a form is shown as denied,
+    /// although that denial is not stored for later calls.
     pub(super) fn state_word(&self) -> &'static str {
         match self.state {
             RequestState::Settled if self.arguments.is_some() => RequestState::Denied.as_str(),
@@ -140,7 +141,8 @@ impl ApprovalRequest {
         }
     }
 
-    /// Returns it as the kernel's methods list it, with or without the whole arguments of a call.
+    /// Returns the request in the form in which the kernel's methods list it; `whole` adds the complete arguments of a
+    /// call.
     #[must_use]
     pub fn to_listed(&self, whole: bool) -> KernelApproval {
         let mut listed = KernelApproval::new(
@@ -164,19 +166,19 @@ impl ApprovalRequest {
         listed
     }
 
-    /// Returns whether the request has expired; an unreadable expiry counts as past.
+    /// Returns whether the request has expired. A request with an unreadable expiry has expired.
     pub(super) fn is_over(&self, now: SystemTime) -> bool {
         self.expires_at.is_before(now).unwrap_or(true)
     }
 
-    /// Returns whether the request belongs to this principal.
+    /// Returns whether this principal made the request.
     pub(super) fn is_of(&self, principal: &Principal) -> bool {
         self.tenant == principal.tenant().as_str()
             && self.subject == principal.subject().as_str()
             && self.agent_id.as_deref() == principal.as_agent().map(AgentId::as_str)
     }
 
-    /// Returns the decision for the waiting call.
+    /// Returns the decision that the waiting call gets for an answer.
     pub(super) fn decision(&self, answer: GrantDecision) -> Decision {
         let by = self.decided_by.as_deref().unwrap_or("the inbox of approvals");
         let mut decision = Decision::new(answer, by);
@@ -214,7 +216,7 @@ impl Requests {
         self.0.values()
     }
 
-    /// Returns the request bound to a hash, unless its answer was used or it has expired.
+    /// Returns the request with a given binding, unless it has expired or its answer was used.
     pub(super) fn bound_to(&self, binding: &str, now: SystemTime) -> Option<&Arc<ApprovalRequest>> {
         self.0.values().find(|request| {
             request.binding == binding

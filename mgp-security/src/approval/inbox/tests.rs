@@ -74,14 +74,14 @@ async fn a_call_waits_is_approved_and_runs_once() {
     assert_eq!(waits.answer, GrantDecision::Deferred);
     let status: String = waits.details.decode("status").unwrap().unwrap();
     assert_eq!(status, "approval_pending");
-    // The repeated question is the same request.
+    // Repeating the question finds the same request.
     assert_eq!(id(&world.ask(&question).await), id(&waits));
     let listed = world.inbox.list(&ann()).await.unwrap();
     assert_eq!(listed.len(), 1);
     assert!(listed[0].question.contains("wipe") && listed[0].agent_id.as_deref() == Some("eve"));
 
     world.inbox.approve(&ann(), &id(&waits), Some("fine")).await.unwrap();
-    // Another call is another request.
+    // A different call creates a different request.
     assert_eq!(world.ask(&wipe(&agent("eve"), "home")).await.answer, GrantDecision::Deferred);
     assert_eq!(world.ask(&wipe(&agent("bob"), "all")).await.answer, GrantDecision::Deferred);
     let runs = world.ask(&question).await;
@@ -105,7 +105,7 @@ async fn an_operator_neither_sees_nor_decides_what_another_tenant_asks() {
     ] {
         assert_eq!(decided.unwrap_err().code(), ErrorCode::INVALID_PARAMS);
     }
-    // The same agent and call of another tenant are another request.
+    // The same call by the same agent in another tenant creates a different request.
     let own = world.ask(&wipe(&agent("eve"), "all")).await;
     assert_ne!(id(&own), waits);
     let ada = Principal::new("acme", "ada").operator();
@@ -124,7 +124,8 @@ async fn a_question_that_was_decided_elsewhere_does_not_stay_open() {
     let disk = ServerId::from("disk");
     let deciding = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // One of two is not enough, nor is another server.
+        // The request stays open if only one of its two permissions is decided, or if the decision is about another
+        // server.
         world.inbox.settle(&ann(), &disk, &both[..1]).await.unwrap();
         world.inbox.settle(&ann(), &"other".into(), &both).await.unwrap();
         assert_eq!(world.inbox.list(&ann()).await.unwrap()[0].state, RequestState::Open);
@@ -138,7 +139,7 @@ async fn a_question_that_was_decided_elsewhere_does_not_stay_open() {
     assert_eq!((listed.len(), listed[0].state), (1, RequestState::Settled));
     assert_eq!(listed[0].decided_by.as_deref(), Some("ann"));
     assert_eq!(world.events().last().unwrap(), "dev.cloto.approval_decided");
-    // It answers no later question.
+    // A closed request is not the answer to a later question.
     world.ask(&question).await;
     assert_eq!(world.inbox.list(&ann()).await.unwrap().len(), 2);
 }
@@ -168,7 +169,7 @@ async fn unused_approvals_of_revoked_permissions_are_removed() {
     let answers = [world.ask(&questions[0]).await, world.ask(&questions[1]).await];
     let answers = answers.map(|decision| decision.answer);
     assert_eq!(answers, [GrantDecision::Deferred, GrantDecision::Approved]);
-    // An open request stays.
+    // A request that is still open is not removed.
     assert!(world.inbox.forget_approvals(&ann(), &disk, &camera).await.unwrap().is_empty());
     assert_eq!(world.inbox.list(&ann()).await.unwrap().len(), 2);
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Event, EventActor};
 
-/// The consequence of a flaw in a tool definition that a server offers.
+/// The consequence of a suspicious finding in the definition of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefinitionFlag {
     /// The tool is refused: it is not listed and cannot be called.
@@ -90,7 +90,8 @@ impl Event {
             .confirmation(server, tool, risk, binding)
     }
 
-    /// Creates `dev.cloto.confirmation_denied`: a person declined one call, or the question expired (cause `expired`).
+    /// Creates `dev.cloto.confirmation_denied`: a person declined one call, or did not answer in time (cause
+    /// `expired`).
     pub fn confirmation_denied(
         by: impl Into<EventActor>,
         server: Option<&ServerId>,
@@ -102,7 +103,7 @@ impl Event {
             .confirmation(server, tool, risk, binding)
     }
 
-    /// Creates `dev.cloto.callback_unanswered`: a question of a server to a person was not answered in time.
+    /// Creates `dev.cloto.callback_unanswered`: a server's question to a person was not answered in time.
     pub fn callback_unanswered(
         by: impl Into<EventActor>,
         server: Option<&ServerId>,
@@ -179,7 +180,8 @@ impl Event {
             .detail("count", &count)
     }
 
-    /// Creates `dev.cloto.definition_flagged`: a tool or server was refused or noted because of its texts or its name.
+    /// Creates `dev.cloto.definition_flagged`: a tool or server was refused, or noted for review, because of its texts
+    /// or its name.
     pub fn definition_flagged(
         server: &ServerId,
         tool: Option<&str>,

@@ -29,7 +29,7 @@ const LOCAL: &str = "local";
 /// The size limit for the path of a program, in bytes.
 const MAX_PROGRAM: usize = 256;
 
-/// The actor of an event, the tenant unless it is the local one, and the process the actor uses, if known.
+/// The actor of an event, with the tenant unless it is the local one, and with the actor's process if it is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventActor {
     actor: Actor,
@@ -37,7 +37,7 @@ pub struct EventActor {
     process: Option<ActorProcess>,
 }
 
-/// The local process through which an actor acts.
+/// The local process through which the actor of an event called.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct ActorProcess {
     pid: u32,
@@ -115,12 +115,12 @@ impl Event {
         self.words("tenant", Some(tenant).filter(|tenant| *tenant != LOCAL))
     }
 
-    /// Creates an event of our own, named in reverse-domain notation under `dev.cloto.`.
+    /// Creates an event of a type that the specification does not define; its name begins with `dev.cloto.`.
     fn own(name: &'static str, by: impl Into<EventActor>, result: AuditResult) -> Self {
         Self::new(EventType::Other(format!("dev.cloto.{name}").into()), by, result)
     }
 
-    /// Sets the target server; `None` means our own server.
+    /// Sets the target server; `None` means the server that runs in this process.
     pub fn server(mut self, server: Option<&ServerId>) -> Self {
         if let Some(server) = server {
             self.target().server_id = Some(words(server.as_str()));
@@ -136,13 +136,13 @@ impl Event {
         self
     }
 
-    /// Sets the trace id of the call that caused it.
+    /// Sets the trace id of the call that caused the event.
     pub fn trace(mut self, trace: Option<&str>) -> Self {
         self.0.trace_id = trace.map(str::to_owned);
         self
     }
 
-    /// Sets the trace id and the server of the call that caused it.
+    /// Sets the trace id and the server of the call that caused the event.
     pub fn in_call(self, cx: &Context) -> Self {
         self.trace(cx.trace.as_deref()).server(cx.server.as_ref())
     }

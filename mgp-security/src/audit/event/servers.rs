@@ -20,8 +20,7 @@ impl Event {
             Some(extensions) => event.detail("extensions", &names(extensions)),
             None => event,
         };
-        // These values are claims of the server: they are recorded as such and shortened, and no decision depends on
-        // them.
+        // These values are unverified claims of the server: they are shortened, and no decision depends on them.
         event
             .words("mgp_version", facts.mgp_version.as_ref().map(MgpVersion::as_str))
             .words("claimed_server_id", facts.claimed_server_id.as_deref())
@@ -52,15 +51,16 @@ impl Event {
             .cause(cause)
     }
 
-    /// Adds that the server is not restarted: it failed again after `restarts` restarts within `within` (MGP §11.5).
+    /// Adds that the server will not be restarted any more: it failed again after `restarts` restarts within `within`
+    /// (MGP §11.5).
     pub fn restart_limit_exceeded(self, restarts: u32, within: Duration) -> Self {
         self.detail("restart_limit_exceeded", &true)
             .detail("restarts", &restarts)
             .detail("window_secs", &within.as_secs())
     }
 
-    /// Creates `dev.cloto.administered`: an operator called a method of a kernel that changes something; the effect is
-    /// recorded in other events.
+    /// Creates `dev.cloto.administered`: an operator called a kernel method that changes something. The change itself
+    /// is recorded by other events.
     pub fn administered(
         by: impl Into<EventActor>,
         server: Option<&ServerId>,
@@ -71,7 +71,7 @@ impl Event {
             .words("method", Some(method))
     }
 
-    /// Creates `dev.cloto.server_registered`: a server was registered at run time; the result is that of the
+    /// Creates `dev.cloto.server_registered`: a server was registered at run time. `result` is the outcome of the
     /// registration.
     pub fn server_registered(
         by: impl Into<EventActor>,
@@ -86,7 +86,7 @@ impl Event {
         Self::own("server_deregistered", by, AuditResult::Success).server(Some(server))
     }
 
-    /// Creates `dev.cloto.records_rejected`: whole lines at the end of a log did not verify and were cut off.
+    /// Creates `dev.cloto.records_rejected`: complete lines at the end of a log failed verification and were cut off.
     pub fn records_rejected(log: &str, lines: u64, bytes: u64) -> Self {
         Self::own("records_rejected", Actor::kernel(), AuditResult::Failure)
             .words("log", Some(log))

@@ -1,4 +1,4 @@
-//! One golden file for each event type, and the page that documents them.
+//! Tests that compare each event type with a golden file, and with the page that documents the events.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ fn at_noon(event: Event) -> AuditEvent {
     event.at(noon).build()
 }
 
-/// One event of each type that is not a call.
+/// Returns one event of each type, except those for calls.
 fn all() -> Vec<AuditEvent> {
     let garden: ServerId = "garden".into();
     let on = Some(&garden);
@@ -156,7 +156,7 @@ fn every_type_of_the_specification_can_be_written() {
     assert_eq!(custom.count(), 19);
 }
 
-/// Readers of logs use the page: it must name each type, and each member of its details.
+/// The documentation page must name each event type and each member of its details, because log readers rely on it.
 #[test]
 fn the_page_names_every_type_and_member() {
     let page = include_str!("../../../../docs/audit.md");

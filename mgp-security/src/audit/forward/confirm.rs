@@ -1,4 +1,4 @@
-//! Confirmation that a sink has the events that were sent to it.
+//! Checks that a sink has received the events that were sent to it.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tokio::time::{sleep, timeout};
 
 use super::sink::context;
 
-/// The time limit for an answer of a sink.
+/// The time limit for a sink's answer to one query.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The number of attempts: a request may overtake a notification, so an event may arrive after the question for it.
+/// The maximum number of queries. Several are needed because a query may overtake the events, which are notifications.
 const MAX_ATTEMPTS: u32 = 6;
 
-/// The delays between attempts.
+/// The delays between the queries.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// The reason why events count as not delivered.
@@ -31,7 +31,8 @@ pub(super) enum Unconfirmed {
     Missing(u64),
 }
 
-/// Queries a sink until it has all events just sent; sets `at` to the last event that the sink has without a gap.
+/// Queries a sink until it has received all events just sent. Sets `at` to the last event before which the sink misses
+/// none.
 pub(super) async fn confirm_all(
     sink: &Stack,
     sent: &[u64],

@@ -1,4 +1,4 @@
-//! Sinks, and the progress of forwarding to each.
+//! The forwarding of audit events to sinks, and its progress for each of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use tokio::task::{AbortHandle, JoinHandle};
 use super::super::source::EventSource;
 use super::sink::SinkTask;
 
-/// The condition under which an event counts as delivered.
+/// The condition for counting an event as delivered to a sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// Sending is enough: if a sink dies, events in transit are missing there until the sink notices the gap at the next
-    /// event and [requests](super::Replay) them.
+    /// The event was sent. If a sink dies, it lacks the events that were in transit until it notices the gap at the
+    /// next event and [requests](super::Replay) them.
     #[default]
     Sent,
-    /// The sink confirmed it: after each batch the sink is queried with `mgp.audit.replay`, and missing events are
-    /// sent again.
+    /// The sink confirmed the event: after each batch the forwarder queries the sink with `mgp.audit.replay`, and sends
+    /// missing events again.
     ///
     /// The sink must serve that tool, and must ignore events that it already has.
     Confirmed,
@@ -29,9 +29,9 @@ pub enum Delivery {
 
 /// Sends the events of a log to the sinks an operator configured, in order, with their numbers.
 ///
-/// The progress of each sink is saved in the store under the sink's name, once a second, so forwarding resumes there
-/// after a restart; an event that is sent again after a crash has its old number.
-/// While a sink is unreachable, sending is retried after a quarter of a second at first and half a minute at most.
+/// The progress of each sink is saved in the store under the sink's name once a second, and forwarding resumes from
+/// there after a restart. After a crash some events may be sent twice, with the same number. While a sink is
+/// unreachable, sending is retried with delays that grow from a quarter of a second to half a minute.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Forwarder {
     /// It must not be a stack that records calls: each query to the sink would be another event to forward.
     ///
     /// # Errors
-    /// [`UnknownSink`]: a peer gets no event unless an operator added it as a sink, even if it negotiated `audit`.
+    /// [`UnknownSink`] if no operator added the sink; a peer that negotiated `audit` gets no events without that.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -114,7 +114,7 @@ impl Forwarder {
 
 mgp_types::opaque_debug!(Forwarder { sinks });
 
-/// The running forwarding to one sink; dropping it stops it.
+/// The active forwarding to one sink. Dropping it stops the forwarding.
 #[derive(Debug)]
 #[must_use = "dropping it stops the forwarding"]
 pub struct Forwarding {
@@ -123,13 +123,13 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// Returns the number of the last event that the sink is known to have.
+    /// Returns the number of the last event that is known to have been delivered.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         *self.progress.borrow()
     }
 
-    /// Waits until the sink has an event; returns early if another connection took over.
+    /// Waits until the sink has received an event. Returns early if another connection replaces this one.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.

@@ -1,4 +1,5 @@
-//! Events that servers send, recorded separately from our own, with the sender as actor (MGP §6.5).
+//! Events that servers send. They are recorded separately from our own, with the sending server as the actor (MGP
+//! §6.5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ const MAX_BYTES: usize = 16 * 1024;
 /// The number of events that a server may send in a burst.
 const BURST: u32 = 200;
 
-/// The rate limit after that, in events per second; events beyond it are dropped and counted.
+/// The maximum number of events per second after the burst; events beyond it are dropped and counted.
 const EVENTS_PER_SECOND: u32 = 50;
 
 /// The interval of reports about dropped events.
@@ -26,10 +27,10 @@ const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Records `notifications/mgp.audit` of servers, on the client's inbound side.
 ///
-/// The actor of such an event is always the server, by its configured id, and so is the server of its target;
-/// the time is that of receipt. The values that the server claimed, and its sequence number, are in the details.
-/// Events of more than 16 KiB, and more than 50 per second after the first 200, are dropped;
-/// one `dev.cloto.events_dropped` per minute reports their number.
+/// The actor of such an event is always the sending server, by its configured id, and so is the server of its target.
+/// The time is that of receipt. The values that the server sent instead, and its sequence number, are in the details.
+/// Events of more than 16 KiB are dropped, and so are those beyond 50 per second after the first 200. One
+/// `dev.cloto.events_dropped` per minute reports their number.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -80,7 +81,7 @@ impl Ingest {
 
 mgp_types::opaque_debug!(Ingest);
 
-/// The rate limit of one server, and the number of its dropped events.
+/// The rate limit of one server, with the number of its dropped events.
 struct Allowance {
     left: u32,
     since: Instant,
@@ -105,7 +106,7 @@ impl Allowance {
         may
     }
 
-    /// Counts a dropped event; returns the number of unreported ones if a report is due.
+    /// Counts a dropped event. If a report is due, returns the number of drops since the last report.
     fn count(&mut self) -> Option<u64> {
         self.dropped += 1;
         if self.reported.is_some_and(|reported| reported.elapsed() < REPORT_INTERVAL) {
@@ -173,7 +174,7 @@ impl ServerEvents {
         Ok(event)
     }
 
-    /// Records the event; a handler of notifications must not wait for the sink.
+    /// Records the event in a separate task, because a handler of notifications must not wait for the sink.
     fn record(&self, event: AuditEvent) {
         if let AuditFuture::Ready(Err(reason)) = self.sink.record(event) {
             let error = &reason as &dyn std::error::Error;

@@ -1,4 +1,5 @@
-//! Delivery of events: to the sinks of the operator, to receivers that missed events, and from servers (MGP §6.3).
+//! The exchange of audit events: sent to sinks, sent again to receivers that missed some, and received from servers
+//! (MGP §6.3).
 //!
 //! - [`Forwarder`] sends the events of a log to sinks, in order and at the pace of each sink: the log is the queue,
 //!   so a slow or unreachable sink costs no memory and loses no event.

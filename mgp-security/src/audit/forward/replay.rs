@@ -1,4 +1,4 @@
-//! `mgp.audit.replay`: recorded events, for callers that may read the whole log (MGP §6).
+//! `mgp.audit.replay`, which returns recorded events to callers that may read the whole log (MGP §6).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,11 +20,11 @@ const DEFAULT_LIMIT: u64 = 100;
 /// The maximum number of events in an answer.
 const MAX_LIMIT: u64 = 1000;
 
-/// The size limit for an answer, which is one line on the wire; a full one has `has_more`.
+/// The size limit for an answer in bytes. An answer that reaches it has `has_more` set.
 const MAX_BYTES: usize = 512 * 1024;
 
-/// The time before `since_timestamp` at which the search begins: clocks are adjusted, and a call is recorded at its
-/// end.
+/// The margin by which a search begins before `since_timestamp`, because the times in a log are not strictly ascending:
+/// clocks are adjusted, and a call is recorded only when it ends.
 const CLOCK_SLACK: Duration = Duration::from_mins(1);
 
 /// Answers `mgp.audit.replay` from a log.
@@ -64,31 +64,32 @@ struct ReplayLog {
     audit: Arc<dyn AuditSink>,
 }
 
-/// The callers that a router serves.
+/// The callers to which a router answers.
 #[derive(Clone, Copy, PartialEq)]
 enum ReplayAccess {
-    /// Operators.
+    /// Operators whose credentials permit reading.
     Operators,
-    /// Every caller: the connection belongs to a configured sink, which gets all events anyway.
+    /// Every caller, because the connection belongs to a configured sink, which gets all events anyway.
     NamedSink,
 }
 
 impl Replay {
-    /// Creates the method over a log; refused requests are recorded in `audit`.
+    /// Creates the method over a log. Refused requests are recorded in `audit`.
     pub fn new(source: Arc<dyn EventSource>, audit: Arc<dyn AuditSink>) -> Self {
         Self(Arc::new(ReplayLog { source, audit }))
     }
 
-    /// Returns a router for operators whose credentials permit reading, under the name of the method.
+    /// Returns a router that answers operators whose credentials permit reading. The route is the name of the method.
     ///
-    /// [`KernelToolsLayer`](crate::KernelToolsLayer) makes the method a tool in all spellings, beside other tools.
+    /// To offer the method as a tool in all spellings, pass the router to
+    /// [`KernelToolsLayer`](crate::KernelToolsLayer).
     #[must_use]
     pub fn router(&self) -> Router {
         self.routes(ReplayAccess::Operators)
     }
 
-    /// Returns a router for the connection to a sink, which calls the tool of its client. It routes `tools/call`, so
-    /// only the sink may use that connection. For a sink that the forwarder does not have, it serves as
+    /// Returns a router for a connection on which the sink calls the method as a tool. It answers every `tools/call`,
+    /// so only the sink may use that connection. If the forwarder has no such sink, the router is the same as
     /// [`router`](Self::router).
     #[must_use]
     pub fn router_for(&self, sink: &str, forwarder: &Forwarder) -> Router {
@@ -107,9 +108,9 @@ impl Replay {
         )
     }
 
-    /// Returns a router that serves every caller; only the origin of all the events may reach it.
+    /// Returns a router that answers every caller, so only the party that sends the events may have access to it.
     ///
-    /// For use in the sink itself, which reports its events to its forwarder.
+    /// A sink uses it to report to the forwarder which events it has.
     #[must_use]
     pub fn router_for_origin(&self) -> Router {
         self.routes(ReplayAccess::NamedSink)
@@ -201,10 +202,10 @@ impl Replay {
         Ok(result)
     }
 
-    /// Returns a number before the first event after a time, by binary search.
+    /// Finds, by binary search, the number of an event before the first one that is later than a given time.
     async fn before(&self, time: SystemTime) -> Result<u64, StoreError> {
         let time = time.checked_sub(CLOCK_SLACK).unwrap_or(SystemTime::UNIX_EPOCH);
-        // Every event up to `low` is too old; the event after `high` is not, or there is none.
+        // Invariant: every event up to `low` is too old; the event after `high`, if there is one, is not.
         let (mut low, mut high) = (0, *self.0.source.newest().borrow());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -229,7 +230,7 @@ struct Page {
 impl Page {
     fn take(&mut self, event: AuditEvent) -> Result<bool, RpcError> {
         self.bytes += Payload::of(&event)?.as_str().len();
-        // The first event always fits; otherwise the caller could not get past it.
+        // The first event is always included; otherwise the caller could never read past a large one.
         let fits = self.bytes <= MAX_BYTES || self.events.is_empty();
         if fits {
             self.events.push(event);
@@ -242,7 +243,7 @@ fn number(event: &AuditEvent) -> Option<u64> {
     event.mgp.as_ref()?.seq
 }
 
-/// Returns whether an event is later; one with an unreadable time may be.
+/// Returns whether an event is later than a time. An event with an unreadable time counts as later.
 fn is_later(event: &AuditEvent, time: SystemTime) -> bool {
     event.timestamp.to_system_time().is_none_or(|at| at > time)
 }

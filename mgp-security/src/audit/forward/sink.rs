@@ -15,13 +15,13 @@ use super::super::source::EventSource;
 use super::confirm::{Unconfirmed, confirm_all};
 use super::forwarder::Delivery;
 
-/// The space of the store with the progress of each sink.
+/// The space of the store in which the progress of each sink is saved.
 const SPACE: &str = "audit.forward";
 
-/// The number of events that are read and confirmed at once.
+/// The number of events that are read, sent and confirmed together.
 const BATCH: usize = 100;
 
-/// The interval of saving progress; it bounds the events that are sent twice after a crash.
+/// The interval at which progress is saved. It limits how many events are sent twice after a crash.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The delays after failures.
@@ -37,7 +37,7 @@ pub(super) struct SinkTask {
     pub(super) reached: watch::Sender<u64>,
 }
 
-/// The reason why a batch was not delivered.
+/// The reason why a batch of events was not delivered.
 #[derive(Debug, thiserror::Error)]
 enum ForwardError {
     #[error("it cannot be sent: {0}")]

@@ -1,4 +1,4 @@
-//! Events reach every configured sink, once and in order, also after failures.
+//! Tests that events reach every configured sink once and in order, even after failures.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ struct Archive(Arc<Kept>);
 
 struct Kept {
     events: Mutex<BTreeMap<u64, AuditEvent>>,
-    /// Every number in order of arrival.
+    /// The number of every received event, in order of arrival.
     arrivals: Mutex<Vec<u64>>,
     is_away: AtomicBool,
     /// The number of events that get lost in transit.
@@ -187,7 +187,7 @@ async fn a_gap_is_closed_by_replay() {
     reaches(&mut forwarding, 9).await;
     assert_eq!(archive.numbers(), [1, 2, 3, 8, 9]);
     let replay = Replay::new(Arc::new(log.clone()), Arc::new(log.clone()));
-    // The sink only has the connection; it calls the tool of its client on it.
+    // The sink calls the tool on the connection that it already has, so this process is the server here.
     let mut sink = mock::client(Stack::new(replay.router_for("archive", &forwarder)));
     let call = r#"{"name":"mgp_audit_replay","arguments":{"since_seq":3,"limit":4}}"#;
     let answer = sink.request("tools/call", call).await.unwrap();
@@ -226,7 +226,7 @@ async fn a_new_connection_takes_over() {
     let mut new = forwarder.forward("archive", second.stack()).unwrap();
     write(&log, 3).await;
     reaches(&mut new, 6).await;
-    // It returns although it never gets there.
+    // The wait ends although this forwarding never delivers event 6: it was replaced.
     timeout(Duration::from_secs(1), old.wait_for(6)).await.unwrap();
     assert_eq!((first.arrivals(), second.arrivals()), (vec![1, 2, 3], vec![4, 5, 6]));
 }
@@ -284,7 +284,7 @@ async fn replay_answers_pages() {
 async fn replay_finds_a_time_although_clocks_go_back() {
     let log = MemoryAudit::new();
     let second = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds);
-    // The clock goes back half a minute twice.
+    // The clock is set back by half a minute twice.
     let times: Vec<u64> =
         (0..400).map(|n| if n % 200 == 150 { n * 10 - 30 } else { n * 10 }).collect();
     for time in &times {
@@ -426,7 +426,7 @@ async fn excess_events_of_a_server_are_dropped_and_counted() {
     }
     assert_eq!((count("ACCESS_GRANTED"), count("dev.cloto.events_dropped")), (300, 2));
     let reported = foreign.events().pop().unwrap().details.unwrap();
-    // 799 unreported events of the first thousand, 200 of the next, and the large one.
+    // The sum of the unreported drops: 799 of the first thousand events, 200 of the next, and the large event.
     assert_eq!(reported.decode::<u64>("count").unwrap(), Some(1000));
 }
 

@@ -15,8 +15,8 @@
 //! therefore changes the hash of its line and of every line after it. The previous hash is the key, not a prefix of
 //! the text, because a key costs no additional block.
 //!
-//! Where the head is in a store, the store also has a secret, which is mixed into each key ([`ChainKey`]): a line can
-//! be continued only with it, so a line that another writer appended after the head does not verify.
+//! If the head is saved in a store, the store also holds a secret, which is mixed into each key ([`ChainKey`]). Only a
+//! writer with the secret can continue the log, so a line that another writer appended after the head fails to verify.
 
 use std::fmt;
 
@@ -26,14 +26,14 @@ use mgp_types::{push_hex, to_hex};
 use super::encode;
 use super::error::RecordFlaw;
 
-/// The length of the end of every line: `,"hash":"…"}`.
+/// The length of the fixed part at the end of every line: `,"hash":"…"}`.
 const TAIL_LENGTH: usize = 9 + HASH_DIGITS + 2;
 const HASH_DIGITS: usize = 64;
 
 /// The size limit for a line; longer texts are cut before they are written.
 pub(super) const MAX_LINE: usize = 1024 * 1024;
 
-/// The position in a log after a record.
+/// The state of the hash chain after a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chain {
     pub(super) seq: u64,
@@ -42,7 +42,7 @@ pub(super) struct Chain {
     pub(super) key: ChainKey,
 }
 
-/// The secret that the lines of a log are hashed with; a log without a store has none.
+/// The secret that is mixed into the hashes of a log; `None` for a log whose head is not in a store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChainKey(Option<[u8; 32]>);
 
@@ -60,11 +60,11 @@ pub(super) struct Line<'a> {
     pub(super) seq: u64,
     pub(super) no: u64,
     pub(super) kind: RecordKind,
-    /// The intent that ends here.
+    /// The number of the intent that this record ends, if any.
     pub(super) ends: Option<u64>,
-    /// The number of the event in a store.
+    /// The number that the event had in the store, if it came from there.
     pub(super) outbox: Option<u64>,
-    /// The intent that is repeated here.
+    /// The number of the intent that this record repeats, if any.
     pub(super) of: Option<u64>,
     /// The event, intent or checkpoint.
     pub(super) body: &'a str,
@@ -103,7 +103,7 @@ impl Chain {
         out.extend_from_slice(b"\"}\n");
     }
 
-    /// Verifies the next line, given without its newline, and moves on to it.
+    /// Verifies the next line, given without its newline, and advances the chain by it.
     pub(super) fn verify_next<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, RecordFlaw> {
         let line = Line::read(line).ok_or(RecordFlaw::Form)?;
         if line.seq != self.seq + 1 {
@@ -121,7 +121,7 @@ impl Chain {
         Ok(line)
     }
 
-    /// Returns the chain right before a checkpoint, which contains the hash before it.
+    /// Returns the state of the chain before a checkpoint, from the hash that the checkpoint contains.
     pub(super) fn before(line: &Line<'_>, key: ChainKey) -> Option<Self> {
         let hash = Checkpoint::read(line)?.prev;
         Some(Self { seq: line.seq - 1, no: line.no, hash, key })
@@ -202,11 +202,11 @@ impl<'a> Line<'a> {
 /// The content of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Checkpoint {
-    /// The hash before the checkpoint, so that reading can begin with it.
+    /// The hash of the record before the checkpoint, which makes it possible to start reading at the checkpoint.
     pub(super) prev: [u8; 32],
     /// The first record that is retained; files with older records may be removed.
     pub(super) from: u64,
-    /// The last number taken out of a store.
+    /// The number of the last event that was taken from the store.
     pub(super) outbox: u64,
     /// The number of intents of running calls that are repeated right after the checkpoint.
     pub(super) open: u64,

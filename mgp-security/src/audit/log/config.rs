@@ -28,7 +28,7 @@ pub struct LogConfig {
     pub digest_key: Option<PathBuf>,
 }
 
-/// The time at which the file is synced to the disk; written records survive a killed process in any case.
+/// The time at which the file is synced to the disk. Written records survive a killed process even without a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fsync {
@@ -44,7 +44,7 @@ pub enum Fsync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileRetention {
-    /// All files.
+    /// All files are retained.
     All,
     /// The newest files; older ones are removed after a checkpoint. The file being written is always retained.
     Newest(u32),

@@ -1,4 +1,4 @@
-//! Keyed digests of texts that must not be in a log: equal texts have equal digests, and nothing else is revealed.
+//! Keyed digests of texts that must not appear in a log. A digest reveals only whether two texts are equal.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use mgp_types::{PrivateFile, PrivateFileError, to_hex};
 
 use super::chain::parse_hash;
 
-/// The length of a key file: the key, a space, half its hash, a newline.
+/// The length of a key file: the key in hexadecimal, a space, the first half of its hash, and a newline.
 const LENGTH: usize = 64 + 1 + 32 + 1;
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct DigestKey([u8; 32]);
 
 impl DigestKey {
-    /// Wraps a key.
+    /// Creates the digest key from its 32 bytes.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Self {
         Self(key)
@@ -28,7 +28,7 @@ impl DigestKey {
     /// Reads the key in a private file, or creates the file with a random key if it is missing; blocks.
     ///
     /// # Errors
-    /// [`PrivateFileError`].
+    /// [`PrivateFileError`] if the file cannot be read or created, is damaged, or is accessible to other users.
     pub fn open(path: &Path) -> Result<Self, PrivateFileError> {
         let file = PrivateFile::new(path, LENGTH as u64);
         let turn = file.lock(LOCK_TIMEOUT)?;

@@ -1,4 +1,4 @@
-//! The JSON encoder of audit events; every audited call runs it.
+//! The JSON encoder of audit events, which runs for every audited call.
 //!
 //! It is written by hand because serde is too slow for it: serializing the event of an average call through derived
 //! impls takes about 4,300 instructions, this encoder 420.
@@ -10,22 +10,22 @@ use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{AuditOutcome, CallRecord, EndedCall, Principal, ServerId};
 use mgp_types::{Payload, Timestamp};
 
-/// The size limit for a name in bytes; peers choose names.
+/// The size limit for a name, in bytes; it is needed because peers choose names.
 const MAX_NAME: usize = 4096;
 
 /// The size limit for the details of an event in bytes.
 pub(super) const MAX_DETAILS: usize = 256 * 1024;
 
-/// Members that [`EndedCall::to_event`] sets; a note of the same name is replaced.
+/// The names of the members that [`EndedCall::to_event`] sets. A note with one of these names is replaced.
 const COMPUTED: [&str; 8] =
     ["risk_level", "duration_ms", "rounds", "task", "is_error", "cancelled", "code", "rule"];
 
 /// Encodes events, and caches the parts that successive events have in common.
 #[derive(Debug, Default)]
 pub(super) struct EventEncoder {
-    /// The current second as text, the expensive part of a timestamp.
+    /// The current second as text. Formatting it is the expensive part of a timestamp.
     second: Option<(u64, [u8; 19])>,
-    /// The last successful call, with its text from the event type to the details.
+    /// The part of the last successful call's text that the next one may share: from the event type to the details.
     last_success: Option<CachedText>,
 }
 
@@ -168,7 +168,7 @@ fn second(seconds: u64) -> [u8; 19] {
     text.unwrap_or(*b"1970-01-01T00:00:00")
 }
 
-/// Returns the last digit of a number.
+/// Returns the last digit of a number as a character.
 fn digit(value: u64) -> u8 {
     b'0' + u8::try_from(value % 10).unwrap_or_default()
 }
@@ -189,7 +189,7 @@ fn outcome(out: &mut Vec<u8>, outcome: &AuditOutcome) {
                 name(out, rule.as_str());
             }
         }
-        // A success adds no member.
+        // A successful outcome adds no member.
         _ => {}
     }
 }
@@ -229,7 +229,7 @@ pub(super) fn event(event: &AuditEvent) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Replaces newlines, which valid JSON has between values only, by spaces.
+/// Replaces newlines by spaces. Valid JSON contains newlines only between values, so no value changes.
 fn one_line(text: &mut [u8]) {
     for byte in text.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
         *byte = b' ';
@@ -250,7 +250,7 @@ fn raw(out: &mut Vec<u8>, value: &Payload) {
     }
 }
 
-/// Returns whether a value is certainly valid: a keyword, a short number or a string without escapes.
+/// Returns whether a value is obviously valid JSON: a keyword, a short number or a string without escapes.
 fn is_simple(raw: &str) -> bool {
     if matches!(raw, "true" | "false" | "null" | "0") {
         return true;
@@ -266,7 +266,7 @@ fn is_plain(byte: u8) -> bool {
     !matches!(byte, 0..=0x1f | b'"' | b'\\')
 }
 
-/// Writes a name of a peer, cut if it is too long.
+/// Writes a name that a peer chose, and cuts it if it is too long.
 fn name(out: &mut Vec<u8>, whole: &str) {
     if whole.len() <= MAX_NAME {
         return text(out, whole);
@@ -276,7 +276,7 @@ fn name(out: &mut Vec<u8>, whole: &str) {
 }
 
 pub(super) fn text(out: &mut Vec<u8>, text: &str) {
-    // A branch-free pass over all bytes is several times faster than stopping at the first special one.
+    // A branch-free pass over all bytes is several times faster than a loop that stops at the first special byte.
     if text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
         word(out, text);
     } else {
@@ -298,7 +298,7 @@ pub(super) fn number(out: &mut Vec<u8>, mut value: u64) {
     }
     let mut digits = [0; 20];
     let mut from = digits.len();
-    // Two digits per division, which is the expensive operation.
+    // Produce two digits per division, because division is the expensive operation.
     while value > 9 {
         let pair = value % 100;
         value /= 100;

@@ -1,4 +1,4 @@
-//! Errors of opening a log, and the flaws that verification finds.
+//! Errors of opening a log, and the flaws that its verification can find.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,26 +13,26 @@ pub enum LogError {
     /// The name cannot be part of a file name.
     #[error("`{0}` cannot name a log: use at most 64 letters, digits, `-` and `_`")]
     Name(String),
-    /// The directory or a file is accessible to other users.
+    /// Other users can access the directory or a file.
     #[error(
         "`{path}` is accessible to other users (mode {mode:o}), who may read or change the log; run `chmod {private:o}` on it"
     )]
     Exposed {
-        /// The directory or file.
+        /// The path of the directory or file.
         path: PathBuf,
-        /// The permission bits.
+        /// The permission bits that the directory or file has.
         mode: u32,
         /// The required permission bits.
         private: u32,
     },
-    /// Another process, or another handle of this one, writes the log.
+    /// The log is already open for writing in another process, or through another handle in this process.
     #[error(
         "another process writes the log `{name}` in `{dir}`; stop it, or set another name for this log"
     )]
     InUse {
-        /// The directory.
+        /// The directory of the log.
         dir: PathBuf,
-        /// The log.
+        /// The name of the log.
         name: String,
     },
     /// The log was modified or truncated.
@@ -43,33 +43,33 @@ pub enum LogError {
     /// The key for digests cannot be used.
     #[error("the key for digests cannot be used: {0}")]
     Key(#[from] PrivateFileError),
-    /// The store that holds the head failed.
+    /// The store with the head of the log failed.
     #[error("the head of the log cannot be read or saved: {0}")]
     Store(#[from] StoreError),
-    /// An operation of the file system failed.
+    /// A file system operation failed.
     #[error("`{path}` cannot be {verb}: {source}")]
     Io {
-        /// The file.
+        /// The file or directory.
         path: PathBuf,
-        /// The operation.
+        /// The failed operation, as a verb.
         verb: &'static str,
-        /// The error of the system.
+        /// The error that the operating system returned.
         source: io::Error,
     },
 }
 
-/// The first record of a log that is not as it was written.
+/// The first record of a log that differs from what was written, and how it differs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {seq}: {why}")]
 #[non_exhaustive]
 pub struct BadRecord {
-    /// The record number; zero for a flaw of the head, the lock or the key.
+    /// The record number; zero if the flaw is in the head, the lock or the key.
     pub seq: u64,
-    /// The flaw.
+    /// The flaw that was found.
     pub why: RecordFlaw,
 }
 
-/// A flaw of a record.
+/// A flaw that verification finds in a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordFlaw {
@@ -99,7 +99,7 @@ pub enum RecordFlaw {
         "the log has no head; it was lost, or the store is a different one or does not persist its entries"
     )]
     NoHead,
-    /// A file beside the log is damaged.
+    /// A file in the directory of the log, but not one with records, is damaged.
     #[error("`{0}` was changed")]
     Beside(PathBuf),
 }

@@ -11,19 +11,19 @@ use super::chain::{Chain, Checkpoint, MAX_LINE, RecordKind};
 use super::encode::{self, EventEncoder};
 use super::queue::{Intent, Item};
 
-/// The size limit for the text of an event, so that its line fits into the limit for lines.
+/// The size limit for the text of an event, chosen so that its line does not exceed the limit for lines.
 pub(super) const MAX_EVENT: usize = MAX_LINE - 1024;
 
-/// A group of lines, and the state of the log after them.
+/// A group of lines, and the state that the log has after they are written.
 pub(super) struct Group {
     pub(super) text: Vec<u8>,
-    /// The state of the chain after the last line.
+    /// The state of the hash chain after the last line.
     pub(super) chain: Chain,
-    /// The intents in the group: record number and text.
+    /// The intents in the group, each with its record number and text.
     pub(super) opened: Vec<(u64, String)>,
-    /// Intents whose final record is in the group.
+    /// The numbers of the intents that a record in this group ends.
     pub(super) ended: Vec<u64>,
-    /// The last number taken out of a store.
+    /// The number of the last event that was taken from the store.
     pub(super) outbox: u64,
     encoder: EventEncoder,
 }
@@ -36,7 +36,7 @@ impl Group {
         Self { text: Vec::new(), chain, opened, ended, outbox: 0, encoder: EventEncoder::default() }
     }
 
-    /// Clears the group, and keeps its buffer.
+    /// Clears the group for new lines, but keeps the buffer's memory.
     pub(super) fn begin(&mut self, chain: Chain, outbox: u64) {
         self.text.clear();
         // Release the memory of an unusually large group.
@@ -47,7 +47,7 @@ impl Group {
         self.outbox = outbox;
     }
 
-    /// Adds the line of an item, if it has one.
+    /// Adds the line of an item, if the item has one.
     pub(super) fn push(&mut self, item: &Item) {
         let Self { text, chain, ended, encoder, .. } = self;
         match item {
@@ -80,13 +80,13 @@ impl Group {
         }
     }
 
-    /// Appends an event taken from a store's outbox, and notes its outbox number.
+    /// Appends an event taken from the store, and notes the number that it had there.
     pub(super) fn take(&mut self, number: u64, text: &[u8]) {
         self.event(text, Some(number));
         self.outbox = self.outbox.max(number);
     }
 
-    /// Adds the text of an event, with its number in a store.
+    /// Adds the text of an event; `outbox` is the number that the event had in the store.
     pub(super) fn event(&mut self, event: &[u8], outbox: Option<u64>) {
         self.chain.write(&mut self.text, RecordKind::Event, |out| {
             if let Some(number) = outbox {
@@ -99,7 +99,7 @@ impl Group {
         });
     }
 
-    /// Adds an intent, or repeats the intent `of`.
+    /// Adds a new intent, or repeats the intent with the number `of`.
     pub(super) fn intent(&mut self, of: Option<u64>, begun: &[u8]) {
         self.chain.write(&mut self.text, RecordKind::Intent, |out| {
             if let Some(of) = of {
@@ -121,7 +121,7 @@ impl Group {
         });
     }
 
-    /// Adds the final event of a call whose process died; the call may have had any effect.
+    /// Adds the final event of a call that was running when its process died; what the call did is unknown.
     pub(super) fn push_interrupted(&mut self, intent: u64, begun: &str) {
         #[derive(Deserialize)]
         struct IntentBody<'a> {
@@ -178,7 +178,8 @@ fn ends(out: &mut Vec<u8>, intent: Option<u64>) {
     }
 }
 
-/// Encodes an event from a store; one that cannot be encoded is replaced, because it must not block the next events.
+/// Encodes an event from the store. An event that cannot be encoded is replaced by a smaller one, because otherwise it
+/// would block all later events.
 pub(super) fn encode_or_replace(mut event: AuditEvent) -> Vec<u8> {
     loop {
         match encode::event(&event) {

@@ -70,7 +70,8 @@ pub struct AuditLog(Arc<Open>);
 struct Open {
     shared: Arc<LogQueue>,
     reader: LogReader,
-    /// The name in the store, and the revisions of the store, if there is one.
+    /// The name under which the store keeps events for this log, with a receiver of the store's revisions; `None` if
+    /// there is no store.
     outbox: Option<(String, watch::Receiver<u64>)>,
     digests: Option<DigestKey>,
     writer: Option<JoinHandle<()>>,
@@ -81,15 +82,15 @@ struct Open {
 impl AuditLog {
     /// Opens a log for exclusive use by this process.
     ///
-    /// With a store, the head is saved in the store, and the log takes events that were committed for it out of the
-    /// store. Without a store, the head is saved in a file beside the log. Damage is then detected, but not the changes
-    /// of an attacker who can write both files.
+    /// With a store, the log saves its head there, and also writes the events that were committed to the store for this
+    /// log. Without a store, the head is saved in a file in the log's directory. Then damage is detected, but not
+    /// changes by an attacker who can write both files.
     ///
     /// If a killed process left an incomplete line, it is cut off, and a checkpoint records this. Calls that were
     /// running in that process are recorded as failed, `cancelled` and `interrupted`.
     ///
     /// # Errors
-    /// [`LogError`].
+    /// [`LogError`] if the log cannot be opened, is open elsewhere or was changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the log may stay open for a short time.
@@ -116,7 +117,7 @@ impl AuditLog {
             match writer {
                 Ok((writer, digests)) => {
                     let sent = opened.send(Ok((Arc::clone(writer.shared()), digests)));
-                    // If the caller of `open` has dropped the future, close the log again.
+                    // If the caller of `open` has dropped its future, the log must be closed again.
                     if sent.is_ok() {
                         writer.run();
                     }
@@ -160,8 +161,8 @@ impl AuditLog {
         AuditFuture::Later(Box::pin(async move { answer.await.unwrap_or(Err(AuditError::Closed)) }))
     }
 
-    /// Waits until everything recorded before is durable, including the head: records of this handle, and events
-    /// committed to the store for this log.
+    /// Waits until everything recorded before this call is durable, including the head: the records of this handle, and
+    /// the events that were committed to the store for this log.
     ///
     /// # Errors
     /// [`AuditError`] if it cannot be written.
@@ -177,7 +178,7 @@ impl AuditLog {
         answer.await.unwrap_or(Err(AuditError::Closed)).map(drop)
     }
 
-    /// Closes the log for all handles after the queued records are durable; another process can open it after the last
+    /// Closes the log for all handles once the queued records are durable. Another process can open it after the last
     /// handle is dropped.
     ///
     /// Does not wait for running calls; their records are written when they end.
@@ -186,7 +187,7 @@ impl AuditLog {
     /// [`AuditError`] if a record could not be written.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the log closing, or open if it was not polled.
+    /// If the future is dropped, the log still closes, unless the future was never polled.
     pub async fn close(self) -> Result<(), AuditError> {
         let flushed = self.flush().await;
         let shared = Arc::clone(&self.0.shared);
@@ -205,7 +206,7 @@ impl AuditLog {
     /// [`StoreError`] when the log cannot be read.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     pub async fn query(&self, query: AuditQuery) -> Result<AuditPage, StoreError> {
         self.0.reader.run(move |reader| reader.query(&query)).await
     }
@@ -254,7 +255,7 @@ impl AuditSink for AuditLog {
         let mut goes_on = false;
         if start.logical.is_some() {
             let mut suspended = shared.suspended.lock();
-            // A later round of a call uses the room and the intent that its earlier round got.
+            // A later round of a call uses the intent and the reserved room of the earlier round.
             if let Some((earlier, intent)) = suspended.resume(&start) {
                 start.continue_from(&earlier);
                 goes_on = true;
@@ -286,7 +287,7 @@ impl AuditSink for AuditLog {
         }
         let intent = intent.filter(|_| needs_intent);
         if !waits {
-            // Submitted now, before the future is polled.
+            // Submit the intent now, not when the future is first polled.
             let answer = submit_intent(&account, &ticket, intent);
             return AuditFuture::Later(Box::pin(await_intent(ticket, answer)));
         }
@@ -308,7 +309,7 @@ impl AuditSink for AuditLog {
 
     fn outbox(&self, store: &dyn Store) -> Option<&str> {
         let (name, own) = self.0.outbox.as_ref()?;
-        // Compare the channels, because all handles of one store share a channel.
+        // Compare the channels: all handles of the same store share one channel.
         store.revision().same_channel(own).then_some(name)
     }
 }
@@ -317,7 +318,8 @@ impl AuditSink for AuditLog {
 async fn await_room(account: &CallLedger, records: u32, goes_on: bool) -> Result<(), AuditError> {
     let room = account.shared.room.acquire_many(records);
     let Ok(Ok(permits)) = tokio::time::timeout(ROOM_TIMEOUT, room).await else {
-        // A call that began in an earlier round is recorded as cancelled; any other call never ran.
+        // A call that continues an earlier round is recorded as cancelled. Any other call never ran and needs no
+        // record.
         if !goes_on {
             account.void();
         }
@@ -342,8 +344,7 @@ fn submit_intent(
     Some(answer)
 }
 
-/// Waits until an intent is durable. The future holds the ticket, so if it is dropped, the call is recorded as
-/// cancelled.
+/// Waits until an intent is durable. The future owns the ticket, so dropping the future records the call as cancelled.
 async fn await_intent(
     ticket: Ticket,
     answer: Option<oneshot::Receiver<Result<u64, AuditError>>>,

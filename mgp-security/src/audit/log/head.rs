@@ -1,5 +1,5 @@
-//! The head of a log, i.e. its last acknowledged record. It is saved in a place that an attacker who can only change
-//! the log files cannot change.
+//! The head of a log, i.e. the number and hash of its last acknowledged record. It is saved where an attacker who can
+//! change only the log files cannot change it.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -20,7 +20,7 @@ use super::segments::{LogPlace, private, refuse_exposed};
 /// The space of a store in which logs save their heads, each under its name.
 const SPACE: &str = "audit";
 
-/// The fixed length of the head file, so that one write replaces all of it.
+/// The fixed length of the head file, which allows replacing its content with a single write.
 const FILE_LENGTH: usize = 192;
 
 /// The last acknowledged record of a log, against which the log is verified.
@@ -31,7 +31,7 @@ pub struct LogHead {
     pub seq: u64,
     /// The hash of the record.
     pub hash: [u8; 32],
-    /// The number of the last event that the log took out of the store.
+    /// The number of the last event that the log took from the store.
     pub(super) outbox: u64,
     /// The key with which the hashes of the log are computed.
     pub(super) key: ChainKey,
@@ -42,23 +42,23 @@ impl LogHead {
         Self { seq: chain.seq, hash: chain.hash, outbox, key: chain.key }
     }
 
-    /// Reads the head that a store holds for a log; returns `None` if there is none.
+    /// Reads the head that a store holds for a log; returns `None` if the store holds none.
     ///
     /// # Errors
-    /// [`LogError::Store`], also if the head is unreadable.
+    /// [`LogError::Store`] if the store cannot be read, or if the head in it is damaged.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     pub async fn in_store(store: &dyn Store, name: &str) -> Result<Option<Self>, LogError> {
         let loaded = store.load(SPACE).await?;
         let found = loaded.records.into_iter().find(|record| record.key == name);
         found.map(|record| Self::of_record(&record)).transpose().map(Option::flatten)
     }
 
-    /// Reads the head in the file beside a log; returns `None` if there is no such file.
+    /// Reads the head from the file in the log's directory; returns `None` if there is no such file.
     ///
     /// # Errors
-    /// [`LogError::Io`]; [`LogError::BadRecord`] when it was changed.
+    /// [`LogError::Io`] if the file cannot be read; [`LogError::BadRecord`] if it was changed.
     pub fn beside(dir: &Path, name: &str) -> Result<Option<Self>, LogError> {
         let path = LogPlace::new(dir, name)?.beside("head");
         match fs::read(&path) {
@@ -124,14 +124,15 @@ impl LogHead {
     }
 }
 
-/// The place where the head is saved while the log is written.
+/// The store or file in which the head is saved.
 pub(super) enum HeadPlace {
     Store {
         store: Arc<dyn Store>,
         name: String,
-        /// The revision of the last save. A commit expects it, so a second writer of the same log causes a conflict.
+        /// The store's revision after the last save. A commit expects this revision, so a second writer of the same log
+        /// causes a conflict.
         revision: Option<u64>,
-        /// `true` if it is not known whether the last commit was made.
+        /// `true` if it is unknown whether the last commit succeeded.
         doubtful: bool,
     },
     File {
@@ -141,8 +142,8 @@ pub(super) enum HeadPlace {
 }
 
 impl HeadPlace {
-    /// Creates the key of a new log. The key is secret if the head is saved where programs that can write the log
-    /// cannot read it.
+    /// Creates the key of a new log. The key is a secret if the head is saved in a store, which programs that can write
+    /// the log files cannot read.
     pub(super) fn new_key(&self) -> Result<ChainKey, StoreError> {
         match self {
             Self::Store { .. } => ChainKey::random(),
@@ -150,7 +151,7 @@ impl HeadPlace {
         }
     }
 
-    /// Opens the place, and returns it with the head that is saved there.
+    /// Opens the store or file for the head, and reads the head that is saved there.
     pub(super) fn open(
         place: &LogPlace,
         store: Option<Arc<dyn Store>>,
@@ -173,13 +174,14 @@ impl HeadPlace {
         Ok((Self::File { file, sync }, head))
     }
 
-    /// Saves a head durably; returns the revision if the place is a store.
+    /// Saves a head durably; returns the new revision if it was saved in a store.
     pub(super) fn keep(&mut self, head: &LogHead) -> Result<Option<u64>, StoreError> {
         match self {
             Self::Store { store, name, revision, doubtful } => {
                 if *doubtful {
-                    // Our last commit was made or not, so the head in the store is one of the last two that this
-                    // process wrote. No other writer's head is there, so it may be overwritten: take over its revision.
+                    // It is unknown whether our last commit succeeded, but the head in the store is one of the last two
+                    // that this process wrote. It is not the head of another writer, so it may be overwritten: use its
+                    // revision.
                     *revision = load(&**store, name)?.map(|record| record.revision);
                 }
                 let text = String::from_utf8(head.text()).map_err(StoreError::failed)?;
@@ -192,7 +194,7 @@ impl HeadPlace {
                         *revision = Some(*at);
                         false
                     }
-                    // Another writer saved the head, so our commit was certainly not made.
+                    // Another writer saved its head first, so our commit certainly failed.
                     Err(StoreError::Conflict { .. }) => false,
                     Err(_) => true,
                 };
@@ -209,7 +211,7 @@ impl HeadPlace {
 }
 
 impl HeadPlace {
-    /// Syncs the head file to the disk; does nothing for a store, which syncs its commits itself.
+    /// Syncs the head file to the disk. Does nothing for a store, which syncs its own commits.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         match self {
             Self::Store { .. } => Ok(()),
@@ -223,7 +225,7 @@ fn load(store: &dyn Store, name: &str) -> Result<Option<Record>, StoreError> {
     Ok(loaded.records.into_iter().find(|record| record.key == name))
 }
 
-/// Runs a future of a store to its end; blocks the thread, which must not belong to a runtime.
+/// Runs a future of a store to its end. Blocks the thread, which must not be one of a runtime.
 pub(super) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
 

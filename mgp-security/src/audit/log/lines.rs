@@ -1,4 +1,4 @@
-//! Reading the lines of one file forwards or backwards, a block at a time.
+//! Reads the lines of one file forwards or backwards, one block at a time.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -13,9 +13,9 @@ const BLOCK_SIZE: usize = 64 * 1024;
 pub(super) struct Lines {
     file: File,
     buffer: Vec<u8>,
-    /// The offset of the next line in the buffer.
+    /// The position in the buffer where the next line starts.
     from: usize,
-    /// The offset of the buffer in the file.
+    /// The position in the file where the buffer starts.
     base: u64,
 }
 
@@ -36,14 +36,14 @@ impl Lines {
                 return Ok(Some((self.base + from as u64, &self.buffer[from..end])));
             }
             searched = self.buffer.len() - self.from;
-            // A line of this length is damage, and is reported like an incomplete line.
+            // A line of this length is damage. It is reported in the same way as an incomplete line.
             if searched > 2 * MAX_LINE || !self.fill()? {
                 return Ok(None);
             }
         }
     }
 
-    /// Returns the offset of the next line.
+    /// Returns the position in the file where the next line starts.
     pub(super) fn position(&self) -> u64 {
         self.base + self.from as u64
     }
@@ -66,9 +66,9 @@ impl Lines {
 #[derive(Debug)]
 pub(super) struct ReverseLines {
     file: File,
-    /// Complete lines, after the end of the line before them.
+    /// Complete lines, preceded by the last part of the line before them.
     buffer: Vec<u8>,
-    /// The offset of the buffer in the file.
+    /// The position in the file where the buffer starts.
     base: u64,
 }
 
@@ -82,10 +82,10 @@ impl ReverseLines {
         Ok(Self { file, buffer: Vec::new(), base })
     }
 
-    /// Returns the line before the last returned one, without its newline.
+    /// Returns the line that precedes the last returned one, without its newline.
     pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
-            // The last byte of the buffer is the newline of the wanted line.
+            // The last byte of the buffer is the newline that ends the wanted line.
             let ended = self.buffer.len().saturating_sub(1);
             if let Some(end) = memchr::memrchr(b'\n', &self.buffer[..ended]) {
                 return Ok(Some(self.take(end + 1)));
@@ -115,15 +115,15 @@ impl ReverseLines {
     }
 }
 
-/// Returns the offset of an event's line in a file, or of the first later event.
+/// Returns the position of an event's line in a file, or that of the first later event.
 ///
-/// A binary search over the numbers in the lines, so there is no index that could be wrong.
+/// Uses a binary search over the numbers in the lines, so no index is needed that could be out of date.
 pub(super) fn find(path: &Path, no: u64) -> io::Result<u64> {
     let (mut low, mut high) = (0, std::fs::metadata(path)?.len());
     while high - low > BLOCK_SIZE as u64 {
         let cached_text = low + (high - low) / 2;
         let mut lines = Lines::open(path, cached_text)?;
-        // The first line is the rest of the one in the middle.
+        // The search starts in the middle of a line, so the first line read is only a part of one.
         let next = match lines.next()? {
             Some(_) => lines.next()?,
             None => None,

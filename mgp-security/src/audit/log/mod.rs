@@ -1,6 +1,6 @@
 //! The audit log on disk (MGP §6): segment files in one directory, each record chained to the record before it.
 //!
-//! - A log has one writer, a thread of its own; a second writer is refused.
+//! - A log has one writer, which runs on its own thread; a second writer is refused.
 //! - The writer collects waiting records into a group. It saves the head, i.e. number and hash of the last record, in
 //!   the store before it acknowledges any record of the group, so that a truncated or replaced log is detected.
 //!   Records without a waiting caller (the ends of calls) are written within 5 ms, and their head within a second.

@@ -1,4 +1,4 @@
-//! Events that a store keeps for this log until they are written.
+//! Events in the store that this log has not written yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use tokio::sync::watch;
 use super::head::wait;
 use super::queue::LogQueue;
 
-/// The number of events taken at once.
+/// The number of events that are taken from the store at once.
 pub(super) const BATCH: usize = 256;
 
-/// The number of taken events that are remembered; older ones were settled long ago.
+/// The number of events taken from the store that are remembered; older ones were removed from it long ago.
 const MAX_REMEMBERED: usize = 4 * BATCH;
 
-/// The events taken last, by number and content.
+/// The events last taken from the store, each with its number and a hash of its content.
 ///
-/// A store that lost power may assign a number twice, so the number alone does not identify a duplicate.
+/// The number alone does not identify a duplicate, because a store that lost power may assign a number twice.
 #[derive(Debug, Default)]
 pub(super) struct RecentEvents(VecDeque<(u64, [u8; 32])>);
 
 impl RecentEvents {
-    /// Remembers an event that was written with this text.
+    /// Remembers that an event with this number and text was written.
     pub(super) fn note(&mut self, number: u64, text: &[u8]) {
         if self.0.len() == MAX_REMEMBERED {
             self.0.pop_front();
@@ -32,7 +32,7 @@ impl RecentEvents {
         self.0.push_back((number, *blake3::hash(text).as_bytes()));
     }
 
-    /// Returns whether exactly this event was taken.
+    /// Returns whether an event with this number and text was already taken.
     pub(super) fn contains(&self, number: u64, text: &[u8]) -> bool {
         let is_number = |event: &&(u64, [u8; 32])| event.0 == number;
         let mut same = self.0.iter().filter(is_number).peekable();
@@ -43,7 +43,7 @@ impl RecentEvents {
     }
 }
 
-/// The events that were committed with a change in the store and are not in the log yet.
+/// The events that were committed to the store together with a change, and are not in the log yet.
 pub(super) struct Outbox {
     store: Arc<dyn Store>,
     log: String,
@@ -51,7 +51,7 @@ pub(super) struct Outbox {
     /// Completes when the revision changes, and wakes the writer then.
     change: BoxFuture<'static, ()>,
     waker: Waker,
-    /// The newest revision whose events were taken.
+    /// The newest revision of the store up to which all events were taken.
     handled: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ impl Outbox {
         }
     }
 
-    /// Returns whether the store has changed; if not, the next change wakes the writer.
+    /// Returns whether the store has changed since the last check. If not, the next change wakes the writer.
     pub(super) fn has_changed(&mut self) -> bool {
         let mut task = Task::from_waker(&self.waker);
         while let Poll::Ready(()) = self.change.as_mut().poll(&mut task) {
@@ -77,14 +77,15 @@ impl Outbox {
         self.handled != Some(*self.revision.borrow())
     }
 
-    /// Notes a commit of this log itself, which adds no events unless others were committed before it.
+    /// Notes a commit that this log made itself. Such a commit adds no events, but others may have been committed just
+    /// before it.
     pub(super) fn note_own_commit(&mut self, revision: u64) {
         if self.handled.is_some_and(|handled| handled + 1 == revision) {
             self.handled = Some(revision);
         }
     }
 
-    /// Returns the next events, and leaves them in the store.
+    /// Returns the next events without removing them from the store.
     pub(super) fn pending(&mut self) -> Result<Vec<PendingEvent>, StoreError> {
         let revision = *self.revision.borrow();
         let pending = wait(self.store.pending_events(&self.log, BATCH))?;
@@ -94,13 +95,13 @@ impl Outbox {
         Ok(pending)
     }
 
-    /// Removes written events from the store.
+    /// Removes the events that the log has written from the store.
     pub(super) fn settle(&self, through: u64) -> Result<(), StoreError> {
         wait(self.store.acknowledge(&self.log, through))
     }
 }
 
-/// Completes when the revision changes from now on; never, if the store is gone.
+/// Completes at the next change of the revision; never completes if the store is dropped.
 fn next_revision(mut revision: watch::Receiver<u64>) -> BoxFuture<'static, ()> {
     revision.mark_unchanged();
     Box::pin(async move {

@@ -1,4 +1,4 @@
-//! Queries over a log while it is written.
+//! Queries that read a log, also while it is being written.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::lines::{Lines, ReverseLines, find};
 use super::queue::LogQueue;
 use super::segments::{LogPlace, Segment};
 
-/// The number of records that one query reads; the next page continues after them.
+/// The maximum number of records that one query reads; the next page continues after them.
 const MAX_RECORDS: usize = 16_384;
 
 const MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -42,7 +42,7 @@ pub struct AuditQuery {
     until: Option<SystemTime>,
     limit: Option<usize>,
     order: Order,
-    /// The number of the last event of the previous page.
+    /// The number of the last event on the previous page.
     cursor: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ enum Order {
 pub struct AuditPage {
     /// The events, with their numbers in `_mgp.seq`.
     pub events: Vec<AuditEvent>,
-    /// The [`after`](AuditQuery::after) of the next page, or `None` if this is the last one.
+    /// The argument of [`after`](AuditQuery::after) that selects the next page, or `None` if this is the last page.
     pub next: Option<u64>,
 }
 
@@ -71,43 +71,43 @@ impl AuditQuery {
         Self::default()
     }
 
-    /// Sets the id of the actor.
+    /// Selects events whose actor has this id.
     pub fn agent(mut self, id: impl Into<String>) -> Self {
         self.agent = Some(id.into());
         self
     }
 
-    /// Sets the target server.
+    /// Selects events whose target is this server.
     pub fn server(mut self, id: impl Into<String>) -> Self {
         self.server = Some(id.into());
         self
     }
 
-    /// Sets the target tool.
+    /// Selects events whose target is this tool.
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.tool = Some(name.into());
         self
     }
 
-    /// Sets the event type.
+    /// Selects events of this type.
     pub fn event_type(mut self, event_type: impl Into<String>) -> Self {
         self.event_type = Some(EventType::from(event_type.into().as_str()));
         self
     }
 
-    /// Sets the trace id.
+    /// Selects events with this trace id.
     pub fn trace(mut self, id: impl Into<String>) -> Self {
         self.trace = Some(id.into());
         self
     }
 
-    /// Sets the earliest time.
+    /// Selects events at or after this time.
     pub fn since(mut self, time: SystemTime) -> Self {
         self.since = Some(time);
         self
     }
 
-    /// Sets the time before which the events happened.
+    /// Selects events before this time.
     pub fn until(mut self, time: SystemTime) -> Self {
         self.until = Some(time);
         self
@@ -119,13 +119,13 @@ impl AuditQuery {
         self
     }
 
-    /// Sorts the newest events first.
+    /// Returns the newest events first instead of the oldest.
     pub fn newest_first(mut self) -> Self {
         self.order = Order::NewestFirst;
         self
     }
 
-    /// Continues after an event, in the sort order: the value of [`AuditPage::next`].
+    /// Continues after an event, in the sort order; takes the value of [`AuditPage::next`].
     pub fn after(mut self, seq: u64) -> Self {
         self.cursor = Some(seq);
         self
@@ -141,7 +141,7 @@ impl AuditQuery {
             && is(self.tool.as_deref(), || target?.tool_name.as_deref())
             && is(self.trace.as_deref(), || event.trace_id.as_deref())
             && self.event_type.as_ref().is_none_or(|wanted| *wanted == event.event_type)
-            // An event with an unreadable time matches no time span.
+            // An event with an unreadable time does not match any time span.
             && self.since.is_none_or(|since| event.timestamp.is_before(since) == Some(false))
             && self.until.is_none_or(|until| event.timestamp.is_before(until) == Some(true))
     }
@@ -154,26 +154,24 @@ pub(super) struct LogReader {
     until: ReadLimit,
 }
 
-/// The last record that is read.
+/// The last record that a reader may read.
 #[derive(Clone, Debug)]
 enum ReadLimit {
-    /// The newest durable record of a log that is being written.
+    /// The newest durable record of a log that is being written; it grows.
     Written(Arc<LogQueue>),
-    /// A fixed record.
+    /// The record with a fixed number.
     Record(u64),
 }
 
-/// The files of a log up to a head, for readers; they do not block the writer.
-///
-/// Records after the head are not returned.
+/// Read access to the files of a log, up to the record in its head. Readers do not block the writer.
 #[derive(Clone, Debug)]
 pub struct LogFiles(LogReader);
 
 impl LogFiles {
-    /// Opens the files of a log; without a head no record is returned.
+    /// Opens the files of a log. Without a head, no records are returned.
     ///
     /// # Errors
-    /// [`LogError::Name`].
+    /// [`LogError::Name`] if the name cannot be part of a file name.
     pub fn new(dir: &Path, name: &str, head: Option<&LogHead>) -> Result<Self, LogError> {
         let last = head.map_or(0, |head| head.seq);
         Ok(Self(LogReader::at_rest(LogPlace::new(dir, name)?, last)))
@@ -185,7 +183,7 @@ impl LogFiles {
     /// [`StoreError`] when the log cannot be read.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     pub async fn query(&self, query: AuditQuery) -> Result<AuditPage, StoreError> {
         self.0.run(move |reader| reader.query(&query)).await
     }
@@ -194,7 +192,7 @@ impl LogFiles {
 /// A query in progress.
 struct Search<'a> {
     query: &'a AuditQuery,
-    /// The newest durable record; later ones may still be removed.
+    /// The number of the newest durable record when the query began; later records may still be removed.
     durable: u64,
     limit: usize,
     records: usize,
@@ -223,7 +221,7 @@ impl LogReader {
         Self { place, until: ReadLimit::Record(durable) }
     }
 
-    /// Runs a read on a thread that may block.
+    /// Runs a read on a thread that is allowed to block.
     pub(super) fn run<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
@@ -264,7 +262,8 @@ impl LogReader {
         {
             return Ok(());
         }
-        // Event numbers grow from file to file: begin with the last file whose first number is smaller.
+        // Event numbers increase from file to file: begin with the last file whose first number is not above the
+        // cursor.
         let mut begin = 0;
         for (index, segment) in segments.iter().enumerate().skip(1) {
             match first(&segment.path)? {
@@ -319,7 +318,7 @@ fn first(path: &Path) -> Result<Option<u64>, StoreError> {
     Ok(line.and_then(|(_, line)| Line::read(line)).map(|line| line.no))
 }
 
-/// Maps a missing file to `None`: it was removed meanwhile, so it has no retained records.
+/// Maps a missing file to `None`: it was removed after the files were listed, so its records are no longer retained.
 fn if_exists<T>(read: io::Result<T>) -> Result<Option<T>, StoreError> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -332,7 +331,7 @@ impl Search<'_> {
     fn read_line(&mut self, line: &[u8]) -> Result<Progress, StoreError> {
         let oldest_first = self.query.order == Order::OldestFirst;
         let Some(read) = Line::read(line) else {
-            // The line may be a write in progress, which is at the end of the log only.
+            // An incomplete line may be a write in progress, which can occur only at the end of the log.
             return match (self.records, oldest_first) {
                 (0, false) => Ok(Progress::Continue),
                 _ => Err(damaged()),
@@ -352,7 +351,7 @@ impl Search<'_> {
         }
         let full = self.page.events.len() >= self.limit;
         if full || self.records >= MAX_RECORDS || self.bytes >= MAX_BYTES {
-            // In reverse order, the number of an internal record is that of an event that is still to be read.
+            // When reading backwards, the number in an internal record is that of an event that has not been read yet.
             let internal = !oldest_first && read.kind != RecordKind::Event;
             self.page.next = Some(read.no + u64::from(internal));
             return Ok(Progress::Done);

@@ -1,4 +1,4 @@
-//! The queue of the writer, and the room reserved in it.
+//! The queue of items for the writer of a log, and the reservation of room in it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,35 +13,35 @@ use mgp_types::service::{
 use mgp_types::sync::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 
-/// The number of queued records that are written without waiting for more.
+/// The number of queued records at which the writer starts to write without waiting for more.
 pub(super) const MAX_BATCH: usize = 512;
 
 /// The time for which records without a waiting caller are collected.
 const GATHER_INTERVAL: Duration = Duration::from_millis(5);
 
-/// An item for the writer.
+/// An item in the queue of the log's writer.
 pub(super) enum Item {
-    /// The end of a call.
+    /// The end of a call, to be recorded.
     Call { ended: EndedCall, intent: Option<Arc<Intent>>, room: Reservation },
-    /// The end of a round with questions that no later round can continue: its intent needs no final event.
+    /// The end of a round whose questions no later round can answer: its intent gets no final event.
     Shut { intent: Arc<Intent>, room: Reservation },
-    /// A call that is about to run.
+    /// A call that is about to run, to be recorded as an intent.
     Intent { start: Arc<CallRecord>, intent: Arc<Intent>, ack: Acknowledge },
-    /// An event as text.
+    /// An event, already encoded as text.
     Event { text: Vec<u8>, room: Reservation, ack: Acknowledge },
-    /// A marker that is acknowledged after everything before it is durable.
+    /// A marker without a record. It is acknowledged when everything queued before it is durable.
     Flush { ack: Acknowledge },
 }
 
-/// Receives the number of the record after it is durable.
+/// Receives the number of the record once the record is durable.
 pub(super) type Acknowledge = oneshot::Sender<Result<u64, AuditError>>;
 
-/// The room that an item occupies until it is written.
+/// The room in the queue that an item occupies until it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reservation {
-    /// A permit.
+    /// A permit of the semaphore.
     Permit,
-    /// A place among the calls that wait for a permit.
+    /// A place among the calls that wait for a permit of the semaphore.
     Waiting,
 }
 
@@ -50,7 +50,7 @@ pub(super) enum Reservation {
 pub(super) struct Intent {
     /// The record number; zero until it is written.
     seq: AtomicU64,
-    /// Set if it could not be written, so that the call never ran.
+    /// `true` if the intent could not be written, so that the call never ran.
     void: AtomicBool,
 }
 
@@ -67,7 +67,7 @@ impl Intent {
         self.void.load(Ordering::Acquire)
     }
 
-    /// Marks the intent as not written.
+    /// Marks that the intent was not written.
     pub(super) fn void(&self) {
         self.seq.store(0, Ordering::Release);
         self.void.store(true, Ordering::Release);
@@ -87,18 +87,18 @@ pub(super) struct LogQueue {
     is_failing: AtomicBool,
     failure: Mutex<Option<AuditError>>,
     pub(super) suspended: Mutex<SuspendedCalls<Option<Arc<Intent>>>>,
-    /// The newest durable event.
+    /// The number of the newest durable event.
     pub(super) newest: watch::Sender<u64>,
-    /// The newest durable record.
+    /// The number of the newest durable record.
     pub(super) durable: AtomicU64,
 }
 
 #[derive(Default)]
 struct QueueState {
     items: VecDeque<Item>,
-    /// Set if a caller waits for an acknowledgement.
+    /// `true` if a caller waits for an acknowledgement.
     urgent: bool,
-    /// Set if the store has changed.
+    /// `true` if the store has changed since the writer last looked.
     store_changed: bool,
     closing: bool,
     end: CloseState,
@@ -110,9 +110,9 @@ struct QueueState {
 enum CloseState {
     #[default]
     Open,
-    /// Everything queued is written, but calls are still running.
+    /// Everything queued is written, but there are calls that are still running.
     CallsRunning,
-    /// The writer has ended, or is about to.
+    /// The writer has ended or is about to end.
     Ended,
 }
 
@@ -120,9 +120,9 @@ enum CloseState {
 enum WriterSleep {
     #[default]
     Awake,
-    /// Until there is an item.
+    /// Sleeps until any item arrives.
     Idle,
-    /// Until an item is urgent, or the batch is full.
+    /// Sleeps until an urgent item arrives or the batch is full.
     Gathering,
 }
 
@@ -130,7 +130,7 @@ enum WriterSleep {
 
 impl LogQueue {
     pub(super) fn new(bound: usize, seq: u64, no: u64) -> Self {
-        // The limit of tokio's semaphore.
+        // The upper limit is that of tokio's semaphore.
         let bound = bound.clamp(2, Semaphore::MAX_PERMITS / 2);
         Self {
             queue: Mutex::default(),
@@ -162,7 +162,7 @@ impl LogQueue {
         self.is_failing.swap(failing, Ordering::AcqRel) != failing
     }
 
-    /// Reserves room for records if there is any.
+    /// Reserves room for a number of records; returns `false` if there is not enough.
     pub(super) fn take(&self, records: u32) -> bool {
         self.room.try_acquire_many(records).map(tokio::sync::SemaphorePermit::forget).is_ok()
     }
@@ -184,7 +184,7 @@ impl LogQueue {
         }
     }
 
-    /// Returns whether a running call still has to write its record.
+    /// Returns whether a running call has not queued its final record yet.
     fn is_owed(&self) -> bool {
         self.room.available_permits() < self.bound || self.waiting.load(Ordering::Acquire) > 0
     }
@@ -211,7 +211,7 @@ impl LogQueue {
         !self.suspended.lock().is_empty()
     }
 
-    /// Ends suspended calls that were not continued in time, or all of them if the log is closing.
+    /// Ends suspended calls that no later round continued in time, or all of them if the log is closing.
     pub(super) fn sweep(&self, closing: bool) {
         let mut suspended = self.suspended.lock();
         loop {
@@ -225,7 +225,7 @@ impl LogQueue {
 
     /// Waits for items and moves them into `into`; returns whether the log is closing.
     ///
-    /// Waits at most `idle` for a first item. If `rest` is set, waits that long before it looks for items.
+    /// Waits at most `idle` for the first item. If `rest` is set, the method first pauses that long.
     pub(super) fn next(
         &self,
         into: &mut VecDeque<Item>,
@@ -263,7 +263,7 @@ impl LogQueue {
     ) -> MutexGuard<'a, QueueState> {
         let on = |queue: &mut QueueState| {
             let on = on(queue);
-            // Each wake-up clears the mark, so it is set again.
+            // Waking the writer resets the mark, so set it again.
             queue.sleep = if on { how } else { WriterSleep::Awake };
             on
         };
@@ -290,7 +290,7 @@ impl LogQueue {
 
     /// Closes the log, and waits until the queue is written; returns whether the writer has ended.
     ///
-    /// The writer goes on while calls are running, whose records it must write, and while the disk is slow.
+    /// The writer continues while calls are running, because it must write their records, and while the disk is slow.
     pub(super) fn close(&self, patience: Duration) -> bool {
         let mut queue = self.queue.lock();
         queue.closing = true;
@@ -300,7 +300,7 @@ impl LogQueue {
         waited.unwrap_or_else(PoisonError::into_inner).0.end == CloseState::Ended
     }
 
-    /// Marks the writer as ended, for whatever reason.
+    /// Marks the writer as ended, whatever the reason.
     pub(super) fn end(&self) {
         self.set_failure(Some(AuditError::Closed));
         let mut queue = self.queue.lock();
@@ -318,7 +318,7 @@ impl Wake for LogQueue {
     }
 }
 
-/// The ledger of calls without an intent, which need no state of their own.
+/// The ledger for calls that have no intent; they need no state of their own, so they share the queue.
 impl TicketSink for LogQueue {
     fn close(&self, ended: EndedCall) {
         self.push(Item::Call { ended, intent: None, room: Reservation::Permit });
@@ -353,14 +353,14 @@ impl fmt::Debug for LogQueue {
 pub(super) struct CallLedger {
     pub(super) shared: Arc<LogQueue>,
     pub(super) intent: Option<Arc<Intent>>,
-    /// Set while the call waits for its permits.
+    /// `true` while the call waits for its permits.
     pub(super) waits: AtomicBool,
-    /// Set if the call does not run.
+    /// `true` if the call was refused and does not run.
     pub(super) void: AtomicBool,
 }
 
 impl CallLedger {
-    /// Marks the call as refused; its caller gets an error.
+    /// Marks the call as refused: it does not run, and its caller gets an error.
     pub(super) fn void(&self) {
         self.void.store(true, Ordering::Release);
     }

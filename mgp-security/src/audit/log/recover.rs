@@ -1,9 +1,9 @@
-//! Opening a log: verifies it from its last checkpoint on, and repairs the end that a killed process left.
+//! Opens a log: verifies it from its last checkpoint on, and repairs what a killed process left at its end.
 //!
-//! Records up to the head were acknowledged, so each of them must be there and verify; otherwise the log is refused as
-//! changed. Records after the head were never acknowledged: they are kept as far as the chain verifies, and the
-//! rest is cut off. The checkpoint written next records the number of bytes that were cut. An event records whole
-//! lines that were cut: a process that is killed leaves a part of a line, so these may have been forged.
+//! Records up to the head were acknowledged, so each of them must exist and verify; otherwise the log counts as changed
+//! and is not opened. Records after the head were never acknowledged: they are kept as far as the chain verifies, and
+//! what follows is cut off. The next checkpoint records the number of bytes that were cut. A killed process can leave
+//! only a part of a line, so complete lines that do not verify may have been forged: an event records them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,37 +17,38 @@ use super::lines::Lines;
 use super::outbox::RecentEvents;
 use super::segments::{LogPlace, Segment, SegmentFile};
 
-/// The number of bytes read first to find the last checkpoint, which is written after 8 MiB and a group at most.
+/// The number of bytes that are read first to find the last checkpoint. A checkpoint is written at the latest after 8
+/// MiB plus one group.
 const TAIL_READ: u64 = 13 * 1024 * 1024;
 
-/// The state of a log that was opened.
+/// The state of a log after it was opened and verified.
 #[derive(Debug)]
 pub(super) struct RecoveredLog {
     pub(super) disk: SegmentFile,
     pub(super) chain: Chain,
-    /// The length of the newest file.
+    /// The length of the newest file in bytes.
     pub(super) length: u64,
-    /// The first record of the newest file.
+    /// The number of the first record in the newest file.
     pub(super) first: u64,
-    /// Intents of calls without a final record, by number.
+    /// The intents without a final record, by number.
     pub(super) open: BTreeMap<u64, String>,
-    /// The last number taken out of a store.
+    /// The number of the last event taken from the store.
     pub(super) outbox: u64,
-    /// The events taken out of it since the last checkpoint.
+    /// The events taken from the store since the last checkpoint.
     pub(super) recent: RecentEvents,
-    /// The first retained record, as of the last checkpoint.
+    /// The number of the first retained record, from the last checkpoint.
     pub(super) from: u64,
     /// The number of records after the last checkpoint.
     pub(super) since: u64,
-    /// The end that was cut off.
+    /// The end of the log that was cut off.
     pub(super) cut: CutEnd,
 }
 
-/// The end of a log that was cut off because it does not verify.
+/// The bytes at the end of a log that were cut off because they do not verify.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CutEnd {
     pub(super) bytes: u64,
-    /// The number of whole lines.
+    /// The number of complete lines among them.
     pub(super) lines: u64,
 }
 
@@ -76,8 +77,8 @@ impl RecoveredLog {
                     return Err(BadRecord::new(newest.first, RecordFlaw::Torn).into());
                 }
                 None => {
-                    // A process was killed right after it created this file. It holds at most a part of a checkpoint,
-                    // whose content is also in the file before, so it is removed.
+                    // A process was killed right after it created this file. The file contains at most a part of a
+                    // checkpoint that refers to the file before it, so it can be removed.
                     cut.add(&fs::read(&newest.path).map_err(io(&newest.path))?);
                     fs::remove_file(&newest.path).map_err(LogError::io(&newest.path, "removed"))?;
                     segments.pop();
@@ -86,7 +87,7 @@ impl RecoveredLog {
         }
     }
 
-    /// Opens a log without records.
+    /// Recovers a log that has no records.
     fn nothing(place: &LogPlace, head: LogHead, cut: CutEnd) -> Result<Self, LogError> {
         let chain = Chain::genesis(&place.name, head.key);
         if head.seq > 0 {
@@ -147,12 +148,12 @@ struct Replay {
     outbox: u64,
     from: u64,
     since: u64,
-    /// The number of bytes whose lines verify.
+    /// The number of bytes, from the start of the tail, whose lines verify.
     verified: usize,
 }
 
 impl Replay {
-    /// Verifies the tail line by line; a flaw after the head ends the replay, any other one is an error.
+    /// Verifies the tail line by line. A flaw in a record after the head ends the replay; a flaw before it is an error.
     fn run(tail: &Tail, chain: Chain, head: LogHead) -> Result<Self, BadRecord> {
         let (open, recent) = (BTreeMap::new(), RecentEvents::default());
         let mut replay =
@@ -202,9 +203,9 @@ impl Replay {
 
 /// Verifies that the log continues an older head without a gap, up to its last checkpoint.
 ///
-/// The usual case is a head at or after the checkpoint. An older head results from a power cut after the checkpoint
-/// reached the disk and before the head did. The records between them were not acknowledged, or their
-/// acknowledgement was rolled back with the store; the chain proves that this log wrote them.
+/// Usually the head is at the checkpoint or after it. An older head results from a power cut after the checkpoint
+/// reached the disk but before the head did. The records between the two were either not acknowledged, or the store
+/// lost their acknowledgement; the chain proves that this log wrote them.
 fn verify_after_head(
     place: &LogPlace,
     segments: &[Segment],
@@ -239,7 +240,7 @@ fn verify_after_head(
     Err(stale().into())
 }
 
-/// Returns the chain before the first line of a file.
+/// Returns the state of the chain before the first line of a file.
 fn chain_before_segment(
     place: &LogPlace,
     segment: &Segment,
@@ -255,14 +256,14 @@ fn chain_before_segment(
         .ok_or_else(|| BadRecord::new(segment.first, RecordFlaw::Form))
 }
 
-/// The newest file from its last checkpoint on, or all of it.
+/// The part of the newest file from its last checkpoint on, or the whole file if it has no checkpoint.
 struct Tail {
     at: u64,
     bytes: Vec<u8>,
 }
 
 impl Tail {
-    /// Reads the tail; returns `None` if the file contains no point where reading can begin.
+    /// Reads the tail; returns `None` if the file contains no record at which reading can start.
     fn read(segment: &Segment) -> io::Result<Option<Self>> {
         let mut file = File::open(&segment.path)?;
         let length = file.metadata()?.len();
@@ -305,7 +306,7 @@ impl Tail {
 /// Returns the offset of the last checkpoint that is complete, i.e. followed by all the intents it announces.
 fn last_checkpoint(bytes: &[u8], from_the_start: bool) -> Option<usize> {
     let mut end = memchr::memrchr(b'\n', bytes)? + 1;
-    // The number of repeated intents right after the current line.
+    // The number of repeated intents that directly follow the current line.
     let mut again = 0;
     while end > 0 {
         let from = memchr::memrchr(b'\n', &bytes[..end - 1]).map_or(0, |before| before + 1);

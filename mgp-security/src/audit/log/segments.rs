@@ -1,4 +1,4 @@
-//! The segment files of a log, named by their first record, and the lock of its writer.
+//! The segment files of a log, each named by its first record, and the lock that a writer holds.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -10,36 +10,36 @@ use mgp_types::PrivateFile;
 
 use super::error::LogError;
 
-/// The attempts to take the lock, and the delay between them: a killed process holds its lock for a short time after
-/// it has disappeared, until its last thread ends.
+/// The number of attempts to take the lock, and the delay between them. They are needed because a killed process holds
+/// its lock until its last thread has ended, shortly after it has disappeared from the process list.
 const LOCK_ATTEMPTS: u32 = 25;
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// The file that lines are written to; tests substitute one that fails.
+/// The file that lines are written to; tests replace it by one that fails.
 pub(super) trait Disk: Send {
-    /// Appends bytes; if it fails, a part of them may be written.
+    /// Appends bytes. If this fails, some of the bytes may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Truncates the newest file to a length.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 
-    /// Syncs the newest file and its name to the disk.
+    /// Syncs the content of the newest file, and its directory entry, to the disk.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Begins a new file with a record.
+    /// Begins a new file, whose first record has the given number.
     fn next(&mut self, first: u64) -> io::Result<()>;
 
-    /// Removes the files that end before a record.
+    /// Removes the files that contain only records before a number.
     fn remove_before(&mut self, from: u64) -> io::Result<()>;
 }
 
-/// A file of a log.
+/// A segment file of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// The number of its first record.
+    /// The number of the first record in the file.
     pub(super) first: u64,
     pub(super) path: PathBuf,
 }
@@ -51,7 +51,7 @@ pub(super) struct LogPlace {
     pub(super) name: String,
 }
 
-/// The exclusive right to write a log; released when the process ends.
+/// The exclusive right to write a log. The operating system releases it when the process ends.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
@@ -68,7 +68,7 @@ impl LogPlace {
         Ok(Self { dir: dir.to_owned(), name: name.to_owned() })
     }
 
-    /// Returns the path of a file beside the segments.
+    /// Returns the path of another file in the directory of the segments.
     pub(super) fn beside(&self, ending: &str) -> PathBuf {
         self.dir.join(format!("{}.{ending}", self.name))
     }
@@ -95,7 +95,7 @@ impl LogPlace {
         Ok(segments)
     }
 
-    /// Creates the directory if needed, and checks that directory and files are private.
+    /// Creates the directory if it is missing, and checks that no other user can access the directory or its files.
     pub(super) fn prepare(&self) -> Result<(), LogError> {
         private_folder(&self.dir)?;
         for segment in self.segments().map_err(LogError::io(&self.dir, "read"))? {
@@ -104,7 +104,7 @@ impl LogPlace {
         Ok(())
     }
 
-    /// Takes the lock; blocks for a short time if another process holds it.
+    /// Takes the lock. Blocks for a short time if another process holds it.
     pub(super) fn lock(&self) -> Result<Lock, LogError> {
         let path = self.beside("lock");
         let file = private().write(true).create(true).truncate(false).open(&path);
@@ -121,7 +121,8 @@ impl LogPlace {
         Err(LogError::InUse { dir: self.dir.clone(), name: self.name.clone() })
     }
 
-    /// Syncs the names of files to the disk; systems that cannot sync directories do so by themselves.
+    /// Syncs the directory, and so the names of its files, to the disk. Systems on which that is impossible do it
+    /// themselves.
     fn sync_names(&self) {
         if let Ok(dir) = File::open(&self.dir) {
             let _ = dir.sync_all();
@@ -134,12 +135,12 @@ impl LogPlace {
 pub(super) struct SegmentFile {
     place: LogPlace,
     file: File,
-    /// Set if the file name may not be on the disk yet.
+    /// `true` if the directory entry of the file may not be on the disk yet.
     is_new: bool,
 }
 
 impl SegmentFile {
-    /// Opens a segment at its end, or creates it.
+    /// Opens a segment for appending, or creates it.
     pub(super) fn open(place: &LogPlace, first: u64) -> io::Result<Self> {
         let path = place.segment(first).path;
         let file = private().write(true).create(true).truncate(false).open(path)?;
@@ -183,7 +184,8 @@ impl Disk for SegmentFile {
     }
 }
 
-/// Creates a missing folder as private, makes an empty one private, and refuses one that is not private.
+/// Makes sure that a folder is private: creates it if it is missing, makes it private if it is empty, and refuses it if
+/// it has content and is not private.
 pub(crate) fn private_folder(path: &Path) -> Result<(), LogError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -197,7 +199,7 @@ pub(crate) fn private_folder(path: &Path) -> Result<(), LogError> {
     refuse_exposed(path, DIRECTORY_MODE)
 }
 
-/// Returns options that create files private to their owner.
+/// Returns options for creating files that only their owner can access.
 pub(super) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -205,7 +207,7 @@ pub(super) fn private() -> OpenOptions {
     options
 }
 
-/// Refuses a file or folder that other users can access.
+/// Returns an error if other users can access a file or folder.
 pub(super) fn refuse_exposed(path: &Path, private: u32) -> Result<(), LogError> {
     let metadata = fs::metadata(path).map_err(LogError::io(path, "read"))?;
     match PrivateFile::exposed_mode(&metadata) {

@@ -1,4 +1,4 @@
-//! Logs that are written, read, damaged, killed and refused.
+//! Tests of logs: writing, reading, damage, killed processes and refusals.
 
 mod crash;
 mod faults;

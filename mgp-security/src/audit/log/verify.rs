@@ -1,4 +1,4 @@
-//! Verification of a whole log; it finds the first record that is not as it was written.
+//! Verification of a whole log, which finds the first record that differs from what was written.
 
 use std::fs;
 use std::path::Path;
@@ -23,8 +23,8 @@ use super::segments::LogPlace;
 ///
 /// Records after the head were not acknowledged; they are counted if they verify, and an incomplete line at the very
 /// end, which a killed process leaves, is ignored.
-/// If old files were removed, the rest is verified from the checkpoint at its beginning; a checkpoint that is part of
-/// the chain must have announced the removal.
+/// If old files were removed, verification starts at the checkpoint that begins the oldest remaining file. A later
+/// checkpoint in the chain must have announced the removal.
 ///
 /// # Errors
 /// [`LogError::BadRecord`] names the first bad record; other errors mean that the files cannot be read.
@@ -37,13 +37,13 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
         return Err(BadRecord::new(0, RecordFlaw::Head).into());
     }
     let first = segments.first().map_or(1, |segment| segment.first);
-    // Records are retained from the first one on, unless a checkpoint announces a removal.
+    // All records from the first one on must be retained, unless a checkpoint announces their removal.
     let mut from = 1;
     let mut count = 0;
     let mut pending: Option<BadRecord> = None;
     for segment in &segments {
         if let Some(bad) = pending.take() {
-            // Only the newest file may end with an incomplete line.
+            // Only the newest file is allowed to end with an incomplete line.
             return Err(bad.into());
         }
         let io = |error| LogError::io(&segment.path, "read")(error);
@@ -82,7 +82,7 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
     Ok(count)
 }
 
-/// Returns the chain before the first line of a log whose older files were removed.
+/// Returns the state of the chain before the first remaining line of a log whose older files were removed.
 fn resume(line: &[u8], first: u64, head: &LogHead) -> Result<Chain, BadRecord> {
     let chain = Line::read(line)
         .filter(|line| line.seq == first)
@@ -97,7 +97,7 @@ fn resume(line: &[u8], first: u64, head: &LogHead) -> Result<Chain, BadRecord> {
     Ok(chain)
 }
 
-/// Checks that the files beside the log are undamaged.
+/// Checks that the other files in the directory of the log are undamaged.
 fn beside(place: &LogPlace) -> Result<(), LogError> {
     let lock = place.beside("lock");
     if fs::metadata(&lock).is_ok_and(|metadata| metadata.len() > 0) {

@@ -2,7 +2,7 @@
 //!
 //! It writes waiting items as one group, in three steps: append the lines to the file, save the head (number and hash
 //! of the last line), acknowledge the callers. A crash between the steps leaves lines after the head, which were not
-//! acknowledged and which [recovery](super::recover) verifies; never a head without its lines, unless the power
+//! acknowledged and which [recovery](super::recover) verifies. The head is never ahead of the lines, unless the power
 //! fails and [`Fsync`] is not `Always`.
 //!
 //! If the disk or the store fails, no caller is acknowledged and no call can begin; final records of running
@@ -30,17 +30,17 @@ use super::queue::{Item, LogQueue, Reservation};
 use super::recover::{CutEnd, RecoveredLog};
 use super::segments::{Disk, Lock, LogPlace, SegmentFile};
 
-/// The size limit for a group: so many records, or so many bytes and one more record.
+/// The size limit for a group: this many records, or this many bytes plus one more record.
 const MAX_GROUP: usize = 1024;
 const MAX_GROUP_BYTES: usize = 4 * MAX_LINE;
 
-/// The number of bytes after which a checkpoint is due, however few the records.
+/// The number of bytes after which a checkpoint is due, even if they are only a few records.
 const CHECKPOINT_BYTES: u64 = 8 * 1024 * 1024;
 
-/// The time for which the head may lag behind records without a waiting caller.
+/// The maximum time for which the saved head may lag behind records that no caller waits for.
 const MAX_HEAD_LAG: Duration = Duration::from_secs(1);
 
-/// The time after opening within which the disk is synced if no item arrives.
+/// The time without items after which a newly opened log is synced to the disk.
 const SYNC_DELAY: Duration = Duration::from_millis(100);
 
 /// The delay before a failed operation is retried.
@@ -54,28 +54,28 @@ pub(super) struct Writer {
     disk: Box<dyn Disk>,
     head_place: HeadPlace,
     outbox: Option<Outbox>,
-    /// The last durable record.
+    /// The state of the hash chain after the last durable record.
     chain: Chain,
-    /// The last number taken out of the store.
+    /// The number of the last event taken from the store.
     outbox_number: u64,
     recent: RecentEvents,
     /// Intents of running calls, by number; bounded by the room for their final records.
     open: BTreeMap<u64, String>,
-    /// The last saved head, and the time since which the log is ahead of it.
+    /// The number of the record in the last saved head, and the time since which the log has newer records.
     head: u64,
     head_lag_since: Option<Instant>,
-    /// The verified length of the newest file, and whether there may be incomplete bytes after it.
+    /// The verified length of the newest file, and whether there may be an incomplete write after it.
     length: u64,
     may_have_torn_end: bool,
-    /// The first record of each file.
+    /// The number of the first record in each file.
     firsts: VecDeque<u64>,
-    /// The first retained record, as of the last checkpoint.
+    /// The number of the first retained record, from the last checkpoint.
     from: u64,
-    /// Records and bytes since the last checkpoint.
+    /// The number of records and bytes since the last checkpoint.
     records: u64,
     bytes: u64,
-    /// Set while the disk must still be synced after opening; waiting callers come first, because a killed process
-    /// loses nothing.
+    /// `true` while the sync that follows opening is still to be done. Waiting callers are served first, because a
+    /// killed process loses nothing without the sync.
     sync_owed: bool,
     is_failing: bool,
     batch: VecDeque<Item>,
@@ -86,16 +86,16 @@ pub(super) struct Writer {
 /// The time at which the head of a group is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeadSave {
-    /// With the group: a caller waits for it.
+    /// Together with the group, because a caller waits for it.
     Now,
-    /// Later.
+    /// Later, because no caller waits for it.
     Later,
 }
 
 // === impl Writer ===
 
 impl Writer {
-    /// Opens a log, and completes the work that an earlier process left.
+    /// Opens a log, and completes what an earlier process left unfinished.
     pub(super) fn open(
         config: LogConfig,
         store: Option<Arc<dyn Store>>,
@@ -154,7 +154,7 @@ impl Writer {
         &self.shared
     }
 
-    /// Writes until the log is closed and no call is running.
+    /// Writes until the log is closed and no calls are running.
     pub(super) fn run(mut self) {
         let _last = CloseGuard(Arc::clone(&self.shared));
         loop {
@@ -174,7 +174,8 @@ impl Writer {
                     return;
                 }
             }
-            // The writer saw the request to close before it wrote this batch, so the head is saved by now.
+            // The writer already saw the request to close before it wrote this batch, so the head is saved at this
+            // point.
             if closing && self.batch.is_empty() && self.shared.may_end() {
                 return;
             }
@@ -187,12 +188,12 @@ impl Writer {
             return Some(SYNC_DELAY);
         }
         let waits = self.shared.has_suspended();
-        // A suspended call may end a little later than it could.
+        // The end of a suspended call may therefore be recorded a little late.
         let sweep = waits.then_some(Duration::from_mins(1));
         self.head_lag_since.map(|since| MAX_HEAD_LAG.saturating_sub(since.elapsed())).or(sweep)
     }
 
-    /// Records the interrupted calls of an earlier process, and takes the events that wait in the store.
+    /// Records the calls that an earlier process left running, and takes the events that wait in the store.
     fn finish_recovery(&mut self, cut: CutEnd) -> Result<(), Reason> {
         if cut.bytes > 0 || !self.open.is_empty() {
             tracing::warn!(
@@ -213,7 +214,7 @@ impl Writer {
                 self.write(HeadSave::Now)?;
             }
         }
-        // The first caller does not wait for the disk, which may be slow after a file was cut.
+        // Sync later: the first caller should not wait for the disk, which may be slow after a file was truncated.
         self.sync_owed = true;
         if cut.bytes > 0 {
             self.write_checkpoint(cut.bytes)?;
@@ -224,7 +225,7 @@ impl Writer {
         self.take_new_events()
     }
 
-    /// Records that whole lines were cut off.
+    /// Records an event if complete lines were cut off.
     fn record_cut(&mut self, cut: CutEnd) -> Result<(), Reason> {
         if cut.lines == 0 {
             return Ok(());
@@ -237,7 +238,7 @@ impl Writer {
 
     fn work(&mut self, closing: bool) -> Result<(), Reason> {
         if self.is_failing {
-            // A checkpoint is written first, to find out whether writing works before it is reported to callers.
+            // First write a checkpoint to find out whether writing works; only then report success to callers.
             self.checkpoint(0)?;
         }
         // A flush includes the events that were committed to the store for this log.
@@ -298,7 +299,7 @@ impl Writer {
             if let Some(ack) = ack
                 && let Some(seq) = acknowledged.pop_front()
             {
-                // The receiver may be gone.
+                // Ignore the error: the caller may no longer wait.
                 let _ = ack.send(Ok(seq));
             }
             match room {
@@ -318,7 +319,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the events that wait in the store, which are removed there after they are durable here.
+    /// Writes the events that wait in the store, and removes them from the store once they are durable in the log.
     fn take_outbox(&mut self) -> Result<(), Reason> {
         while let Some(outbox) = &mut self.outbox {
             let pending = outbox.pending().map_err(reason)?;
@@ -376,7 +377,7 @@ impl Writer {
 
     /// Writes a checkpoint; the files that it retires are removed by [`sync_and_prune`](Self::sync_and_prune).
     fn write_checkpoint(&mut self, cut: u64) -> Result<(), Reason> {
-        // The head is at least at the beginning of the checkpoint, so that opening need not read further back.
+        // Save the head up to the beginning of the checkpoint first, so that opening need not read further back.
         self.save_lagging_head()?;
         let from = match self.config.retention {
             FileRetention::All => None,
@@ -400,7 +401,8 @@ impl Writer {
     fn sync_and_prune(&mut self) -> Result<(), Reason> {
         if self.config.fsync == Fsync::OnCheckpoint {
             self.disk.sync().map_err(reason)?;
-            // After the records, so that the head on the disk never names a record that is not.
+            // Sync the head after the records, so that the head on the disk never refers to a record that is not on the
+            // disk.
             self.head_place.sync().map_err(reason)?;
         }
         self.sync_owed = false;
@@ -408,7 +410,8 @@ impl Writer {
         if self.firsts.front().is_some_and(|first| *first < from) {
             match self.disk.remove_before(from) {
                 Ok(()) => self.firsts.retain(|first| *first >= from),
-                // Their records are announced as removed, so they do no harm.
+                // Files that could not be removed do no harm, because the removal of their records is already
+                // announced.
                 Err(error) => tracing::warn!(
                     log = self.config.name,
                     %error,
@@ -471,7 +474,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Reports the failure to waiting callers; items without a waiting caller stay queued for a retry.
+    /// Reports a failure to the waiting callers. Items that no caller waits for stay queued for a retry.
     fn fail(&mut self, reason: &Reason) {
         self.is_failing = true;
         let failure = AuditError::Failed(Arc::clone(reason));
@@ -504,7 +507,7 @@ fn reason(error: impl StdError + Send + Sync + 'static) -> Reason {
     Arc::new(error)
 }
 
-/// Marks the log as closed when the writer ends for any reason, also a panic.
+/// Marks the log as closed when the writer ends, even if it panics.
 struct CloseGuard(Arc<LogQueue>);
 
 impl Drop for CloseGuard {

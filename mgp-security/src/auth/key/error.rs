@@ -1,4 +1,4 @@
-//! Errors of managing API keys.
+//! Errors that occur when API keys are managed.
 
 use std::path::PathBuf;
 
@@ -11,33 +11,34 @@ use super::MAX_KEYS;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The text is not a key.
+    /// The text does not have the form of a key.
     #[error(
         "malformed key; a key is `mgp_<id>_<secret>` with letters, digits and `-` in the id, also `_` in the secret"
     )]
     Malformed,
-    /// A key with this id exists.
+    /// A key with this id already exists.
     #[error("a key with the id `{id}` already exists")]
     Exists {
-        /// The id.
+        /// The id of the existing key.
         id: String,
     },
-    /// No key has this id.
+    /// There is no key with this id.
     #[error("there is no key with the id `{id}`")]
     Unknown {
-        /// The id.
+        /// The id that was not found.
         id: String,
     },
-    /// The store has reached its limit.
+    /// The store already contains the maximum number of keys.
     #[error("the limit of {MAX_KEYS} keys is reached; remove revoked or expired ones")]
     Full,
-    /// The system provides no random bytes.
+    /// The system cannot provide random bytes for a new key.
     #[error("the system has no randomness: {0}")]
     NoRandomness(getrandom::Error),
-    /// The store failed.
+    /// The key store failed.
     #[error(transparent)]
     Store(#[from] KeyStoreError),
-    /// The change cannot be recorded: no key was created, or a key was revoked without a record in the log.
+    /// The audit log could not record the change. A new key was then not created; a revoked key is revoked
+    /// nevertheless.
     #[error("the change of the key was not recorded: {0}")]
     Unaudited(#[from] AuditError),
 }
@@ -46,18 +47,18 @@ pub enum KeyError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyStoreError {
-    /// The file cannot be used.
+    /// The file cannot be read or written, or other users can access it.
     #[error(transparent)]
     File(#[from] PrivateFileError),
-    /// The file has another format.
+    /// The content of the file does not have the expected format.
     #[error("`{path}` is not a valid key file: {why}")]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The flaw.
+        /// The reason why it cannot be read.
         why: String,
     },
-    /// Another kind of store failed.
+    /// A key store implemented outside this crate failed.
     #[error("the store of keys failed: {0}")]
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

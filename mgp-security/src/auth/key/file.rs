@@ -1,4 +1,4 @@
-//! Keys in a private file.
+//! A key store in a private file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,23 +13,23 @@ use super::error::{KeyError, KeyStoreError};
 use super::record::KeyRecord;
 use super::store::{KeyStore, add, remove, revoke};
 
-/// The size limit for the file, with room for [`MAX_KEYS`] keys and more.
+/// The size limit for the file in bytes; it has room for more than [`MAX_KEYS`] keys.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
-/// The time limit for another process that is changing the file.
+/// The time limit for waiting while another process changes the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Keys in a JSON file (on Unix with mode 0600; any wider mode is refused).
 ///
-/// A missing file has no keys, and is created with the first one.
-/// The file is replaced as a whole, so that no reader sees an incomplete one. Processes that change it take turns with
-/// a lock on a file beside it, for which they wait up to five seconds.
+/// A missing file counts as empty, and is created with the first key. The file is replaced as a whole, so no reader
+/// sees an incomplete one. Processes that change it lock a second file in the same folder, and wait up to five seconds
+/// for the lock.
 #[derive(Clone, Debug)]
 pub struct FileKeys {
     file: PrivateFile,
 }
 
-/// The content of the file.
+/// The JSON content of the key file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Contents {
@@ -40,7 +40,7 @@ struct Contents {
 const VERSION: u32 = 1;
 
 impl FileKeys {
-    /// Creates a store over a file, which is not read yet.
+    /// Creates a store that uses a file. Does not read the file yet.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { file: PrivateFile::new(path, MAX_FILE) }
@@ -87,7 +87,7 @@ impl KeyStore for FileKeys {
     }
 }
 
-/// Runs file operations on a thread that may block.
+/// Runs file operations on a thread that is allowed to block.
 async fn blocking<T: Send + 'static, E: From<KeyStoreError> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {

@@ -20,14 +20,14 @@ use crate::audit::Event;
 use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::refused::AuthRefused;
 
-/// The interval at which the store is checked for changes of other processes; it bounds the time until a revocation in
-/// another process takes effect here.
+/// The interval at which the store is checked for changes of other processes. A revocation in another process takes
+/// effect here after this time at the latest.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The length from which on an imported secret is hard to guess: 128 bits in base64.
+/// The minimum length of an imported secret that is considered hard to guess: 128 bits in base64.
 const MIN_SECRET: usize = 22;
 
-/// The API keys of a server; a cheap handle.
+/// The API keys of a server; a handle that is cheap to clone.
 ///
 /// A key may restrict its holder with these permissions, which [`AccessLayer`](crate::AccessLayer) enforces:
 ///
@@ -72,21 +72,22 @@ struct ChangeAuditor {
 struct KeyCache {
     store: Box<dyn KeyStore>,
     snapshot: RwLock<Arc<Snapshot>>,
-    /// Held while the store is read into the snapshot, but not while it is changed: a change may wait for another
-    /// process, and requests wait for the reader.
+    /// Locked while the store is read into the snapshot, but not while the store is changed: a change may wait for
+    /// another process, and requests wait for this lock.
     reading: tokio::sync::Mutex<()>,
     /// The time of the next check of the stamp, in milliseconds since `born`.
     next_check: AtomicU64,
-    /// Set while a task reads the store for callers that cannot wait.
+    /// `true` while a task reads the store on behalf of callers that cannot wait.
     catching_up: AtomicBool,
     born: Instant,
 }
 
-/// The records of the store at a stamp.
+/// The records of the store, as of a given stamp.
 #[derive(Default)]
 struct Snapshot {
     stamp: u64,
-    /// Set if the store cannot be read. Then no key is valid, because the store might contain a revocation.
+    /// `true` if the store cannot be read. Then no key is valid, because any of them may have been revoked in the
+    /// store.
     broken: bool,
     entries: HashMap<String, Entry>,
 }
@@ -104,7 +105,7 @@ pub(in crate::auth) enum Lookup {
     Outdated,
 }
 
-/// A key that was just issued; its secret cannot be read again later.
+/// A newly issued key. Its secret is available only here and cannot be read again later.
 pub struct NewKey {
     id: String,
     text: String,
@@ -122,10 +123,10 @@ impl ApiKeys {
     /// Opens the keys in a store.
     ///
     /// # Errors
-    /// [`KeyStoreError`] when the store cannot be read.
+    /// [`KeyStoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future reads nothing.
+    /// Dropping the future changes nothing.
     pub async fn open(store: impl KeyStore) -> Result<Self, KeyStoreError> {
         let stamp = store.stamp();
         let snapshot = Snapshot::of(store.load().await?, stamp)?;
@@ -144,7 +145,7 @@ impl ApiKeys {
         Self { shared, auditor: None }
     }
 
-    /// Returns a handle whose changes are recorded with an actor; other handles are not affected.
+    /// Returns a handle whose changes are recorded with `by` as the actor; other handles are not affected.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -164,13 +165,13 @@ impl ApiKeys {
         Self { shared: Arc::clone(&self.shared), auditor }
     }
 
-    /// Issues a key, and stores its record.
+    /// Issues a new key, and stores its record.
     ///
     /// # Errors
     /// [`KeyError::Full`], [`KeyError::NoRandomness`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
-    /// The key may be in the store, but its secret is lost.
+    /// If the future is dropped, the key may be in the store, but its secret is lost.
     pub async fn issue(&self, grant: KeyGrant) -> Result<NewKey, KeyError> {
         let (mut id, mut secret) = ([0; 8], [0; 32]);
         getrandom::fill(&mut id).map_err(KeyError::NoRandomness)?;
@@ -187,7 +188,7 @@ impl ApiKeys {
     /// [`KeyError::Malformed`], [`KeyError::Exists`], [`KeyError::Full`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
-    /// The key may be in the store.
+    /// If the future is dropped, the key may be in the store.
     pub async fn import(&self, key: &str, grant: KeyGrant) -> Result<String, KeyError> {
         let key = KeyText::parse(key).ok_or(KeyError::Malformed)?;
         if key.secret.len() < MIN_SECRET {
@@ -201,7 +202,7 @@ impl ApiKeys {
         if let Some(auditor) = &self.auditor {
             let event = Event::key_added(&auditor.by, key.id, &owner).expires_at(expires.as_ref());
             if let Err(reason) = auditor.audit.record(event.into()).await {
-                // A key that is not in the log must not exist.
+                // A key whose creation is not in the audit log must not exist.
                 self.shared.store.remove(key.id).await?;
                 return Err(reason.into());
             }
@@ -210,13 +211,13 @@ impl ApiKeys {
         Ok(key.id.to_owned())
     }
 
-    /// Revokes a key; after this returns, no request is admitted with it.
+    /// Revokes a key. After this method returns, no request is admitted with the key.
     ///
     /// # Errors
     /// [`KeyError::Unknown`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
-    /// The key may be revoked, and is then refused within 250 ms.
+    /// If the future is dropped, the key may have been revoked; it is then refused within 250 ms.
     pub async fn revoke(&self, id: &str) -> Result<(), KeyError> {
         let owner = self.owner(id).await;
         self.shared.store.revoke(id).await?;
@@ -229,14 +230,14 @@ impl ApiKeys {
     /// [`KeyError::Unknown`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
-    /// The key may be removed, and is then refused within 250 ms.
+    /// If the future is dropped, the key may have been removed; it is then refused within 250 ms.
     pub async fn remove(&self, id: &str) -> Result<(), KeyError> {
         let owner = self.owner(id).await;
         self.shared.store.remove(id).await?;
         self.finish_removal(id, owner).await
     }
 
-    /// Returns the holder of a key; reads the store if another process may have created the key.
+    /// Returns the holder of a key. Reads the store first, because another process may have created the key.
     async fn owner(&self, id: &str) -> Option<Principal> {
         let known = || {
             let snapshot = self.shared.snapshot();
@@ -245,12 +246,13 @@ impl ApiKeys {
         if let Some(owner) = known() {
             return Some(owner);
         }
-        // If the store cannot be read, the key is revoked nevertheless and recorded by its id only.
+        // If the store cannot be read, the key is revoked nevertheless, and the audit event contains only its id.
         let _ = self.shared.reload().await;
         known()
     }
 
-    /// Reloads the keys, so that the key is refused, then records its end; a failed record does not restore the key.
+    /// Reloads the keys, so that the removed key is refused, and then records its removal. If recording fails, the key
+    /// stays removed.
     async fn finish_removal(&self, id: &str, owner: Option<Principal>) -> Result<(), KeyError> {
         self.shared.reload().await?;
         if let Some(auditor) = &self.auditor {
@@ -263,7 +265,7 @@ impl ApiKeys {
     /// Reads the records of all keys, including revoked ones.
     ///
     /// # Errors
-    /// [`KeyStoreError`] when the store cannot be read.
+    /// [`KeyStoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -271,7 +273,7 @@ impl ApiKeys {
         self.shared.store.load().await
     }
 
-    /// Returns the caller a key belongs to.
+    /// Returns the caller to whom a key was issued.
     ///
     /// # Errors
     /// [`AuthRefused::Invalid`] with the same message for every key that is not valid;
@@ -290,8 +292,8 @@ impl ApiKeys {
 
     /// Returns whether a key is still valid, according to the snapshot.
     ///
-    /// Called for every part of a stream, so it must not wait: if the store has changed, a task reads it, so that a
-    /// stream ends even if no request arrives.
+    /// It is called for every part of a stream, so it must not block. If the store has changed, a separate task reads
+    /// it; thus a stream ends even if no request causes the store to be read.
     pub(in crate::auth) fn is_live(&self, id: &str) -> bool {
         let snapshot = self.shared.snapshot();
         if self.shared.is_due() {
@@ -304,7 +306,7 @@ impl ApiKeys {
         !snapshot.broken && snapshot.entries.get(id).is_some_and(|entry| !entry.is_revoked)
     }
 
-    /// Reads the store in a task, unless one is running.
+    /// Spawns a task that reads the store, unless such a task is running.
     fn spawn_catch_up(&self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if self.shared.catching_up.swap(true, Ordering::AcqRel) {
@@ -317,12 +319,12 @@ impl ApiKeys {
         });
     }
 
-    /// Returns whether a credential has the prefix of keys.
+    /// Returns whether a credential begins with the prefix of API keys.
     pub(in crate::auth) fn is_key(credential: &str) -> bool {
         credential.starts_with(PREFIX)
     }
 
-    /// Decides from the snapshot; text that is not a key is refused before any lookup.
+    /// Looks up a key in the snapshot. A text that does not have the form of a key is refused without a lookup.
     pub(in crate::auth) fn lookup(&self, key: &str) -> Lookup {
         let Some(key) = KeyText::parse(key) else {
             return Lookup::Decided(Err(AuthRefused::NOT_VALID));
@@ -358,15 +360,15 @@ impl KeyCache {
         Arc::clone(&self.snapshot.read())
     }
 
-    /// Reads the store after a change, however recently it was read.
+    /// Reads the store after a change, even if it was read just before.
     async fn reload(&self) -> Result<(), KeyStoreError> {
         let _held = self.reading.lock().await;
         self.read().await
     }
 
-    /// Reads the store again; the caller holds `reading`.
+    /// Reads the store again. The caller must hold the lock `reading`.
     async fn read(&self) -> Result<(), KeyStoreError> {
-        // Taken before the records, so that a change in between is detected at the next check.
+        // Take the stamp before the records, so that the next check detects a change made in between.
         let stamp = self.store.stamp();
         let read = self.store.load().await.and_then(|records| Snapshot::of(records, stamp));
         let (snapshot, outcome) = match read {
@@ -378,10 +380,10 @@ impl KeyCache {
         outcome
     }
 
-    /// Reads the store if it has changed; while it cannot be read, no key is valid.
+    /// Reads the store if it has changed. While the store cannot be read, no key is valid.
     async fn catch_up(&self) {
         let _held = self.reading.lock().await;
-        // Another task may have read it meanwhile.
+        // Another task may have read the store while this one waited for the lock.
         if self.is_outdated(&self.snapshot())
             && let Err(error) = self.read().await
         {
@@ -392,12 +394,12 @@ impl KeyCache {
         }
     }
 
-    /// Returns whether the store must be checked now.
+    /// Returns whether it is time to check the store for changes.
     fn is_due(&self) -> bool {
         self.since_born() >= self.next_check.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the snapshot must be read again; a broken store is tried again at every check.
+    /// Returns whether the store must be read again. If the last read failed, every check tries again.
     fn is_outdated(&self, snapshot: &Snapshot) -> bool {
         self.is_due() && (snapshot.broken || snapshot.stamp != self.store.stamp())
     }
@@ -439,7 +441,8 @@ impl Snapshot {
         Ok(Self { stamp, broken: false, entries: entries.collect::<Result<_, KeyStoreError>>()? })
     }
 
-    /// Decides with one hash, one lookup and one comparison, whether or not the key exists.
+    /// Decides about a key with one hash, one lookup and one comparison, whether or not the key exists, so that the
+    /// time taken does not reveal which ids exist.
     fn decide(&self, key: KeyText<'_>, now: SystemTime) -> Result<Authenticated, AuthRefused> {
         if self.broken {
             return Err(AuthRefused::Unavailable);

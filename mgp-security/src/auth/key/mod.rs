@@ -1,7 +1,7 @@
 //! API keys `mgp_<id>_<secret>`: generated here, shown once, and stored as the hash of their secret.
 //!
-//! A secret has 256 random bits, so one SHA-256 is enough; slow hashes protect secrets that people invent.
-//! A key is looked up by its id, and its hash is compared in constant time; an unknown id costs the same work.
+//! A secret has 256 random bits, so a single SHA-256 is enough; slow hashes are needed only for secrets that people
+//! choose. A key is looked up by its id, and its hash is compared in constant time; an unknown id takes the same time.
 //!
 //! Decisions read a snapshot in memory. Changes made in this process take effect at once; changes that another
 //! process makes in the store take effect within 250 ms, see [`KeyStore::stamp`].

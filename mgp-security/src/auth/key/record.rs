@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{Hash, hash_from_hex};
 
-/// The principal a key is issued to, and its permissions.
+/// The principal to whom a key is issued, with the permissions and the expiry of the key.
 ///
-/// Unknown members are refused when a record is read, because a misspelled expiry must not mean no expiry.
+/// When a record is read, unknown members are refused: a misspelled expiry must not result in a key without an expiry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyGrant {
@@ -28,7 +28,7 @@ pub struct KeyGrant {
 }
 
 impl KeyGrant {
-    /// Creates a grant for a subject of a tenant, without permissions, administrative authority or expiry.
+    /// Creates a grant for a subject in a tenant, without permissions, administrative authority or expiry.
     #[must_use]
     pub fn new(tenant: impl Into<String>, subject: impl Into<String>) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl KeyGrant {
         self
     }
 
-    /// Grants administrative authority; a holder of another tenant than `local` administers that tenant only.
+    /// Grants administrative authority. In a tenant other than `local`, the holder may administer only that tenant.
     #[must_use]
     pub fn operator(mut self) -> Self {
         self.operator = true;
@@ -62,14 +62,14 @@ impl KeyGrant {
         self
     }
 
-    /// Sets the expiry.
+    /// Sets the time when the key expires.
     #[must_use]
     pub fn expires(mut self, at: SystemTime) -> Self {
         self.expires = Some(at.into());
         self
     }
 
-    /// Returns the principal of callers with the key.
+    /// Returns the principal of callers that present the key.
     #[must_use]
     pub fn principal(&self) -> Principal {
         let mut principal = Principal::new(self.tenant.as_str(), self.subject.as_str());
@@ -79,13 +79,13 @@ impl KeyGrant {
         if self.operator { principal.operator() } else { principal }
     }
 
-    /// Returns the authority of the holder.
+    /// Returns the administrative authority of the key's holder.
     #[must_use]
     pub fn authority(&self) -> Authority {
         self.principal().authority()
     }
 
-    /// Returns the permissions.
+    /// Returns the permissions of the key.
     #[must_use]
     pub fn permissions(&self) -> &[String] {
         &self.permissions
@@ -98,7 +98,7 @@ impl KeyGrant {
     }
 }
 
-/// A stored key, without its secret.
+/// The stored record of a key, without its secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyRecord {
@@ -130,13 +130,13 @@ impl KeyRecord {
         &self.id
     }
 
-    /// Returns the grant.
+    /// Returns the grant with which the key was issued.
     #[must_use]
     pub fn grant(&self) -> &KeyGrant {
         &self.grant
     }
 
-    /// Returns the time of creation.
+    /// Returns the time when the key was created.
     #[must_use]
     pub fn created(&self) -> &Timestamp {
         &self.created
@@ -149,7 +149,7 @@ impl KeyRecord {
     }
 }
 
-/// Leaves the hash out, so that it does not get into logs.
+/// Omits the hash, so that it does not appear in program logs.
 impl fmt::Debug for KeyRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyRecord")

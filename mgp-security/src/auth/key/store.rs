@@ -10,19 +10,19 @@ use super::MAX_KEYS;
 use super::error::{KeyError, KeyStoreError};
 use super::record::KeyRecord;
 
-/// A store of keys; [`ApiKeys`](super::ApiKeys) caches its records, and rarely calls it.
+/// A store of keys. [`ApiKeys`](super::ApiKeys) caches the records, so it rarely calls the store.
 #[async_trait]
 pub trait KeyStore: Send + Sync + 'static {
-    /// Reads all records.
+    /// Reads the records of all keys.
     async fn load(&self) -> Result<Vec<KeyRecord>, KeyStoreError>;
 
-    /// Adds a record with a new id.
+    /// Adds a record, whose id must be new.
     async fn add(&self, record: KeyRecord) -> Result<(), KeyError>;
 
-    /// Marks the record of an id as revoked.
+    /// Marks the record with an id as revoked.
     async fn revoke(&self, id: &str) -> Result<(), KeyError>;
 
-    /// Removes the record of an id.
+    /// Removes the record with an id.
     async fn remove(&self, id: &str) -> Result<(), KeyError>;
 
     /// Returns a number that changes whenever the records may have changed.
@@ -42,7 +42,7 @@ struct KeyTable {
 }
 
 impl MemoryKeys {
-    /// Creates an empty store.
+    /// Creates a store without keys.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -82,7 +82,7 @@ impl KeyStore for MemoryKeys {
     }
 }
 
-// The rules that all our stores share.
+// The rules for changes that all key stores of this crate share.
 
 pub(super) fn add(
     records: &mut BTreeMap<String, KeyRecord>,

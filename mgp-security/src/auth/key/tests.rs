@@ -1,4 +1,4 @@
-//! Keys from creation to expiry, in memory and in a file.
+//! Tests of keys from creation to expiry, in memory and in a file.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::auth::{AuthRefused, Credential};
 
 const NOT_VALID: Result<(), AuthRefused> = Err(AuthRefused::NOT_VALID);
 
-/// The time within which a change of another process takes effect.
+/// The time within which a change by another process must take effect.
 const IN_FORCE: Duration = Duration::from_millis(250);
 
 fn grant() -> KeyGrant {
@@ -105,7 +105,7 @@ async fn a_key_expires_at_its_time() {
     let (past, future) = (keys.issue(past).await.unwrap(), keys.issue(future).await.unwrap());
     assert_eq!(check(&keys, past.reveal()).await, Err(AuthRefused::Expired));
     assert_eq!(check(&keys, future.reveal()).await, Ok(()));
-    // Without the secret, the answer does not reveal the expiry.
+    // To a caller without the secret, the answer does not reveal that the key has expired.
     assert_eq!(check(&keys, &format!("mgp_{}_guess", past.id())).await, NOT_VALID);
     keys.revoke(past.id()).await.unwrap();
     assert_eq!(check(&keys, past.reveal()).await, NOT_VALID);
@@ -158,7 +158,7 @@ fn a_store_is_bounded() {
     assert!(matches!(add(&mut records, record("more")), Err(KeyError::Full)));
 }
 
-/// A store that can fail without a change of its stamp, and counts the calls of `stamp`.
+/// A store that can fail without changing its stamp, and that counts the calls of `stamp`.
 #[derive(Clone, Default)]
 struct TestStore {
     keys: MemoryKeys,
@@ -284,7 +284,7 @@ async fn a_stream_ends_with_its_key_although_no_request_arrives() {
     folder.open().await.unwrap().revoke(key.id()).await.unwrap();
     assert!(keys.is_live(key.id()), "it was looked at a moment ago");
     tokio::time::advance(IN_FORCE).await;
-    // A stream does not wait; the next check sees the change.
+    // A stream does not wait for the store to be read; a later check finds the change.
     for _ in 0..1000 {
         if !keys.is_live(key.id()) {
             return;
@@ -305,7 +305,7 @@ async fn a_change_that_waits_for_another_process_blocks_no_request() {
         async move { keys.issue(grant()).await }
     });
     tokio::task::yield_now().await;
-    // The file has changed, so the next request has to read it.
+    // The file has changed, so the next request must read it.
     let same = fs::read(folder.file()).unwrap();
     fs::write(folder.file(), same).unwrap();
     tokio::time::advance(Duration::from_secs(1)).await;
@@ -350,7 +350,7 @@ async fn a_file_that_others_can_read_is_refused() {
         ));
         assert!(keys.issue(grant()).await.is_err());
     }
-    // A server that has read it detects the change as well.
+    // A server that has already read the file also detects the change.
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(check(&keys, key.reveal()).await, Err(AuthRefused::Unavailable));
     mode(0o400);
@@ -405,7 +405,7 @@ async fn two_processes_that_change_a_file_lose_nothing() {
     assert_eq!(one.records().await.unwrap().len(), 20);
 }
 
-/// A log that is full.
+/// An audit log that is full.
 struct FullLog;
 
 impl AuditSink for FullLog {

@@ -1,4 +1,4 @@
-//! The text form of a key and of its hash.
+//! The textual form of a key and of the hash of its secret.
 
 use mgp_types::from_hex;
 use sha2::{Digest, Sha256};
@@ -8,7 +8,7 @@ pub(super) const PREFIX: &str = "mgp_";
 const MAX_ID: usize = 64;
 const MAX_SECRET: usize = 256;
 
-/// SHA-256 of a secret.
+/// The SHA-256 hash of a key's secret.
 pub(super) type Hash = [u8; 32];
 
 /// The parts of a well-formed key.

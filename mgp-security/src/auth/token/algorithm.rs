@@ -1,8 +1,10 @@
-//! The accepted signature algorithms: asymmetric ones, so that a public key cannot sign a token (RFC 8725 §3.1).
+//! The accepted signature algorithms. All are asymmetric, so a public key cannot be used to sign a token (RFC 8725
+//! §3.1).
 
 use jsonwebtoken::Algorithm;
 
-/// An algorithm a token may be signed with; `none` and `HS256` do not exist here, so they cannot be allowed by mistake.
+/// An algorithm with which a token may be signed. `none` and `HS256` are not in this list, so an operator cannot allow
+/// them by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SignatureAlgorithm {

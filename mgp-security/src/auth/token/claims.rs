@@ -34,18 +34,19 @@ impl Claims {
         Ok(text)
     }
 
-    /// Returns whether one of these resources is in the audience, compared exactly (RFC 8707 §2).
+    /// Returns whether the token's audience contains one of these resources, compared exactly (RFC 8707 §2).
     pub(super) fn is_for(&self, resources: &[String]) -> Result<bool, AuthRefused> {
         let audience = self.list("aud")?.unwrap_or_default();
         Ok(audience.iter().any(|name| resources.contains(name)))
     }
 
-    /// Returns whether the token is bound to a key (RFC 7800), whose possession a bearer token does not prove.
+    /// Returns whether the token is bound to a key (RFC 7800). Such a token is not a bearer token: its sender must
+    /// prove that it has the key.
     pub(super) fn is_bound(&self) -> bool {
         self.0.has("cnf")
     }
 
-    /// Checks the times with a leeway, and returns the expiry.
+    /// Checks the time claims, allowing for a leeway, and returns the expiry.
     pub(super) fn expires(
         &self,
         now: SystemTime,
@@ -61,7 +62,7 @@ impl Claims {
         if expires + leeway <= now { Err(AuthRefused::Expired) } else { Ok(expires) }
     }
 
-    /// Returns the scopes: `scope` as in RFC 9068, or `scp` as other issuers write it.
+    /// Returns the scopes from the claim `scope` (RFC 9068), or from `scp`, which some issuers use instead.
     pub(super) fn scopes(&self) -> Result<Vec<String>, AuthRefused> {
         let name = if self.0.has("scope") { "scope" } else { "scp" };
         let listed = self.list(name)?.unwrap_or_default();
@@ -81,7 +82,7 @@ impl Claims {
         Ok(self.0.get::<Vec<String>>(name)?)
     }
 
-    /// Returns a time in seconds since 1970, with or without a fraction.
+    /// Returns a claim that is a time in seconds since 1970, with or without a fraction.
     fn time(&self, name: &str) -> Result<Option<SystemTime>, AuthRefused> {
         let Some(seconds) = self.0.get::<f64>(name)? else { return Ok(None) };
         if !(0.0..=LAST_SECOND).contains(&seconds) {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::algorithm::SignatureAlgorithm;
 use super::jws::Jws;
 
-/// The size limit for a document.
+/// The size limit for a key set document, in bytes.
 pub(super) const MAX_DOCUMENT: usize = 256 * 1024;
 /// The maximum number of keys in a document.
 const MAX_KEYS: usize = 100;
@@ -40,18 +40,18 @@ pub enum BadJwks {
 
 struct VerifyingKey {
     kid: Option<String>,
-    /// The algorithms that the key's type, curve and own `alg` allow.
+    /// The algorithms that are allowed by the key's type and curve, and by its own member `alg`.
     algorithms: Vec<SignatureAlgorithm>,
     key: DecodingKey,
 }
 
 /// The result of verifying a token with a key set.
 pub(super) enum Verification {
-    /// One key fits; `true` if the signature is valid.
+    /// Exactly one key fits; `true` if the signature is valid.
     Verified(bool),
-    /// No key has this id, or none fits.
+    /// No key has the token's key id, or none fits its algorithm.
     Unknown,
-    /// Several keys fit, so the intended one is unknown.
+    /// Several keys fit, so it is unknown which one the issuer used.
     Ambiguous,
 }
 
@@ -93,7 +93,7 @@ impl JwkSet {
         self.keys.is_empty()
     }
 
-    /// Verifies a token with the only key that fits.
+    /// Verifies the signature of a token, if exactly one key fits.
     pub(super) fn verify(&self, token: &Jws<'_>) -> Verification {
         let mut fitting = self.keys.iter().filter(|key| {
             key.algorithms.contains(&token.algorithm)
@@ -113,7 +113,7 @@ impl fmt::Debug for JwkSet {
     }
 }
 
-/// A published key; one with another form is unusable.
+/// A published key as it is written; a key in any other form is ignored.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -155,14 +155,14 @@ impl VerifyingKey {
 
     fn has_signed(&self, token: &Jws<'_>) -> bool {
         let algorithm = token.algorithm.to_jsonwebtoken();
-        // An explicit provider; the one of the process depends on other crates.
+        // Name the provider explicitly, because the process-wide one may be set by other crates.
         (DEFAULT_PROVIDER.verifier_factory)(&algorithm, &self.key)
             .is_ok_and(|key| key.verify(token.signed.as_bytes(), &token.signature).is_ok())
     }
 }
 
 impl Jwk {
-    /// Returns the key, and the algorithms that a key of its type can sign with.
+    /// Returns the key, and the algorithms for which a key of its type can be used.
     fn material(&self) -> Option<(DecodingKey, &'static [SignatureAlgorithm])> {
         let x = || part(self.x.as_ref()?);
         match (self.kty.as_str(), self.crv.as_deref()) {
@@ -186,7 +186,7 @@ impl Jwk {
         }
     }
 
-    /// Returns a point on a curve with coordinates of a given length.
+    /// Returns the point of an elliptic curve from coordinates of a given length.
     fn point(
         &self,
         length: usize,
@@ -211,7 +211,7 @@ fn part(text: &String) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }
 
-/// Returns the number of significant bits.
+/// Returns the number of significant bits of a big-endian number.
 fn bits(number: &[u8]) -> usize {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     number.get(zeros).map_or(0, |first| {

@@ -1,4 +1,4 @@
-//! The parts of a signed token, parsed before any of it is trusted (RFC 7515; RFC 8725).
+//! The parts of a signed token, parsed before anything in it is trusted (RFC 7515; RFC 8725).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,24 +7,25 @@ use super::algorithm::SignatureAlgorithm;
 use super::members::Members;
 use crate::auth::bearer::MAX_CREDENTIAL;
 
-/// The size limit for a key id.
+/// The maximum length of a key id, in bytes.
 const MAX_KID: usize = 256;
 
-/// A token in compact form.
+/// A signed token in compact form, split into its parts.
 #[derive(Debug)]
 pub(super) struct Jws<'a> {
     pub(super) algorithm: SignatureAlgorithm,
-    /// The key id: only compared to known ids, never used as a path or URL.
+    /// The key id. It is only compared with known ids, and never used as a path or URL.
     pub(super) kid: Option<String>,
-    /// The signed text.
+    /// The part of the token that the signature covers.
     pub(super) signed: &'a str,
     pub(super) payload: &'a str,
     pub(super) signature: Vec<u8>,
 }
 
-/// Header members that change the meaning of a signature, or contain a key.
+/// Header members because of which a token is refused: they change the meaning of the signature, or contain a key.
 ///
-/// `jku`, `x5u` and similar members only contain the location of a key. They are ignored; keys have other sources.
+/// `jku`, `x5u` and similar members only refer to the location of a key. They are ignored: keys come from the
+/// configured source only.
 const REFUSED_MEMBERS: &[&str] = &["crit", "jwk", "b64", "zip", "enc"];
 
 impl<'a> Jws<'a> {
@@ -57,7 +58,7 @@ impl<'a> Jws<'a> {
     }
 }
 
-/// Returns whether `typ` is that of an access token: as in RFC 9068 §2.1, or plain `jwt` as older issuers write it.
+/// Returns whether `typ` is the type of an access token: that of RFC 9068 §2.1, or `jwt`, which older issuers use.
 fn is_access_token(kind: &str) -> bool {
     let kind = kind.strip_prefix("application/").unwrap_or(kind);
     kind.eq_ignore_ascii_case("at+jwt") || kind.eq_ignore_ascii_case("jwt")

@@ -9,17 +9,17 @@ use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// The members of an object. An object with a duplicate name is refused, because readers differ in which one
+/// The members of an object. An object with a duplicate name is refused, because parsers differ in which of the two
 /// they use.
 #[derive(Debug)]
 pub(super) struct Members(BTreeMap<String, Box<RawValue>>);
 
-/// The error for a member of another type.
+/// The error for a member whose value has another type than expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WrongType;
 
 impl Members {
-    /// Parses one part of a token.
+    /// Parses one base64url-encoded part of a token.
     pub(super) fn of_part(part: &str) -> Option<Self> {
         let json = URL_SAFE_NO_PAD.decode(part).ok()?;
         serde_json::from_slice(&json).ok()
@@ -29,7 +29,7 @@ impl Members {
         self.0.contains_key(name)
     }
 
-    /// Returns a member; `null` is a value that fits no type.
+    /// Returns a member as a type; a member that is `null` results in an error.
     pub(super) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, WrongType> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
         serde_json::from_str(value.get()).map(Some).map_err(|_| WrongType)

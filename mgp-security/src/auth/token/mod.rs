@@ -21,9 +21,10 @@ use super::authenticated::Authenticated;
 use super::metadata::ResourceMetadata;
 use super::refused::AuthRefused;
 
-/// A verifier of access tokens; [`ResourceServer`] verifies JWTs, another one may query the issuer (RFC 7662).
+/// A verifier of access tokens. [`ResourceServer`] verifies JWTs; an implementation of your own could query the issuer
+/// (RFC 7662).
 ///
-/// An implementation must accept only tokens issued for this resource, and must never pass one on.
+/// An implementation must accept only tokens issued for this resource, and must never send a token to another server.
 ///
 /// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]

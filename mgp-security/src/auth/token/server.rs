@@ -17,7 +17,7 @@ use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::metadata::{BadResource, ResourceMetadata};
 use crate::auth::refused::AuthRefused;
 
-/// The tolerated difference between clocks.
+/// The difference between the clocks of issuer and server that is tolerated.
 const LEEWAY: Duration = Duration::from_mins(1);
 
 /// Accepts access tokens that an issuer created for one resource.
@@ -59,8 +59,8 @@ enum Tenant {
 }
 
 impl ResourceServer {
-    /// Creates a server for the resource at a URL and its issuer; it accepts no token until it has
-    /// [`keys`](Self::keys).
+    /// Creates a server for the resource at a URL, with the issuer of its tokens. It accepts no tokens until
+    /// [`keys`](Self::keys) or one of the methods that fetch keys is called.
     ///
     /// The URL is the one that clients connect to, e.g. `https://example.com/mcp`.
     ///
@@ -89,9 +89,9 @@ impl ResourceServer {
 
     /// Sets the URL of the issuer's keys, which are fetched on demand (`jwks_uri` in the issuer's metadata).
     ///
-    /// Fetched keys are used for ten minutes, or up to a day if they cannot be fetched again.
-    /// A token with an unknown key causes another fetch, at most once a minute.
-    /// The fetcher decides which hosts may be reached; it should insist on `https`.
+    /// Fetched keys are used for ten minutes, and for up to a day if fetching them again fails. A token with an unknown
+    /// key causes another fetch, at most once a minute. The fetcher decides which hosts may be contacted; it should
+    /// require `https`.
     pub fn keys_from(mut self, url: impl Into<String>, fetcher: SharedFetch) -> Self {
         self.keys = KeySource::fetched(url, fetcher);
         self
@@ -105,7 +105,7 @@ impl ResourceServer {
         self
     }
 
-    /// Adds another name of this resource that tokens may have as audience.
+    /// Adds another name of this resource, which tokens may have as their audience.
     pub fn audience(mut self, name: impl Into<String>) -> Self {
         self.audiences.push(name.into());
         self
@@ -132,13 +132,13 @@ impl ResourceServer {
         self
     }
 
-    /// Sets the name for people, for the metadata document.
+    /// Sets the name that is shown to people, for the metadata document.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.metadata.resource_name = Some(name.into());
         self
     }
 
-    /// Sets the tenant of all callers with tokens, instead of the issuer.
+    /// Sets the tenant of all callers with tokens. By default it is the issuer.
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
         self.tenant = Tenant::Named(tenant.into());
         self
@@ -146,7 +146,8 @@ impl ResourceServer {
 
     /// Sets the claim that contains the tenant; a token without it is refused.
     ///
-    /// Use it only if the issuer controls the claim, and if its values differ from the tenants of API keys.
+    /// Use it only if the issuer controls the claim, and if no API key belongs to one of the tenants that the claim can
+    /// name.
     pub fn tenant_claim(mut self, name: impl Into<String>) -> Self {
         self.tenant = Tenant::Claim(name.into());
         self
@@ -159,19 +160,19 @@ impl ResourceServer {
         self
     }
 
-    /// Sets the scope that grants administrative authority; by default no token does.
+    /// Sets the scope that grants administrative authority; by default, no token grants it.
     ///
-    /// It is the authority over the tenant of the caller, and over everything only if that tenant is `local`; see
+    /// The authority covers the tenant of the caller. It covers all tenants only if the caller's tenant is `local`; see
     /// [`tenant`](Self::tenant).
     pub fn operator_scope(mut self, scope: impl Into<String>) -> Self {
         self.operator_scope = Some(scope.into());
         self
     }
 
-    /// Accepts any `iss`.
+    /// Accepts any issuer in the claim `iss`.
     ///
-    /// Use it only for keys with which no other issuer signs, e.g. in tests: if an issuer signs for several names with
-    /// the same keys, one of them could impersonate the others.
+    /// Use it only if no other issuer signs with the same keys, e.g. in tests. If one party signs for several issuers
+    /// with the same keys, each of them could impersonate the others.
     pub fn any_issuer(mut self) -> Self {
         self.issuer = None;
         self
@@ -204,7 +205,7 @@ impl ResourceServer {
         self.read(&Claims::parse(jws.payload)?, now)
     }
 
-    /// Reads the claims of a token with a valid signature; messages may describe their flaws.
+    /// Reads the claims of a token whose signature is valid, so error messages may describe what is wrong with them.
     fn read(&self, claims: &Claims, now: SystemTime) -> Result<Authenticated, AuthRefused> {
         let no = |why| Err(AuthRefused::Invalid(why));
         let Some(issuer) = claims.text("iss")? else { return no("the token has no issuer") };

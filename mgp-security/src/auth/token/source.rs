@@ -14,15 +14,16 @@ use crate::auth::refused::AuthRefused;
 
 /// The time for which fetched keys are used without a new fetch.
 const FRESH_TTL: Duration = Duration::from_mins(10);
-/// The time for which keys are used if they cannot be fetched again.
+/// The time for which fetched keys are used while fetching them again fails.
 const STALE_TTL: Duration = Duration::from_hours(24);
-/// The minimum interval between key fetches that tokens trigger; any client can send tokens.
+/// The minimum interval between fetches that are caused by tokens with unknown keys, which any client can send.
 const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
-/// The minimum interval while there are no keys, so that a server that started before its issuer recovers soon.
+/// The minimum interval between fetches while there are no keys. It is short, so that a server that started before its
+/// issuer recovers soon.
 const FIRST_FETCH_INTERVAL: Duration = Duration::from_secs(5);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Keys of an issuer.
+/// The source of an issuer's keys.
 #[derive(Clone, Debug)]
 pub(super) enum KeySource {
     Fixed(Arc<JwkSet>),
@@ -31,20 +32,20 @@ pub(super) enum KeySource {
 
 /// Keys at a URL.
 ///
-/// A fetch runs in its own task: a caller that disconnects does not cancel it for the others.
+/// A fetch runs in a separate task, so a caller that disconnects does not cancel it for the other callers.
 pub(super) struct FetchedKeys {
     place: KeysPlace,
     fetcher: SharedFetch,
     cached: Mutex<CachedKeys>,
-    /// Held while keys are fetched.
+    /// Locked while keys are fetched.
     fetching: Arc<AsyncMutex<()>>,
 }
 
-/// The place of an issuer's keys.
+/// The location of an issuer's keys.
 #[derive(Debug)]
 enum KeysPlace {
     Url(String),
-    /// The URL is in the metadata of this issuer.
+    /// At the URL that the metadata of this issuer contains.
     Issuer(String),
 }
 
@@ -61,7 +62,7 @@ struct CachedKeys {
     tried: Option<Instant>,
 }
 
-/// The reason why keys were not fetched, for the log.
+/// The reason why keys could not be fetched, for the log.
 #[derive(Debug, thiserror::Error)]
 enum FetchKeysError {
     #[error(transparent)]
@@ -85,7 +86,7 @@ impl KeySource {
         Self::at(KeysPlace::Url(url.into()), fetcher)
     }
 
-    /// Returns the keys that the metadata of an issuer names.
+    /// Creates a source that uses the keys to which an issuer's metadata refers.
     pub(super) fn of_issuer(issuer: impl Into<String>, fetcher: SharedFetch) -> Self {
         Self::at(KeysPlace::Issuer(issuer.into()), fetcher)
     }
@@ -103,7 +104,7 @@ impl KeySource {
         }
     }
 
-    /// Returns keys fetched after a set that does not contain the wanted key.
+    /// Returns a set of keys newer than `known`, in which the wanted key is missing; `None` if there is no newer one.
     pub(super) async fn newer(&self, known: &Arc<JwkSet>) -> Option<Arc<JwkSet>> {
         match self {
             Self::Fixed(_) => None,
@@ -135,7 +136,7 @@ impl FetchedKeys {
     async fn newer(self: &Arc<Self>, known: &Arc<JwkSet>) -> Option<Arc<JwkSet>> {
         let is_newer = |set: &Arc<JwkSet>| !Arc::ptr_eq(set, known);
         let turn = Arc::clone(&self.fetching).lock_owned().await;
-        // Another task may have fetched them meanwhile.
+        // Another task may have fetched keys while this one waited for the lock.
         if let Some(set) = self.cached.lock().younger_than(STALE_TTL).filter(is_newer) {
             return Some(set);
         }
@@ -160,7 +161,7 @@ impl FetchedKeys {
                 ),
             }
         });
-        // A panic counts as a failed fetch.
+        // If the fetch panics, it counts as failed.
         let _ = fetch.await;
     }
 
@@ -182,7 +183,7 @@ impl FetchedKeys {
                 Err(error) => return Err(error),
             };
             let metadata = serde_json::from_slice::<IssuerMetadata>(&body);
-            // Another issuer's document is not used (RFC 8414 §3.3).
+            // A document of another issuer must not be used (RFC 8414 §3.3).
             if let Some(metadata) = metadata.ok().filter(|metadata| metadata.issuer == issuer) {
                 return Ok(metadata.jwks_uri);
             }

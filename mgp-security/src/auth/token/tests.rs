@@ -1,4 +1,4 @@
-//! Attacks on the resource server: every token that is not exactly right is refused.
+//! Attacks on the resource server: it must refuse every token that is not valid in all respects.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -54,7 +54,7 @@ fn rsa_short() -> Signer {
 }
 
 impl Signer {
-    /// Returns the public key in the form an issuer publishes.
+    /// Returns the public key in the form in which an issuer publishes it.
     fn public(&self) -> Value {
         let mut jwk =
             serde_json::to_value(Jwk::from_encoding_key(&self.key, self.algorithm).unwrap())
@@ -64,7 +64,7 @@ impl Signer {
         jwk
     }
 
-    /// Signs a header and claims, without changing them.
+    /// Signs a header and claims exactly as they are given.
     fn sign_text(&self, header: &str, claims: &str) -> String {
         let message = format!("{}.{}", b64(header), b64(claims));
         let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, self.algorithm);
@@ -101,7 +101,7 @@ fn good() -> Value {
     })
 }
 
-/// Returns valid claims with one member replaced, or removed by `null`.
+/// Returns valid claims with one member replaced; `null` removes the member.
 fn but(name: &str, value: Value) -> Value {
     let mut claims = good();
     let members = claims.as_object_mut().unwrap();
@@ -148,7 +148,7 @@ async fn a_token_signed_with_rsa_is_good() {
     let server = server().keys(jwks(&[rsa().public()]));
     let token = rsa().sign(&rsa().header(), &good());
     assert!(verify(&server, &token).await.is_ok());
-    // The key does not make another algorithm of its family valid, unless that is allowed.
+    // A key can be used with several algorithms of its family, but only with those that are allowed.
     let strict = server.clone().algorithms([SignatureAlgorithm::Ps256]);
     refused(&verify(&strict, &token).await);
     let header = json!({"alg": "PS256", "kid": "rsa"});
@@ -169,7 +169,7 @@ async fn a_public_key_is_not_accepted_as_a_secret() {
         for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
             let forged = Signer { key: EncodingKey::from_secret(&secret), algorithm, kid: "rsa" };
             refused(&verify(&server, &forged.sign(&forged.header(), &good())).await);
-            // With the name of the issuer's algorithm.
+            // The header contains the name of the issuer's algorithm.
             let header = json!({"alg": "RS256", "kid": "rsa"});
             refused(&verify(&server, &forged.sign(&header, &good())).await);
         }
@@ -238,7 +238,7 @@ async fn a_header_cannot_contain_keys_or_conditions() {
     ] {
         refused(&header(with(name, value)).await);
     }
-    // Locations of keys are ignored: the issuer's own key decides.
+    // Members with a key's location are ignored: the token is checked with the issuer's own key.
     for name in ["jku", "x5u"] {
         let evil = with(name, json!("https://evil.example/jwks.json"));
         assert!(header(evil.clone()).await.is_ok());
@@ -424,7 +424,7 @@ async fn the_claims_of_a_cached_token_are_checked_again() {
     assert!(matches!(outcome, Err(AuthRefused::InsufficientScope { .. })));
     refused(&verify(&server.clone().algorithms([SignatureAlgorithm::Es256]), &token).await);
     refused(&verify(&server.clone().keys(jwks(&[p256().public()])), &token).await);
-    // The same claims with another signature are another token.
+    // The same claims with a different signature are a different token for the cache.
     let forged = ed25519_other().sign(&ed25519().header(), &good());
     refused(&verify(&server, &forged).await);
 }
@@ -550,7 +550,7 @@ proptest! {
     }
 }
 
-/// A shared key set, for tests that count its owners.
+/// Returns a key set in an `Arc`, for tests that count its owners.
 fn shared(keys: &[Value]) -> Arc<Vec<u8>> {
     Arc::new(json!({"keys": keys}).to_string().into_bytes())
 }

@@ -1,6 +1,6 @@
-//! A cache of verified signatures, because a client sends the same token with every request.
+//! A cache of verified signatures; it pays off because a client sends the same token with every request.
 //!
-//! Only the validity of the signature is cached. The claims, including the expiry, are read every time.
+//! Only the validity of the signature is cached. The claims, including the expiry, are checked for every request.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,16 +11,16 @@ use sha2::{Digest, Sha256};
 
 use super::jwks::JwkSet;
 
-/// The maximum number of cached tokens; at the limit the cache is cleared, which costs each token one verification.
+/// The maximum number of cached tokens. At this limit the cache is cleared, and each token is verified once more.
 const MAX_TOKENS: usize = 4096;
 
-/// The hashes of tokens that a key set has verified.
+/// The hashes of the tokens that were verified with one key set.
 #[derive(Clone, Default)]
 pub(super) struct VerifiedTokens(Arc<Mutex<VerifiedSet>>);
 
 #[derive(Default)]
 struct VerifiedSet {
-    /// The key set; another one may not verify the tokens.
+    /// The key set with which the tokens were verified; with another one they must be verified again.
     keys: Option<Arc<JwkSet>>,
     tokens: HashSet<TokenHash>,
 }
@@ -33,13 +33,13 @@ pub(super) fn hash(token: &str) -> TokenHash {
 }
 
 impl VerifiedTokens {
-    /// Returns whether a key set has verified a token.
+    /// Returns whether a token was verified with a key set.
     pub(super) fn contains(&self, token: &TokenHash, keys: &Arc<JwkSet>) -> bool {
         let verified = self.0.lock();
         verified.is_of(keys) && verified.tokens.contains(token)
     }
 
-    /// Caches that a key set has verified a token.
+    /// Notes that a token was verified with a key set.
     pub(super) fn remember(&self, token: TokenHash, keys: &Arc<JwkSet>) {
         let mut verified = self.0.lock();
         if !verified.is_of(keys) || verified.tokens.len() >= MAX_TOKENS {

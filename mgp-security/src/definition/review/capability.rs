@@ -1,4 +1,4 @@
-//! The comparison of what a tool can do, by its name and its parameters, with what it claims (MGP §4.3).
+//! Compares what a tool can do, judged by its name and parameters, with what its description claims (MGP §4.3).
 
 use serde_json::Value;
 
@@ -9,36 +9,37 @@ use super::rule::Rule;
 /// Verbs that destroy something, as the first word of a name.
 const DESTROYS: &str = "delete remove drop destroy wipe purge erase truncate kill terminate";
 
-/// Verbs that change something.
+/// Verbs that change something, as the first word of a name.
 const CHANGES: &str = "\
     write overwrite create insert update upload send post transfer pay execute exec run \
     install uninstall deploy revoke grant format reset move rename merge push publish chmod \
     shutdown";
 
-/// Verbs of [`CHANGES`] that many tools use for what changes nothing, e.g. `run_query` or `create_chart`.
+/// Verbs of [`CHANGES`] that are also common in the names of tools that change nothing, e.g. `run_query` or
+/// `create_chart`.
 const VAGUE: &str = "run execute exec create format move merge reset post update";
 
-/// Claims in a description that a tool changes nothing.
+/// Phrases with which a description claims that a tool changes nothing.
 const CLAIMS: &str = "read-only|read only|readonly|only reads|does not modify|doesn't modify|\
     never modifies|no side effects|makes no changes|does not change anything|\
     without side effects|without modifying";
 
-/// Parameter names that run code.
+/// Names of parameters that usually contain code to run.
 const CODE: &str = "command cmd shell shellcommand bash script exec eval commandline \
     powershell code execute runcommand payload hook preexec sql";
 
-/// Parameter names that reach files or addresses.
+/// Names of parameters that usually contain a file or an address.
 const REACH: &str = "callbackurl webhook webhookurl callback exfil uploadurl forwardto bcc \
     filepath path file url endpoint";
 
-/// Words that explain a parameter of [`CODE`] or [`REACH`].
+/// Words in a description that explain why a tool has a parameter of [`CODE`] or [`REACH`].
 const EXPLAINS: &str = "command shell script code run execut terminal eval program bash cli \
     process sql query sandbox python javascript snippet payload webhook hook callback file \
     path folder directory url link page web site http api endpoint download upload image video \
     audio document pdf repo git install deploy build test debug browser mail notif subscri \
     action operation robot device control server";
 
-/// Words of tools that need neither code nor files nor addresses.
+/// Words for simple tools, which need neither code nor files nor addresses.
 const HARMLESS: &str = "weather|forecast|temperature|joke|fact|quote|translat|format text|\
     formats text|text format|capitaliz|uppercase|lowercase|word count|count words|counts words|\
     calculat|adds two|add two|sum of|multipl|convert|currency|exchange rate|greet|hello|color|\
@@ -78,7 +79,7 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns whether a word of a text begins like this; e.g. `format` does not begin a word of `information`.
+/// Returns whether any word of a text begins with `begin`; e.g. `format` does not begin a word in `information`.
 fn has_word(text: &str, begin: &str) -> bool {
     text.match_indices(begin).any(|(at, _)| !text[..at].ends_with(char::is_alphanumeric))
 }

@@ -1,18 +1,18 @@
 //! Invisible characters, and characters that change the appearance of a text.
 //!
-//! Several of them have legitimate uses in some scripts and in emoji; they are accepted only there.
+//! Several of them have legitimate uses, e.g. in some scripts or in emoji; they are accepted only there.
 
 use unicode_normalization::char::canonical_combining_class;
 
 use super::script::{any, same};
 
-/// The number of consecutive blanks from which on they count as hiding the following text.
+/// The number of consecutive blanks that counts as an attempt to hide the text after them.
 const BLANKS_MAX: usize = 100;
 
-/// The number of consecutive empty lines from which on they count as hiding the following text.
+/// The number of consecutive empty lines that counts as an attempt to hide the text after them.
 const LINES_MAX: usize = 20;
 
-/// The maximum number of combining marks on one letter; living scripts use at most half as many.
+/// The maximum number of combining marks on one letter; scripts in use need at most half as many.
 const MARKS_MAX: usize = 8;
 
 /// One letter of each script in which U+200C and U+200D change how letters join.
@@ -24,7 +24,7 @@ const UNSPACED: &str = "กລကខབ";
 /// The flags that are encoded with tag characters: England, Scotland and Wales.
 const TAGGED_FLAGS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
 
-/// Returns the first hidden part of a text: its kind, and its code points.
+/// Returns the kind and the code points of the first hidden part of a text.
 pub(super) fn hidden(text: &str) -> Option<(&'static str, String)> {
     if let Some(blanks) = blank_run(text) {
         return Some(("blanks push text out of view", blanks));
@@ -53,13 +53,13 @@ pub(super) fn hidden(text: &str) -> Option<(&'static str, String)> {
     None
 }
 
-/// Returns whether a character is visible and does not affect others. All texts for people in this crate use this
-/// rule.
+/// Returns whether a character is visible and does not change how other characters look. All texts that this crate
+/// shows to people follow this rule.
 pub(crate) fn shows(c: char) -> bool {
     c == ' ' || !(c.is_whitespace() || is_suspect(c))
 }
 
-/// Returns whether a character is of a kind that can be hidden in a text.
+/// Returns whether a character is invisible, so that it can be hidden in a text.
 pub(in crate::definition) fn is_suspect(c: char) -> bool {
     kind(c).is_some()
 }
@@ -98,7 +98,7 @@ fn kind(c: char) -> Option<&'static str> {
     })
 }
 
-/// Returns the number of suspect characters from an index on that have a legitimate use there, or `None`.
+/// Returns how many suspect characters from an index on have a legitimate use there; `None` if they have none.
 fn honest(chars: &[char], at: usize) -> Option<usize> {
     let before = at.checked_sub(1).map(|at| chars[at]);
     let after = chars.get(at + 1).copied();
@@ -140,7 +140,7 @@ fn joins_letters(before: Option<char>, after: Option<char>) -> bool {
     })
 }
 
-/// Returns whether a direction mark is alone and near a letter that is written from right to left.
+/// Returns whether a direction mark is a single one next to a letter that is written from right to left.
 fn stands_with_rtl(chars: &[char], at: usize) -> bool {
     let is_mark = |c: &char| matches!(c, '\u{200E}' | '\u{200F}' | '\u{061C}');
     let near = |mut side: Box<dyn Iterator<Item = &char> + '_>| {
@@ -174,7 +174,7 @@ fn is_braille(c: char) -> bool {
     ('\u{2801}'..='\u{28FF}').contains(&c)
 }
 
-/// Returns a description of the first run of blanks that is long enough to hide the text after it.
+/// Describes the first run of blanks that is long enough to hide the text after it.
 fn blank_run(text: &str) -> Option<String> {
     let (mut blanks, mut lines) = (0, 0);
     for c in text.chars() {

@@ -1,4 +1,5 @@
-//! The reading of clauses: words become concepts, in any language, and rules ask which concepts meet in a sentence.
+//! The analysis of sentences: words of any language are mapped to concepts, and a rule matches a sentence that contains
+//! certain concepts.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,10 +8,10 @@ use std::sync::LazyLock;
 use super::rule::Rule;
 use super::token::Token;
 
-/// The maximum length of a word of a language without blanks, in characters.
+/// The maximum length, in characters, of a known word in a language that is written without blanks.
 const DENSE_MAX: usize = 6;
 
-/// The number of words before a clause in which a negation turns it around.
+/// The number of words before a clause within which a negation reverses its meaning.
 const NEGATION_REACH: usize = 3;
 
 /// A set of concepts, one bit each.
@@ -29,20 +30,20 @@ pub(super) struct Word {
     negates: bool,
 }
 
-/// A clause that a rule found: its weight, and the words of the text.
+/// A clause that a rule found in a text: its weight, and the matching words.
 pub(super) struct Match {
     pub(super) rule: Rule,
-    /// The number of the heading in the list of rules.
+    /// The number of the heading under which the rule is listed.
     pub(super) group: usize,
     pub(super) weight: u32,
     pub(super) words: Range<usize>,
 }
 
-/// One concept that a clause needs, of several that fit.
+/// A required part of a clause: one of several concepts must occur.
 struct Item {
     any: Concepts,
     orders: bool,
-    /// `true` if the order must not be in the first sentence of a description.
+    /// `true` if an order in the first sentence of a description does not count.
     later: bool,
 }
 
@@ -55,7 +56,7 @@ struct Clause {
     without: Concepts,
 }
 
-/// The concepts of words, and the clauses of rules.
+/// The mapping of words to concepts, and the clauses that rules search for.
 struct Grammar {
     concepts: HashMap<&'static str, Concepts>,
     words: HashMap<&'static str, Concepts>,
@@ -66,10 +67,10 @@ struct Grammar {
 static GRAMMAR: LazyLock<Grammar> =
     LazyLock::new(|| Grammar::read(include_str!("lexicon.txt"), include_str!("clauses.txt")));
 
-/// A concept, and the form of its words.
+/// A concept that is recognized by the form of a word, and the test for that form.
 type Form = (&'static str, fn(&Token) -> bool);
 
-/// Concepts of words by their form, not by the lexicon.
+/// The concepts that are recognized by the form of a word instead of the lexicon.
 const FORMS: [Form; 5] = [
     ("secretfile", Token::is_secret_file),
     ("toolname", Token::is_tool),
@@ -110,7 +111,7 @@ impl Grammar {
         grammar
     }
 
-    /// Parses a line; `None` if it is not a clause.
+    /// Parses a line of the rules; returns `None` if the line is not a clause.
     fn clause(&self, line: &str, rule: Rule, group: usize) -> Option<Clause> {
         let mut parts = line.split_ascii_whitespace();
         let (weight, within) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -156,7 +157,7 @@ pub(super) fn words(tokens: &[Token]) -> Vec<Word> {
     words
 }
 
-/// Returns a word of a language with blanks, which may be the first of two with one meaning.
+/// Analyses a word of a language with blanks. The word may form one meaning together with the next word.
 fn spaced(token: &Token, next: Option<&Token>) -> Word {
     let mut concepts = 0;
     for spelling in token.spellings() {
@@ -179,7 +180,7 @@ fn is_dense(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}')
 }
 
-/// Splits a row of words without blanks, always at the longest known word.
+/// Splits text that is written without blanks into words; each is the longest known word at its place.
 fn dense(token: &Token, words: &mut Vec<Word>) {
     let chars: Vec<(usize, char)> = token.word.char_indices().collect();
     let (mut at, mut begins) = (0, token.begins);
@@ -218,7 +219,7 @@ fn dense(token: &Token, words: &mut Vec<Word>) {
     }
 }
 
-/// Returns the clauses in a text that a rule finds.
+/// Returns the clauses of all rules that occur in a text.
 pub(super) fn matches(words: &[Word]) -> Vec<Match> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -243,7 +244,7 @@ pub(super) fn matches(words: &[Word]) -> Vec<Match> {
 }
 
 impl Clause {
-    /// Returns the words of a sentence in which all concepts of this clause meet.
+    /// Returns the words of a sentence that match this clause, or `None` if a concept is missing.
     fn find(&self, sentence: &[Word]) -> Option<Range<usize>> {
         let negated = |at: usize| {
             sentence[at.saturating_sub(NEGATION_REACH)..at].iter().any(|word| word.negates)
@@ -273,9 +274,11 @@ impl Item {
     }
 }
 
-/// Returns whether a text speaks about a clause as its topic, e.g. as what a scanner finds, instead of using it.
+/// Returns whether a text only mentions a clause as its topic, e.g. describes what a scanner finds, instead of
+/// addressing the reader with it.
 ///
-/// The clause must be quoted, or named as what texts attempt; and the sentence must begin with its detection.
+/// The clause must be quoted or described as something that texts attempt, and its sentence must begin with a word for
+/// detecting it.
 pub(super) fn is_topic(words: &[Word], at: &Range<usize>, quotes: &[Range<usize>]) -> bool {
     let [detect, attempt, example] = ["detect", "attempt", "example"].map(|name| GRAMMAR.bit(name));
     let begin = (0..=at.start).rev().find(|at| words[*at].begins).unwrap_or(0);
@@ -295,7 +298,7 @@ pub(super) fn is_topic(words: &[Word], at: &Range<usize>, quotes: &[Range<usize>
     before & detect != 0 && !has_target && (before & attempt != 0 || !words[at.start].clause)
 }
 
-/// Returns the same as [`is_topic`] for a part of the text, given by its bytes.
+/// Does the same as [`is_topic`] for a part of the text that is given as a range of bytes.
 pub(super) fn is_topic_of(words: &[Word], part: &Range<usize>, quotes: &[Range<usize>]) -> bool {
     let start = words.partition_point(|word| word.range.start < part.start);
     let end = words.partition_point(|word| word.range.start < part.end);
@@ -328,7 +331,7 @@ pub(super) fn quotes(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the words of all sentences that steer the use of tools.
+/// Returns the words of all sentences that instruct the reader to use or avoid certain tools.
 pub(super) fn steered(tokens: &[Token]) -> impl Iterator<Item = &Token> {
     const STEERS: [&str; 8] =
         ["instead", "before", "always", "must", "replaces", "broken", "intercept", "through"];

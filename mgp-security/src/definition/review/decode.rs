@@ -1,34 +1,36 @@
-//! The decoding of text that a reader cannot read directly; what is decoded is decoded again, twice at most.
+//! The decoding of text that a person cannot read directly. The result is decoded again if it is encoded, too.
 
 use std::ops::Range;
 
 /// The maximum number of times that a text is decoded.
 const NESTED_MAX: usize = 3;
 
-/// The maximum number of decoded texts of one text, and their size together in bytes.
+/// The maximum number of decoded texts per text, and the maximum of their total size in bytes.
 const TEXTS_MAX: usize = 24;
 const BYTES_MAX: usize = 32 * 1024;
 
-/// The minimum length of an encoded word.
+/// The minimum length of a word that may be encoded.
 const WORD_MIN: usize = 12;
 
-/// The minimum number of escapes or codes that make a text an encoded one.
+/// The minimum number of escapes or character codes because of which a text counts as encoded.
 const ESCAPES_MIN: usize = 4;
 
-/// Words of orders, of which one must begin a rotated or reversed text, because few texts are.
+/// Words with which orders begin. A rotated or reversed text is considered only if it begins with one, because most
+/// texts contain no orders.
 const TURNED: &str = "ignore disregard forget override tell mention reveal read open send forward \
     always never do call include pass put copy run use";
 
 /// A text that was decoded.
 pub(super) struct Decoded {
     pub(super) text: String,
-    /// The place of the encoded text.
+    /// The place of the encoded part in the text.
     pub(super) range: Range<usize>,
-    /// `true` if every text decodes like this one, so that only a finding in it shows that it was encoded.
+    /// `true` if any text can be decoded in this way, so that only a finding in the result shows that it really was
+    /// encoded.
     pub(super) is_guess: bool,
 }
 
-/// Returns everything that a text decodes to.
+/// Returns every text that a text can be decoded to.
 pub(super) fn decoded(text: &str) -> Vec<Decoded> {
     let mut found: Vec<Decoded> = once(text);
     let (mut done, mut bytes) = (0, 0);
@@ -39,7 +41,7 @@ pub(super) fn decoded(text: &str) -> Vec<Decoded> {
             if bytes > BYTES_MAX || found.len() > TEXTS_MAX {
                 return found;
             }
-            // A guess is not decoded by another guess: that would turn the text back.
+            // A guess is not applied to the result of another guess: rotating or reversing twice restores the text.
             let (range, is_guess) = (found[at].range.clone(), found[at].is_guess);
             let inner = once(&found[at].text);
             found.extend(
@@ -55,7 +57,7 @@ pub(super) fn decoded(text: &str) -> Vec<Decoded> {
     found
 }
 
-/// Decodes a text once.
+/// Decodes a text one time, in every known way.
 fn once(text: &str) -> Vec<Decoded> {
     let mut found = Vec::new();
     let mut add = |text: String, range: Range<usize>, is_guess| {
@@ -86,7 +88,8 @@ fn once(text: &str) -> Vec<Decoded> {
     found
 }
 
-/// Returns the places of the first words that may begin an order: what precedes them was not rotated or reversed.
+/// Returns the places of the first words that may begin an order, because only the text from there on may be rotated or
+/// reversed.
 fn orders(text: &str) -> impl Iterator<Item = usize> {
     const STARTS_MAX: usize = 3;
     let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);
@@ -107,7 +110,7 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the bytes as text if they look like a sentence or a command, i.e. are mostly letters and blanks.
+/// Converts bytes to text if they look like a sentence or a command, i.e. consist mostly of letters and blanks.
 fn prose(bytes: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(bytes).ok()?;
     if text.chars().any(|c| c.is_control() && !c.is_whitespace()) {
@@ -115,7 +118,7 @@ fn prose(bytes: Vec<u8>) -> Option<String> {
     }
     let letters = text.chars().filter(|c| c.is_alphabetic() || *c == ' ').count();
     let total = text.chars().count();
-    // Text that was encoded twice has no blanks yet.
+    // If the text was encoded twice, the result of the first decoding has no blanks.
     let is_word = total >= WORD_MIN && text.is_ascii() && !text.contains(' ');
     let is_sentence = letters * 10 >= total * 7 && text.split_whitespace().count() >= 2;
     (is_sentence || is_word || text.contains("://")).then_some(text)

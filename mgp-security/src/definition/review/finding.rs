@@ -15,13 +15,13 @@ pub(in crate::definition) const EVIDENCE_MAX: usize = 160;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Severity {
-    /// A detail, for operators who look at the tool closely.
+    /// A detail for operators who examine the tool closely.
     Noted,
-    /// Operators see the finding with the tool, which can be used.
+    /// The tool can be used, and operators see the finding with it.
     Flagged,
     /// An operator must approve the definition before it can be used.
     Held,
-    /// The tool cannot be approved.
+    /// The definition cannot be used, and an operator cannot approve it.
     Refused,
 }
 
@@ -45,9 +45,9 @@ pub struct Finding {
     /// The id of the rule, e.g. `text.override`.
     #[serde(default)]
     pub rule: String,
-    /// The place: a JSON pointer into the definition.
+    /// The location of the flaw, as a JSON pointer into the definition.
     pub at: String,
-    /// The bytes of the text at that place; absent if the finding is about all of it.
+    /// The range of bytes in the text at that location; `None` if the finding is about the whole text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Range<usize>>,
     /// The description of the flaw.
@@ -57,12 +57,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Creates a finding of a rule that describes the flaw itself.
+    /// Creates a finding described by the rule itself.
     pub(in crate::definition) fn new(rule: Rule, at: &str, evidence: &str) -> Self {
         Self::about(rule, at, rule.what(), evidence)
     }
 
-    /// Creates a finding with its own description.
+    /// Creates a finding with a description of its own.
     pub(in crate::definition) fn about(
         rule: Rule,
         at: &str,

@@ -1,4 +1,4 @@
-//! The review of parameter names: finds parameters that ask a model for data which the tool does not need (MGP §4).
+//! The review of parameter names: finds parameters that ask a model for data that the tool does not need (MGP §4).
 //!
 //! A model fills in whatever a parameter name asks for. The same name is legitimate if it fits the purpose of the
 //! tool, e.g. `system_prompt` in a tool that calls a model.
@@ -60,7 +60,7 @@ const ABOUT: &[&str] = &[
     "tool",
 ];
 
-/// Words for files that hold secrets; a parameter name with such a word and a word for content asks for a secret.
+/// Words for files that contain secrets. A parameter asks for a secret if its name has such a word and one for content.
 const SECRET: &[&str] =
     &["rsa", "ssh", "passwd", "shadow", "netrc", "ed25519", "dotenv", "bashrc", "keychain"];
 const INSIDE: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Signs of an attack other than phrases: markup that is hidden or imitates the system, and encoded text.
+//! Signs of an attack other than phrases: markup that is hidden or imitates system messages, and encoded text.
 
 use super::decode::{Decoded, decoded};
 use super::plain::plain_text;
@@ -6,10 +6,10 @@ use super::rule::Rule;
 use super::text::{ENOUGH, Sign, read};
 use super::token::Place;
 
-/// The weight of encoded text that gives no instructions, and of one that is an address or a command.
+/// The weight of encoded text that has at least three words, but neither signs of instructions nor a command.
 const ENCODED: u32 = 60;
 
-/// The weight from which on a sign in encoded text is enough, because honest text is not encoded.
+/// The weight from which on a single sign within encoded text is enough, because legitimate text is rarely encoded.
 const IN_CODE: u32 = 30;
 
 /// Markers that occur only in chat templates.
@@ -50,7 +50,8 @@ const TEMPLATES: &[&str] = &[
     "end of description",
 ];
 
-/// Tags that claim an author or importance. Most hosts display them as plain text, but models obey them.
+/// Tags that claim who wrote a text, or that it is important. Most hosts show them as plain text, but models follow
+/// them.
 const TAGS: &[&str] = &[
     "important",
     "critical",
@@ -82,7 +83,7 @@ const TAGS: &[&str] = &[
     "priority",
 ];
 
-/// Titles that claim authority; matched in capitals only.
+/// Titles that claim authority; they are matched only in capitals.
 const SHOUTED: &[&str] = &[
     "SYSTEM OVERRIDE",
     "ADMIN OVERRIDE",
@@ -98,7 +99,7 @@ const SHOUTED: &[&str] = &[
     "SYSTEM:",
 ];
 
-/// Ways to hide markup from the reader.
+/// Markup that hides text from the reader.
 const UNSEEN: &[&str] = &[
     "display:none",
     "display: none",
@@ -141,7 +142,8 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     if let Some(line) = sentences().find(|line| is_role(line)) {
         add(Rule::Role, 60, line);
     }
-    // A description of a topic may begin like this, but a later sentence of a description does not.
+    // The first sentence may describe a topic in this way; a later sentence of a normal description does not begin like
+    // this.
     if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
         add(Rule::Role, ENOUGH, line);
     }
@@ -189,7 +191,7 @@ fn encoded(text: &str) -> Option<Sign> {
     Some(Sign { rule: Rule::Encoded, group: 0, weight, evidence, range: Some(range) })
 }
 
-/// Returns whether a sentence is a turn in a chat transcript.
+/// Returns whether a sentence looks like a turn in a chat transcript.
 fn is_party(line: &str) -> bool {
     ["assistant: ", "human: "].iter().any(|party| line.trim_start().starts_with(party))
 }

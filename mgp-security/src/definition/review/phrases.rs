@@ -6,16 +6,16 @@ use std::sync::LazyLock;
 use super::rule::Rule;
 use super::token::Token;
 
-/// A pattern of words with one meaning.
+/// A pattern for several words that have one meaning together.
 pub(super) struct Phrase {
     pub(super) rule: Rule,
-    /// The number of the heading; several phrases below one heading count once.
+    /// The number of the heading above the phrase; all phrases below one heading count only once per text.
     pub(super) group: usize,
     pub(super) weight: u32,
     pub(super) slots: Vec<Slot>,
 }
 
-/// One word of a phrase, with the gap allowed before it.
+/// One word of a phrase, and the gap that is allowed before it.
 pub(super) struct Slot {
     /// The maximum number of other words before this word.
     pub(super) gap: usize,
@@ -23,13 +23,13 @@ pub(super) struct Slot {
     any: Vec<&'static str>,
 }
 
-/// `true` if a word must be an order.
+/// The places where a word must be an order, i.e. an imperative.
 #[derive(Clone, Copy)]
 enum Orders {
     No,
     Anywhere,
-    /// The word must give an order, and must not be in the first sentence of a description, because many tools describe
-    /// themselves there in the imperative.
+    /// The word must be an order outside the first sentence of a description, because many tools describe themselves in
+    /// that sentence with an imperative.
     Later,
 }
 
@@ -60,7 +60,7 @@ impl Slot {
 /// All phrases, indexed by the words with which they may begin.
 pub(super) struct Phrases {
     all: Vec<Phrase>,
-    /// The indices of phrases that begin with a certain word.
+    /// For each word, the indices of the phrases that begin with it.
     words: HashMap<&'static str, Vec<usize>>,
     /// The indices of phrases that may begin with any word of a certain kind.
     kinds: Vec<usize>,

@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_text_of_nothing_but_marks_of_entities_is_read_in_no_time() {
-        // Guards against quadratic time: a search to the end of the text for each `&` would take minutes.
+        // Guards against quadratic time: if every `&` caused a search to the end of the text, this would take minutes.
         let marks = "&".repeat(1_000_000);
         assert_eq!(plain_text(&marks), marks);
     }

@@ -1,4 +1,4 @@
-//! The rules of the review: their ids, their consequences and what they find. `docs/governance.md` lists them.
+//! The rules of the review: the id of each, its consequence and what it finds. `docs/governance.md` lists them.
 
 use super::finding::Severity;
 
@@ -12,7 +12,7 @@ macro_rules! rules {
             /// All rules.
             pub(super) const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// Returns the id, which findings carry.
+            /// Returns the rule's id, which each finding contains.
             pub(in crate::definition) fn id(self) -> &'static str {
                 match self { $(Self::$name => $id),* }
             }

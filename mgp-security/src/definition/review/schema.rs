@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::finding::Finding;
 use super::rule::Rule;
 
-/// The maximum nesting depth of a schema; models and validators fail far below it.
+/// The maximum nesting depth of a schema. Models and validators have problems with depths far below it.
 const DEPTH_MAX: usize = 48;
 
 /// The maximum number of values in a schema.
@@ -93,7 +93,7 @@ impl Look<'_> {
         }
     }
 
-    /// Counts the values inside data, and checks its depth; data is not checked as a schema.
+    /// Counts the values inside a member that is data, and checks the nesting depth. Data is not reviewed as a schema.
     fn data(&mut self, value: &Value, depth: usize) {
         self.values += 1;
         if depth > DEPTH_MAX || self.values > VALUES_MAX {
@@ -129,7 +129,7 @@ impl Look<'_> {
                 return self.found(Rule::Schema, "the schema points somewhere else", &to);
             };
             if !pointer.is_empty() && !pointer.starts_with('/') {
-                // An anchor within the same schema.
+                // The reference is an anchor within the same schema.
                 return;
             }
             match self.root.pointer(pointer) {
@@ -151,7 +151,8 @@ fn is_local_file(id: &str) -> bool {
 /// Returns whether a regular expression contains a nested repetition such as `(a+)+`, which takes exponential time
 /// in backtracking engines.
 fn explodes(pattern: &str) -> bool {
-    /// The state of an open group: whether it contains a repetition, and whether it contains anything that must occur.
+    /// The state of an open group: whether it contains a repetition, and whether it contains a part that cannot be
+    /// empty.
     #[derive(Default)]
     struct Group {
         repeats: bool,
@@ -171,7 +172,7 @@ fn explodes(pattern: &str) -> bool {
                 continue;
             }
             ')' => inner = if open.len() > 1 { open.pop() } else { None },
-            // A plain `.` matches any character, so it does not separate repetitions.
+            // A plain `.` matches any character, so it does not separate two repetitions from each other.
             '.' if !matches!(chars.peek(), Some('+' | '*')) => continue,
             '|' | '?' | '*' | '+' | '^' | '$' | ':' => continue,
             _ => {}

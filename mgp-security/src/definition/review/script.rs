@@ -1,5 +1,5 @@
-//! Scripts (alphabets) of characters, and the detection of words that mix scripts to look like other words (UTS
-//! 39).
+//! Scripts (alphabets) of characters, and the detection of words that mix scripts in order to look like other words
+//! (UTS 39).
 
 use unicode_security::mixed_script::AugmentedScriptSet;
 use unicode_security::skeleton;
@@ -7,7 +7,7 @@ use unicode_security::skeleton;
 /// The minimum length of a word for the check; shorter words mix scripts legitimately: `Δx`, `kΩ`, `µm`.
 const WORD_MIN: usize = 4;
 
-/// Returns whether two characters have a script in common; characters that belong to all scripts have none.
+/// Returns whether two characters have a script in common. Characters that are used in all scripts do not count.
 pub(super) fn same(c: char, example: char) -> bool {
     let mut set = AugmentedScriptSet::for_char(c);
     if set.is_all() {

@@ -1,4 +1,4 @@
-//! Characters, in the places where they are honest and where they are not.
+//! Tests of the review of characters, in places where they are legitimate and where they are not.
 
 use super::characters::hidden;
 

@@ -1,4 +1,4 @@
-//! Detection of text that addresses the model: finds signs and adds up their weights.
+//! Detection of text that addresses the model: finds signs of that and adds up their weights.
 
 use std::ops::Range;
 
@@ -10,21 +10,23 @@ use super::plain::plain_text;
 use super::rule::Rule;
 use super::token::{Place, Token, tokens};
 
-/// The sum of weights from which on an operator must review a text.
+/// The sum of weights at which an operator must review a text before the tool can be used.
 pub(super) const ENOUGH: u32 = 100;
 
-/// The sum of weights from which on operators see the findings, and from which on they are details.
+/// The sum of weights at which operators see the findings with the tool, and the lower sum at which findings are noted
+/// as details.
 const SHOWN: u32 = 60;
 const NOTED: u32 = 30;
 
-/// The maximum length of a text that is analysed; a longer text is held because of its length.
+/// The maximum length of a text that is analysed. A longer text must be reviewed by an operator just because of its
+/// length.
 const READ_MAX: usize = 20_000;
 
 /// A sign that a text addresses the model: its rule, its weight, and the matching text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sign {
     pub(super) rule: Rule,
-    /// Signs of one rule and group count once.
+    /// The group of the sign. Several signs with the same rule and group count only once.
     pub(super) group: usize,
     pub(super) weight: u32,
     pub(super) evidence: String,
@@ -56,7 +58,7 @@ pub(super) fn findings(text: &str, at: &str, place: Place) -> Vec<Finding> {
 
 /// Returns the signs in the words of a normalized text.
 pub(super) fn read(plain: &str, place: Place) -> Vec<Sign> {
-    // A stop of a script without blanks ends a sentence like one that is followed by a blank.
+    // In scripts without blanks, no blank follows the end of a sentence; add one, so that the sentences are separated.
     let spaced = if plain.is_ascii() { None } else { Some(plain.replace('。', "。 ")) };
     let plain = spaced.as_deref().unwrap_or(plain);
     let tokens = tokens(plain, place);
@@ -89,7 +91,8 @@ pub(super) fn read(plain: &str, place: Place) -> Vec<Sign> {
 /// Returns the phrases in the words of a text, with their places.
 fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
     let mut signs = Vec::new();
-    // The end of the last phrase that protects from instructions in data, and so gives none.
+    // The end of the last phrase that instructs the model to ignore instructions in data; such a phrase contains no
+    // instruction of the server's own.
     let mut protected = 0;
     for (start, word) in words.iter().enumerate() {
         for phrase in PHRASES.from(word).filter(|phrase| phrase.weight == 0) {
@@ -120,7 +123,7 @@ fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
     signs
 }
 
-/// Returns whether a sentence speaks of instructions in data alone, not of those that the model has.
+/// Returns whether a sentence is only about instructions in data, and not about the instructions that the model has.
 fn is_about_data(words: &[Token], start: usize, end: usize) -> bool {
     const OWN: [&str; 14] = [
         "your",
@@ -144,7 +147,7 @@ fn is_about_data(words: &[Token], start: usize, end: usize) -> bool {
 }
 
 impl Phrase {
-    /// Returns whether a negation turns the phrase around, e.g. `never send passwords`.
+    /// Returns whether a negation reverses the meaning of the phrase, e.g. `never send passwords`.
     fn is_negated(&self, words: &[Token], start: usize) -> bool {
         const TURNS: [Rule; 4] =
             [Rule::Secrets, Rule::Conversation, Rule::Exfiltrate, Rule::Override];
@@ -154,7 +157,7 @@ impl Phrase {
             && before.any(|word| ["not", "dont", "never", "avoid"].contains(&word.word.as_str()))
     }
 
-    /// Returns the end of this phrase if it begins at a certain word.
+    /// Returns the position after this phrase if the phrase begins at a given word.
     fn ends(&self, words: &[Token], start: usize) -> Option<usize> {
         let (first, rest) = self.slots.split_first()?;
         if !first.fits(&words[start]) {
@@ -163,7 +166,7 @@ impl Phrase {
         let mut at = start + 1;
         for slot in rest {
             let reach = words.len().min(at + slot.gap + 1);
-            // A phrase must not continue into the next sentence.
+            // A phrase must not extend into the next sentence.
             let found = (at..reach)
                 .take_while(|index| !words[*index].begins)
                 // A phrase with a negation inside does not match.

@@ -1,8 +1,8 @@
-//! Splitting of a normalized text into words that can be compared with phrases.
+//! Splits a normalized text into words that can be compared with phrases.
 
 use std::ops::Range;
 
-/// A word of a text.
+/// A word of a text, with the properties that rules need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of a word")]
 pub(super) struct Token {
@@ -12,8 +12,8 @@ pub(super) struct Token {
     pub(super) plain: Option<String>,
     /// `true` if the word begins a sentence.
     pub(super) begins: bool,
-    /// `true` if the word may give an order: it begins a sentence or clause, or follows a word such as `first` or
-    /// `please`.
+    /// `true` if the word may begin an order: it is the first word of a sentence or clause, or follows a word such as
+    /// `first` or `please`.
     pub(super) orders: bool,
     /// `true` if the word begins a clause.
     pub(super) clause: bool,
@@ -24,7 +24,7 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// Returns whether the word equals the wanted one; a final `*` in `wanted` matches any ending.
+    /// Returns whether the word equals `wanted`; a `*` at the end of `wanted` matches any ending.
     pub(super) fn is(&self, wanted: &str) -> bool {
         let fits = |word: &str| match wanted.strip_suffix('*') {
             Some(stem) => word.starts_with(stem),
@@ -33,7 +33,7 @@ impl Token {
         fits(&self.word) || self.plain.as_deref().is_some_and(fits)
     }
 
-    /// Returns the word in each spelling in which it can be read.
+    /// Returns the spellings in which the word can be read: as written, and with letters instead of digits.
     pub(super) fn spellings(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.word.as_str()).chain(self.plain.as_deref())
     }
@@ -56,7 +56,7 @@ impl Token {
         is_secret_file(&self.word)
     }
 
-    /// Returns whether the word looks like an environment variable that holds a secret.
+    /// Returns whether the word looks like the name of an environment variable that contains a secret.
     pub(super) fn is_secret_variable(&self) -> bool {
         ["_key", "_token", "_secret", "_password", "_credentials"]
             .iter()
@@ -79,7 +79,7 @@ fn is_path(word: &str) -> bool {
         .any(|start| word.starts_with(start))
 }
 
-/// Returns whether a word is the name of a file that usually holds secrets.
+/// Returns whether a word is the name of a file that usually contains secrets.
 fn is_secret_file(word: &str) -> bool {
     const SECRET: &str = ".ssh id_rsa id_ed25519 id_ecdsa authorized_keys /etc/passwd etc/shadow \
         .aws/ .gnupg .netrc .npmrc .pypirc .kube/config .git-credentials .docker/config mcp.json \
@@ -91,7 +91,7 @@ fn is_secret_file(word: &str) -> bool {
         || word.split('.').next_back() == Some("pem")
 }
 
-/// Words after which an order may follow in the middle of a sentence.
+/// Words after which an order may follow within a sentence.
 const ORDERING: &str = "first then also and please always must should to now just silently \
     immediately secretly quietly additionally shall you need never afterwards so assistant ai \
     model agent llm next finally simply instead again or will bitte immer zuerst dann und \
@@ -102,7 +102,7 @@ const ORDERING: &str = "first then also and please always must should to now jus
 pub(super) enum Place {
     /// The description of the tool.
     Description,
-    /// Any other part.
+    /// Any other part of the definition.
     Elsewhere,
 }
 
@@ -168,7 +168,7 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
         .collect()
 }
 
-/// A word before it is compared with others.
+/// A word with its position, before it is completed to a [`Token`].
 struct Part {
     word: String,
     begins: bool,
@@ -176,17 +176,17 @@ struct Part {
     range: Range<usize>,
 }
 
-/// Collects single letters that are separated by blanks and together form a word, e.g. `i g n o r e`.
+/// Collects single letters that are separated by blanks but form a word together, e.g. `i g n o r e`.
 #[derive(Default)]
 struct Letters {
     parts: Vec<(Part, bool)>,
 }
 
 impl Letters {
-    /// The minimum number of consecutive single letters that are joined to a word.
+    /// The minimum number of consecutive single letters that are joined to form a word.
     const MIN: usize = 4;
 
-    /// Keeps a single letter; returns any other word.
+    /// Collects the part if it is a single letter; returns any other part unchanged.
     fn take(&mut self, part: Part, wide: bool) -> Option<Part> {
         let mut chars = part.word.chars();
         if !(chars.next().is_some_and(char::is_alphabetic) && chars.next().is_none()) {
@@ -214,7 +214,7 @@ impl Letters {
     }
 }
 
-/// Returns the words of a chunk of text without blanks.
+/// Splits a chunk of text without blanks into words.
 fn parts(chunk: &str) -> Vec<String> {
     let trimmed = trim(chunk);
     if trimmed.is_empty() {
@@ -244,7 +244,8 @@ fn trim(text: &str) -> &str {
     front.trim_end_matches(|c: char| !(c.is_alphanumeric() || matches!(c, '/' | '_')))
 }
 
-/// Returns the word with its digits replaced by the letters they resemble, or `None` unless it has both.
+/// Returns the word with its digits replaced by the letters they resemble; `None` unless it has both digits and
+/// letters.
 fn without_digits(word: &str) -> Option<String> {
     let has = |test: fn(&char) -> bool| word.chars().any(|c| test(&c));
     if !has(char::is_ascii_alphabetic)

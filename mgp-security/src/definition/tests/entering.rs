@@ -1,4 +1,4 @@
-//! Which servers are let in, and how long a call waits for their lists.
+//! Tests of which servers are admitted, and of how long a call waits for their lists.
 
 use mgp_types::service::Deadline;
 
@@ -15,7 +15,7 @@ impl World {
     }
 }
 
-/// A server that answers calls and never a list.
+/// A server that answers calls but never answers a request for its tools.
 fn stuck() -> Stack {
     Stack::from_fn(|call| async move {
         if call.method().as_str() == "tools/list" {
@@ -46,7 +46,7 @@ async fn a_look_alike_that_fails_its_first_list_is_not_let_in_by_that() {
 async fn of_two_look_alikes_that_connect_at_once_one_is_let_in() {
     let World { definitions, .. } = world();
     let (one, other) = (files(), ServerId::from("fi1es"));
-    // Reading them takes so long that others get a turn meanwhile.
+    // Parsing them takes so long that other tasks run in between.
     let long = |number| {
         format!(
             r#"{{"name":"t{number}","description":"{}","inputSchema":{{}}}}"#,
@@ -90,7 +90,7 @@ async fn a_caller_in_a_hurry_does_not_make_the_list_count_as_tried() {
     assert_eq!(before.elapsed().as_secs(), 10, "it is asked again");
 }
 
-/// The name was only compared with servers that had listed something when it came, and never again.
+/// Such a name used to be compared only with servers that had already listed tools, and was never checked again.
 #[tokio::test]
 async fn a_name_pinned_before_its_server_was_known_waits_for_an_operator() {
     let policies = Policies::default();
@@ -103,7 +103,7 @@ async fn a_name_pinned_before_its_server_was_known_waits_for_an_operator() {
     let state = |world: &World| world.definitions.state(Some(&aaa), "files.read");
     assert_eq!(state(&world), DefinitionState::Pinned);
 
-    // A server of that id is configured; it has not listed anything.
+    // A server with that id is configured, but has not listed any tools.
     policies.set("files", ServerPolicy::default());
     assert!(matches!(state(&world), DefinitionState::Flagged(_)), "{:?}", state(&world));
     assert_eq!(world.definitions.state(Some(&aaa), "read"), DefinitionState::Pinned);
@@ -111,7 +111,7 @@ async fn a_name_pinned_before_its_server_was_known_waits_for_an_operator() {
     assert_eq!(refused.code(), ErrorCode::TOOL_DISABLED);
     assert_eq!(world.liar.counted().1, 0, "the server is not called");
 
-    // That holds after a restart, whether the other server is still configured or not.
+    // The result is the same after a restart, whether or not the other server is still configured.
     for known in [true, false] {
         let policies = Policies::default();
         if known {
@@ -185,7 +185,7 @@ async fn advice_between_tools_of_one_server_is_not_held() {
     definitions.observe(&files, &[list.clone(), run]).await.unwrap();
     assert_eq!(definitions.state(Some(&files), "list_all"), DefinitionState::Pinned);
     assert_eq!(definitions.findings(Some(&files), "list_all")[0].rule, "text.shadow");
-    // The same text on another server speaks of a foreign tool.
+    // On another server, the same text refers to a tool of a foreign server.
     definitions.observe(&mail, &[list]).await.unwrap();
     let elsewhere = &definitions.findings(Some(&mail), "list_all")[0];
     assert!(elsewhere.blocks() && elsewhere.rule == "text.shadow", "{elsewhere:?}");

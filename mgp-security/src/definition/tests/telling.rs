@@ -1,4 +1,4 @@
-//! The audit events about tools and about decisions on them, and their time.
+//! Tests of the audit events about tools and about decisions on them, and of when they are recorded.
 
 use std::sync::atomic::AtomicBool;
 
@@ -27,7 +27,7 @@ fn overrides(audit: &MemoryAudit) -> usize {
     audit.events().iter().filter(|event| is_override(event)).count()
 }
 
-/// A sink that takes a moment for each event.
+/// A sink that takes some time for each event.
 struct Slow(MemoryAudit);
 
 impl AuditSink for Slow {
@@ -214,7 +214,7 @@ async fn what_is_forgotten_is_pinned_anew_and_told_in_one_event() {
     assert_eq!(world.definitions.state(Some(&like), "read"), DefinitionState::Pinned);
 }
 
-/// A store that can be made to fail.
+/// A store that can be set to fail.
 struct Flaky(MemoryStore, Arc<AtomicBool>);
 
 impl Store for Flaky {
@@ -273,7 +273,7 @@ async fn what_is_said_while_the_store_fails_counts_once_it_is_back() {
     liar.lists(&[READ_MORE]);
     client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     fails.store(false, Ordering::Relaxed);
-    // As the follower of the store does, once it answers again.
+    // This is what the store's follower does once the store answers again.
     definitions.0.pins.open().await.unwrap();
     let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TOOL_DISABLED);

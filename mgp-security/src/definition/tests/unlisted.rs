@@ -1,4 +1,4 @@
-//! Tools that a server hides from its list are no safer for that.
+//! Tests that a server does not make its tools safer by hiding them from its list.
 
 use mgp_types::mgp::{Permission, Validator};
 

@@ -1,16 +1,16 @@
-//! Checks of the limits on commands.
+//! Checks whether the commands among a call's arguments are within the limits.
 
 use super::finding::{About, Command, Findings};
 use super::{Doors, Outside, Sudo, shown};
 
-/// Characters with a special meaning in the shell of any system. Quotes are interpreted; text with any of these is
-/// refused.
+/// Characters with a special meaning in the shell of some system; a command with any of these is refused. Quotes are
+/// not in the list, because they are interpreted.
 const META: &str = "|&;<>()$`\\*?[]{}#~!%^";
 
 /// Commands that run another command as another user.
 const SUDO: [&str; 6] = ["sudo", "sudoedit", "doas", "su", "pkexec", "runas"];
 
-/// Directories of well-known programs: a program in one of them is identified by its name alone.
+/// Directories of well-known programs. A program in one of them is identified by its name without the directory.
 const BIN: [&str; 6] =
     ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin"];
 
@@ -43,7 +43,7 @@ pub(super) fn check(doors: &Doors<'_>, sudo: Sudo, found: &Findings) -> Result<(
     Ok(())
 }
 
-/// Checks one command; `others` are texts that may be arguments of it.
+/// Checks one command; `others` are other argument texts that may be passed to it.
 fn one(doors: &Doors<'_>, sudo: Sudo, words: &[String], others: &[String]) -> Result<(), Outside> {
     let mut words = words;
     let all: Vec<String> =
@@ -52,7 +52,8 @@ fn one(doors: &Doors<'_>, sudo: Sudo, words: &[String], others: &[String]) -> Re
         if sudo == Sudo::Refused {
             return Err("running as somebody else is closed".to_owned());
         }
-        // Check the command that `sudo` runs. Options of `sudo` itself could change that command.
+        // Check the command that `sudo` runs. Options of `sudo` itself are refused, because they could change that
+        // command.
         words = match words {
             [_, rest @ ..] if is_open("sudo", words) => rest,
             _ => return Err("only a plain `sudo COMMAND` is open".to_owned()),
@@ -99,7 +100,7 @@ fn split(line: &str) -> Result<Vec<String>, Outside> {
     Ok(words)
 }
 
-/// Refuses text that a shell would expand or interpret.
+/// Refuses a text that a shell would expand or interpret.
 fn plain(text: &str) -> Result<(), Outside> {
     match text.chars().find(|&letter| META.contains(letter) || letter.is_control()) {
         Some(letter) => {
@@ -117,7 +118,8 @@ fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// Returns the name as any system may understand it: in lower case, without an extension such as `.exe`.
+/// Returns the name in the form in which every system understands it: in lower case, without an extension such as
+/// `.exe`.
 fn folded(word: &str) -> String {
     let name = base(word).to_lowercase();
     let bare = [".exe", ".cmd", ".bat", ".com"].iter().find_map(|end| name.strip_suffix(end));

@@ -1,7 +1,6 @@
-//! Detection of the arguments that are paths, hosts, commands and so on, by their names and by the shape of their
-//! values.
+//! Detection of arguments that are paths, hosts, commands and so on, by their names and by the shape of their values.
 //!
-//! In doubt, an argument is treated as one that has limits, so that it is checked.
+//! If it is doubtful whether an argument is subject to limits, it is checked as if it were.
 
 use std::net::IpAddr;
 
@@ -93,7 +92,7 @@ const ALL: [(About, &[&str]); 8] = [
     (About::Environment, &["env", "environment"]),
 ];
 
-/// Last words of argument names that mean free text; the values are never treated as paths.
+/// Last words of argument names that stand for free text, whose values are never treated as paths.
 const CONTENT: [&str; 15] = [
     "content",
     "contents",
@@ -112,8 +111,8 @@ const CONTENT: [&str; 15] = [
     "explanation",
 ];
 
-/// Last words of argument names that describe a property of a path or host, such as its type, and are not one
-/// themselves.
+/// Last words of argument names that stand for a property of a path or host, e.g. its type, and not for the path or
+/// host itself.
 const ABOUT_IT: [&str; 14] = [
     "type",
     "types",
@@ -131,7 +130,7 @@ const ABOUT_IT: [&str; 14] = [
     "data",
 ];
 
-/// Last words of argument names that may mean a path or a host.
+/// Last words of argument names that may stand for a path or a host.
 const EITHER: [&str; 21] = [
     "target",
     "targets",
@@ -156,7 +155,7 @@ const EITHER: [&str; 21] = [
     "destination",
 ];
 
-/// Last words of argument names that always mean a path, never a URL.
+/// Last words of argument names that always stand for a path and never for a URL.
 const ONLY_PATH: [&str; 18] = [
     "path",
     "paths",
@@ -216,13 +215,13 @@ struct Kinds {
     only_path: bool,
 }
 
-/// The evidence of the shape of a text.
+/// The meaning of a text's shape, depending on the argument's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Text {
-    /// The shape may indicate any subject.
+    /// The shape may indicate any kind.
     #[default]
     Shaped,
-    /// As `Shaped`, but a slash does not indicate a path.
+    /// The shape may indicate any kind, but a slash does not indicate a path.
     Slashed,
     /// The shape is ignored, because the value is free text.
     Free,
@@ -256,8 +255,8 @@ impl Kinds {
         kinds.strict = STRICT.contains(&last);
         kinds.only_path = ONLY_PATH.contains(&last);
         for (about, names) in ALL {
-            // For these kinds only the last word counts: a `zip_file` is a file, and a `command_timeout` is not a
-            // command.
+            // For these kinds only the last word of the name counts: `zip_file` is a file and not a program, and
+            // `command_timeout` is not a command.
             let by_last = matches!(about, About::Command | About::Code | About::Port);
             let found = if by_last {
                 names.contains(&last)
@@ -305,7 +304,7 @@ fn words(name: &str) -> Vec<String> {
 struct Item {
     name: String,
     kinds: Kinds,
-    /// The text of the value; `None` if it is not a string.
+    /// The text of the value; `None` if the value is not a string.
     text: Option<String>,
 }
 
@@ -323,7 +322,7 @@ pub(super) enum Command {
 pub(super) struct Findings {
     items: Vec<Item>,
     pub(super) commands: Vec<Command>,
-    /// All other strings, except free text.
+    /// All strings that belong to no kind, except free text.
     pub(super) others: Vec<String>,
     /// The time limits among the arguments: name and milliseconds, or `None` if the value cannot be read.
     pub(super) times: Vec<(String, Option<u64>)>,
@@ -341,10 +340,10 @@ impl Findings {
         Ok(findings)
     }
 
-    /// Returns the strings of one subject, e.g. all hosts.
+    /// Returns the strings of one kind, e.g. all hosts.
     ///
     /// # Errors
-    /// [`Outside`] if one of these values is not a string.
+    /// [`Outside`] if a value of this kind is not a string.
     pub(super) fn texts(&self, about: About) -> Result<Vec<&str>, Outside> {
         let found = self.items.iter().filter(|item| item.kinds.has(about));
         let texts = found.map(|item| item.text.as_deref().ok_or(&item.name));
@@ -352,23 +351,24 @@ impl Findings {
         texts.map_err(|name: &String| format!("`{}` should be a text, and is not", shown(name)))
     }
 
-    /// Returns the strings that may be paths, each with a flag whether its name allows nothing but a path.
+    /// Returns the strings that may be paths, each with a flag that is `true` if the argument's name allows only a
+    /// path.
     ///
     /// # Errors
-    /// [`Outside`] if a value of this subject is not a string.
+    /// [`Outside`] if a value of this kind is not a string.
     pub(super) fn paths(&self) -> Result<Vec<(&str, bool)>, Outside> {
         let texts = self.texts(About::Path)?;
         let found = self.items.iter().filter(|item| item.kinds.has(About::Path));
         Ok(texts.into_iter().zip(found.map(|item| item.kinds.only_path)).collect())
     }
 
-    /// Returns whether any argument is of a subject.
+    /// Returns whether any argument belongs to a kind.
     pub(super) fn any(&self, about: About) -> bool {
         self.items.iter().any(|item| item.kinds.has(about))
     }
 
-    /// Refuses calls that pass a command or code, because it could access anything; `what` names the limit
-    /// for the message.
+    /// Refuses calls with a command or code among their arguments, because that could access anything; `what` names the
+    /// limit in the error message.
     pub(super) fn nothing_runs(&self, what: &str) -> Result<(), Outside> {
         if self.commands.is_empty() && !self.any(About::Code) {
             return Ok(());
@@ -398,11 +398,11 @@ impl Findings {
                 for (name, member) in members {
                     let mut of_name = Kinds::of(name);
                     if of_name.text != Text::Free {
-                        // The kinds of the outer name also apply here, except those that a name at this level has
-                        // itself.
+                        // The kinds of the outer name also apply to the inner value, except those that a name on this
+                        // level has itself.
                         of_name.bits |= kinds.bits & !own;
                     }
-                    // Some objects use paths as keys.
+                    // The names of members are checked, too, because some objects use paths as names.
                     let key = by_shape(name, Kinds::default());
                     if key.bits != 0 {
                         self.items.push(Item {
@@ -489,7 +489,8 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
     kinds
 }
 
-/// Returns the number of milliseconds of the time unit at the end of a name; without a known unit, that of a second.
+/// Returns the number of milliseconds in the time unit at the end of a name; without a known unit, returns that of a
+/// second.
 fn unit(words: &[String]) -> Option<f64> {
     let [.., last] = words else { return None };
     let has = |name: &str| words.iter().any(|word| word == name);

@@ -1,4 +1,4 @@
-//! Checks of the limits on hosts and ports.
+//! Checks whether the hosts and ports among a call's arguments are within the limits.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,10 +22,10 @@ pub(super) fn check(
         Entry::read(entry).map_err(|why| format!("the closed host `{entry}` cannot be read: {why}"))
     });
     let closed = closed.collect::<Result<Vec<_>, _>>()?;
-    // An unreadable entry allows nothing.
+    // An entry that cannot be parsed allows nothing.
     let open: Option<Vec<Entry>> =
         doors.open.map(|open| open.iter().filter_map(|entry| Entry::read(entry).ok()).collect());
-    // A port in a separate argument applies to every host.
+    // A port in a separate argument applies to each of the hosts.
     let apart = found.ports.iter().map(|port| port.ok_or("a port cannot be read"));
     let apart = apart.collect::<Result<Vec<u16>, _>>()?;
     for text in texts {
@@ -43,7 +43,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Returns the host of a text as an entry of a scope; `None` if it cannot be read.
+/// Returns the host of a text in the form of a scope's entry; `None` if it cannot be parsed.
 pub(super) fn name(text: &str) -> Option<String> {
     let place = Place::read(text).ok()?;
     let host = match &place.host {
@@ -61,7 +61,7 @@ fn one(
     host: &Host,
     port: Option<u16>,
 ) -> Result<(), Outside> {
-    // If the port is unknown, it may be a denied one, and it must not be assumed to be an allowed one.
+    // If the port is unknown, an entry with a port may deny it but never allows it.
     if closed.iter().any(|entry| {
         entry.is_of(host) && (port.is_none() || entry.port.is_none() || entry.port == port)
     }) {
@@ -131,13 +131,13 @@ impl Host {
     }
 }
 
-/// A destination of a call.
+/// A network destination in a call's arguments: a host with its port.
 #[derive(Debug)]
 struct Place {
     host: Host,
-    /// The port that is used, including the default one of the scheme; `None` if unknown.
+    /// The port that is used, which may be the default of the scheme; `None` if it is unknown.
     port: Option<u16>,
-    /// The port as written; `None` if it is not written.
+    /// The port that is written in the text, if there is one.
     named_port: Option<u16>,
 }
 
@@ -181,7 +181,7 @@ impl Place {
     }
 }
 
-/// Splits the port off a host; an IPv6 address without brackets has no port.
+/// Splits a host from its port. An IPv6 address without brackets has no port.
 fn split_port(text: &str) -> Result<(&str, Option<u16>), String> {
     let bare_v6 = !text.starts_with('[') && text.matches(':').count() > 1;
     let behind = match text.rfind(']') {

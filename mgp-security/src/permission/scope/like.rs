@@ -1,16 +1,18 @@
-//! The limits that calls like a given one have in common: what an approval of "calls like this" keeps.
+//! The limits that an approval of "calls like this" stores, derived from one call.
 
 use mgp_types::mgp::PermissionScope;
 
 use super::finding::{About, Command, Findings};
 use super::{check, host};
 
-/// The least number of parts of a folder that represents the paths in it.
+/// The minimum number of components that a folder needs to stand for all paths in it.
 const MIN_FOLDER_PARTS: usize = 2;
 
-/// Returns the limits of calls with arguments like these; `None` if only the same arguments are alike.
+/// Returns limits for calls that are similar to one with these arguments; `None` if only the same arguments are
+/// similar.
 ///
-/// Like a path are the other files of its folder, like an address its host, like a command its first words.
+/// Similar to a path are all files in the same folder, to an address all on the same host, and to a command all
+/// commands with the same first words.
 pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
     let found = Findings::of(arguments).ok()?;
     let mut scope = PermissionScope::default();
@@ -25,7 +27,7 @@ pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
         if paths.is_empty() && hosts.is_empty() {
             return None;
         }
-        // A list that is there and empty would open nothing.
+        // Leave the list out if there are no paths: a list that is present but empty would allow no path at all.
         if !paths.is_empty() {
             scope.paths = paths.into();
         }
@@ -38,7 +40,7 @@ pub(crate) fn like(arguments: &str) -> Option<PermissionScope> {
     check(&scope, Some(arguments)).ok().map(|()| scope)
 }
 
-/// Returns the limits of an approval in words.
+/// Describes the limits of an approval, for a person.
 #[must_use]
 pub fn scope_words(scope: &PermissionScope) -> String {
     let ports: Vec<String> = scope.ports.iter().map(u16::to_string).collect();
@@ -56,7 +58,7 @@ pub fn scope_words(scope: &PermissionScope) -> String {
     named.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the folder of a path; `None` if other paths cannot be like it.
+/// Returns the folder of a path; `None` if no other path counts as similar to it.
 fn folder(text: &str) -> Option<String> {
     let is_plain = text.starts_with(['/', '~']) && !text.contains(['*', '?', '[', '{', '%', '\\']);
     if !is_plain {
@@ -70,7 +72,7 @@ fn folder(text: &str) -> Option<String> {
     (!stands.is_empty()).then(|| stands.to_owned())
 }
 
-/// Returns the words that a command like this begins with; `None` if an option or a value follows the program.
+/// Returns the first words that similar commands must have; `None` if an option or a value follows the program's name.
 fn beginning(command: &Command) -> Option<String> {
     let words: Vec<&str> = match command {
         Command::Line(line) => line.split_whitespace().collect(),
@@ -108,7 +110,7 @@ mod tests {
             r#"{"command":"git status --short"}"#,
             Some("commands that begin with `git status`"),
         );
-        // A file close to the root does not stand for the folder, nor an option for all options.
+        // A file close to the root does not stand for its folder, and one option does not stand for all options.
         check_like(r#"{"path":"/etc/passwd.txt"}"#, Some("paths below `/etc/passwd.txt`"));
         for alone in [
             r#"{"command":"rm -rf /tmp/x"}"#,

@@ -1,8 +1,8 @@
-//! Checks of a call's arguments against the limits of an approval; denials take precedence (MGP §3, later
+//! Checks whether a call's arguments are within the limits of an approval; denials take precedence (MGP §3, later
 //! revisions).
 //!
-//! If a limit exists, the arguments it applies to must be found and understood; otherwise the call is out of scope.
-//! Arguments are found by their names and shapes and not by the schema, because the server writes the schema.
+//! If there is a limit, the arguments to which it applies must be found and understood; otherwise the call is out of
+//! scope. Arguments are found by their names and shapes, and not by the schema, because the server writes the schema.
 
 mod command;
 mod finding;
@@ -26,7 +26,7 @@ pub(crate) type Outside = String;
 /// Checks that the arguments of a call are within the limits of an approval.
 ///
 /// # Errors
-/// [`Outside`] with the first limit that the call exceeds or may exceed.
+/// [`Outside`], a description of the first limit that the call exceeds or may exceed.
 pub(crate) fn check(scope: &PermissionScope, arguments: Option<&str>) -> Result<(), Outside> {
     let lists = Lists::of(scope)?;
     let found = Findings::of(arguments.unwrap_or("{}"))?;
@@ -52,7 +52,7 @@ pub(crate) fn check(scope: &PermissionScope, arguments: Option<&str>) -> Result<
     Ok(())
 }
 
-/// `true` if commands may run as another user.
+/// The permission to run commands as another user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sudo {
     Allowed,
@@ -86,7 +86,7 @@ impl<'a> Lists<'a> {
         if let Some((unknown, _)) = scope.extra.iter().next() {
             return Err(format!("its limit `{unknown}` is not known here"));
         }
-        // Serialize the scope to see whether an empty list was written or absent.
+        // Serialize the scope to distinguish a list that was written as empty from one that is absent.
         let written = serde_json::to_value(scope).map_err(|error| error.to_string())?;
         let has = |name: &str| written.get(name).is_some();
         let doors = |name: &str, open: &'a [String], closed: &'a [String]| Doors {

@@ -1,4 +1,4 @@
-//! Tests of limits: what passes, what does not, and in which words.
+//! Tests of limits: which arguments pass, and with which error message the others are refused.
 
 use proptest::prelude::*;
 
@@ -8,20 +8,20 @@ fn scope(json: &str) -> PermissionScope {
     serde_json::from_str(json).unwrap()
 }
 
-/// Arguments that pass.
+/// Checks that arguments pass.
 #[track_caller]
 fn passes(limits: &str, arguments: &str) {
     assert_eq!(check(&scope(limits), Some(arguments)), Ok(()), "{limits} {arguments}");
 }
 
-/// Arguments that do not, with words of the reason.
+/// Checks that arguments are refused, with certain words in the message.
 #[track_caller]
 fn fails(limits: &str, arguments: &str, words: &str) {
     let outside = check(&scope(limits), Some(arguments)).expect_err(arguments);
     assert!(outside.contains(words), "{limits} {arguments}: {outside}");
 }
 
-/// One path under the name `path`.
+/// Checks one path, given as the argument `path`; `words` are part of the message if it is refused.
 #[track_caller]
 fn path(limits: &str, path: &str, words: Option<&str>) {
     let arguments = serde_json::json!({ "path": path }).to_string();
@@ -136,7 +136,7 @@ fn braces_and_wildcards_do_not_climb_out_of_what_is_open() {
     ] {
         path(only, inside, None);
     }
-    // Entries of an operator say what they mean.
+    // An operator's entry is taken literally.
     path(r#"{"paths":["/work"],"deny_paths":["**/.*"]}"#, "/work/.ssh/x", Some("closed"));
     path(r#"{"paths":["/work/.*"]}"#, "/work/.git", None);
 }
@@ -189,7 +189,7 @@ fn what_is_closed_stays_closed() {
     }
     path(limits, "/srv/secrets", None);
     path(limits, "/srv/s*", Some("several"));
-    // Only some paths are closed, all others are open.
+    // Only some paths are denied, and all others are allowed.
     let all_but = r#"{"deny_paths":["/etc"]}"#;
     path(all_but, "/srv/x", None);
     path(all_but, "x", Some("may be closed"));
@@ -266,7 +266,7 @@ fn a_path_or_host_under_another_name_is_not_overlooked() {
             serde_json::json!({ "url": "https://ok.example", name: "evil.com" }).to_string();
         fails(one, &arguments, "not open");
     }
-    // What is clearly the other thing, or none of them, passes.
+    // Arguments that are clearly of another kind, or of no kind, pass.
     passes(one, r#"{"url":"https://ok.example/a","output":"/tmp/a"}"#);
     passes(r#"{"paths":["/srv"]}"#, r#"{"path":"/srv/a","target":"https://a.example/b"}"#);
     for inside in [
@@ -279,7 +279,7 @@ fn a_path_or_host_under_another_name_is_not_overlooked() {
     }
 }
 
-/// `path.resolve` of Node and `os.path.abspath` of Python make `/etc/passwd` of it.
+/// `path.resolve` of Node and `os.path.abspath` of Python turn this address into `/etc/passwd`.
 #[test]
 fn an_address_that_climbs_does_not_pass_a_limit_of_paths() {
     let only = r#"{"paths":["/srv/notes"]}"#;
@@ -296,9 +296,9 @@ fn an_address_that_climbs_does_not_pass_a_limit_of_paths() {
             assert!(check(&scope(only), Some(&texts.to_string())).is_err(), "{name} {address}");
         }
     }
-    // Where only a path may stand, an address is none.
+    // Where only a path is allowed, an address does not pass.
     fails(only, r#"{"paths":["/srv/notes/a","https://example.com/a"]}"#, "no path");
-    // A plain one elsewhere is a limit of hosts.
+    // An ordinary address in another argument is subject to the limits on hosts, not to those on paths.
     passes(only, r#"{"path":"/srv/notes/a","url":"https://example.com/v1...v2?q=a%20b"}"#);
 }
 
@@ -314,8 +314,8 @@ fn a_long_path_does_not_cost_the_square_of_its_parts() {
         };
         (0..5).map(|_| once()).min().unwrap()
     };
-    // Thirty times the parts: linear is thirty times the work, the square nine hundred times. On a busy machine one
-    // measurement may be off, but a square is never near.
+    // With thirty times the components, linear time is thirty times as long, quadratic time nine hundred times. On a
+    // busy machine one measurement may be wrong, but it is never near the quadratic time.
     let mut measured = Vec::new();
     let is_linear = (0..20).any(|_| {
         let (short, long) = (time(60), time(1800));
@@ -490,7 +490,7 @@ fn languages_and_times_are_limits_too() {
     passes(briefly, r#"{"timeout_ms":5000}"#);
     passes(briefly, r#"{"timeoutSeconds":5}"#);
     passes(briefly, r#"{"max_execution_time_ms":1}"#);
-    // Without a unit it may be seconds.
+    // Without a unit, the number may be in seconds.
     passes(briefly, r#"{"timeout":5}"#);
     fails(briefly, r#"{"timeout":5000}"#, "5000000 ms");
     fails(briefly, r#"{"timeout_ms":5000.5}"#, "5001 ms");
@@ -524,7 +524,7 @@ proptest! {
         let text = format!("{head}{}", parts.join(separator));
         let arguments = serde_json::json!({ "path": text }).to_string();
         if check(&scope(r#"{"paths":["/srv/data"]}"#), Some(&arguments)).is_ok() {
-            // As the most careless server would read it.
+            // Interpret the text as the least careful server would.
             let mut careless = text.replace("file://", "");
             for _ in 0..4 {
                 careless = careless.replace("%25", "%").replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");

@@ -1,4 +1,4 @@
-//! Changes by operators: refused for everyone else, and recorded.
+//! Tests of changes by operators, which are refused for all other callers and recorded.
 
 use super::*;
 
@@ -99,7 +99,7 @@ async fn what_makes_no_sense_is_not_kept() {
 #[tokio::test]
 async fn an_approval_that_ended_grants_nothing_and_is_told_once() {
     let mut world = World::new(ApprovalPolicy::DenyAll, None);
-    // Configured as well: a recorded decision comes first, also once it has ended.
+    // The configuration grants it as well, but a recorded decision takes precedence even after it has expired.
     world.list(&["camera"]);
     let other = Permissions::new(
         Arc::new(world.store.clone()),

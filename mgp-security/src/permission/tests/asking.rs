@@ -1,4 +1,4 @@
-//! Asking at the moment of a call, in both eras, and the notifications to servers.
+//! Tests of questions that are asked when a call is made, in both protocol eras, and of the notifications to servers.
 
 use async_trait::async_trait;
 use mgp_types::mcp::{Era, key};
@@ -29,7 +29,7 @@ async fn an_approval_is_remembered() {
             "PERMISSION_GRANTED camera was - by user grace",
         ]
     );
-    // A permission its server never declared is asked for like any other.
+    // A permission that the server did not declare is also asked about.
     world.runs("camera+com.example.x").await;
     assert_eq!(clerk.asked_for()[1], "com.example.x for camera+com.example.x");
 }
@@ -40,7 +40,7 @@ async fn a_decline_is_remembered_and_refused_at_once() {
     let mut world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
     assert_eq!(world.lacks("camera").await, "camera denied");
     assert_eq!(world.lacks("camera").await, "camera denied");
-    // What would be refused anyway is not asked for.
+    // If the call would be refused anyway, no question is asked.
     assert_eq!(world.lacks("camera+read").await, "camera denied, filesystem.read undecided");
     assert_eq!(clerk.asked().len(), 1);
     assert_eq!(world.events(), ["PERMISSION_DENIED camera was - by user grace"]);
@@ -253,7 +253,7 @@ async fn an_operator_who_decides_meanwhile_wins() {
     assert_eq!(world.events(), ["PERMISSION_DENIED camera was - by user olga"]);
 }
 
-/// Asks the caller, as an approver for interactive agents does.
+/// Asks the caller itself, as an approver for interactive agents does.
 struct AsksCaller;
 
 #[async_trait]
@@ -289,7 +289,7 @@ async fn a_modern_call_is_asked_in_rounds() {
         let reply = client.cx.caller_access.run_round(call).await.unwrap();
         (reply, rounds.state())
     };
-    // Yes, before anybody asked, under the very name of the question.
+    // The caller sends "yes" before a question was asked, under the exact name of the question.
     let (reply, state) = round(RoundState::default()).await;
     let Reply::InputRequired(InputRequired { asks, .. }) = reply else { panic!("{reply:?}") };
     let name = asks[0].0.clone();
@@ -299,7 +299,7 @@ async fn a_modern_call_is_asked_in_rounds() {
     let (reply, _) = round(early).await;
     assert!(matches!(reply, Reply::InputRequired(_)), "{reply:?}");
     assert_eq!(ran.load(Ordering::Relaxed), 0);
-    // Yes, to the question.
+    // The caller sends "yes" in answer to the question.
     assert_eq!(state.asked, [name.as_str()]);
     let mut next = state;
     next.answers.insert(name, Payload::of(&true).unwrap());
@@ -357,7 +357,7 @@ async fn servers_are_told_what_stands() {
         ]
     );
     assert_eq!(clerk.asked().len(), 1);
-    // Both sides understand each other.
+    // The decision that one side sends can be read by the other.
     let params = serde_json::json!({ "_meta": { key::MGP: { "grants": decision.grants } } });
     let params = mgp_types::service::Params::of("tools/call", &params).unwrap();
     let grants = Grants::default();

@@ -1,4 +1,4 @@
-//! The four policies, and what comes before them.
+//! Tests of the four approval policies, and of the decisions that take precedence over them.
 
 use super::*;
 
@@ -132,9 +132,9 @@ async fn auto_approve_writes_down_once_what_it_grants() {
     assert_eq!(world.audit.events()[0].trace_id.as_deref(), Some("trace-1"));
     let kept = world.permissions.list(&operator(), None).await.unwrap();
     assert!(kept.iter().all(|approval| approval.approved_by == "auto_approve"));
-    // A name that means nothing is nothing one approves unseen.
+    // A permission with an unknown name is not approved automatically.
     assert_eq!(world.lacks("foo").await, "foo undecided");
-    // A recorded decision comes first.
+    // A recorded decision takes precedence over the policy.
     world.permissions.deny(&operator(), files(&["camera"])).await.unwrap();
     assert_eq!(world.lacks("camera").await, "camera denied");
     world.permissions.revoke(&operator(), files(&["filesystem.read"])).await.unwrap();
@@ -192,7 +192,7 @@ async fn limits_hold_for_each_call() {
     assert_eq!(lacking(&error), "filesystem.read out_of_scope");
     assert!(error.message().contains("/etc/passwd"), "{error}");
     assert_eq!(world.lacks("read").await, "filesystem.read out_of_scope");
-    // The grant names its tools, and no approver is asked to widen it.
+    // The grant is restricted to certain tools, and no approver is asked to extend it.
     let error = world.call_with("read+camera", r#"{"path":"/srv/a"}"#).await.unwrap_err();
     assert_eq!(lacking(&error), "filesystem.read out_of_scope, camera undecided");
     assert_eq!(world.ran(), 1);
@@ -259,14 +259,14 @@ async fn what_the_approver_has_configured_is_never_kept() {
     let with = of(lists());
     assert!(!missing(&with).await);
     assert!(with.list(&operator(), None).await.unwrap().is_empty(), "nothing was kept");
-    // It does not outlive the configuration.
+    // The grant ends with the configuration.
     assert!(missing(&of(None)).await);
-    // Who denies all grants nothing by it.
+    // Under `deny_all`, the configuration grants nothing.
     world.policies.set("files", governed(ApprovalPolicy::DenyAll));
     assert!(missing(&with).await);
     world.policies.set("files", governed(ApprovalPolicy::Interactive));
     assert!(!missing(&with).await);
-    // An operator who took it back comes first.
+    // A revocation by an operator takes precedence over the configuration.
     let taken = with.revoke(&operator(), files(&["camera"])).await.unwrap();
     assert_eq!(taken.len(), 1);
     assert!(missing(&with).await);

@@ -1,4 +1,4 @@
-//! A slow store: a change that was handed to it is not given up when its caller stops waiting.
+//! Tests with a slow store: a change that was passed to it is completed even if its caller stops waiting.
 
 use mgp_types::service::PermissionAuthority as _;
 use mgp_types::store::{Change, LoadedRecords, PendingEvent, Store, StoreError};
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// A store that needs a while for a change, like a file, and reports how long.
+/// A store that needs some time for a change, like a file.
 struct Slow {
     store: MemoryStore,
     takes: Duration,
@@ -28,7 +28,7 @@ impl Store for Slow {
 
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
         let (store, takes) = (self.store.clone(), self.takes);
-        // A task of its own: the change is made even if the caller stops waiting.
+        // The change runs in a separate task, so it is made even if the caller stops waiting.
         let kept = tokio::spawn(async move {
             tokio::time::sleep(takes).await;
             store.commit(change).await
@@ -91,7 +91,7 @@ async fn an_answer_in_time_is_kept_however_long_that_takes() {
     runs_once(ApprovalPolicy::Interactive, Some(Arc::new(Desk(clerk))), 60).await;
 }
 
-/// A caller waits for the store no longer than the limit, and the change it handed over is not lost.
+/// A caller waits for the store only up to the limit, and the change that it passed to the store is not lost.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_late_refuses_and_what_it_was_given_still_counts() {
     let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
@@ -125,7 +125,7 @@ async fn a_decision_that_comes_after_the_connection_went_on_still_comes() {
     let deciding =
         async move { permissions.decide(&cx, &server(), vec![Permission::Camera]).await };
     let mut deciding = tokio::spawn(deciding);
-    // The connection waits for a minute.
+    // The opening of a connection waits for a minute.
     let early = tokio::time::timeout(Duration::from_mins(1), &mut deciding).await;
     assert!(early.is_err(), "{early:?}");
     tokio::time::sleep(Duration::from_mins(1)).await;

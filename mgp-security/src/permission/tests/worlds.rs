@@ -1,4 +1,4 @@
-//! Laws that hold in any world of approvals, policies and times.
+//! Properties that must hold for all combinations of approvals, policies and times.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -82,7 +82,7 @@ fn book(approvals: &[Approval]) -> Book {
     Book::of(&entries)
 }
 
-/// Returns whether a call of the tool `t` that needs one permission runs without a question to an approver.
+/// Returns whether a call of the tool `t`, which needs one permission, runs without a question to an approver.
 fn runs(
     approvals: &[Approval],
     policy: &ServerPolicy,
@@ -115,7 +115,7 @@ proptest! {
         if !runs(&approvals, &policy, name, arguments, second) {
             return Ok(());
         }
-        // The last approval of a name counts.
+        // If there are several approvals with the same name, the last one counts.
         let held = approvals.iter().rev().find(|approval| approval.permission.as_str() == name);
         let word = policy.permission_policy.as_str();
         let listed = policy.permissions.iter().any(|listed| match listed.as_str() {
@@ -194,7 +194,7 @@ proptest! {
 
     #[test]
     fn time_never_opens_what_was_approved((mut approvals, policy, name, arguments, second) in worlds(), later in 0..100_u64) {
-        // A denial with an end is one that its author let end.
+        // Leave denials out: a denial that expires is meant to allow the call again after some time.
         approvals.retain(|approval| approval.decision != ApprovalDecision::Denied);
         let before = runs(&approvals, &policy, name, arguments, second);
         let after = runs(&approvals, &policy, name, arguments, second + later);

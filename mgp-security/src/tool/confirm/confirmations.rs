@@ -1,4 +1,4 @@
-//! The confirmations of calls: each is requested, bound to one call, and used once (MGP §4.4).
+//! The confirmations of calls. Each is requested for one call, bound to it, and used once (MGP §4.4).
 
 use std::fmt;
 use std::sync::Arc;
@@ -73,20 +73,20 @@ pub struct Confirmations {
     used: Arc<Used>,
 }
 
-/// A call that must be confirmed.
+/// A call that must be confirmed before it runs.
 pub(crate) struct RiskyCall {
     pub(crate) cx: Context,
     pub(crate) server: Option<ServerId>,
     pub(crate) tool: String,
     pub(crate) arguments: Payload,
     pub(crate) assessment: Arc<Assessment>,
-    /// The permissions that the server lacks for it.
+    /// The permissions that the server lacks for the call.
     pub(crate) missing: Vec<Permission>,
-    /// The hash of the definition, if one is known.
+    /// The hash of the tool's definition, if it is known.
     pub(crate) definition: Option<Sha256Hash>,
 }
 
-/// The state of a confirmation that is sealed and carried through the rounds of a call.
+/// The state of a confirmation that is sealed and sent along with the rounds of a call.
 #[derive(Serialize, Deserialize)]
 struct CarriedConfirmation {
     /// The time of the question, in milliseconds since 1970.
@@ -100,7 +100,7 @@ struct CarriedConfirmation {
 }
 
 impl Confirmations {
-    /// Creates confirmations by an approver; they are not recorded, and no named tool is exempt.
+    /// Creates confirmations by an approver. They are not recorded, and no tool is exempt.
     pub fn new(policies: Policies, approver: impl Approver + 'static) -> Self {
         let ConfirmConfig { lives, open_each, open_all, used, arguments } =
             ConfirmConfig::default();
@@ -117,19 +117,19 @@ impl Confirmations {
         }
     }
 
-    /// Sets the sink that records confirmations and denials; a confirmation that cannot be recorded is not given.
+    /// Sets the sink that records confirmations and denials. A call whose confirmation cannot be recorded does not run.
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
         self.audit = sink;
         self
     }
 
-    /// Keeps approvals that hold for later calls.
+    /// Stores approvals that also apply to later calls.
     pub(crate) fn calls(mut self, calls: CallApprovals) -> Self {
         self.calls = Some(calls);
         self
     }
 
-    /// Returns the approval of earlier calls that covers a call, too.
+    /// Returns an earlier approval of later calls that covers this call.
     pub(crate) fn approved(
         &self,
         by: &Principal,
@@ -141,14 +141,14 @@ impl Confirmations {
         self.calls.as_ref()?.find(by, server, tool, arguments, at)
     }
 
-    /// Adds a source of operators' entries that name tools.
+    /// Adds a source of operators' entries that name tools, which may exempt their calls.
     pub fn named(mut self, named: impl NamedTools + 'static) -> Self {
         let one: Arc<dyn NamedTools> = Arc::new(named);
         self.named = self.named.iter().cloned().chain([one]).collect();
         self
     }
 
-    /// Sets the limits, and forgets which confirmations were used.
+    /// Sets the limits. The record of used confirmations is cleared.
     pub fn config(mut self, config: &ConfirmConfig) -> Self {
         self.lives = config.lives;
         self.max_arguments = config.arguments;
@@ -172,7 +172,7 @@ impl Confirmations {
         &self.policies
     }
 
-    /// Obtains a confirmation for one run of a call.
+    /// Obtains a confirmation that is valid for one run of a call.
     pub(crate) async fn confirm(&self, call: RiskyCall, tools: &dyn Assess) -> Result<(), Refusal> {
         let refused = |why, more| {
             let (server, tool) = (call.server.as_ref(), &call.tool);
@@ -222,7 +222,7 @@ impl Confirmations {
         Ok(())
     }
 
-    /// Asks the approver; a denial is recorded and returned as an error with the approver's details.
+    /// Asks the approver. A denial is recorded and returned as an error with the approver's details.
     async fn approval(
         &self,
         call: &RiskyCall,
@@ -256,7 +256,7 @@ impl Confirmations {
         }
     }
 
-    /// Keeps an approval for later calls; without it they are asked about again.
+    /// Stores an approval for later calls. If that fails, a question is asked for those calls again.
     async fn keep(&self, question: &Question, decision: &Decision) {
         let Some(calls) = &self.calls else { return };
         let now = SystemTime::now();
@@ -267,7 +267,7 @@ impl Confirmations {
         }
     }
 
-    /// Records that a call was not confirmed; if that fails, the call is refused all the same.
+    /// Records that a call was not confirmed. If recording fails, the call is refused nevertheless.
     async fn tell(&self, event: AuditEvent) {
         if let Err(error) = self.audit.record(event).await {
             tracing::error!(%error, "a missing confirmation was not recorded");
@@ -306,7 +306,7 @@ impl Confirmations {
         if age >= millis(self.lives) || is_past(kept.until.as_ref()) {
             return Err(Unconfirmed::Expired);
         }
-        // If nothing is carried between rounds, no answer can be replayed: a question was asked for each run.
+        // If no state is carried between rounds, no answer can be replayed, because a question is asked for each run.
         if let Some(logical) = cx.logical.as_ref().filter(|_| book.keeps()) {
             let claimed = self.used.claim(logical, binding, kept.runs, self.lives);
             kept.runs = claimed.map_err(|why| match why {
@@ -333,7 +333,7 @@ impl RiskyCall {
             .trace(self.cx.trace.as_deref())
     }
 
-    /// Returns the question, with a binding to everything that the answer is valid for.
+    /// Returns the question about the call, bound to everything for which the answer is valid.
     fn question(&self, arguments: String) -> Question {
         let principal = &self.cx.principal;
         let definition = self.definition.map(|hash| hash.to_string());
@@ -347,7 +347,7 @@ impl RiskyCall {
             definition.as_deref(),
         ];
         let names: Vec<&str> = self.missing.iter().map(Permission::as_str).collect();
-        // The debug format escapes quotes, so different lists of parts have different texts.
+        // The debug format escapes quotes, so different lists of parts result in different texts.
         let binding = Sha256Hash::digest(format!("{parts:?}{names:?}").as_bytes());
         let about = QuestionSubject::Call {
             tool: self.tool.clone(),
@@ -374,7 +374,7 @@ impl<'a> RoundStore<'a> {
         Self { asker, key: format!("mgp.confirmed.{binding}") }
     }
 
-    /// Returns the carried state, or a new one with the current time if nothing is carried.
+    /// Returns the carried state. If none is carried, returns a new state with the current time.
     fn open(&self) -> CarriedConfirmation {
         let kept = self.asker.and_then(|asker| asker.kept(&self.key));
         kept.and_then(|kept| kept.get().ok()).unwrap_or_else(|| {
@@ -395,15 +395,15 @@ impl<'a> RoundStore<'a> {
     }
 }
 
-/// Adds a detail to the audit record of the call, if it is recorded.
+/// Adds a detail to the audit record of the call, if the call is recorded.
 pub(crate) fn note(cx: &Context, name: &str, word: &str) {
     if let (Some(start), Ok(word)) = (cx.extensions.get::<CallRecord>(), Payload::of(word)) {
         start.add_note(name, word);
     }
 }
 
-/// Returns milliseconds since 1970 and not an `Instant`, because the rounds of a call may reach different
-/// processes.
+/// Returns milliseconds since 1970. An `Instant` would not do, because different processes may handle the rounds of a
+/// call.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }

@@ -1,4 +1,4 @@
-//! Confirmations of calls: which calls need one, and how they get it (MGP §4.4).
+//! Confirmations of calls: which calls need one, and how it is obtained (MGP §4.4).
 //!
 //! | | runs | asks |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | dangerous | the operator named the tool | else |
 //! | `confirmation_required` | the operator named the tool with `confirm = "never"` | else |
 //!
-//! A confirmation is bound to the caller, the server, the tool, its exact arguments and its definition. It is valid
-//! for one run of one logical call, and only for a few minutes.
+//! A confirmation is bound to the caller, the server, the tool, the exact arguments and the tool's definition. It is
+//! valid for one run of one logical call, and only for a few minutes.
 
 mod confirmations;
 mod naming;

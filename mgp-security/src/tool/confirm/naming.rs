@@ -7,7 +7,7 @@ use mgp_types::service::{Context, ServerId};
 use crate::policy::{ConfirmFrom, ServerPolicy};
 use crate::tool::assessment::Assessment;
 
-/// A source of operators' entries that name a tool, i.e. access grants for a tool or permissions for single tools.
+/// A source of operators' entries that name a tool, i.e. access grants or permissions for individual tools.
 ///
 /// Implementations must not block; they read a snapshot.
 pub trait NamedTools: Send + Sync {
@@ -34,7 +34,7 @@ pub struct NamedTool {
 }
 
 impl NamedTool {
-    /// Creates a value for an entry; `entry` describes it for the audit log.
+    /// Creates a named tool from a description of the entry, which appears in the audit log.
     #[must_use]
     pub fn by(entry: impl Into<ByteString>) -> Self {
         Self { entry: entry.into(), never: false }
@@ -53,7 +53,7 @@ impl NamedTool {
         &self.entry
     }
 
-    /// Returns the entry that removes more confirmations.
+    /// Returns the one of two entries that exempts more calls from confirmation.
     pub(crate) fn stronger(self, other: Self) -> Self {
         if other.never && !self.never { other } else { self }
     }
@@ -74,7 +74,7 @@ impl Assessment {
         }
     }
 
-    /// Returns whether calls need no confirmation, whatever the policy.
+    /// Returns whether calls need no confirmation under any policy.
     pub(crate) fn is_harmless(&self) -> bool {
         self.effective_risk == RiskLevel::Safe && !self.confirmation_required
     }

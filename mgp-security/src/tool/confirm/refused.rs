@@ -7,7 +7,7 @@ use mgp_types::{Object, Timestamp};
 use crate::permission::MissingPermission;
 use crate::tool::assessment::Assessment;
 
-/// The error for a call that needs a confirmation and did not get one.
+/// The error for a call that needed a confirmation and did not get one.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{tool}` did not run: it {}{lacks} and {why}{}; {remedy}", .need.as_str(), said(.reason.as_deref()))]
 pub struct ConfirmRefused {
@@ -15,12 +15,12 @@ pub struct ConfirmRefused {
     server: Option<ServerId>,
     risk: RiskLevel,
     need: Need,
-    /// The permissions that the question was about, too, in words.
+    /// A description of the missing permissions that the question was also about.
     lacks: String,
     why: Unconfirmed,
     /// The reason that the person gave.
     reason: Option<String>,
-    /// The action that would let it run.
+    /// The action that would allow the call to run.
     remedy: String,
     more: Object,
     #[source]
@@ -62,10 +62,10 @@ pub enum Unconfirmed {
     /// The approver did not answer in time.
     #[error("nobody confirmed it in time")]
     Unanswered,
-    /// The confirmation is too old.
+    /// The confirmation has expired.
     #[error("the confirmation has expired")]
     Expired,
-    /// The definition of the tool changed during the confirmation.
+    /// The definition of the tool changed while the confirmation was requested.
     #[error("the tool changed while it was confirmed")]
     Changed,
     /// The confirmation was already used by an earlier run.
@@ -77,16 +77,16 @@ pub enum Unconfirmed {
     /// The arguments cannot be parsed, so they cannot be shown to an approver.
     #[error("its arguments cannot be read")]
     Unreadable,
-    /// Too many questions are open.
+    /// The caller, or all callers together, have too many open questions.
     #[error("too many questions are open")]
     TooMany,
-    /// The limit of remembered uses of confirmations is reached.
+    /// The maximum number of used confirmations is remembered, so that no further one can be used.
     #[error("too many confirmations were used")]
     Full,
 }
 
 impl Unconfirmed {
-    /// Returns the word for this reason in the details of a refusal.
+    /// Returns the name of this reason, as it appears in the details of a refusal.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -105,7 +105,7 @@ impl Unconfirmed {
         }
     }
 
-    /// Returns what the caller can do so that the call can run.
+    /// Returns what the caller can do to get the call confirmed.
     fn remedy(self) -> &'static str {
         match self {
             Self::NobodyToAsk => "ask an operator to allow it",
@@ -145,7 +145,7 @@ impl ConfirmRefused {
         if !names.is_empty() {
             lacks = format!(", lacks the permission `{}`", names.join("`, `"));
             let undecided = missing.iter().map(MissingPermission::undecided);
-            // Words can always be encoded.
+            // Encoding strings cannot fail.
             let _ = more.encode("missing", &undecided.collect::<Vec<_>>());
         }
         // The approver's own remedy takes precedence, because it is more precise.
@@ -175,7 +175,7 @@ impl ConfirmRefused {
         self.reason.as_deref()
     }
 
-    /// Returns the details of the error for the caller (§14.5).
+    /// Returns the error's structured details for the caller (§14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         // Encoding strings cannot fail.
@@ -194,12 +194,12 @@ impl ConfirmRefused {
     }
 }
 
-/// Returns the reason that a person gave, as the end of a clause.
+/// Formats the reason that a person gave, as the end of a clause.
 fn said(reason: Option<&str>) -> String {
     reason.map(|reason| format!(" (“{reason}”)")).unwrap_or_default()
 }
 
-/// Returns whether a time has passed; an unreadable time counts as passed, no time as not passed.
+/// Returns whether a time has passed. An unreadable time counts as passed; `None` never passes.
 pub(super) fn is_past(end: Option<&Timestamp>) -> bool {
     end.is_some_and(|end| end.is_before(std::time::SystemTime::now()).unwrap_or(true))
 }

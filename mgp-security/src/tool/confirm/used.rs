@@ -1,5 +1,5 @@
-//! The runs of confirmed calls, so that a request that is replayed with the same answers does not run again (MGP
-//! §4.4).
+//! The runs of confirmed calls. They are remembered so that a request that is replayed with the same answers does not
+//! run again (MGP §4.4).
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ struct Entry {
 pub(super) enum NotUsable {
     /// The confirmation was already used.
     Used,
-    /// The table is full and cannot remember the use, so the confirmation must not be used.
+    /// The table is full, so the use cannot be remembered and the confirmation must not be used.
     Full,
 }
 
@@ -44,8 +44,8 @@ impl Used {
 
     /// Claims the next run of a confirmed call, after `runs` earlier ones. Each run can be claimed only once.
     ///
-    /// Each round of a call carries the number of earlier runs, so a replayed round carries an outdated number and is
-    /// refused.
+    /// Each round of a call contains the number of earlier runs. A replayed round therefore contains an outdated
+    /// number, and is refused.
     pub(super) fn claim(
         &self,
         logical: &ByteString,
@@ -58,13 +58,13 @@ impl Used {
         if known.len() >= self.most {
             known.retain(|_, entry| entry.until > now);
         }
-        // The key copies the id, so that it does not keep the whole request buffer alive.
+        // Copy the id for the key: otherwise the key would keep the buffer of the whole request in memory.
         let key = (ByteString::from(logical.to_string()), binding);
         let full = known.len() >= self.most && !known.contains_key(&key);
         if full {
             return Err(NotUsable::Full);
         }
-        // If the time is not representable, use a hundred years.
+        // If that time cannot be represented, use a time in a hundred years.
         let until = now.checked_add(lives).unwrap_or_else(|| now + LONGEST);
         let entry = known.entry(key).or_insert(Entry { runs: 0, until });
         if entry.runs != runs {

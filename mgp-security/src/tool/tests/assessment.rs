@@ -1,11 +1,11 @@
-//! What a definition and a policy lead to, row by row (MGP §4).
+//! Tests of the assessment that results from a definition and a policy, one row per case (MGP §4).
 
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{Permission, RiskLevel, TrustLevel, Validator};
 
 use crate::{Assessment, ServerPolicy};
 
-/// Reads a tool: a name, argument names, and the members of the definition that matter here.
+/// Creates a tool from a name, argument names, and the members of the definition that matter here.
 fn tool(name: &str, arguments: &str, rest: &str) -> Tool {
     let properties: Vec<_> = arguments
         .split_whitespace()
@@ -25,7 +25,7 @@ fn policy(trust: &str) -> ServerPolicy {
     ServerPolicy { trust: TrustLevel::from(trust), ..ServerPolicy::default() }
 }
 
-/// One line: `risk permissions validators`, each list joined by commas, `-` where it is empty.
+/// Formats an assessment as `risk permissions validators`, each list joined by commas, or `-` if it is empty.
 fn shown(assessment: &Assessment) -> String {
     let list = |words: Vec<&str>| if words.is_empty() { "-".to_owned() } else { words.join(",") };
     let permissions = assessment.permissions.iter().map(Permission::as_str).collect();
@@ -55,7 +55,7 @@ fn a_plain_tool_is_dangerous_unless_uncontradicted_hints_of_a_trusted_server_say
             "dangerous - -",
         ),
         ("read_file", "path", read_only, "moderate filesystem.read -"),
-        // The name speaks against it, in every spelling.
+        // The name contradicts the hint, in every spelling.
         ("delete_note", "id", read_only, "dangerous - -"),
         ("deleteNote", "id", additive, "dangerous - -"),
         ("deleteuser", "id", additive, "dangerous - -"),
@@ -66,20 +66,20 @@ fn a_plain_tool_is_dangerous_unless_uncontradicted_hints_of_a_trusted_server_say
         (r"d\u0435lete", "id", additive, "dangerous - -"),
         ("get_update", "id", read_only, "safe - -"),
         ("update_note", "id", read_only, "dangerous - -"),
-        // To open data is to read it.
+        // Opening data means reading it.
         ("open_nodes", "names", read_only, "safe - -"),
         ("openNodes", "names", "", "dangerous - -"),
         ("open_issue", "title", read_only, "dangerous - -"),
         ("open_nodes_and_delete", "names", read_only, "dangerous - -"),
         ("open_file", "content", read_only, "dangerous filesystem.write -"),
         ("open", "names", read_only, "dangerous - -"),
-        // So do arguments.
+        // Arguments can contradict the hint, too.
         ("lookup", "sql", read_only, "dangerous - -"),
         ("lookup", "body", read_only, "dangerous - -"),
         ("helper", "command", read_only, "dangerous shell.execute -"),
         ("helper", "code", additive, "dangerous code_execution -"),
         ("lookup", "country_code", read_only, "safe - -"),
-        // One wrong hint makes the others doubtful.
+        // If one hint is wrong, the others are not trusted.
         (
             "create_note",
             "title",
@@ -204,7 +204,7 @@ fn declared_metadata_add_up() {
         (r#"{"risk_level":"moderate","reversible":false}"#, "dangerous - -"),
         (r#"{"risk_level":"moderate","validator":"none"}"#, "moderate - -"),
         (r#"{"risk_level":"moderate","validator":"sandbx"}"#, "moderate - sandbx"),
-        // What does not fit is absent.
+        // A `security` of the wrong form counts as absent.
         (r"{}", "dangerous - -"),
         (r#"{"risk_level":"safe","permissions_required":"none"}"#, "dangerous - -"),
         (r#""safe""#, "dangerous - -"),
@@ -234,14 +234,14 @@ fn a_servers_word_alone_does_not_hide_what_a_tool_shows() {
         ("wipe", "", "dangerous - -"),
         ("helper", "sql", "dangerous - -"),
         ("create_note", "title", "moderate - -"),
-        // It shows nothing: no question more than before.
+        // Nothing suggests a risk, so calls need no more confirmations than before.
         ("echo", "message", "safe - -"),
         ("get_profile", "user_id", "safe - -"),
     ] {
         check("standard", &tool(name, arguments, safe), expected);
         check("trusted", &tool(name, arguments, safe), "safe - -");
     }
-    // A word may still raise.
+    // A declaration may still raise the risk.
     let raised = tool("echo", "message", r#","security":{"risk_level":"dangerous"}"#);
     check("trusted", &raised, "dangerous - -");
     let open = r#","security":{"risk_level":"safe"},"annotations":{"openWorldHint":true}"#;

@@ -1,4 +1,4 @@
-//! Who must confirm what, and what a confirmation is good for (MGP §4.4).
+//! Tests of which calls must be confirmed, and for what a confirmation is valid (MGP §4.4).
 
 use std::future::{pending, ready};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use crate::{
 
 const CALL: &str = r#"{"name":"rm","arguments":{"b":1,"a":2}}"#;
 
-/// An approver that gives the answer the test sets, and records the questions.
+/// An approver that gives the answer set by the test, and stores the questions.
 #[derive(Clone)]
 struct Judge {
     answer: Option<GrantDecision>,
@@ -66,7 +66,7 @@ fn assessment(risk: &str, wants: bool) -> Assessment {
     assessment
 }
 
-/// A stack whose tools are dangerous, counting what runs.
+/// Creates a stack whose tools are dangerous, and that counts the calls that run.
 fn guarded(confirmations: Confirmations) -> (Stack, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ran);
@@ -86,7 +86,8 @@ fn confirmations(approver: impl Approver + 'static) -> Confirmations {
 fn the_table() {
     let named = NamedTool::by("grant");
     let never = NamedTool::by("grant").never_confirm();
-    // Risk, confirmation_required, confirm = moderate; the method: not named, named, named with never.
+    // The columns: risk, `confirmation_required`, `confirm = moderate`; then the result for a tool that is not named,
+    // named, or named with `never`.
     let rows = [
         ("safe", false, false, [false, false, false]),
         ("safe", false, true, [false, false, false]),
@@ -242,7 +243,7 @@ async fn waiting_and_open_questions_are_bounded() {
     let told = audit.events().remove(0);
     assert_eq!(told.event_type.as_str(), "dev.cloto.confirmation_denied");
     assert_eq!(told.actor.kind, "kernel");
-    // A call that is given up takes its question along.
+    // If the caller drops its call, the open question is withdrawn, too.
     let mut second = client.call("tools/call", CALL);
     assert!(polled_once(&mut second).await.is_none());
     drop(second);
@@ -289,7 +290,7 @@ async fn a_grant_of_the_tool_spares_the_question_where_definitions_are_known() {
 
 // === Rounds of a modern caller ===
 
-/// A modern caller and its rounds.
+/// A caller of the modern protocol version, with the state of its rounds.
 struct Modern {
     stack: Stack,
     state: RoundState,
@@ -301,7 +302,7 @@ impl Modern {
         Self { stack: stack.clone(), state }
     }
 
-    /// One round: what comes out, and the state the next one begins with.
+    /// Sends one round; returns the reply, and the state with which the next round begins.
     async fn round(&self) -> (Result<Reply, RpcError>, RoundState) {
         let rounds = Rounds::new(self.state.clone());
         let mut client = mock::client(self.stack.clone());
@@ -317,7 +318,7 @@ impl Modern {
         (outcome, rounds.state())
     }
 
-    /// One round, whose questions are answered in the next.
+    /// Sends one round and stores answers to its questions for the next round.
     async fn go_on(&mut self, answer: &str) -> Vec<String> {
         let (outcome, mut state) = self.round().await;
         let Ok(Reply::InputRequired(needed)) = outcome else { panic!("it must ask: {outcome:?}") };
@@ -389,7 +390,7 @@ async fn a_confirmation_covers_all_rounds_of_its_call_but_no_round_twice() {
     assert_eq!(ran.load(Ordering::Relaxed), 2);
 }
 
-/// Approves what has expired.
+/// An approver whose approvals have already expired.
 struct Late;
 
 #[async_trait]

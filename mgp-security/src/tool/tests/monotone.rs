@@ -1,4 +1,4 @@
-//! Whatever a server declares: it adds checks and removes none (MGP §4; C7, C8, C9).
+//! Tests that a server's declarations can only add checks and never remove any (MGP §4; C7, C8, C9).
 
 use mgp_types::Lenient;
 use mgp_types::mcp::{Tool, ToolAnnotations};
@@ -71,7 +71,7 @@ fn policy(trust: &str) -> ServerPolicy {
     ServerPolicy { trust: TrustLevel::from(trust), ..ServerPolicy::default() }
 }
 
-/// Returns whether the second assessment asks for all that the first one does.
+/// Returns whether the second assessment requires everything that the first one requires.
 fn covers(less: &Assessment, more: &Assessment) -> bool {
     let policy = ServerPolicy::default();
     let naming = NamedTool::by("grant");

@@ -1,4 +1,4 @@
-//! Checks of arguments, and their absence (MGP §4.5).
+//! Tests of checks of arguments, and of missing checks (MGP §4.5).
 
 use std::sync::Arc;
 

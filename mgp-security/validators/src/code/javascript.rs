@@ -26,16 +26,16 @@ const MAX_DEPTH: usize = 48;
 
 /// The maximum length in bytes of a text that is computed.
 const MAX_TEXT: usize = 4096;
-/// The work that the values of one text may take, in about nanoseconds.
+/// The maximum amount of work for the values of one source text, in units of roughly a nanosecond.
 const MAX_WORK: usize = 20_000_000;
 
 /// The maximum number of values of an expression.
 const MAX_VALUES: usize = 64;
 
-/// The possible values of an expression, without a copy.
+/// The possible values of an expression, shared without copying them.
 pub(super) type Shared = Rc<Values>;
 
-/// A grammar.
+/// A variant of the language, which determines the grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     JavaScript,
@@ -48,12 +48,12 @@ pub(super) enum Dialect {
 // === impl Dialect ===
 
 impl Dialect {
-    /// Returns whether the grammar has types.
+    /// Returns whether the grammar has type annotations.
     pub(super) fn has_types(self) -> bool {
         self != Self::JavaScript
     }
 
-    /// Returns whether the grammar has elements.
+    /// Returns whether the grammar has JSX elements.
     pub(super) fn has_markup(self) -> bool {
         match self {
             Self::JavaScript => true,
@@ -68,7 +68,7 @@ impl Dialect {
 /// Checks code.
 ///
 /// # Errors
-/// The reason why it cannot be judged.
+/// A description of the reason why the code cannot be judged.
 pub(super) fn check(
     policy: &CodePolicy,
     source: &str,
@@ -98,22 +98,22 @@ pub(super) fn check(
     })
 }
 
-/// The bindings of a text.
+/// The bindings in a source text.
 #[derive(Debug)]
 pub(super) struct Scope<'t> {
     source: &'t str,
     pub(super) nodes: &'t Nodes<'t>,
     pub(super) names: Names,
     unknown: Shared,
-    /// The values of the names that were used since they were bound.
+    /// The computed values of names, removed when the name is bound again.
     pub(super) used: RefCell<AHashMap<String, Shared>>,
-    /// The values of nodes that were computed, by the node's number.
+    /// The values of syntax nodes that were computed so far, by the number of the node.
     known: RefCell<Vec<Option<Shared>>>,
     work: Cell<usize>,
 }
 
 impl<'t> Scope<'t> {
-    /// Counts work, and returns whether there may be more.
+    /// Adds to the amount of work; returns whether more work is allowed.
     pub(super) fn may_work(&self, amount: usize) -> bool {
         self.work.set(self.work.get().saturating_add(amount));
         self.work.get() <= MAX_WORK
@@ -128,7 +128,7 @@ impl<'t> Scope<'t> {
         Rc::clone(&self.unknown)
     }
 
-    /// Returns the names of the members that an object pattern takes, and where it puts them.
+    /// Returns the members that an object pattern reads, each with the target to which the pattern assigns it.
     pub(super) fn members_of(&self, target: AstKind<'t>) -> Vec<(String, AstKind<'t>)> {
         match target {
             AstKind::ObjectPattern(object) => object
@@ -153,7 +153,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Returns the name of a property, or its text if that is computed.
+    /// Returns the name of a property. For a computed property, returns its constant text, or else its source text.
     pub(super) fn key(&self, key: &'t PropertyKey<'t>) -> String {
         match key {
             PropertyKey::StaticIdentifier(name) => name.name.to_string(),
@@ -166,7 +166,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Returns the paths among values.
+    /// Returns those of the values that are paths, as long as more work is allowed.
     pub(super) fn paths<'v>(&self, values: &'v Values) -> impl Iterator<Item = &'v str> {
         paths(values).take_while(|path| self.may_work(80 + path.len() / 4))
     }
@@ -194,7 +194,8 @@ impl<'t> Scope<'t> {
         values
     }
 
-    /// Returns the values of a node that has those of a name or of a part, and computes those of others.
+    /// Returns the values of a node. Some nodes have the values of a name or of one of their parts; for others they are
+    /// computed.
     fn inner(&self, node: AstKind<'t>, depth: usize) -> Shared {
         let part = match node {
             AstKind::IdentifierReference(name) => return self.name(&name.name),
@@ -284,7 +285,7 @@ impl<'t> Scope<'t> {
         values
     }
 
-    /// Returns whether a path is a member of a name that this code does not bind.
+    /// Returns whether a path is a member of a name that this code does not declare.
     pub(super) fn is_unbound(&self, path: &str) -> bool {
         let name = path.split(['.', '(', '@', '?']).next().unwrap_or_default();
         !name.is_empty()
@@ -293,7 +294,7 @@ impl<'t> Scope<'t> {
             && name != "this"
     }
 
-    /// Returns the possible values of the function that is called.
+    /// Returns the possible values of the function that a call calls.
     pub(super) fn function(&self, call: &Call<'t>, depth: usize) -> Shared {
         match call.function {
             Some(function) => self.value(function, depth),
@@ -358,7 +359,7 @@ impl<'t> Scope<'t> {
         if all.is_empty() { unknown() } else { all }
     }
 
-    /// Returns the result of a method of a constant text or of a list of texts.
+    /// Returns the result of calling a method of a constant text or of a list of texts.
     fn method(&self, call: &Call<'t>, depth: usize) -> Option<Values> {
         let member = call.function?.get_member_expr()?;
         let object = member.object();
@@ -424,7 +425,7 @@ impl<'t> Scope<'t> {
         if template.expressions.is_empty() { Value::Text(text) } else { short(text) }
     }
 
-    /// Returns whether a name is used, and not bound; names of types are no values.
+    /// Returns whether an identifier is a use of a value, and neither a binding nor the name of a type.
     pub(super) fn is_use(&self, node: AstKind<'t>) -> bool {
         let parent = self.nodes.parent(node);
         match node {
@@ -454,12 +455,12 @@ impl<'t> Scope<'t> {
     }
 }
 
-/// Returns a text that is computed, unless it is too long.
+/// Returns a computed text as a value, or an unknown text if it is too long.
 fn short(text: String) -> Value {
     if text.len() > MAX_TEXT { Value::AnyText } else { Value::Text(text) }
 }
 
-/// Returns the work that copying values takes.
+/// Returns the amount of work for copying values.
 pub(super) fn cost(values: &Values) -> usize {
     let cost = |value: &Value| match value {
         Value::Text(text) | Value::Path(text) => 40 + text.len() / 4,
@@ -468,7 +469,7 @@ pub(super) fn cost(values: &Values) -> usize {
     values.iter().map(cost).sum()
 }
 
-/// Returns the member of values.
+/// Returns the values of the member with a name.
 pub(super) fn member(values: &Values, name: &str) -> Values {
     values
         .iter()
@@ -477,7 +478,7 @@ pub(super) fn member(values: &Values, name: &str) -> Values {
                 Value::Path("globalThis".to_owned())
             }
             Value::Path(path) if path == "globalThis" => Value::Path(name.to_owned()),
-            // A bound, called or applied function is the function.
+            // `f.bind`, `f.call` and `f.apply` count as the function `f` itself.
             Value::Path(path)
                 if matches!(name, "call" | "apply" | "bind" | "default")
                     && (rules::BUILTINS.has(path.as_str()) || name == "default") =>
@@ -490,7 +491,7 @@ pub(super) fn member(values: &Values, name: &str) -> Values {
         .collect()
 }
 
-/// Returns the module of a specifier, without `node:`.
+/// Returns the module that an import specifier names, without the prefix `node:`.
 pub(super) fn module_of(specifier: &str) -> String {
     specifier.trim().strip_prefix("node:").unwrap_or(specifier.trim()).to_owned()
 }

@@ -1,21 +1,22 @@
-//! Bounds of nesting and of repeated reading, checked before JavaScript and TypeScript are parsed.
+//! Limits for nesting and for repeated reading, checked before JavaScript or TypeScript is parsed.
 //!
-//! The parser recurses, and reads some text again: arrow functions and type arguments are tried first. Without bounds, a
-//! small text could overflow the stack or take minutes. The scan splits a text into tokens as the parser does; where it
-//! cannot be sure of that, it refuses the text.
+//! The parser is recursive, and reads some text several times: it tries arrow functions and type arguments first.
+//! Without limits, a small text could overflow the stack or take minutes. The scan splits a text into tokens as the
+//! parser does. If it cannot be certain to do the same, it refuses the text.
 
 use super::javascript::Dialect;
 
 /// The maximum number of brackets, templates and elements that are open at once.
 const MAX_FRAMES: usize = 100;
-/// The maximum number of tokens that can be nested in one another.
+/// The maximum number of tokens that may be nested in one another.
 const MAX_DEPTH: usize = 1_000;
-/// The tokens that a part of a list may have before they count for the parts after it.
+/// The number of tokens in one part of a list that do not add to the depth of the parts after it.
 const LIST_SLACK: usize = 64;
-/// The maximum number of tokens that the parser reads, with every repetition.
+/// The maximum number of tokens that the parser reads, counting each repetition.
 const MAX_READINGS: usize = 250_000;
 
-/// Words that continue a statement, even on a new line; nothing and a property do as well.
+/// Words after which a statement continues, even on a new line. The same is true of the empty word, i.e. a property or
+/// no word.
 const CONTINUING: [&str; 15] = [
     "",
     ".",
@@ -33,13 +34,13 @@ const CONTINUING: [&str; 15] = [
     "implements",
     "from",
 ];
-/// Words in front of a type.
+/// Words that may precede a type.
 const TYPE_OPERATORS: [&str; 6] = ["keyof", "unique", "readonly", "infer", "asserts", "is"];
 
-/// Checks the nesting of a text, and returns the number of levels that the parser may need.
+/// Checks the nesting of a source text; returns the number of levels that the parser may need.
 ///
 /// # Errors
-/// The reason why the text must not be parsed.
+/// A description of the reason why the text must not be parsed.
 pub(super) fn check(source: &str, dialect: Dialect) -> Result<usize, String> {
     let mut scan = Scan::new(source, dialect);
     let mut levels = 0;
@@ -62,12 +63,12 @@ pub(super) fn check(source: &str, dialect: Dialect) -> Result<usize, String> {
     if scan.frames.is_empty() { Ok(levels) } else { Err("the code cannot be parsed".to_owned()) }
 }
 
-/// The position of the last token in an expression.
+/// The position in an expression after the last token. It determines the meaning of a slash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operand {
-    /// An operand ended: a slash divides.
+    /// An operand has ended, so a slash divides.
     Ended,
-    /// An operand is expected: a slash begins a regular expression.
+    /// An operand is expected, so a slash begins a regular expression.
     Expected,
     Unknown,
 }
@@ -75,25 +76,26 @@ enum Operand {
 /// An open bracket, template or element.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
-    /// The opening bracket, a grave accent, `<` in a tag, or `>` between tags.
+    /// The opening bracket; for a template a grave accent, within a tag `<`, and between tags `>`.
     kind: u8,
-    /// The depth outside.
+    /// The depth outside of the bracket.
     base: usize,
-    /// The depth that the statement has before the parts of a list.
+    /// The depth at which each part of a list begins.
     level: usize,
-    /// The position in an expression after the closing mark.
+    /// The position in an expression after the closing bracket.
     after: Operand,
-    /// The number of times that the parser reads what is inside.
+    /// The number of times that the parser reads the content.
     factor: usize,
     /// The number of open groups that may be the parameters of an arrow function.
     groups: usize,
     /// The number of open type arguments, which may turn out to be comparisons.
     angles: usize,
-    /// The number of conditions, whose groups may turn out to be parameters of functions with a type.
+    /// The number of open conditional expressions, in which a group may turn out to be the parameters of a function
+    /// with types.
     conditions: usize,
 }
 
-/// A reading of a text, token by token.
+/// The state of scanning a text, token by token.
 #[derive(Debug)]
 struct Scan<'s> {
     source: &'s str,
@@ -101,17 +103,17 @@ struct Scan<'s> {
     typed: bool,
     markup: bool,
     frame: Frame,
-    /// The frames around `frame`.
+    /// The frames that surround `frame`.
     frames: Vec<Frame>,
-    /// The number of tokens in which the next one can be nested.
+    /// The maximum number of tokens in which the next token may be nested.
     depth: usize,
     readings: usize,
     operand: Operand,
-    /// A line has ended since the last token.
+    /// `true` if a line has ended since the last token.
     line: bool,
-    /// The last token, if it is a mark.
+    /// The last token if it is a punctuation mark, else 0.
     mark: u8,
-    /// The last token, if it is a word and not a property.
+    /// The last token if it is a word and not the name of a property, else empty.
     word: &'s str,
 }
 
@@ -154,7 +156,7 @@ impl<'s> Scan<'s> {
         self.source.get(self.at..).unwrap_or_default()
     }
 
-    /// Goes behind the next occurrence of a text.
+    /// Moves to the position after the next occurrence of a text, and returns the text before it.
     fn skip_past(&mut self, end: &str) -> Option<&'s str> {
         let skipped = self.rest().get(..self.rest().find(end)?)?;
         self.line |= skipped.contains('\n');
@@ -162,7 +164,7 @@ impl<'s> Scan<'s> {
         Some(skipped)
     }
 
-    /// Goes behind a blank or a comment, and returns whether there was one.
+    /// Moves to the position after a blank or comment; returns whether there was one.
     fn skip_blank(&mut self) -> Option<bool> {
         let Some(c) = self.rest().chars().next() else { return Some(false) };
         if is_blank(c) {
@@ -179,12 +181,12 @@ impl<'s> Scan<'s> {
         Some(true)
     }
 
-    /// Returns the number of times that the parser reads the next token in a group.
+    /// Returns the number of times that the parser reads the next token if it is in a group.
     fn factor(&self) -> usize {
         self.frame.factor.saturating_mul(1 + self.frame.angles + self.frame.conditions)
     }
 
-    /// Counts a token.
+    /// Counts one token.
     fn count(&mut self) {
         self.depth += 1;
         self.readings =
@@ -192,7 +194,7 @@ impl<'s> Scan<'s> {
     }
 
     fn open(&mut self, kind: u8, after: Operand) {
-        // A call has no parameters, unless it turns out to be an asynchronous arrow function.
+        // The brackets of a call contain no parameters, unless the call turns out to be an asynchronous arrow function.
         let group = kind == b'(' && (self.operand != Operand::Ended || self.word == "async");
         self.frames.push(self.frame);
         self.frame = Frame {
@@ -213,7 +215,7 @@ impl<'s> Scan<'s> {
         self.depth = self.frame.base;
         self.frame = self.frames.pop()?;
         if matches!(self.frame.kind, b'`' | b'<' | b'>') {
-            // The parts of a template, attributes and children are lists.
+            // The parts of a template, the attributes of a tag and the children of an element count as lists.
             self.depth = self.frame.base;
         }
         Some(())
@@ -233,7 +235,7 @@ impl<'s> Scan<'s> {
         Some(())
     }
 
-    /// Reads a part of a tag, after its `<`.
+    /// Scans one part of a tag, after its `<`.
     fn tag(&mut self, byte: u8) -> Option<()> {
         if self.skip_blank()? {
             return Some(());
@@ -242,7 +244,8 @@ impl<'s> Scan<'s> {
         match byte {
             b'"' | b'\'' => {
                 let text = self.skip_past(if byte == b'"' { "\"" } else { "'" })?;
-                // An attribute has no escapes, but the default of a type parameter has.
+                // The text of an attribute has no escapes. If there is one, this may be the default of a type parameter
+                // instead.
                 return (!self.typed || !text.contains('\\')).then_some(());
             }
             b'{' => {
@@ -255,7 +258,7 @@ impl<'s> Scan<'s> {
             }
             b'>' => {
                 while self.typed && self.skip_blank()? {}
-                // These may be the type parameters of a function, and what follows its parameters.
+                // These may be the type parameters of a function, followed by its parameters.
                 if self.typed && self.peek(0) == Some(b'(') {
                     return None;
                 }
@@ -273,7 +276,7 @@ impl<'s> Scan<'s> {
         Some(())
     }
 
-    /// Reads a part of the text between two tags.
+    /// Scans one part of the content between two tags.
     fn children(&mut self, byte: u8) -> Option<()> {
         self.at += 1;
         if byte == b'{' {
@@ -318,7 +321,7 @@ impl<'s> Scan<'s> {
                     self.operand = Operand::Expected;
                 }
             }
-            // This may be a mark behind an operand of TypeScript.
+            // This may be TypeScript's mark for an operand that is not null.
             b'!' if !self.line && self.peek(0) != Some(b'=') => {}
             b',' if self.frame.angles == 0 => {
                 self.frame.conditions = 0;
@@ -332,7 +335,7 @@ impl<'s> Scan<'s> {
             }
             _ => self.operand = Operand::Expected,
         }
-        // A name after three dots is not a property.
+        // A name after three dots is a variable and not a property.
         let spread = byte == b'.' && self.rest().starts_with("..");
         self.at += if spread { 2 } else { 0 };
         (self.mark, self.word, self.line) = (if spread { 0 } else { byte }, "", false);
@@ -350,7 +353,7 @@ impl<'s> Scan<'s> {
     }
 
     fn closing(&mut self, byte: u8) -> Option<()> {
-        // In ASCII, these marks come one or two places after those that open.
+        // In ASCII, each closing bracket is one or two places after its opening bracket.
         if !matches!(byte.wrapping_sub(self.frame.kind), 1 | 2) {
             return None;
         }
@@ -392,7 +395,8 @@ impl<'s> Scan<'s> {
         Some(())
     }
 
-    /// Begins a statement before the next token, if the last one ended; `next` is a word or empty.
+    /// Begins a new statement before the next token if the last one has ended; `next` is the next token if it is a
+    /// word, else empty.
     fn begin(&mut self, next: &str) {
         let continues = CONTINUING.contains(&next);
         let prefix = TYPE_OPERATORS.contains(&self.word);
@@ -410,12 +414,13 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// Returns whether the end of a line may have ended a statement before the next token.
+    /// Returns whether the statement may have ended at the end of a line before the next token.
     fn may_end(&self) -> bool {
         self.line && !matches!(self.frame.kind, b'(' | b'[')
     }
 
-    /// Reads a text up to an unescaped mark on the same line; in brackets, the mark of a regular expression is a part.
+    /// Scans a quoted text to its closing mark on the same line, skipping escaped marks. In a regular expression, marks
+    /// in square brackets are skipped, too.
     fn quoted(&mut self, end: u8) -> Option<()> {
         let mut class = false;
         loop {
@@ -431,7 +436,7 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// Reads what begins with a slash, and is not a comment.
+    /// Scans a token that begins with a slash and is not a comment.
     fn slash(&mut self) -> Option<()> {
         if self.operand == Operand::Expected {
             self.quoted(b'/')?;
@@ -443,7 +448,7 @@ impl<'s> Scan<'s> {
         let unknown = self.operand == Operand::Unknown || self.may_end();
         self.operand = Operand::Expected;
         let line = self.rest().split('\n').next().unwrap_or_default();
-        // Without a second slash, this is not a regular expression.
+        // Without a second slash on the line, this cannot be a regular expression.
         if unknown && let Some((body, _)) = line.split_once('/') {
             let same = |c: char| c.is_alphanumeric() || " ._+-*|^$?!:".contains(c);
             if !body.chars().all(same) || body.is_empty() {
@@ -456,13 +461,13 @@ impl<'s> Scan<'s> {
         Some(())
     }
 
-    /// Reads what begins with `<`: a tag, type arguments, or a comparison.
+    /// Scans a token that begins with `<`: a tag, type arguments, or a comparison.
     fn less(&mut self) -> Option<()> {
         if self.rest().starts_with("!--") {
             return None;
         }
         if self.peek(0) == Some(b'<') {
-            // A shift, or the parameters of a type in type arguments.
+            // This is a shift operator, or type arguments that begin with a function type that has type parameters.
             self.at += 1;
             let types = self.typed
                 && !self.peek(0).is_some_and(|next| next == b' ' || next.is_ascii_digit());
@@ -487,7 +492,7 @@ impl<'s> Scan<'s> {
     }
 }
 
-/// Returns whether the parser skips a character between tokens.
+/// Returns whether the parser treats a character between tokens as blank.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{200b}' | '\u{feff}')
 }

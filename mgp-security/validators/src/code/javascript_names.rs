@@ -1,4 +1,4 @@
-//! JavaScript and TypeScript: the names that code declares and assigns.
+//! JavaScript and TypeScript: the names that code declares and assigns, with their values.
 
 use super::{
     javascript::{Scope, cost, member, module_of},
@@ -15,7 +15,7 @@ use oxc_ast::{
 };
 
 impl<'t> Scope<'t> {
-    /// Binds the names that a node declares or assigns.
+    /// Binds the names that a syntax node declares or assigns.
     pub(super) fn bind(&mut self, node: AstKind<'t>) {
         match node {
             AstKind::VariableDeclarator(declared) => {
@@ -114,7 +114,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Adds values to a name.
+    /// Adds possible values to a name.
     fn name_values(&mut self, name: &str, values: &Values) {
         let known = self.names.get(name);
         if !self.may_work(150 + 2 * cost(values))
@@ -123,14 +123,15 @@ impl<'t> Scope<'t> {
             return;
         }
         self.names.bind(name, values.clone());
-        // Values beyond the usual number are dropped, but not modules, the global object and what executes.
+        // A name keeps only a limited number of values. Modules, the global object and functions that execute code are
+        // kept in any case.
         let is_kept =
             |value: &&Value| matches!(value, Value::Path(path) if rules::is_sensitive(path));
         values.iter().filter(is_kept).for_each(|value| self.names.insert(name, value.clone()));
         self.used.get_mut().remove(name);
     }
 
-    /// Binds the names of a pattern.
+    /// Binds the names in a pattern to parts of the values.
     fn target(&mut self, target: AstKind<'t>, values: &Values) {
         let unknown = self.unknown();
         match target {

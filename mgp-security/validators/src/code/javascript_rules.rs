@@ -1,4 +1,4 @@
-//! JavaScript: what is blocked besides the declared lists, and what can write.
+//! JavaScript: constructs that are blocked in addition to the declared lists, and those that can write.
 
 use super::{
     CodePolicy,
@@ -13,16 +13,16 @@ use oxc_ast::{
 };
 use oxc_span::GetSpan;
 
-/// Names of the global object.
+/// The names under which code can access the global object.
 pub(super) static GLOBALS: Words =
     Words::new("globalThis global window self top parent frames root GLOBAL");
-/// Names that keep their meaning when another scope binds them.
+/// Names that count as builtins even if another scope declares a variable of the same name.
 pub(super) static BUILTINS: Words = Words::new(
     "\
     eval Function require process setTimeout setInterval setImmediate execScript Reflect \
     WebAssembly module Deno Bun",
 );
-/// Paths that execute text, load code or start processes, with everything below them.
+/// Paths that execute text, load code or start processes. Everything below them is blocked, too.
 static FLOOR: Words = Words::new(
     "\
     eval execScript AsyncFunction GeneratorFunction process.binding process._linkedBinding \
@@ -33,16 +33,16 @@ static FLOOR: Words = Words::new(
     @module.register @vm @child_process @worker_threads @inspector @repl \
     @v8.setFlagsFromString ShadowRealm",
 );
-/// Beginnings of such paths.
+/// Prefixes of paths that are blocked like those in `FLOOR`.
 const FLOOR_STARTS: [&str; 3] = ["process._", "module._", "@module._"];
-/// Modules that only serve to execute something.
+/// Modules that are used only to execute something.
 static IMPORTS: Words = Words::new(
     "\
     child_process vm worker_threads cluster module inspector repl vm2 isolated-vm execa shelljs \
     node-pty ffi-napi bun:ffi",
 );
 
-/// Functions that execute something, whatever object has them.
+/// Names of functions that execute something, on whatever object they are called.
 static DANGEROUS: Words = Words::new(
     "\
     execSync spawnSync execFile execFileSync spawn runInThisContext runInNewContext runInContext \
@@ -50,12 +50,12 @@ static DANGEROUS: Words = Words::new(
     setUncaughtExceptionCaptureCallback",
 );
 
-/// Returns whether a path is the global object, a builtin, or a module or its member.
+/// Returns whether a path is the global object, a builtin, a module or a member of a module.
 pub(super) fn is_sensitive(path: &str) -> bool {
     GLOBALS.has(path) || BUILTINS.has(path) || path.starts_with('@') && !path.contains('(')
 }
 
-/// Checks a node.
+/// Checks one syntax node.
 pub(super) fn check<'t>(
     policy: &CodePolicy,
     scope: &Scope<'t>,
@@ -101,7 +101,7 @@ fn module(policy: &CodePolicy, name: &str, found: &mut Findings) {
     modules(policy, &one(Value::Text(name.to_owned())), found);
 }
 
-/// Checks a module that is imported; what is not constant is blocked.
+/// Checks an imported module. An import whose specifier is not constant is blocked.
 fn modules(policy: &CodePolicy, values: &Values, found: &mut Findings) {
     if values.is_empty() || values.iter().any(|value| !matches!(value, Value::Text(_))) {
         found.pattern("import(");
@@ -136,7 +136,7 @@ fn of_path(policy: &CodePolicy, path: &str, written: &str, found: &mut Findings)
         }
     }
     let names = path.match_indices(['.', '(']).filter_map(|(end, _)| path.get(..end));
-    // No listed path has more than two names.
+    // No path in the list has more than two names.
     if let Some(listed) = names.take(2).chain([path]).find(|name| FLOOR.has(name)) {
         found.pattern(listed.trim_start_matches('@'));
     } else if let Some(start) = FLOOR_STARTS.iter().find(|start| path.starts_with(**start)) {
@@ -147,7 +147,7 @@ fn of_path(policy: &CodePolicy, path: &str, written: &str, found: &mut Findings)
     }
 }
 
-/// Returns whether a parent only compares a value or takes its type, as `x instanceof Function` and
+/// Returns whether a parent node only compares a value or reads a harmless property, e.g. `x instanceof Function` or
 /// `Function.prototype`.
 fn only_tests(parent: AstKind<'_>) -> bool {
     match parent {
@@ -167,7 +167,7 @@ fn only_tests(parent: AstKind<'_>) -> bool {
     }
 }
 
-/// Returns whether a parent calls a value, takes a member of it, or gives it a name.
+/// Returns whether a parent node only calls a value, reads a member of it, compares it or assigns it to a variable.
 fn only_uses(parent: AstKind<'_>, node: AstKind<'_>) -> bool {
     let used = match parent {
         AstKind::CallExpression(call) => &call.callee,
@@ -209,7 +209,8 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
         {
             found.pattern(last(path));
         }
-        // A name that this code does not bind may be a module that an earlier call of the session bound.
+        // A name that this code does not declare may be a module that was imported in an earlier call of the same
+        // session.
         if scope.is_unbound(path) && DANGEROUS.has(last(path)) {
             found.pattern(path);
         }
@@ -219,7 +220,7 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
     }
 }
 
-/// Checks members of the global object and of modules that are named by no constant.
+/// Checks computed members of the global object and of modules whose names are not constant.
 fn computed<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
     let AstKind::ComputedMemberExpression(of) = node else { return };
     let dynamic = scope.value(&of.expression, 0).iter().any(|key| !matches!(key, Value::Text(_)));
@@ -309,7 +310,7 @@ fn called<'t>(
                 found.pattern("document.createElement(");
             }
             _ if last(path) == "constructor" && !path.ends_with("()")
-                // `new this.constructor()` copies an object of a class.
+                // `new this.constructor()` only creates another object of the same class.
                 && !(new && path == "this.constructor") =>
             {
                 found.pattern("constructor(");
@@ -319,7 +320,7 @@ fn called<'t>(
     }
 }
 
-/// Members of `fs` and `Deno` that read.
+/// Members of `fs` and `Deno` that only read.
 static READS: Words = Words::new(
     "\
     readFile readFileSync existsSync exists stat statSync lstat lstatSync fstat fstatSync readdir \
@@ -449,7 +450,7 @@ fn written_call<'t>(scope: &Scope<'t>, call: &Call<'t>, found: &mut Findings) {
     }
 }
 
-/// Returns whether the options of a request are an object whose method reads.
+/// Returns whether the options of a request are an object with a method that only reads.
 fn reads_only<'t>(scope: &Scope<'t>, options: AstKind<'t>) -> bool {
     let AstKind::ObjectExpression(options) = options else { return false };
     let reads = |value: &Value| {

@@ -1,4 +1,4 @@
-//! Syntax trees of JavaScript and TypeScript, within bounds.
+//! Syntax trees of JavaScript and TypeScript, parsed within limits.
 
 use super::{javascript::Dialect, javascript_bounds};
 use oxc_allocator::Allocator;
@@ -15,22 +15,23 @@ use oxc_span::SourceType;
 use oxc_syntax::node::NodeId;
 use std::thread;
 
-/// The bytes of stack for each level of nesting.
+/// The size of the stack for each level of nesting, in bytes.
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 16 << 10 } else { 4 << 10 };
-/// The stack that parsing a text takes besides.
+/// The size of the stack that parsing needs in addition, in bytes.
 const BASE_STACK: usize = 1 << 20;
 
-/// Parses a text, and calls a function with its tree; a text with errors has no tree.
+/// Parses a text, and calls a function with its syntax tree. A text with syntax errors has no tree.
 ///
 /// # Errors
-/// The reason why there is no tree.
+/// A description of the reason why there is no tree.
 pub(super) fn with_tree(
     source: &str,
     dialect: Dialect,
     judge: impl FnOnce(&Nodes<'_>) -> Result<(), String> + Send,
 ) -> Result<(), String> {
     let levels = javascript_bounds::check(source, dialect)?;
-    // The stack of a worker thread is too small for the deepest text, and its overflow ends the process.
+    // Parse on a separate thread with a large stack: the deepest text would overflow a worker thread's stack, which
+    // would end the process.
     thread::scope(|scope| {
         let parser = thread::Builder::new()
             .name("code-parser".to_owned())
@@ -58,7 +59,7 @@ fn parse(
         enable_ident_hashes: false,
         ..ParseOptions::default()
     };
-    // Some code is only valid as a module, and some only as a script.
+    // Some code is valid only as a module, other code only as a script.
     for language in [language.with_module(true), language.with_script(true)] {
         let allocator = Allocator::default();
         let parsed = Parser::new(&allocator, source, language).with_options(options).parse();
@@ -69,13 +70,13 @@ fn parse(
     Err("the code cannot be parsed".to_owned())
 }
 
-/// The nodes of a tree, numbered so that parents come first.
+/// The nodes of a tree, numbered in such a way that a parent comes before its children.
 #[derive(Debug, Default)]
 pub(super) struct Nodes<'t> {
     pub(super) all: Vec<AstKind<'t>>,
     /// The number of the parent of each node.
     parents: Vec<usize>,
-    /// The nodes that contain the next one.
+    /// The nodes that contain the next node.
     path: Vec<usize>,
 }
 
@@ -88,7 +89,7 @@ impl<'t> Nodes<'t> {
         nodes
     }
 
-    /// Returns the parent of a node; the first node is its own.
+    /// Returns the parent of a node. The first node is its own parent.
     pub(super) fn parent(&self, node: AstKind<'_>) -> Option<AstKind<'t>> {
         self.all.get(*self.parents.get(number(node))?).copied()
     }
@@ -98,7 +99,7 @@ impl<'t> Visit<'t> for Nodes<'t> {
     fn enter_node(&mut self, node: AstKind<'t>) {
         node.set_node_id(NodeId::from_usize(self.all.len()));
         self.parents.push(self.path.last().copied().unwrap_or_default());
-        // An optional chain is what it contains.
+        // An optional chain is represented by the expression in it.
         if !matches!(node, AstKind::ChainExpression(_)) {
             self.path.push(self.all.len());
         }
@@ -117,10 +118,10 @@ pub(super) fn number(node: AstKind<'_>) -> usize {
     node.node_id().index()
 }
 
-/// A call, a construction, or an import in an expression.
+/// A call, a construction with `new`, or an `import` expression.
 #[derive(Debug)]
 pub(super) struct Call<'t> {
-    /// Nothing if it is an import.
+    /// The called function; `None` for an `import` expression.
     pub(super) function: Option<&'t Expression<'t>>,
     pub(super) arguments: Vec<AstKind<'t>>,
 }
@@ -128,7 +129,7 @@ pub(super) struct Call<'t> {
 // === impl Call ===
 
 impl<'t> Call<'t> {
-    /// Returns the call that a node is.
+    /// Returns the call that a node represents, if it is one.
     pub(super) fn of(node: AstKind<'t>) -> Option<Self> {
         let (function, arguments) = match node {
             AstKind::CallExpression(call) => (&call.callee, &call.arguments[..]),
@@ -150,7 +151,7 @@ impl<'t> Call<'t> {
     }
 }
 
-/// Returns the node of an expression; an optional chain is what it contains.
+/// Returns the node of an expression; an optional chain is represented by the expression in it.
 pub(super) fn expression<'t>(expression: &'t Expression<'t>) -> AstKind<'t> {
     match expression {
         Expression::ChainExpression(chain) => match &chain.expression {
@@ -180,7 +181,7 @@ pub(super) fn pattern<'t>(pattern: &'t BindingPattern<'t>) -> AstKind<'t> {
     }
 }
 
-/// Returns the node of what is assigned.
+/// Returns the node of an assignment's target.
 pub(super) fn assigned<'t>(target: &'t AssignmentTarget<'t>) -> AstKind<'t> {
     match target {
         AssignmentTarget::AssignmentTargetIdentifier(name) => AstKind::IdentifierReference(name),
@@ -194,7 +195,7 @@ pub(super) fn assigned<'t>(target: &'t AssignmentTarget<'t>) -> AstKind<'t> {
     }
 }
 
-/// Returns the node of what is assigned, and may have a default.
+/// Returns the node of an assignment's target that may have a default value.
 pub(super) fn assigned_or_default<'t>(target: &'t AssignmentTargetMaybeDefault<'t>) -> AstKind<'t> {
     match target {
         AssignmentTargetMaybeDefault::AssignmentTargetWithDefault(default) => {

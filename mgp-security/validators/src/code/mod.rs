@@ -1,4 +1,4 @@
-//! `code_safety`: code in arguments, by the language's grammar (MGP §7).
+//! `code_safety`: code in arguments, parsed by the grammar of its language (MGP §7).
 
 #[cfg(feature = "javascript")]
 mod javascript;
@@ -40,9 +40,9 @@ use serde_json::Value;
 use std::borrow::Cow;
 use value::Findings;
 
-/// The maximum length of code in bytes, whatever a tool declares.
+/// The maximum length of code in bytes; a tool cannot declare a larger one.
 const MAX_CODE: usize = 256 * 1024;
-/// Keys of code.
+/// Keys of arguments that contain code.
 const CODE: &[&str] = &[
     "code",
     "source",
@@ -74,7 +74,7 @@ const CODE: &[&str] = &[
 ];
 const LANGUAGES: &[&str] = &["language", "lang", "runtime", "interpreter"];
 
-/// Checks every argument that holds code.
+/// Checks every argument that contains code.
 pub(crate) fn check_arguments(policy: &CodePolicy, arguments: &Value) -> Result<(), Rejection> {
     let reject = |reason: String| Rejection::new(Validator::CodeSafety, reason);
     let leaves = leaves(arguments).map_err(reject)?;
@@ -119,7 +119,7 @@ impl CodePolicy {
     /// Checks code.
     ///
     /// # Errors
-    /// [`Rejection`] with the violated rules, or with the reason why the code cannot be judged.
+    /// [`Rejection`], with the violated rules or with the reason why the code cannot be judged.
     pub fn check(&self, code: &str) -> Result<(), Rejection> {
         if self.level == CodeSafetyLevel::Unrestricted {
             return Ok(());
@@ -134,7 +134,7 @@ impl CodePolicy {
                 code.len()
             )));
         }
-        // All of them begin with one of two bytes.
+        // All hidden characters begin with one of these two bytes.
         let can_hide = code.bytes().any(|byte| matches!(byte, 0 | 0xe2));
         if can_hide
             && let Some(c) = code
@@ -162,7 +162,7 @@ impl CodePolicy {
             #[cfg(feature = "typescript")]
             "tsx" => javascript::check(self, &code, javascript::Dialect::Tsx, &mut found)
                 .map_err(reject)?,
-            // A script can write at every level that lets it run.
+            // A shell script can always write, so it is refused at the level `readonly` and checked at all others.
             "shell" if !self.is_readonly() => shell::script(&code).map_err(reject)?,
             _ => return Err(reject(format!("Unknown language: '{language}'"))),
         }
@@ -182,10 +182,10 @@ impl CodePolicy {
     }
 }
 
-/// Returns code without a byte order mark, with `\n` as the only end of a line.
+/// Returns code without a byte order mark, and with `\n` as the only line end.
 fn with_plain_lines(code: &str) -> Cow<'_, str> {
     let code = code.strip_prefix('\u{feff}').unwrap_or(code);
-    // The first byte of the two separators, and of some other characters, is 0xE2.
+    // The two separators of lines and paragraphs begin with the byte 0xE2, as do some other characters.
     if !code.bytes().any(|byte| matches!(byte, b'\r' | 0xc | 0xe2)) {
         return Cow::Borrowed(code);
     }
@@ -193,7 +193,7 @@ fn with_plain_lines(code: &str) -> Cow<'_, str> {
     Cow::Owned(code)
 }
 
-/// Returns one name for each language.
+/// Returns the main name of a language that has several names.
 fn name_of(language: &str) -> String {
     let lower = language.trim().to_ascii_lowercase();
     match lower.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {

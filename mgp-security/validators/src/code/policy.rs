@@ -1,10 +1,10 @@
-//! The rules for code that count for a call (MGP §7.2, §7.3).
+//! The rules for code that apply to a call (MGP §7.2, §7.3).
 
 use crate::rejection::Rejection;
 use mgp_types::mgp::{CodeHints, CodeSafety, CodeSafetyLevel, Validator};
 use serde_json::Value;
 
-/// The effective level and lists for code of one language.
+/// The effective level and the effective lists for code in one language.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodePolicy {
     pub(super) level: CodeSafetyLevel,
@@ -16,7 +16,7 @@ pub struct CodePolicy {
 }
 
 impl CodePolicy {
-    /// Creates the rules of a declaration.
+    /// Creates the rules that a declaration contains.
     #[must_use]
     pub fn new(declared: &CodeSafety) -> Self {
         let allowed = declared.allowed_imports.to_vec();
@@ -30,8 +30,8 @@ impl CodePolicy {
         }
     }
 
-    /// Adds the rules of another declaration: the stricter level, every blocked name, the names that both allow, the
-    /// smaller size.
+    /// Adds the rules of another declaration. The stricter level and the smaller size apply, every blocked name stays
+    /// blocked, and only names that both declarations allow are allowed.
     #[must_use]
     pub fn tightened(mut self, other: &CodeSafety) -> Self {
         let other = Self::new(other);
@@ -51,7 +51,7 @@ impl CodePolicy {
         self
     }
 
-    /// Sets the language, as an argument of a call names it.
+    /// Sets the language to the one in an argument of the call.
     #[must_use]
     pub fn language(mut self, language: &str) -> Self {
         self.language = Some(language.to_owned());
@@ -61,7 +61,7 @@ impl CodePolicy {
     /// Reads the rules in the `security` metadata of a tool's definition.
     ///
     /// # Errors
-    /// [`Rejection`] if there are none, or if they cannot be read.
+    /// [`Rejection`] if the definition has no such rules, or if they cannot be parsed.
     pub fn of_definition(definition: &Value) -> Result<Self, Rejection> {
         let reject = |reason: String| Rejection::new(Validator::CodeSafety, reason);
         let declared = definition.get("security").and_then(|security| security.get("code_safety"));
@@ -80,7 +80,7 @@ impl CodePolicy {
         hints
     }
 
-    /// Returns whether only listed imports are allowed.
+    /// Returns whether only the imports in the list are allowed.
     pub(super) fn is_strict(&self) -> bool {
         rank(&self.level) >= 2
     }
@@ -89,7 +89,7 @@ impl CodePolicy {
         rank(&self.level) >= 3
     }
 
-    /// Returns whether a module may not be imported; `name` is what is imported of it.
+    /// Returns whether a module may not be imported; `name` is the name imported from the module, if any.
     #[cfg(any(feature = "python", feature = "javascript"))]
     pub(super) fn blocks_import(&self, module: &str, name: Option<&str>) -> bool {
         let whole = name.map(|name| format!("{module}.{name}"));
@@ -107,7 +107,7 @@ impl CodePolicy {
     }
 }
 
-/// Returns the order of strictness; an unknown level is the strictest.
+/// Returns the rank of a level by strictness; an unknown level counts as the strictest.
 fn rank(level: &CodeSafetyLevel) -> u8 {
     match level {
         CodeSafetyLevel::Unrestricted => 0,

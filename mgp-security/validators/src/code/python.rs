@@ -1,4 +1,4 @@
-//! Python: imports, bindings and the values of names.
+//! Python: imports, bindings of names, and the possible values of names.
 
 use super::{
     CodePolicy,
@@ -14,7 +14,7 @@ use ruff_python_ast::{
 /// Checks code.
 ///
 /// # Errors
-/// The reason why it cannot be judged.
+/// A description of the reason why the code cannot be judged.
 pub(super) fn check(policy: &CodePolicy, source: &str, found: &mut Findings) -> Result<(), String> {
     let encoding = source
         .lines()
@@ -28,7 +28,7 @@ pub(super) fn check(policy: &CodePolicy, source: &str, found: &mut Findings) -> 
     }
     with_nodes(source, |nodes| {
         let mut scope = Scope::new(nodes);
-        // A name can be bound below its use; a second round sees the names of the first.
+        // A name can be bound after its use in the text, so a second pass uses the bindings of the first.
         for _ in 0..2 {
             for node in &nodes.all {
                 scope.bind_node(*node);
@@ -45,21 +45,21 @@ pub(super) fn check(policy: &CodePolicy, source: &str, found: &mut Findings) -> 
     })
 }
 
-/// Returns the module of an import; a relative one begins with a dot.
+/// Returns the module of an import; the name of a relative module begins with a dot.
 pub(super) fn module_of(import: &StmtImportFrom) -> String {
     let dots = usize::try_from(import.level).unwrap_or_default();
     let name = import.module.as_ref().map_or("", |module| module.id.as_str());
     format!("{}{name}", ".".repeat(dots))
 }
 
-/// Returns whether a name is used, and not bound.
+/// Returns whether a name is a use of a value and not a binding.
 pub(super) fn is_use(nodes: &Nodes<'_>, name: &ExprName) -> bool {
     name.ctx != ExprContext::Store
         || matches!(nodes.parent(name), Some(AnyNodeRef::StmtAugAssign(_)))
 }
 
 impl<'t> Scope<'t> {
-    /// Binds the names that a node binds.
+    /// Binds the names for which a syntax node is a binding.
     fn bind_node(&mut self, node: AnyNodeRef<'t>) {
         match node {
             AnyNodeRef::StmtImport(import) => self.bind_import(import),
@@ -134,7 +134,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Binds parameters, which can have any value.
+    /// Binds parameters; their values are unknown.
     fn bind_parameters(&mut self, parameters: &'t Parameters) {
         for parameter in parameters {
             if let Some(default) = parameter.default() {
@@ -161,7 +161,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Binds a target to the elements of a value, or to something unknown.
+    /// Binds an assignment's target to the elements of a value, or to an unknown value.
     fn bind_elements(&mut self, target: &'t Expr, value: &'t Expr) {
         let values = either(self.elements(value, 0), one(Value::Unknown));
         self.bind_target(target, &values);
@@ -179,9 +179,9 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Binds the names of a pattern to the values that are matched.
+    /// Binds the names in a pattern to the values that are matched.
     fn bind_pattern(&mut self, pattern: &Pattern, values: &Values) {
-        // What a part of the value is, the pattern does not tell.
+        // The pattern does not determine which part of the value a name gets, so the name may have any of them.
         let part = either(values.clone(), one(Value::Unknown));
         match pattern {
             Pattern::MatchAs(named) => {

@@ -61,7 +61,7 @@ static PATHS: Words = Words::new(
     @webbrowser.BackgroundBrowser @numpy.ctypeslib @numpy.f2py @asyncio.subprocess \
     @test.support @unittest.mock._importer @unittest.mock._get_target",
 );
-/// Attributes through which code gets from any object to all classes, stack frames or builtins.
+/// Attributes through which code can get from any object to all classes, stack frames or builtins.
 static ATTRIBUTES: Words = Words::new(
     "\
     __subclasses__ __mro__ mro __bases__ __base__ __globals__ __builtins__ __code__ __closure__ \
@@ -71,7 +71,7 @@ static ATTRIBUTES: Words = Words::new(
     subprocess_exec subprocess_shell load_extension enable_load_extension exec_module load_module \
     __init_subclass__ __class_getitem__",
 );
-/// Attributes whose names may not be passed as a text, e.g. to `getattr`.
+/// Attributes whose names may not be passed as text, e.g. to `getattr`.
 const INDIRECT: &[&str] = &[
     "system",
     "popen",
@@ -85,7 +85,7 @@ const INDIRECT: &[&str] = &[
     "__dict__",
     "kill",
 ];
-/// Modules that may not be passed on as values, e.g. as an argument, since it is then unknown how they are used.
+/// Modules that may not be passed on as values, e.g. as an argument, because then it is unknown how they are used.
 const ROOTS: &[&str] =
     &["@os", "@sys", "@importlib", "@builtins", "@subprocess", "@asyncio.subprocess"];
 
@@ -98,7 +98,7 @@ static DANGEROUS: Words = Words::new(
     run_path CDLL WinDLL PyDLL dlopen _getframe settrace setprofile killpg rmtree \
     run_cell_magic run_cell",
 );
-/// Functions that do not keep the modules they are called with.
+/// Functions that do not store a module that is passed to them.
 const HARMLESS: &[&str] = &[
     "getattr",
     "hasattr",
@@ -116,17 +116,17 @@ const HARMLESS: &[&str] = &[
     "setattr",
 ];
 
-/// The rules of a policy, and what has been found in the code.
+/// The rules of a policy, applied to one source text, and the violations found in it.
 #[derive(Debug)]
 pub(super) struct Rules<'a, 't> {
     policy: &'a CodePolicy,
     scope: &'a Scope<'t>,
     found: &'a mut Findings,
-    /// The patterns of the policy that are paths of names.
+    /// Those patterns of the policy that are paths of names.
     patterns: Vec<&'a str>,
-    /// The names that have been checked, and whether the place of each use of them matters.
+    /// The names that were already checked; `true` if each use of the name must be checked, because its place matters.
     names: AHashMap<&'t str, bool>,
-    /// The paths that have been checked; the next ones like them have the same findings.
+    /// The paths that were already checked; the same path again would have the same findings.
     paths: AHashSet<String>,
     calls: AHashSet<String>,
 }
@@ -151,7 +151,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Checks a node.
+    /// Checks one syntax node.
     pub(super) fn check(&mut self, node: AnyNodeRef<'t>) {
         match node {
             AnyNodeRef::StmtImport(import) => {
@@ -184,7 +184,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Checks a use of a name.
+    /// Checks the use of a name.
     fn name(&mut self, name: &'t ExprName) {
         if !is_use(self.scope.nodes, name) {
             return;
@@ -211,7 +211,7 @@ impl<'a, 't> Rules<'a, 't> {
     fn import(&mut self, module: &str, part: Option<&str>) {
         let relative = module.starts_with('.');
         let bare = module.trim_start_matches('.');
-        // `from . import subprocess`, and `from asyncio import subprocess`.
+        // This covers `from . import subprocess` and `from asyncio import subprocess`.
         let hidden = part.is_some_and(|part| {
             (relative || MODULES.has(part))
                 && self.policy.blocked_imports.iter().any(|listed| listed == part)
@@ -250,7 +250,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Checks a use of a name, a member, an element or a result.
+    /// Checks the use of a name, a member, an element or the result of a call.
     fn reference(&mut self, node: ExprRef<'t>) {
         let values = self.scope.eval(node, 0);
         if !self.scope.may_judge(values.len().saturating_sub(1)) {
@@ -260,7 +260,7 @@ impl<'a, 't> Rules<'a, 't> {
         for path in paths(&values) {
             if !self.paths.contains(path) && self.scope.may_judge(15) {
                 self.paths.insert(path.to_owned());
-                // Each name of a path has its own node; only the node of the last name reports the whole path.
+                // Each name in a path has its own node; only the node of the last name must report the whole path.
                 if !is_call || !path.ends_with("()") {
                     self.declared(path, "");
                 }
@@ -305,7 +305,7 @@ impl<'a, 't> Rules<'a, 't> {
                 self.found.import(module);
             }
         }
-        // A name that this code does not bind may be a module that an earlier call of the session bound.
+        // A name that this code does not bind may be a module that was imported in an earlier call of the same session.
         if DANGEROUS.has(last(path)) && (self.scope.is_unbound(path) || is_of_module(path)) {
             self.found.pattern(&pattern_of(path.trim_end_matches("()")));
         }
@@ -314,7 +314,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Checks a call of a function of a module, of which only listed ones are allowed.
+    /// Checks a call of a module's function; only functions in the list are allowed.
     fn call_of_module(&mut self, path: &str) {
         let Some(rest) = path.strip_prefix('@') else { return };
         let module = rest.split(['.', '(']).next().unwrap_or(rest);
@@ -380,7 +380,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Checks a call that gets or sets the member that a text names.
+    /// Checks a call that reads or sets the member whose name is passed as text.
     fn access(&mut self, path: &str, call: &ExprCall) {
         let names = self.argument(call, 1);
         if !self.scope.may_read(&names) {
@@ -397,7 +397,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Returns the values of an argument; none if there is no such argument.
+    /// Returns the possible values of an argument; an empty list if there is no such argument.
     fn argument(&self, call: &ExprCall, at: usize) -> Shared {
         match call.arguments.iter_source_order().nth(at) {
             Some(ArgOrKeyword::Arg(argument)) => self.scope.eval(argument, 0),
@@ -474,8 +474,8 @@ fn is_passed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
     }
 }
 
-/// Returns whether a node is used with a constant key, as `m.__dict__["name"]`. Then the member that is read is known
-/// and checked by itself; any other use of a module's dictionary may reach all its members.
+/// Returns whether a node is used with a constant key, e.g. `m.__dict__["name"]`. In that case the member that is read
+/// is known and is checked itself. Any other use of a module's dictionary may give access to all members.
 fn is_indexed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
     match scope.nodes.parent(node) {
         Some(AnyNodeRef::ExprSubscript(subscript)) => {

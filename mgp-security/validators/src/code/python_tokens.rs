@@ -1,25 +1,27 @@
-//! The tokens of Python, checked before they are parsed: the parser recurses into what is nested, and spends much more
-//! time on errors than on code.
+//! Checks the tokens of Python code before it is parsed, because the parser is recursive, and takes much longer for
+//! errors than for valid code.
 
 use ruff_python_ast::token::TokenKind as Token;
 use ruff_python_parser::{Mode, lexer::lex};
 
-/// The reason for code that has errors.
+/// The reason that is reported for code with syntax errors.
 pub(super) const BROKEN: &str = "the code cannot be parsed";
-/// The maximum number of brackets and formatted strings that are open at once, like in Python itself.
+/// The maximum number of brackets and formatted strings that are open at once; Python has the same limit.
 const MAX_OPEN: usize = 200;
-/// The maximum number of blocks in one another, like in Python itself.
+/// The maximum nesting depth of blocks; Python has the same limit.
 const MAX_BLOCKS: usize = 100;
-/// The maximum height of the tree of an expression.
+/// The maximum height of an expression's syntax tree.
 const MAX_HEIGHT: usize = 400;
 
-/// The maximum number of tokens, which bounds the time for the densest code; usual code has less than half as many.
+/// The maximum number of tokens. It limits the time for very dense code; ordinary code of the maximum length has less
+/// than half as many tokens.
 const MAX_TOKENS: usize = 150_000;
 
-/// Returns how high the tree of a text is at most.
+/// Returns an upper limit for the height of a text's syntax tree.
 ///
 /// # Errors
-/// The reason why the text is not parsed: it is nested too deeply, or has an error that two tokens show.
+/// A description of the reason why the text must not be parsed: it is nested too deeply, or two successive tokens show
+/// that it has a syntax error.
 pub(super) fn height(source: &str) -> Result<usize, String> {
     let mut lexer = lex(source, Mode::Module);
     let mut levels = Levels::default();
@@ -46,18 +48,18 @@ pub(super) fn height(source: &str) -> Result<usize, String> {
     Err(format!("the code has more than {MAX_TOKENS} tokens"))
 }
 
-/// An open bracket, formatted string, replacement field or list of parameters.
+/// An open bracket, formatted string, replacement field, or list of parameters.
 #[derive(Debug)]
 struct Level {
     close: Token,
-    /// The operators, calls and members since the last separator; each can be one level of the tree.
+    /// The number of operators, calls and members since the last separator; each of them may add a level to the tree.
     links: usize,
-    /// The height of the highest bracket since the last separator.
+    /// The height of the highest bracketed part since the last separator.
     inner: usize,
     /// The height of the highest part before the last separator.
     height: usize,
     is_field: bool,
-    /// `true` within the format of a replacement field.
+    /// `true` within the format specification of a replacement field.
     is_format: bool,
 }
 
@@ -74,7 +76,7 @@ impl Level {
     }
 }
 
-/// The open brackets and blocks at one place of a text.
+/// The brackets and blocks that are open at the current place of a text.
 #[derive(Debug)]
 struct Levels {
     open: Vec<Level>,
@@ -105,7 +107,8 @@ impl Levels {
         open > MAX_OPEN || blocks > MAX_BLOCKS || height > MAX_HEIGHT
     }
 
-    /// Adds a token, and returns the kind it counts as for the next one; `None` if it closes what is not open.
+    /// Adds a token. Returns the kind of token as which the next one must treat it; `None` if it closes something that
+    /// is not open.
     fn add(&mut self, before: Token, token: Token) -> Option<Token> {
         match token {
             Token::Indent => self.blocks += 1,
@@ -117,7 +120,7 @@ impl Levels {
             | Token::TStringStart => {
                 self.open(before, token);
             }
-            // The parameters of a lambda end with its colon, and their defaults can be lambdas again.
+            // The parameters of a lambda end with its colon; their default values may be lambdas, too.
             Token::Lambda => self.open(before, token),
             Token::Colon if self.top().close != Token::Colon => {
                 let top = self.top();
@@ -158,12 +161,12 @@ impl Levels {
         closed.separate();
         let top = self.top();
         top.inner = top.inner.max(closed.height + 1);
-        // After a replacement field, the text goes on.
+        // After a replacement field, the formatted string continues.
         Some(if closed.is_field { Token::FStringMiddle } else { token })
     }
 }
 
-/// Returns whether an operand can end with a token, so that a bracket after it is a call or an index.
+/// Returns whether a token can be the end of an operand, so that a bracket after it begins a call or an index.
 fn ends_operand(token: Token) -> bool {
     let is_literal = matches!(
         token,
@@ -184,7 +187,7 @@ fn ends_operand(token: Token) -> bool {
         || token.is_soft_keyword()
 }
 
-/// Returns whether a token can follow another one; `false` only if Python has no such code.
+/// Returns whether a token can follow another one. `false` only if no valid Python code has this sequence.
 fn can_follow(before: Token, token: Token) -> bool {
     match token {
         Token::String | Token::FStringStart | Token::TStringStart => {
@@ -220,7 +223,7 @@ fn can_follow(before: Token, token: Token) -> bool {
         | Token::And
         | Token::Or
         | Token::Is => ends_operand(before),
-        // `a, = b` binds the only element.
+        // A comma may precede `=`: `a, = b` binds the only element.
         Token::Equal => ends_operand(before) || before == Token::Comma,
         Token::Comma => {
             ends_operand(before) || matches!(before, Token::Star | Token::Slash | Token::Colon)
@@ -237,7 +240,8 @@ fn is_string(token: Token) -> bool {
     matches!(token, Token::String | Token::FStringEnd | Token::TStringEnd)
 }
 
-/// Returns whether a token ends an operand for certain: `match` can be a keyword, and `...` the dots of an import.
+/// Returns whether a token certainly ends an operand. `match` does not, because it can be a keyword, and `...` does
+/// not, because it can be the dots of an import.
 fn is_complete(token: Token) -> bool {
     ends_operand(token) && !token.is_soft_keyword() && token != Token::Ellipsis
 }

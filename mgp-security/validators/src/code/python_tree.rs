@@ -1,4 +1,4 @@
-//! Syntax trees of Python, within bounds: nesting is limited before the parser runs, because it recurses.
+//! Syntax trees of Python. Nesting is limited before the parser runs, because the parser is recursive.
 
 use super::python_tokens::{BROKEN, height};
 use ruff_python_ast::{
@@ -11,22 +11,22 @@ use std::{
     thread,
 };
 
-/// The maximum number of levels that are parsed on the caller's stack, which can be that of a worker thread.
+/// The maximum number of levels that are parsed on the caller's stack, which may be that of a worker thread.
 const MAX_SHALLOW: usize = if cfg!(debug_assertions) { 8 } else { 40 };
-/// The stack for code with more levels.
+/// The size of the stack for code with more levels, in bytes.
 const DEEP_STACK: usize = if cfg!(debug_assertions) { 128 << 20 } else { 16 << 20 };
 
-/// Parses code and passes its nodes on; code with errors has none.
+/// Parses code and passes its syntax nodes to a function; code with syntax errors has no nodes.
 ///
 /// # Errors
-/// The reason why there is no tree.
+/// A description of the reason why there is no tree.
 pub(super) fn with_nodes(
     source: &str,
     judge: impl FnOnce(&Nodes<'_>) -> Result<(), String> + Send,
 ) -> Result<(), String> {
     let height = height(source)?;
     let parsed = move || {
-        // The parser checks its own progress, and panics if there is none.
+        // The parser panics if it notices that it makes no progress.
         let parsed = catch_unwind(AssertUnwindSafe(|| parse_module(source)));
         let suite = parsed.ok().and_then(Result::ok).ok_or(BROKEN)?.into_suite();
         judge(&Nodes::of(&suite))
@@ -34,7 +34,8 @@ pub(super) fn with_nodes(
     if height <= MAX_SHALLOW {
         return parsed();
     }
-    // Deep nesting would overflow the stack of a worker thread, which ends the process.
+    // Parse on a separate thread with a large stack: deep nesting would overflow a worker thread's stack, which would
+    // end the process.
     thread::scope(|scope| {
         let judge = thread::Builder::new()
             .name("code-parser".to_owned())
@@ -45,12 +46,12 @@ pub(super) fn with_nodes(
     })
 }
 
-/// The nodes of a tree in the order of the source, parents first. Each node knows its place in the list.
+/// The nodes of a tree in the order of the source text, parents first. Each node contains its position in this list.
 #[derive(Debug, Default)]
 pub(super) struct Nodes<'t> {
     pub(super) all: Vec<AnyNodeRef<'t>>,
     parents: Vec<usize>,
-    /// The places of the nodes that are being visited.
+    /// The positions of the nodes that are being visited.
     path: Vec<usize>,
 }
 
@@ -63,7 +64,7 @@ impl<'t> Nodes<'t> {
         nodes
     }
 
-    /// Returns the place of a node.
+    /// Returns the position of a node in the list.
     pub(super) fn place(node: impl HasNodeIndex) -> usize {
         let place = node.node_index().load().as_u32();
         place.and_then(|place| usize::try_from(place).ok()).unwrap_or(usize::MAX)
@@ -74,7 +75,7 @@ impl<'t> Nodes<'t> {
         self.parents.get(Self::place(node)).and_then(|place| self.all.get(*place)).copied()
     }
 
-    /// Returns whether an expression is what a call calls.
+    /// Returns whether an expression is the called function of a call.
     pub(super) fn is_called(&self, node: impl HasNodeIndex) -> bool {
         let place = Self::place(&node);
         matches!(self.parent(node), Some(AnyNodeRef::ExprCall(call)) if Self::place(&*call.func) == place)

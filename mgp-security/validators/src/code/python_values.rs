@@ -1,4 +1,4 @@
-//! The values of Python expressions.
+//! The possible values of Python expressions.
 
 use super::{
     python::items,
@@ -23,29 +23,30 @@ const MAX_DEPTH: usize = 48;
 const MAX_TEXT: usize = 4096;
 /// The maximum length of a path.
 const MAX_PATH: usize = 200;
-/// The number of values of one name above which code is not judged: a name has that many only to hide one of them.
+/// The maximum number of values of one name. Code with more is not judged, because a name has so many values only in
+/// order to hide one of them.
 const MAX_KEPT: usize = 40;
 /// The maximum number of modules from which all names are imported.
 const MAX_STARS: usize = 128;
-/// The work that the values of one text may take, in about nanoseconds.
+/// The maximum amount of work for the values of one source text, in units of roughly a nanosecond.
 const MAX_WORK: usize = 10_000_000;
 
-/// The values of an expression, shared by those that use them.
+/// The possible values of an expression, shared by all its users.
 pub(super) type Shared = Rc<Values>;
 
-/// The bindings of a text.
+/// The bindings in a source text.
 #[derive(Debug)]
 pub(super) struct Scope<'t> {
     pub(super) nodes: &'t Nodes<'t>,
     names: Names,
-    /// Modules from which all names are imported.
+    /// The modules from which all names are imported, by `from module import *`.
     stars: Vec<String>,
     unknown: Shared,
-    /// The values of the names that have been used since they were bound.
+    /// The computed values of names, removed when the name is bound again.
     used: RefCell<AHashMap<String, Shared>>,
-    /// The values of the nodes that have been evaluated, by their places.
+    /// The values of the syntax nodes that were evaluated so far, by the position of the node.
     known: RefCell<Vec<Option<Shared>>>,
-    /// `true` after an expression that was deeper than is computed.
+    /// `true` if an expression was too deep to be evaluated completely.
     is_cut: Cell<bool>,
     work: Cell<usize>,
 }
@@ -66,13 +67,13 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Forgets the values of nodes, since names have been bound.
+    /// Forgets the computed values, because names have been bound since.
     pub(super) fn forget(&mut self) {
         self.known.get_mut().fill(None);
         self.used.get_mut().clear();
     }
 
-    /// Returns an error if the values took more work than is done for one text.
+    /// Returns an error if the values needed more work than is allowed for one source text.
     pub(super) fn finished(&self) -> Result<(), String> {
         if self.work.get() > MAX_WORK {
             return Err("the values of the code are too many or too long".to_owned());
@@ -80,30 +81,30 @@ impl<'t> Scope<'t> {
         Ok(())
     }
 
-    /// Returns whether texts may be looked at, which is work too.
+    /// Counts the work for examining texts; returns whether it is allowed.
     pub(super) fn may_read(&self, values: &Values) -> bool {
         self.work(cost(values))
     }
 
-    /// Returns whether values may be judged, which is work too.
+    /// Counts the work for judging values; returns whether it is allowed.
     pub(super) fn may_judge(&self, count: usize) -> bool {
         self.work(count * 20)
     }
 
-    /// Counts work, and returns whether more may be done.
+    /// Adds to the amount of work; returns whether more work is allowed.
     fn work(&self, amount: usize) -> bool {
         self.work.set(self.work.get() + amount);
         self.work.get() <= MAX_WORK
     }
 
-    /// Adds values to a name.
+    /// Adds possible values to a name.
     pub(super) fn bind(&mut self, name: &str, values: &Values) {
         let known = self.names.get(name).map_or(0, Vec::len);
         let is_known = |known: &Values| values.iter().all(|value| known.contains(value));
         if !self.work(20 + known + cost(values) / 8) || self.names.get(name).is_some_and(is_known) {
             return;
         }
-        // Values beyond the usual number are dropped, but not modules and what builtins execute.
+        // A name keeps only a limited number of values. Modules and builtins that execute code are kept in any case.
         let kept =
             values.iter().filter(|value| matches!(value, Value::Path(path) if is_kept(path)));
         if !self.work(if known > MAX_KEPT { MAX_WORK } else { cost(values) }) {
@@ -114,13 +115,13 @@ impl<'t> Scope<'t> {
         self.used.get_mut().remove(name);
     }
 
-    /// Binds a name to something unknown.
+    /// Binds a name to an unknown value.
     pub(super) fn bind_unknown(&mut self, name: &str) {
         let unknown = Rc::clone(&self.unknown);
         self.bind(name, &unknown);
     }
 
-    /// Adds a module whose names are all imported.
+    /// Adds a module from which all names are imported.
     pub(super) fn star(&mut self, module: &str) {
         let max = if self.stars.len() < MAX_STARS { 20 } else { MAX_WORK };
         if self.work(max) && !self.stars.iter().any(|known| known == module) {
@@ -129,7 +130,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Returns the values of the elements of a list, or unknown.
+    /// Returns the possible values of the elements of a list; unknown if it is not a list.
     pub(super) fn elements(&self, list: &Expr, depth: usize) -> Values {
         let all = |values: &mut dyn Iterator<Item = &Expr>| {
             values
@@ -186,7 +187,7 @@ impl<'t> Scope<'t> {
                 concatenated(&eval(&sum.left), &eval(&sum.right))
             }
             ExprRef::StringLiteral(text) => one(Value::Text(text.value.to_str().to_owned())),
-            // Bytes are compared like texts, since `decode` makes one of them.
+            // Bytes are treated like text, because `decode` converts them to text.
             ExprRef::BytesLiteral(bytes) => {
                 one(Value::Text(bytes.value.bytes().map(char::from).collect()))
             }
@@ -203,7 +204,7 @@ impl<'t> Scope<'t> {
         Rc::new(values)
     }
 
-    /// Returns the values of both; the work grows with their number.
+    /// Returns the values of both sides. The work grows with their number.
     fn both(&self, left: Values, right: &Values) -> Values {
         if self.work(left.len() * right.len() + cost(right)) {
             either(left, right.clone())
@@ -212,7 +213,8 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Returns the values of a name; a builtin keeps its meaning, since a binding may be of another scope.
+    /// Returns the possible values of a name. A builtin keeps its own value in addition, because a binding of the name
+    /// may belong to another scope.
     fn name(&self, name: &str) -> Shared {
         if let Some(values) = self.used.borrow().get(name) {
             return Rc::clone(values);
@@ -394,12 +396,12 @@ impl<'t> Scope<'t> {
     }
 }
 
-/// Returns whether a path is that of a module, a member of one or a builtin.
+/// Returns whether a path is a module, a member of a module or a builtin.
 fn is_kept(path: &str) -> bool {
     BUILTINS.has(path) || path.starts_with('@') && !path.contains('(')
 }
 
-/// Returns the work that copying values takes.
+/// Returns the amount of work for copying values.
 fn cost(values: &Values) -> usize {
     values.iter().fold(0, |sum, value| {
         sum + match value {
@@ -421,12 +423,12 @@ fn integer(number: &Expr) -> Option<u32> {
     number.as_u64().and_then(|number| u32::try_from(number).ok())
 }
 
-/// Returns the character with a constant number.
+/// Returns the character with the code that an expression contains as a constant.
 fn character(number: &Expr) -> Option<char> {
     integer(number).and_then(char::from_u32)
 }
 
-/// Returns the attribute of values.
+/// Returns the values of an attribute.
 pub(super) fn attribute(values: &Values, name: &str) -> Values {
     let normal: String;
     let name = if name.is_ascii() {
@@ -451,7 +453,7 @@ pub(super) fn attribute(values: &Values, name: &str) -> Values {
         .collect()
 }
 
-/// Returns the path from the last module in it: `@asyncio.subprocess.run` is `@subprocess.run`.
+/// Shortens a path to begin with the last module in it: `@asyncio.subprocess.run` becomes `@subprocess.run`.
 pub(super) fn canonical(path: String) -> String {
     let Some(rest) = path.strip_prefix('@') else { return path };
     // Names after a call are members of objects, not modules.

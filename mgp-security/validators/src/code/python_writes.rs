@@ -53,7 +53,7 @@ const OPENS: &[&str] = &[
     "@aiofiles.open",
 ];
 
-/// Finds what can write in a node.
+/// Finds whatever can write in one syntax node.
 pub(super) fn writes(scope: &Scope<'_>, node: AnyNodeRef<'_>, found: &mut Findings) {
     match node {
         AnyNodeRef::ExprName(name) => member(scope, name.into(), found),
@@ -100,7 +100,7 @@ fn member(scope: &Scope<'_>, node: ExprRef<'_>, found: &mut Findings) {
     }
 }
 
-/// Reports that a member or an element of an object is set or deleted, if the object is one of a module.
+/// Reports the setting or deletion of an object's member or element, if the object belongs to a module.
 fn stored(scope: &Scope<'_>, object: &Expr, found: &mut Findings) {
     let values = scope.eval(object, 0);
     let path = paths(&values).find(|path| path.starts_with('@') && !path.contains('('));
@@ -115,12 +115,12 @@ fn is_stream(values: &Values) -> bool {
     paths(values).any(|path| streams.iter().any(|stream| path.starts_with(stream)))
 }
 
-/// Returns whether all values are texts that a condition holds for.
+/// Returns whether all values are constant texts for which a condition holds.
 fn are_texts(values: &Values, condition: impl Fn(&str) -> bool) -> bool {
     values.iter().all(|value| matches!(value, Value::Text(text) if condition(text)))
 }
 
-/// Returns whether the mode of a file only reads; the default one does.
+/// Returns whether the mode of a file only reads, as the default mode does.
 fn reads(mode: Option<Shared>) -> bool {
     mode.is_none_or(|mode| {
         are_texts(&mode, |mode| !mode.is_empty() && mode.chars().all(|c| READ_MODES.contains(c)))
@@ -144,7 +144,7 @@ impl<'a, 't> WritingCall<'a, 't> {
         Self { scope, call }
     }
 
-    /// Returns the arguments without a name; `**` can have any.
+    /// Returns the positional arguments; `**` may contain any argument, so it is included.
     fn unnamed(&self) -> impl Iterator<Item = ArgOrKeyword<'a>> {
         let all = self.call.arguments.iter_source_order();
         all.filter(|argument| matches!(argument, ArgOrKeyword::Arg(_)) || argument.is_variadic())

@@ -1,19 +1,19 @@
-//! The values of an expression: a text, something with a path, or unknown.
+//! The possible values of an expression: a constant text, an object with a path, or unknown.
 
 use crate::words::Words;
 use std::collections::HashMap;
 
-/// The maximum number of values that one name can have before it is unknown.
+/// The maximum number of values of one name. With more, its value counts as unknown, too.
 const MAX_VALUES: usize = 12;
 
 /// One possible value of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
-    /// A constant text.
+    /// A text whose content is known.
     Text(String),
-    /// A text that is not constant.
+    /// A text whose content is unknown.
     AnyText,
-    /// A path of names: `@` begins a module, `?` something unknown, and `()` means a call.
+    /// An object, described by a path of names: `@` begins a module, `?` is an unknown object, and `()` is a call.
     Path(String),
     Unknown,
 }
@@ -21,12 +21,12 @@ pub(super) enum Value {
 /// All possible values of an expression; never empty.
 pub(super) type Values = Vec<Value>;
 
-/// Returns the only value.
+/// Returns a list with a single value.
 pub(super) fn one(value: Value) -> Values {
     vec![value]
 }
 
-/// Returns the values of both.
+/// Returns the values of both lists.
 pub(super) fn either(mut left: Values, right: Values) -> Values {
     for value in right {
         if !left.contains(&value) {
@@ -39,7 +39,7 @@ pub(super) fn either(mut left: Values, right: Values) -> Values {
     left
 }
 
-/// Returns the concatenation of texts.
+/// Returns the possible results of concatenating texts.
 pub(super) fn concatenated(left: &Values, right: &Values) -> Values {
     let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
     let mut values: Values = pairs
@@ -60,7 +60,7 @@ pub(super) fn concatenated(left: &Values, right: &Values) -> Values {
     values
 }
 
-/// Returns the constant texts among values.
+/// Returns those of the values that are constant texts.
 pub(super) fn texts(values: &Values) -> impl Iterator<Item = &str> {
     values.iter().filter_map(|value| match value {
         Value::Text(text) => Some(text.as_str()),
@@ -68,7 +68,7 @@ pub(super) fn texts(values: &Values) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the paths among values.
+/// Returns those of the values that are paths.
 pub(super) fn paths(values: &Values) -> impl Iterator<Item = &str> {
     values.iter().filter_map(|value| match value {
         Value::Path(path) => Some(path.as_str()),
@@ -76,7 +76,7 @@ pub(super) fn paths(values: &Values) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The values of the names of a text; where and when they are bound does not matter.
+/// The possible values of each name in a source text, regardless of where and when the name is bound.
 #[derive(Debug, Default)]
 pub(super) struct Names(HashMap<String, Values>);
 
@@ -85,7 +85,7 @@ impl Names {
         self.0.get(name)
     }
 
-    /// Adds a value to a name that has many others.
+    /// Adds a value to a name, even if the name already has the maximum number of values.
     pub(super) fn insert(&mut self, name: &str, value: Value) {
         let known = self.0.entry(name.to_owned()).or_default();
         if !known.contains(&value) {
@@ -93,7 +93,7 @@ impl Names {
         }
     }
 
-    /// Adds values to a name.
+    /// Adds values to a name, up to the maximum number.
     pub(super) fn bind(&mut self, name: &str, values: Values) {
         let known = match self.0.get_mut(name) {
             Some(known) => known,
@@ -109,7 +109,7 @@ impl Names {
     }
 }
 
-/// The violations that were found, each once.
+/// The violations that were found, without duplicates.
 #[derive(Debug, Default)]
 pub(super) struct Findings(Vec<String>);
 
@@ -136,7 +136,7 @@ impl Findings {
     }
 }
 
-/// Returns whether a path is `listed`, or something below it; a final `*` of `listed` means any ending.
+/// Returns whether a path is `listed` or below it. A `*` at the end of `listed` matches any ending.
 pub(super) fn is_under(path: &str, listed: &str) -> bool {
     if let Some(start) = listed.strip_suffix('*') {
         return path.starts_with(start);
@@ -149,7 +149,8 @@ pub(super) fn last(path: &str) -> &str {
     path.trim_end_matches("()").rsplit(['.', '@']).next().unwrap_or(path)
 }
 
-/// Returns whether a declared pattern is met by a reference: `written` is the name in the code, `path` what it is.
+/// Returns whether a reference matches a declared pattern; `written` is the name in the code, `path` the object to
+/// which it refers.
 pub(super) fn matches_pattern(pattern: &str, path: &str, written: &str, builtins: &Words) -> bool {
     let name = pattern.trim().trim_end_matches(['(', ' ']);
     let name = name.strip_prefix("new ").unwrap_or(name).trim();
@@ -160,7 +161,7 @@ pub(super) fn matches_pattern(pattern: &str, path: &str, written: &str, builtins
     if is_under(plain, name) || written == name {
         return true;
     }
-    // A bare name of no builtin may be imported from anywhere.
+    // A simple name that is not a builtin may have been imported from any module.
     !name.contains('.') && !builtins.has(name) && path.starts_with('@') && last(path) == name
 }
 

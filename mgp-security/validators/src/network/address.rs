@@ -1,10 +1,10 @@
-//! Addresses that are not on the public internet (IANA special-purpose registries).
+//! Addresses that do not belong to the public internet (IANA special-purpose registries).
 
 #![expect(clippy::match_same_arms, reason = "a row for each registry entry")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Blocks of IPv4 with the number of leading bits; all but globally reachable ones.
+/// IPv4 blocks that are not globally reachable, each with the number of its leading bits.
 const V4: &[([u8; 4], u32)] = &[
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),
@@ -21,19 +21,19 @@ const V4: &[([u8; 4], u32)] = &[
     ([203, 0, 113, 0], 24),
     ([224, 0, 0, 0], 4),
     ([240, 0, 0, 0], 4),
-    // The metadata service of one cloud has a public address.
+    // The metadata service of a cloud provider, which has a public address.
     ([168, 63, 129, 16], 32),
 ];
-/// Blocks of IPv6 inside `2000::/3` that are not reachable globally.
+/// IPv6 blocks within `2000::/3` that are not globally reachable.
 const V6: &[([u16; 3], u32)] = &[
-    // 2001::/23 has protocols; the parts of it that are reachable are not used by services.
+    // 2001::/23 is reserved for protocols; services do not use its reachable parts.
     ([0x2001, 0, 0], 23),
     ([0x2001, 0xdb8, 0], 32),
     ([0x3fff, 0, 0], 20),
     ([0x2620, 0x4f, 0x8000], 48),
 ];
 
-/// Returns whether an address is on the public internet; an address inside another one counts too.
+/// Returns whether an address belongs to the public internet. If it contains another address, that one decides.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -53,13 +53,14 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     let parts = address.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match parts {
-        // NAT64: the address at its end is what is reached.
+        // NAT64: packets reach the IPv4 address at the end.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => return is_public_v4(v4(high, low)),
-        // 6to4.
+        // 6to4: packets reach the IPv4 address inside.
         [0x2002, high, low, ..] => return is_public_v4(v4(high, low)),
         _ => {}
     }
-    // Everything outside of global unicast: unspecified, loopback, mapped, unique-local, link-local, multicast.
+    // Outside of global unicast are the unspecified, loopback, mapped, unique-local, link-local and multicast
+    // addresses.
     if parts[0] & 0xe000 != 0x2000 {
         return false;
     }

@@ -11,26 +11,27 @@ use crate::words::Words;
 use serde_json::Value;
 use std::{fmt::Debug, net::IpAddr};
 
-/// A resolver of host names; an empty list refuses the name.
+/// A resolver of host names.
 pub trait Resolver: Debug + Send + Sync {
-    /// Returns the addresses of a name.
+    /// Returns the addresses of a name. If there are none, the name is refused.
     fn resolve(&self, name: &str) -> Vec<IpAddr>;
 }
 
-/// The rules for URLs and hosts, for programs that connect by themselves.
+/// The rules for URLs and hosts, for programs that open connections themselves.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NetworkRules<'a> {
     resolver: Option<&'a dyn Resolver>,
 }
 
 impl<'a> NetworkRules<'a> {
-    /// Creates rules that judge names by their text only; call [`check_connect`](Self::check_connect) as well.
+    /// Creates rules that judge names only by their text; before connecting, call
+    /// [`check_connect`](Self::check_connect), too.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the resolver; every address of a name must be public.
+    /// Sets the resolver. With it, a name is refused unless all its addresses are public.
     #[must_use]
     pub fn resolver(mut self, resolver: &'a dyn Resolver) -> Self {
         self.resolver = Some(resolver);
@@ -61,7 +62,7 @@ impl<'a> NetworkRules<'a> {
         target::host(host, self.resolver)
     }
 
-    /// Checks an address at the moment of a connection, which may differ from the one that was resolved before.
+    /// Checks an address right before a connection, because it may differ from the one that was resolved earlier.
     ///
     /// # Errors
     /// The reason why it is refused.
@@ -70,21 +71,21 @@ impl<'a> NetworkRules<'a> {
     }
 }
 
-/// Words of keys that hold a URL.
+/// Words in keys of arguments that contain a URL.
 static URLS: Words = Words::new(
     "\
     url urls uri uris link links href webhook webhooks callback callbacks endpoint endpoints feed \
     proxy proxies origin location website site redirect remote upstream api rss sitemap",
 );
-/// Words of keys that hold a host.
+/// Words in keys of arguments that contain a host.
 static HOSTS: Words = Words::new(
     "\
     host hosts hostname hostnames server servers address addresses addr ip ips domain domains node \
     peer broker brokers target targets destination gateway nameserver bind",
 );
-/// Words of keys whose text is a command in which URLs are targets.
+/// Words in keys of arguments that contain a command, in which URLs are targets.
 static COMMANDS: Words = Words::new("command cmd curl wget args argv request fetch shell script");
-/// Words of keys whose text only mentions URLs.
+/// Words in keys of arguments whose text may mention URLs that are not targets.
 static TEXTS: Words = Words::new(
     "\
     code text title markdown content message description query q prompt body html path file name \
@@ -93,7 +94,7 @@ static TEXTS: Words = Words::new(
 
 /// Checks every network target in the arguments of a call.
 ///
-/// The definition declares the arguments `urls` and `hosts`, whatever their names mean.
+/// Arguments that the definition declares as `urls` or `hosts` are checked under any name.
 pub(crate) fn check(
     arguments: &Value,
     (urls, hosts): (&[String], &[String]),
@@ -109,7 +110,7 @@ pub(crate) fn check(
         };
         match leaf.value {
             Value::String(text) => check_text(&leaf, text, declared, rules).map_err(named)?,
-            // A number can be an address where a host is expected.
+            // Where a host is expected, a number may be an IPv4 address.
             Value::Number(number) if kind(leaf.key()) == Kind::Host => {
                 rules.check_host(&number.to_string()).map_err(named)?;
             }
@@ -128,7 +129,7 @@ enum Kind {
     Other,
 }
 
-/// Returns what a key holds; the last word that is known decides, e.g. `callback_url`, `host_name`, `url_path`.
+/// Returns the kind of content that a key indicates. The last known word decides, e.g. in `callback_url` or `url_path`.
 fn kind(key: &str) -> Kind {
     let words = key_words(key);
     let known = |word: &str| match () {
@@ -141,7 +142,7 @@ fn kind(key: &str) -> Kind {
     let joined = known(&words.concat());
     let last = words.iter().rev().find_map(|word| known(word));
     match (joined.or(last), words.iter().any(|word| HOSTS.has(word.as_str()))) {
-        // `host_name`, `server_address_text`: a host with a word of no meaning.
+        // `host_name` and `server_name` mean a host, although `name` alone means a text.
         (Some(Kind::Text), true) if words.last().is_some_and(|word| word == "name") => Kind::Host,
         (kind, _) => kind.unwrap_or(Kind::Other),
     }
@@ -154,7 +155,7 @@ fn check_text(
     rules: NetworkRules<'_>,
 ) -> Result<(), String> {
     let trimmed = text.trim_matches(|c: char| c <= ' ');
-    // A nested key decides where it is known; else the keys above it do.
+    // The innermost key with a known word decides.
     let named = || leaf.keys.iter().rev().map(|key| kind(key)).find(|kind| *kind != Kind::Other);
     let kind = declared.or_else(named).unwrap_or(Kind::Other);
     match kind {
@@ -165,7 +166,7 @@ fn check_text(
         Kind::Url if trimmed.starts_with("//") || trimmed.starts_with("\\\\") => {
             rules.check_url(&format!("http:{trimmed}"))
         }
-        // A path below some base is not a target of its own.
+        // A relative path is not a target by itself.
         Kind::Url if trimmed.starts_with(['/', '.', '?', '#']) => Ok(()),
         Kind::Url => rules.check_url(&format!("http://{trimmed}")),
         Kind::Host if has_scheme(trimmed) && trimmed.contains("//") => rules.check_url(trimmed),
@@ -173,11 +174,11 @@ fn check_text(
             embedded(trimmed, rules)
         }
         Kind::Host => trimmed.split(',').try_for_each(|one| match one.split_once('/') {
-            // A network in CIDR form, or a path after the host.
+            // The part after the slash is the length of a CIDR network, or a path.
             Some((host, _)) => rules.check_host(host),
             None => rules.check_host(one),
         }),
-        // An unknown key is a target if its whole text is a URL.
+        // Under an unknown key, a text is a target only if the whole text is a URL.
         Kind::Other if has_scheme(trimmed) && !trimmed.contains(char::is_whitespace) => {
             let network = ["http:", "https:", "ws:", "wss:", "ftp:", "file:", "gopher:", "dict:"];
             let lower = trimmed.to_ascii_lowercase();
@@ -191,7 +192,7 @@ fn check_text(
     }
 }
 
-/// Checks the words of a command that are URLs, or hosts beside a port.
+/// Checks those words of a command that are URLs, or hosts with a port.
 fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     for word in text.split(|c: char| {
         c.is_whitespace()
@@ -214,7 +215,7 @@ fn embedded(text: &str, rules: NetworkRules<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether a text begins with a scheme, and not with a host and port.
+/// Returns whether a text begins with a URL scheme. A host with a port does not count.
 fn has_scheme(text: &str) -> bool {
     let cleaned: String = text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
     let Some((scheme, rest)) = cleaned.split_once(':') else { return false };

@@ -4,11 +4,12 @@ use super::{Resolver, address::is_public};
 use std::net::{IpAddr, Ipv6Addr};
 use url::{Host, Url};
 
-/// The maximum number of redirections that are followed.
+/// The maximum number of redirections in a chain.
 const MAX_REDIRECTS: usize = 10;
 /// The maximum length of a URL in bytes.
 const MAX_URL: usize = 16 * 1024;
-/// Ports that browsers refuse, since servers of other protocols read HTTP requests as commands (WHATWG Fetch).
+/// Ports that browsers refuse, because servers of other protocols would interpret HTTP requests as commands (WHATWG
+/// Fetch).
 const BAD_PORTS: &[u16] = &[
     0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101,
     102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427,
@@ -16,7 +17,7 @@ const BAD_PORTS: &[u16] = &[
     993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667,
     6668, 6669, 6679, 6697, 10080,
 ];
-/// Endings of names that never belong to a public host.
+/// Endings of names that a public host never has.
 const PRIVATE_NAMES: &[&str] = &[
     "localhost",
     "local",
@@ -95,7 +96,7 @@ pub(super) fn host(text: &str, resolver: Option<&dyn Resolver>) -> Result<(), St
     if text.is_empty() || text.contains(['/', '?', '#', '@', ' ', '\\']) {
         return Err(format!("`{text}` is not a host"));
     }
-    // Without brackets, several colons are an IPv6 address.
+    // Without brackets, a text with several colons is an IPv6 address.
     let bare = text.split('%').next().unwrap_or(text);
     if let Ok(address) = bare.parse::<Ipv6Addr>() {
         return check_host(&Host::Ipv6(address), resolver);
@@ -134,7 +135,7 @@ fn check_host(host: &Host<String>, resolver: Option<&dyn Resolver>) -> Result<()
     addresses.into_iter().try_for_each(public)
 }
 
-/// Checks an address that is about to be connected to.
+/// Checks an address right before a connection to it.
 pub(super) fn public(address: IpAddr) -> Result<(), String> {
     if is_public(address) {
         Ok(())

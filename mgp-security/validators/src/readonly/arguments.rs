@@ -1,4 +1,4 @@
-//! Arguments by which a tool that reads would write.
+//! Arguments that would make a tool write although its name means reading.
 
 use super::{
     commands,
@@ -8,7 +8,7 @@ use super::{
 use crate::arguments::{Leaf, key_words, leaves};
 use serde_json::Value;
 
-/// Words of tools that take SQL.
+/// Words in the names of tools that run SQL.
 const DATABASES: &[&str] = &[
     "sql",
     "db",
@@ -88,7 +88,7 @@ const OUTPUTS: &[&str] = &[
     "downloadto",
 ];
 
-/// Checks the arguments of a tool whose name reads.
+/// Checks the arguments of a tool whose name means reading.
 pub(super) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     let words = key_words(tool);
     let leaves = leaves(arguments)?;
@@ -160,14 +160,15 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns whether an option of this name writes when it is `true`.
+/// Returns whether an option with this name means writing when it is `true`.
 fn writes_when_set(key: &[String]) -> bool {
     let harmless = |word: &str| matches!(word, "open" | "sort" | "type" | "follow" | "mark");
     key.first().is_some_and(|word| is_write(word) && !harmless(word))
         || matches!(key.concat().as_str(), "inplace" | "overwrite" | "force")
 }
 
-/// Returns whether a method of HTTP writes; for a request, an unknown one does.
+/// Returns whether an HTTP method writes. If the call sends a request (`requests`), an unknown method counts as
+/// writing.
 fn writes_method(text: &str, requests: bool) -> bool {
     let upper = text.trim().to_ascii_uppercase();
     let reads = matches!(
@@ -192,7 +193,7 @@ fn writes_method(text: &str, requests: bool) -> bool {
     writes || requests && !reads
 }
 
-/// Refuses the name of a file that is written.
+/// Refuses an argument that names a file to be written.
 fn written_file(key: &[String], text: &str) -> Result<(), String> {
     let joined = key.concat();
     let place = key.last().is_some_and(|word| {
@@ -231,7 +232,7 @@ fn written_file(key: &[String], text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks lists of arguments, and documents that are commands.
+/// Checks lists of arguments, and objects that are commands for a document database.
 fn lists(tool: &[String], value: &Value, depth: usize) -> Result<(), String> {
     let Value::Object(members) = value else {
         return match value {
@@ -274,7 +275,7 @@ fn lists(tool: &[String], value: &Value, depth: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether a document of GraphQL has an operation other than a query.
+/// Returns whether a GraphQL document has an operation other than a query.
 fn mutates(text: &str) -> bool {
     let (mut depth, mut word, mut chars) = (0usize, String::new(), text.chars().peekable());
     while let Some(c) = chars.next() {
@@ -316,7 +317,7 @@ fn looks_like_sql(text: &str) -> bool {
             && text.trim().contains(char::is_whitespace)
 }
 
-/// Checks a text of a graph query language for clauses that write.
+/// Refuses a text in a graph query language that has a clause which writes.
 fn clauses(text: &str) -> Result<(), String> {
     let mut open = None;
     let plain: String = text

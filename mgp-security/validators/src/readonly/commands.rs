@@ -4,7 +4,7 @@ use super::name::is_write;
 use crate::shell;
 use crate::words::Words;
 
-/// The subcommands of programs that read; a program with other words writes.
+/// The subcommands of programs that only read. A program that is called with any other word counts as writing.
 const SUBCOMMANDS: &[(&str, &str)] = &[
     (
         "git",
@@ -45,7 +45,7 @@ static PROGRAMS: Words = Words::new(
     dirname realpath readlink lsblk lscpu nproc dig nslookup host ping",
 );
 
-/// Checks the words of a command for a tool.
+/// Checks the words of a command that a tool would run.
 pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
     let Some(first) = words.first().map(|word| word.to_ascii_lowercase()) else { return Ok(()) };
     let program = |name: &str| {
@@ -66,7 +66,7 @@ pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
         (None, None) => return Ok(()),
     };
     let sub = rest.iter().find(|word| !word.starts_with('-')).map(|word| word.to_ascii_lowercase());
-    // Options that write a file or run a program.
+    // These options write a file or run a program.
     let acts = rest.iter().any(|word| {
         word.starts_with("--output")
             || word == "-o" && reads.0 == "git"

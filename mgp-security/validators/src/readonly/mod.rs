@@ -10,7 +10,7 @@ use mgp_types::mgp::TrustLevel;
 use name::Intent;
 use serde_json::Value;
 
-/// Checks that a call only reads.
+/// Checks that a call only reads, as far as its name, declarations and arguments show.
 pub(crate) fn check(
     tool: &str,
     definition: &Value,
@@ -41,7 +41,8 @@ pub(crate) fn check(
     arguments::check(tool, arguments)
 }
 
-/// Checks annotations and security metadata, which can only tighten; returns whether the server declares a read.
+/// Checks annotations and security metadata, which can only cause a refusal; returns whether the server declares that
+/// the tool reads.
 fn declarations(definition: &Value) -> Result<bool, String> {
     let member = |group: &str, name: &str| definition.get(group).and_then(|group| group.get(name));
     for group in ["annotations", "security"] {
@@ -86,7 +87,7 @@ fn declarations(definition: &Value) -> Result<bool, String> {
     }
 }
 
-/// Returns whether the statements of a text only read.
+/// Returns whether all SQL statements in a text only read.
 #[cfg(feature = "python")]
 pub(crate) fn sql_reads(text: &str) -> bool {
     sql::check(text).is_ok()

@@ -1,4 +1,4 @@
-//! The verbs in a tool's name.
+//! Decides by the verbs in a tool's name whether the tool reads or writes.
 
 use crate::arguments::key_words;
 use crate::words::Words;
@@ -21,7 +21,7 @@ static READ: Words = Words::new(
     predict classify tokenize hash encode decode convert whois traceroute history metadata summary \
     tree examine display report outline match sample render",
 );
-/// Verbs of writing and executing that are no nouns.
+/// Verbs for writing and executing that are not used as nouns.
 static WRITE: Words = Words::new(
     "\
     write append create delete remove rm del unlink erase wipe purge destroy drop truncate insert \
@@ -48,7 +48,7 @@ static WRITE: Words = Words::new(
     impersonate wake unstage stage squash bump dim calibrate play skip ring shell bash terminal \
     powershell python repl console sudo script sandbox",
 );
-/// Write verbs that are also common nouns, so that they may end a name after a read verb.
+/// Verbs for writing that are also common nouns, so they may end a name after a verb for reading.
 static NOUNS: Words = Words::new(
     "\
     update post book order comment record log like star tag label vote rate message email mail \
@@ -61,7 +61,7 @@ static NOUNS: Words = Words::new(
 );
 const JOINS: &[&str] = &["and", "or", "then", "plus", "with", "to", "n"];
 
-/// Returns the effect that the verbs of a name indicate: the first verb of each clause decides.
+/// Returns the effect that the verbs of a name indicate. In each clause of the name, the first verb decides.
 pub(super) fn intent(name: &str) -> Intent {
     let words = key_words(name);
     let pairs = words.windows(2).any(|pair| {
@@ -92,7 +92,7 @@ pub(super) fn intent(name: &str) -> Intent {
 
 fn of_clause(clause: &[String], later: bool) -> Intent {
     let is = |list: &Words, word: &String| list.has(word);
-    // Opening a file or page is decided by the mode.
+    // Whether opening a file or page writes depends on the mode of `open`, so the verb alone does not decide.
     let opens = |at: usize| {
         clause[at] == "open"
             && matches!(
@@ -106,7 +106,7 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
     let Some(first) = (0..clause.len()).find(|at| known(*at)) else { return Intent::Unknown };
     let word = &clause[first];
     if is_write(word) {
-        // A verb may follow its object, as in `file.write`; a noun may precede a read verb, as in `comment_list`.
+        // A verb may follow its object, e.g. `file.write`. A noun may precede a verb for reading, e.g. `comment_list`.
         let read_after = clause[first + 1..].iter().find(|word| is(&READ, word));
         let noun = is(&NOUNS, word)
             && word != "mark"
@@ -130,7 +130,8 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
             });
         return if noun && !later { Intent::Read } else { Intent::Write(word.clone()) };
     }
-    // A write verb at the end of the clause has no noun to describe.
+    // A write verb at the end of the clause counts if it is not also a noun, because then it is not an object of the
+    // first verb.
     match clause.last() {
         Some(last) if first + 1 < clause.len() && is_write(last) && !is(&NOUNS, last) => {
             Intent::Write(last.clone())
@@ -139,7 +140,7 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
     }
 }
 
-/// Returns whether a word means a write or an execution, also again, back, or of many things.
+/// Returns whether a word is a verb for writing or executing, possibly with a prefix such as `re`, `un` or `bulk`.
 pub(super) fn is_write(word: &str) -> bool {
     let again = ["re", "un", "auto", "bulk", "batch", "mass", "multi"]
         .iter()

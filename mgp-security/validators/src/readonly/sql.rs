@@ -1,20 +1,20 @@
-//! Statements of SQL: only those that cannot write are allowed.
+//! SQL statements: only those that cannot write are allowed.
 
 use crate::words::Words;
 
-/// Words that write, wherever they are outside of quotes.
+/// Words that mean writing anywhere outside of quotes.
 static WRITES: Words = Words::new(
     "\
     INSERT UPDATE DELETE MERGE UPSERT INTO DROP ALTER CREATE TRUNCATE GRANT REVOKE CALL EXEC \
     EXECUTE LOCK COPY VACUUM REINDEX ATTACH DETACH OUTFILE DUMPFILE RENAME REFRESH IMPORT DO \
     PREPARE DEALLOCATE HANDLER PROGRAM BULK OPENROWSET",
 );
-/// First words of statements that read.
+/// The first words of statements that read.
 const READS: &[&str] = &[
     "SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "VALUES", "TABLE", "PRAGMA", "FROM",
     "LIST",
 ];
-/// Beginnings of the names of functions that have effects.
+/// Prefixes of the names of functions that have side effects.
 static FUNCTIONS: Words = Words::new(
     "\
     PG_TERMINATE PG_CANCEL PG_RELOAD PG_ROTATE PG_ADVISORY PG_TRY_ADVISORY PG_FILE_ PG_WRITE \
@@ -78,7 +78,7 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
             || locks
             || token == "REPLACE" && !called
         {
-            // `SHOW CREATE TABLE` prints a definition.
+            // `SHOW CREATE TABLE` only prints a definition.
             if !(first == "SHOW" && at == 1 && token == "CREATE") {
                 return Err(format!("`{token}` in SQL writes or locks"));
             }
@@ -90,7 +90,7 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the words and marks outside of comments and quotes, in upper case.
+/// Returns the words and marks of a text in upper case, without comments and quoted parts.
 fn tokens(text: &str) -> Result<Vec<String>, String> {
     let mut tokens = Vec::new();
     let mut chars = text.chars().peekable();
@@ -155,7 +155,7 @@ fn comment(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<(), S
 fn quoted(end: char, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<(), String> {
     loop {
         match chars.next() {
-            // Servers disagree about a backslash before a quote.
+            // Database servers differ in whether a backslash escapes a quote, so this is refused.
             Some('\\') if chars.peek().is_some_and(|&next| next == end) => {
                 return Err("a backslash before a quote in SQL".to_owned());
             }

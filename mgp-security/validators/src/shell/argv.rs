@@ -19,14 +19,14 @@ impl<'a> Args<'a> {
         self.0.first().map_or("", |word| word.text.as_str())
     }
 
-    /// Returns the arguments before `--` that begin with a dash.
+    /// Returns those arguments before `--` that begin with a dash.
     fn options(self) -> impl Iterator<Item = &'a str> {
         self.texts()
             .take_while(|text| *text != "--")
             .filter(|text| text.len() > 1 && text.starts_with('-'))
     }
 
-    /// Returns the arguments that are neither options nor `--`; values of options are among them.
+    /// Returns the arguments that are neither options nor `--`. The values of options are included.
     pub(super) fn operands(self) -> impl Iterator<Item = &'a str> {
         let mut all = false;
         self.texts().filter(move |text| {
@@ -36,7 +36,8 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Returns whether a cluster of short options has one of `letters`; a letter of `valued` ends its cluster.
+    /// Returns whether a group of short options, e.g. `-rf`, contains one of `letters`. A letter of `valued` takes the
+    /// rest of the group as its value.
     pub(super) fn short(self, letters: &str, valued: &str) -> bool {
         self.options().filter(|text| !text.starts_with("--")).any(|text| {
             for letter in text[1..].chars() {
@@ -51,7 +52,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Returns whether a long option or an abbreviation of at least `least` letters is there.
+    /// Returns whether the long option `name` is present, possibly abbreviated to at least `least` letters.
     pub(super) fn long(self, name: &str, least: usize) -> bool {
         self.options().any(|text| {
             long_name(text).is_some_and(|given| {
@@ -60,14 +61,14 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Returns whether an argument is exactly one of these, or one of these and `=VALUE`.
+    /// Returns whether an argument is one of these names, or one of them followed by `=VALUE`.
     pub(super) fn any(self, names: &[&str]) -> bool {
         self.texts().any(|text| {
             names.contains(&text.split('=').next().unwrap_or(text)) || names.contains(&text)
         })
     }
 
-    /// Returns the values of an option, as `-oX`, `-o X`, `--out X` and `--out=X`.
+    /// Returns the values of an option in any form: `-oX`, `-o X`, `--out X` or `--out=X`.
     pub(super) fn values(self, names: &'static [&'static str]) -> impl Iterator<Item = &'a str> {
         let next = self.texts().skip(1).map(Some).chain([None]);
         self.texts().zip(next).filter_map(move |(text, next)| {
@@ -84,7 +85,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Returns the arguments from the first operand on; the options in `valued` take the next argument.
+    /// Returns the arguments from the first operand on. An option in `valued` takes the next argument as its value.
     pub(super) fn after_options(self, valued: &[&str]) -> Self {
         let mut at = 0;
         while let Some(word) = self.0.get(at) {
@@ -101,8 +102,8 @@ impl<'a> Args<'a> {
         Args(self.0.get(at..).unwrap_or_default())
     }
 
-    /// Returns the options before the first operand; an option that ends with a letter of `valued` takes the next
-    /// argument.
+    /// Returns the options before the first operand. An option that ends with a letter of `valued` takes the next
+    /// argument as its value.
     pub(super) fn leading(self, valued: &str) -> Self {
         let mut at = 0;
         while let Some(word) = self.0.get(at) {
@@ -124,7 +125,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Returns the name in `--name` or `--name=value`.
+/// Returns the option's name in `--name` or `--name=value`.
 pub(super) fn long_name(text: &str) -> Option<&str> {
     let name = text.strip_prefix("--")?.split('=').next().unwrap_or_default();
     (!name.is_empty()).then_some(name)

@@ -1,9 +1,9 @@
-//! Variables of the environment that make programs execute something.
+//! Environment variables that can make programs execute something.
 
 use super::paths::is_system;
 use crate::words::Words;
 
-/// Names whose values are programs, libraries or code; a final `*` means any ending.
+/// Variables whose values are programs, libraries or code. A `*` at the end matches any ending.
 static EXECUTING: Words = Words::new(
     "\
     LD_* DYLD_* BASH_ENV ENV PROMPT_COMMAND PS4 SHELLOPTS BASHOPTS BASH_FUNC_* IFS SHELL ZDOTDIR \
@@ -48,7 +48,7 @@ const LIBRARY_PATHS: &[&str] = &[
     "PKG_CONFIG_PATH",
 ];
 
-/// Pagers and editors that may be chosen.
+/// The pagers and editors to which such a variable may be set.
 const PLAIN: &[&str] = &[
     "",
     "cat",
@@ -67,7 +67,7 @@ const PLAIN: &[&str] = &[
     "code",
 ];
 
-/// Checks the assignment of a variable for a command.
+/// Checks an assignment to an environment variable in front of a command.
 pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
     let upper = name.to_ascii_uppercase();
     let fits = |known: &str| match known.strip_suffix('*') {
@@ -111,7 +111,7 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// Returns whether the options in a variable of compilers and runtimes execute nothing.
+/// Returns whether a variable with options for compilers or runtimes contains only options that execute nothing.
 fn options_are_harmless(upper: &str, value: &str) -> bool {
     match () {
         () if upper == "NODE_OPTIONS" => {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::words::Words;
 
-/// Options by which programs name a file that they write.
+/// Options with which programs get the name of a file to write.
 const OUTPUTS: &[&str] = &[
     "-o",
     "--output",
@@ -33,13 +33,13 @@ const OUTPUTS: &[&str] = &[
     "-C",
 ];
 
-/// Commands whose options of these names do not write.
+/// Commands for which options with these names do not write.
 static READERS: Words = Words::new(
     "ls grep ps df stat find cut tr git python diff tree cd wc head tail date pgrep lsof ss netstat \
     test [ base64 xargs awk file du uniq paste column rg fd",
 );
 
-/// Checks the files that a command changes.
+/// Checks the files that a command would change.
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let refuse =
         |path: &str| Err(format!("`{name}` writes to `{path}`, which belongs to the system"));
@@ -62,7 +62,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the file of the system that a command changes.
+/// Returns a system file that a command would change, if there is one.
 fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let mut all = args.operands();
     match name {
@@ -84,13 +84,13 @@ fn changed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     }
 }
 
-/// Returns the file of the system that an option of a command writes.
+/// Returns a system file that a command would write because of an option, if there is one.
 fn output<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
     let reads = READERS.has(name);
     args.values(OUTPUTS).find(|path| !reads && path.contains(['/', '~', '$']) && is_system(path))
 }
 
-/// Refuses devices that never end.
+/// Refuses reading from devices that have no end.
 fn endless(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let device =
         |path: &&str| matches!(*path, "/dev/zero" | "/dev/random" | "/dev/urandom" | "/dev/full");

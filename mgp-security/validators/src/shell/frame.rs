@@ -1,11 +1,11 @@
-//! The circumstances in which a command runs.
+//! The context in which a command runs.
 
 use super::argv::Refusal;
 
-/// The maximum number of commands that run one another.
+/// The maximum depth of commands that run other commands.
 const MAX_DEPTH: usize = 8;
 
-/// The number of commands around a command, and its standard input.
+/// The number of commands by which a command is run, and its standard input.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Frame<'a> {
     depth: usize,
@@ -15,11 +15,11 @@ pub(super) struct Frame<'a> {
 /// The standard input of a command.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum Stdin<'a> {
-    /// No argument of the call is the standard input.
+    /// The call has no argument for the standard input.
     #[default]
     Unnamed,
     Text(&'a str),
-    /// The input is given, but it is not text.
+    /// The call has an argument for the standard input, but it is not text.
     Unreadable,
 }
 
@@ -28,10 +28,10 @@ impl<'a> Frame<'a> {
         Self { depth: 0, stdin }
     }
 
-    /// Returns the frame of a command that is run by the command of this frame.
+    /// Returns the context for a command that is run by the command of this context.
     ///
     /// # Errors
-    /// A reason if too many commands run one another.
+    /// A description of the reason if the commands are nested too deeply.
     pub(super) fn inner(self) -> Result<Self, Refusal> {
         if self.depth >= MAX_DEPTH {
             return Err(format!("more than {MAX_DEPTH} commands run one another"));
@@ -39,7 +39,7 @@ impl<'a> Frame<'a> {
         Ok(Self { depth: self.depth + 1, ..self })
     }
 
-    /// Returns the frame without the standard input, which the outer command reads.
+    /// Returns the context without the standard input, for a command whose caller reads the input itself.
     pub(super) fn without_input(self) -> Self {
         Self { stdin: Stdin::Unnamed, ..self }
     }

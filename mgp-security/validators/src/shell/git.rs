@@ -1,8 +1,8 @@
-//! Git: subcommands, options and settings that execute.
+//! Git: subcommands, options and settings that execute something.
 
 use super::argv::{Args, Refusal};
 
-/// Settings that may be given on the command line; every other one can name a program.
+/// Settings that are allowed on the command line. Any other setting might name a program to run.
 const SETTINGS: &[&str] = &[
     "user.name",
     "user.email",
@@ -61,7 +61,7 @@ const SETTINGS: &[&str] = &[
     "checkout.",
     "format.pretty",
 ];
-/// Options that execute, with the subcommands of which they do; an empty list means every subcommand.
+/// Options that execute something, each with the subcommands for which they do; an empty list means all subcommands.
 const OPTIONS: &[(&[&str], &[&str])] = &[
     (
         &[
@@ -109,7 +109,7 @@ const NEVER: &[&str] = &[
     "web--browse",
 ];
 
-/// Checks the arguments of git.
+/// Checks the arguments of `git`.
 pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
     const VALUED: &[&str] =
         &["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"];
@@ -171,7 +171,7 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
     if acts { refuse(sub) } else { Ok(()) }
 }
 
-/// Returns the setting that `git config` writes, as a key and value.
+/// Returns the setting that `git config` would write, with its key and value.
 fn configured<'a>(sub: &str, own: Args<'a>) -> Option<&'a str> {
     if sub != "config" {
         return None;

@@ -1,17 +1,17 @@
-//! Interpreters: code in arguments, programs from standard input, and the small languages of awk and sed.
+//! Interpreters: code in arguments, programs from standard input, and the languages of awk and sed.
 
 #![expect(clippy::match_same_arms, reason = "a row for each program")]
 
 use super::argv::{Args, Refusal};
 
-/// Returns whether a command is an interpreter, whose options end at the name of its program.
+/// Returns whether a command is an interpreter. Its own options end where the name of the program follows.
 pub(super) fn is_interpreter(name: &str) -> bool {
     SHELLS.contains(&name)
         || INPUT.contains(&name)
         || matches!(name, "rscript" | "elixir" | "erl" | "java" | "coffee")
 }
 
-/// Arguments with which an interpreter reports something, or runs tests.
+/// Arguments with which an interpreter only prints information, or runs tests.
 const INFORMATION: &[&str] = &[
     "-V",
     "-v",
@@ -28,7 +28,7 @@ const INFORMATION: &[&str] = &[
     "test",
     "--check",
 ];
-/// Options by which awk loads or writes something.
+/// Options with which awk loads or writes something.
 const AWK_OPTIONS: &[&str] = &[
     "--load",
     "--source",
@@ -145,7 +145,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Returns whether an argument of an editor or pager is a command, and not a position.
+/// Returns whether an argument of an editor or pager is a command for it, and not a position in the file.
 fn is_editor_command(arg: &str) -> bool {
     arg.strip_prefix('+').is_some_and(|rest| {
         let is_line = rest.bytes().all(|b| b.is_ascii_digit());
@@ -153,7 +153,7 @@ fn is_editor_command(arg: &str) -> bool {
     })
 }
 
-/// Returns whether a program is standard input, a device or an address.
+/// Returns whether the program that an interpreter runs would come from standard input, a device or an address.
 fn stdin(arg: &str) -> bool {
     arg == "-" || arg.starts_with("/dev/") || arg.starts_with("/proc/") || arg.contains("://")
 }
@@ -176,7 +176,7 @@ fn shell(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns whether Python runs code in its arguments, or a module that does.
+/// Returns whether Python runs code from its arguments, or a module that does so.
 fn runs_module(args: Args<'_>) -> bool {
     let module = args.0.iter().position(|word| word.text.starts_with("-m")).map(|at| {
         let glued = &args.0[at].text[2..];
@@ -198,7 +198,7 @@ fn awk(args: Args<'_>) -> Result<(), Refusal> {
     if from_file || program.is_empty() { Ok(()) } else { awk_program(program) }
 }
 
-/// Checks an awk program: what executes, loads or writes is refused.
+/// Checks an awk program; it is refused if it executes, loads or writes something.
 pub(super) fn awk_program(program: &str) -> Result<(), Refusal> {
     let refuse = |what: &str| Err(format!("{what} in an awk program"));
     let (mut chars, mut word, mut printing, mut depth) =
@@ -250,7 +250,7 @@ pub(super) fn awk_program(program: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Skips to the end of a text in which a backslash escapes.
+/// Skips to the end of a quoted text in which a backslash escapes the next character.
 fn skip_to(end: char, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     while let Some(c) = chars.next() {
         match c {
@@ -276,7 +276,7 @@ fn sed(args: Args<'_>) -> Result<(), Refusal> {
     scripts.into_iter().try_for_each(sed_script)
 }
 
-/// Checks the commands of a sed script: those that execute or write are refused, and so are unknown ones.
+/// Checks the commands of a sed script. Commands that execute or write are refused, and so are unknown commands.
 pub(super) fn sed_script(script: &str) -> Result<(), Refusal> {
     let refuse =
         |c: char| Err(format!("the command `{c}` of sed executes or writes, or is unknown"));

@@ -15,7 +15,7 @@ use crate::words::has;
 /// Checks an argument vector.
 ///
 /// # Errors
-/// The reason why it is refused.
+/// A description of the reason why the command is refused.
 pub(super) fn judge(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
     let mut words = words;
     while let Some((word, rest)) = words.split_first() {
@@ -58,7 +58,7 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
             .find(|arg| !matches!(*arg, "--no-pager" | "--user" | "-a" | "-n"))
             .unwrap_or_default();
         let first = if first.is_empty() { args.first() } else { first };
-        // `()` means no arguments.
+        // In the table, `()` means no arguments.
         let fits = |word: &str| match word.strip_suffix('*') {
             Some(start) => first.starts_with(start),
             None => first == word || word == "()" && first.is_empty(),
@@ -68,7 +68,7 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
         }
     }
     for risky in tables::RISKY.iter().filter(|risky| has(risky.names, name)) {
-        // Options after the program belong to the program.
+        // Options after the name of the interpreted program belong to that program.
         let args = if is_interpreter(name) { args.leading(risky.valued) } else { args };
         let least = if name == "rm" { 1 } else { 3 };
         let long = |long: &&str| args.texts().any(|arg| is_long(arg, long, risky.safe, least));
@@ -91,7 +91,8 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     stdin::check(name, args, frame)
 }
 
-/// Returns whether an argument is a long option, written with one dash, or abbreviated with two.
+/// Returns whether an argument is a certain long option. With one dash it must be complete; with two it may be
+/// abbreviated.
 fn is_long(arg: &str, long: &str, safe: &str, least: usize) -> bool {
     let written = arg.strip_prefix('-').and_then(|name| name.strip_prefix(long));
     let abbreviated = long_name(arg).is_some_and(|given| {
@@ -100,14 +101,14 @@ fn is_long(arg: &str, long: &str, safe: &str, least: usize) -> bool {
     abbreviated || written.is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', ':']))
 }
 
-/// Returns name and value of `NAME=value`.
+/// Returns the name and value of an assignment `NAME=value`.
 pub(super) fn assignment(word: &Word) -> Option<(&str, &str)> {
     let (name, value) = word.text.split_once('=')?;
     let name = name.strip_suffix('+').unwrap_or(name);
     is_name(name).then_some((name, value))
 }
 
-/// Returns the name by which the rules know a command: without folder, version and case.
+/// Returns the name under which the rules list a command: without folder, version and upper case.
 fn command_name(command: &Word) -> Result<String, Refusal> {
     let text = command.text.as_str();
     if command.expands && text != "[" {
@@ -132,7 +133,7 @@ fn command_name(command: &Word) -> Result<String, Refusal> {
     Ok(plain_name(base))
 }
 
-/// Returns a program's name without case, `.exe`, and version as in `python3.12`, `gcc-13`.
+/// Returns a program's name in lower case, without `.exe` and without a version as in `python3.12` or `gcc-13`.
 pub(super) fn plain_name(base: &str) -> String {
     let lower = base.to_ascii_lowercase();
     let name = lower.strip_suffix(".exe").unwrap_or(&lower);
@@ -166,7 +167,7 @@ pub(super) fn plain_name(base: &str) -> String {
     if short.is_empty() { name.to_owned() } else { short.to_owned() }
 }
 
-/// Checks each command of a script; redirections may write files of the project.
+/// Checks each command of a script. Redirections may write to files of the project, but not to system files.
 pub(crate) fn script(text: &str) -> Result<(), String> {
     if let Some(c) = hidden(text, true) {
         return Err(format!("the control character U+{:04X}", u32::from(c)));

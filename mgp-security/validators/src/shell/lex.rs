@@ -1,51 +1,52 @@
-//! Words of shell commands after quote removal; whatever is more than words is refused.
+//! Splits shell commands into words and removes quotes; refuses everything that is not a plain word.
 //!
-//! One simple command is the whole grammar: operators, redirections, substitutions and newlines outside quotes end
-//! the reading with an error, so no construct of a shell has to be known for it to be refused.
+//! The grammar consists of one simple command. Operators, redirections, substitutions and newlines outside of quotes
+//! are errors, so a shell construct is refused even if this code does not know it.
 
 /// The maximum length of a command in bytes.
 pub(super) const MAX_COMMAND: usize = 64 * 1024;
 
-/// A word of a command.
+/// A word of a shell command, with what is known about its quoting.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Word {
     /// The text after quote removal; a variable is still written as `$NAME`.
     pub(super) text: String,
-    /// `true` if a variable, glob or brace outside of quotes changes the word.
+    /// `true` if a shell would change the word because of an unquoted variable, glob or brace.
     pub(super) expands: bool,
     /// `true` if a part of the word is quoted or escaped.
     pub(super) quoted: bool,
-    /// `true` if an unquoted character is a full-width form or another look-alike of an operator or dash.
+    /// `true` if the word contains an unquoted full-width form or another character that looks like an operator or
+    /// dash.
     pub(super) imitates: bool,
 }
 
 impl Word {
-    /// Creates a word of an argument vector, in which nothing expands.
+    /// Creates a word of an argument vector, which no shell expands.
     pub(super) fn literal(text: &str) -> Self {
         Self { text: text.to_owned(), quoted: true, ..Self::default() }
     }
 }
 
-/// The separators that are read.
+/// The constructs that are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grammar {
-    /// One simple command.
+    /// One simple command, e.g. `ls -l`.
     Command,
-    /// Commands on lines and in lists and pipelines, with redirections.
+    /// Several commands in lines, lists and pipelines, with redirections.
     Script,
 }
 
-/// A simple command, and the files that its redirections write.
+/// A simple command, and the files to which its redirections write.
 #[derive(Debug, Default)]
 pub(super) struct Simple {
     pub(super) words: Vec<Word>,
     pub(super) writes: Vec<Word>,
 }
 
-/// Reads a command or a script.
+/// Parses a command or a script.
 ///
 /// # Errors
-/// The construct that is refused, in words.
+/// A description of the construct that is refused.
 pub(super) fn read(input: &str, grammar: Grammar) -> Result<Vec<Simple>, String> {
     if input.len() > MAX_COMMAND {
         return Err(format!("the command is longer than {MAX_COMMAND} bytes"));
@@ -69,7 +70,7 @@ struct Reader<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
     grammar: Grammar,
     word: Option<Word>,
-    /// The current word is the target of a redirection.
+    /// `true` if the current word is the target of a redirection.
     target: bool,
     now: Simple,
     done: Vec<Simple>,
@@ -108,7 +109,7 @@ impl Reader<'_> {
     fn plain(&mut self, c: char) {
         let word = self.word();
         word.expands |= matches!(c, '*' | '?' | '[' | '{');
-        // Full-width marks of shell operators, and a dash that is not one.
+        // Full-width forms of shell operators, and characters that only look like a dash.
         word.imitates |= matches!(
             c,
             '\u{ff04}'
@@ -160,7 +161,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads what follows a dollar sign: a plain variable, or nothing.
+    /// Parses what follows a dollar sign: the name of a plain variable, or nothing.
     fn dollar(&mut self, quoted: bool) -> Result<(), String> {
         let refused = "an expansion other than `$NAME` and `${NAME}`";
         let name_part = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
@@ -201,7 +202,7 @@ impl Reader<'_> {
     }
 
     fn redirection(&mut self, c: char) -> Result<(), String> {
-        // The number before an operator is a descriptor.
+        // A number directly before a redirection is a file descriptor.
         if self.word.as_ref().is_some_and(|word| word.text.bytes().all(|b| b.is_ascii_digit())) {
             self.word = None;
         }
@@ -246,7 +247,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns whether a text is a variable's name.
+/// Returns whether a text can be the name of a variable.
 pub(super) fn is_name(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
         && text.bytes().next().is_some_and(|b| !b.is_ascii_digit())

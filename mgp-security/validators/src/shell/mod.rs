@@ -24,7 +24,7 @@ pub(crate) use judge::script;
 use lex::{Grammar, MAX_COMMAND, Word, read};
 use serde_json::{Map, Value};
 
-/// Keys whose text a shell reads.
+/// Keys of arguments whose text is passed to a shell.
 const COMMANDS: &[&str] = &[
     "command",
     "cmd",
@@ -45,13 +45,14 @@ const COMMANDS: &[&str] = &[
     "powershell",
     "terminal",
 ];
-/// Items of argument vectors that a server may treat as operators of a shell; `;` ends the command of `find`.
+/// Items of an argument vector that a server might treat as shell operators. `;` is listed because it ends a command of
+/// `find`.
 const OPERATORS: [&str; 12] =
     ["|", "||", "|&", "&", "&&", "<", "<<", ">", ">>", "2>", "&>", "2>&1"];
 
-/// Keys of argument vectors.
+/// Keys of arguments that contain an argument vector.
 const VECTORS: &[&str] = &["argv", "args", "arguments", "params", "arg", "cmdargs", "commandargs"];
-/// Keys of a program's name.
+/// Keys of arguments that contain the name of a program.
 const PROGRAMS: &[&str] = &["program", "executable", "binary", "exe", "file", "path"];
 
 /// Checks every command in the arguments of a call.
@@ -76,7 +77,7 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     if judged > 0 {
         return Ok(());
     }
-    // The command may be under a name of the tool's own.
+    // No key is known, so the command may be under a key that only this tool uses.
     let mut texts = leaves.iter().filter(|leaf| leaf.value.is_string());
     match (texts.next(), texts.next()) {
         (Some(Leaf { value: Value::String(text), .. }), None) => command(text),
@@ -84,7 +85,7 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
     }
 }
 
-/// Judges the commands of an object and of the objects below it; returns how many there were.
+/// Checks the commands in an object and in the objects below it; returns how many there were.
 fn objects(tool: &str, value: &Value) -> Result<usize, String> {
     match value {
         Value::Array(items) => items.iter().map(|item| objects(tool, item)).sum(),
@@ -113,7 +114,7 @@ fn objects(tool: &str, value: &Value) -> Result<usize, String> {
             }
             if !named && !vector.is_empty() {
                 judge::judge(&vector, frame)?;
-                // A tool may be named after the program that gets the vector.
+                // The tool may be named after the program to which the vector is passed.
                 let mut own = vec![Word::literal(tool)];
                 own.extend(vector);
                 judge::judge(&own, frame)?;
@@ -125,7 +126,7 @@ fn objects(tool: &str, value: &Value) -> Result<usize, String> {
     }
 }
 
-/// Returns the standard input that is beside a command.
+/// Returns the standard input that the same object contains beside a command.
 fn input(members: &Map<String, Value>) -> Stdin<'_> {
     let is_input = |key: &str| stdin::KEYS.contains(&key_words(key).concat().as_str());
     let given = members.iter().filter(|(key, value)| is_input(key) && !value.is_null());
@@ -136,7 +137,7 @@ fn input(members: &Map<String, Value>) -> Stdin<'_> {
     })
 }
 
-/// Judges the value of a key that holds commands.
+/// Checks the value of a key that contains commands.
 fn texts(key: &str, value: &Value, vector: &[Word], frame: Frame<'_>) -> Result<usize, String> {
     match value {
         Value::String(text) if vector.is_empty() => framed(text, frame).map(|()| 1),
@@ -146,7 +147,7 @@ fn texts(key: &str, value: &Value, vector: &[Word], frame: Frame<'_>) -> Result<
             judge::judge(&all, frame).map(|()| 1)
         }
         Value::Array(items) if items.is_empty() => Err(format!("`{key}` is empty")),
-        // A list of commands, each with blanks, or of lists.
+        // The value is a list of command lines, or of argument vectors.
         Value::Array(items)
             if key.ends_with('s')
                 || items.len() == 1
@@ -158,7 +159,7 @@ fn texts(key: &str, value: &Value, vector: &[Word], frame: Frame<'_>) -> Result<
                     _ => drop(texts(key, item, vector, frame)?),
                 }
             }
-            // The same list may also be one argument vector.
+            // A server might also treat the list as a single argument vector.
             if items.iter().all(Value::is_string) {
                 judge::judge(&words(key, value)?, frame)?;
             }
@@ -177,14 +178,14 @@ fn texts(key: &str, value: &Value, vector: &[Word], frame: Frame<'_>) -> Result<
     }
 }
 
-/// Reads an argument vector.
+/// Converts a value to the words of an argument vector.
 fn words(key: &str, value: &Value) -> Result<Vec<Word>, String> {
     match value {
         Value::String(text) => simple(text),
         Value::Array(items) => items
             .iter()
             .map(|item| match item {
-                // Some servers join the vector, or read operators in it themselves.
+                // Some servers join the vector to a command line, or interpret operators in it.
                 Value::String(text) if OPERATORS.contains(&text.trim()) => {
                     Err(format!("`{key}` has the operator `{}`", text.trim()))
                 }
@@ -209,7 +210,7 @@ fn simple(text: &str) -> Result<Vec<Word>, String> {
     Ok(read(text, Grammar::Command)?.pop().unwrap_or_default().words)
 }
 
-/// Checks one command as a shell reads it.
+/// Checks a single command in the syntax of a shell.
 pub(crate) fn command(text: &str) -> Result<(), String> {
     framed(text, Frame::default())
 }

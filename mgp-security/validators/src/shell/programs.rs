@@ -68,7 +68,7 @@ fn ssh(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     ]);
     let operands: Vec<&str> =
         rest.skip(1).after_options(&["-p", "-i", "-l", "-o"]).texts().collect();
-    // A command for the other machine is run by a shell there.
+    // A shell on the other machine runs the command, so it is checked as a shell command.
     if operands.is_empty() {
         Ok(())
     } else {
@@ -109,7 +109,7 @@ fn fetch(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Commands of the SQLite shell that execute or write.
+/// Commands of the SQLite shell that execute programs or write files.
 static DOT: Words = Words::new(
     ".shell .system .sh .load .output .once .read .import .backup .save .restore .clone \
     .excel .log .archive .ar .edit .cd .trace .www .open",
@@ -204,7 +204,7 @@ fn container(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal
         "exec" | "run" | "attach" | "debug" => {
             let entry: Vec<&str> = args.values(&["--entrypoint"]).collect();
             let command: Vec<&str> = after.skip(1).texts().skip_while(|arg| *arg == "--").collect();
-            // The command begins after `--`; without it, options of kubectl may also follow the name of the pod.
+            // The command begins after `--`. Without `--`, kubectl accepts options even after the name of the pod.
             let command = match command.iter().position(|arg| *arg == "--") {
                 Some(at) => command[at + 1..].to_vec(),
                 None => command,
@@ -236,7 +236,7 @@ fn container(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal
     }
 }
 
-/// Refuses options that give a container folders or namespaces of the host.
+/// Refuses options that give a container access to folders or namespaces of the host.
 fn shares(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let mounts = args.values(&["-v", "--volume", "--mount"]);
     let host = |mount: &str| {

@@ -1,4 +1,4 @@
-//! Commands that run another command, which is judged in their place.
+//! Commands that run another command, which is then checked as well.
 
 use super::{
     argv::{Args, Refusal},
@@ -8,14 +8,14 @@ use super::{
     lex::{Grammar, Word, read},
 };
 
-/// A command that runs the operands after its own options.
+/// A command whose operands are another command to run.
 struct Runner {
     names: &'static [&'static str],
-    /// Options that take the next argument.
+    /// Options that take the next argument as their value.
     valued: &'static [&'static str],
-    /// Operands before the command.
+    /// The number of operands before the inner command.
     operands: usize,
-    /// Options that run a text or library.
+    /// Options that execute a text or load a library.
     refused: &'static [&'static str],
 }
 
@@ -201,10 +201,10 @@ const RUNNERS: &[Runner] = &[
     ),
 ];
 
-/// Programs that name a container, an image or a version before the command.
+/// Programs that expect a container, an image or a version before the inner command.
 const PLACED: &[&str] = &["rustup", "apptainer", "singularity", "lxc", "distrobox", "buildah"];
 
-/// Checks the command that a command runs.
+/// Checks the inner command that a command runs.
 pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     match name {
         "env" | "genv" => return env(args, frame),
@@ -253,7 +253,7 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
     inner(Args(&rest.0[..end]), frame)
 }
 
-/// Checks a tool of projects, which has other subcommands beside the one that runs something.
+/// Checks a project tool, which has a subcommand that runs something beside other subcommands.
 fn project(name: &str, rest: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     let rest = if rest.first() == "tool" { rest.skip(1) } else { rest };
     match rest.first() {
@@ -285,7 +285,7 @@ fn env(args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     inner(rest, frame)
 }
 
-/// Checks a text that a shell is going to read.
+/// Checks a text that a shell will execute.
 pub(super) fn text(command: &str, frame: Frame<'_>) -> Result<(), Refusal> {
     for simple in read(command, Grammar::Command)? {
         judge(&simple.words, frame.inner()?)?;
@@ -293,7 +293,7 @@ pub(super) fn text(command: &str, frame: Frame<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks operands that another machine or container runs.
+/// Checks operands that are run on another machine or in a container.
 pub(super) fn remote(operands: &[&str], frame: Frame<'_>) -> Result<(), Refusal> {
     match operands {
         [] => Ok(()),

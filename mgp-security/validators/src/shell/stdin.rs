@@ -1,4 +1,4 @@
-//! Code in the standard input of a command.
+//! Code in the standard input of commands.
 
 use super::{
     argv::{Args, Refusal},
@@ -9,12 +9,12 @@ use super::{
     programs::database_text,
 };
 
-/// The maximum number of words of input that become arguments.
+/// The maximum number of words of the input that `xargs` may append.
 const MAX_WORDS: usize = 1_000;
-/// The maximum number of words that are judged for all of them.
+/// The maximum number of words that are checked, counting the command for each appended word.
 const MAX_JUDGED: usize = 10_000;
 
-/// Keys of arguments that are the standard input of the command beside them.
+/// Keys of arguments that contain the standard input for the command in the same object.
 pub(super) const KEYS: &[&str] = &[
     "stdin",
     "input",
@@ -33,7 +33,7 @@ pub(super) const KEYS: &[&str] = &[
     "piped",
 ];
 
-/// Programs that execute commands of their input, in languages that are not read.
+/// Programs that execute commands in their input, in a language that cannot be checked here.
 const OTHERS: &[&str] = &[
     "m4",
     "gnuplot",
@@ -61,20 +61,20 @@ enum Language {
     Awk,
     Sql,
     Shell,
-    /// Words that become arguments of the command in these arguments.
+    /// Words that are appended to the command in the program's own arguments.
     Arguments,
     Unknown,
 }
 
-/// Checks the standard input of a command that reads code there.
+/// Checks the standard input of a command, if the command executes it as code.
 ///
 /// # Errors
-/// The reason why the input is refused, or why it cannot be read.
+/// A description of the reason why the input is refused or cannot be checked.
 pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     let Some(language) = language(name, args) else { return Ok(()) };
     let text = match frame.stdin {
         Stdin::Text(text) => text,
-        // Without input, a client of a database ends, and `xargs` has no arguments to add.
+        // Without input, a database client just ends, and `xargs` has no arguments to append.
         Stdin::Unnamed if !matches!(language, Language::Sed | Language::Awk) => return Ok(()),
         Stdin::Unnamed | Stdin::Unreadable => {
             return Err(format!("`{name}` reads its program from an input that cannot be judged"));
@@ -111,7 +111,7 @@ fn language(name: &str, args: Args<'_>) -> Option<Language> {
                 || name == "redis-cli" && args.operands().any(|word| word.parse::<u32>().is_err());
             (!given || file(&["-f", "--file"])).then_some(Language::Sql)
         }
-        // Without a command, another machine starts a shell.
+        // If `ssh` gets no command, the other machine starts a shell that reads the input.
         "ssh" => (args.operands().count() <= 1).then_some(Language::Shell),
         "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "crictl" => {
             let runs = args.operands().any(|word| matches!(word, "exec" | "run" | "attach"));
@@ -129,7 +129,7 @@ fn language(name: &str, args: Args<'_>) -> Option<Language> {
     }
 }
 
-/// Judges the command of `xargs` with the words of the input behind its own.
+/// Checks the command of `xargs` together with the words of the input that are appended to it.
 fn appended(name: &str, args: Args<'_>, text: &str, frame: Frame<'_>) -> Result<(), Refusal> {
     let mut words = vec![Word::literal(name)];
     words.extend_from_slice(args.0);
@@ -138,7 +138,7 @@ fn appended(name: &str, args: Args<'_>, text: &str, frame: Frame<'_>) -> Result<
     if input.len() > MAX_WORDS || input.len() * words.len() > MAX_JUDGED {
         return Err(format!("more than {MAX_WORDS} words become arguments"));
     }
-    // One at a time represents every grouping and every place at which a word may be inserted.
+    // Checking each word separately covers every way of grouping them and every place where one may be inserted.
     let inner = frame.inner()?.without_input();
     for word in &input {
         let word = word.trim_matches(['"', '\'']);
@@ -164,7 +164,7 @@ fn appended(name: &str, args: Args<'_>, text: &str, frame: Frame<'_>) -> Result<
     judge(&words, inner)
 }
 
-/// Returns whether an option is a cluster such as `-nf` that ends with the option for a file.
+/// Returns whether an option is a group of short options that ends with the one for a file, e.g. `-nf`.
 fn is_cluster_of_f(option: &str) -> bool {
     option.strip_prefix('-').is_some_and(|rest| !rest.starts_with('-') && rest.ends_with('f'))
 }

@@ -1,6 +1,6 @@
-//! Commands that are refused whatever their arguments, and commands of which only some forms are allowed.
+//! Commands that are refused whatever their arguments are, and commands that are allowed only in some forms.
 
-/// Names of commands by the reason for which they are never run.
+/// Names of commands that are never run, each with the reason.
 pub(super) const NEVER: &[(&str, &str)] = &[
     (
         "changes privileges",
@@ -58,14 +58,15 @@ pub(super) const NEVER: &[(&str, &str)] = &[
     ),
 ];
 
-/// Reserved words of shells, which begin more than a simple command.
+/// Reserved words of shells; they begin a construct that is more than a simple command.
 pub(super) const RESERVED: &[&str] = &[
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for",
     "in", "function", "select", "coproc", "[[", "]]", "{", "}", "!", "((", "foreach", "end",
     "repeat",
 ];
 
-/// Commands that are allowed with the words of the second column only; `()` means no arguments.
+/// Commands that are allowed only if the first argument is one of the words in the second column; `()` means no
+/// arguments.
 pub(super) const ONLY: &[(&str, &str)] = &[
     ("crontab", "-l"),
     ("fdisk", "-l --list"),
@@ -131,16 +132,17 @@ pub(super) const ONLY: &[(&str, &str)] = &[
     ("update-alternatives", "--list --display --query --get-selections"),
 ];
 
-/// Options of commands by which they execute, delete or load something.
+/// Options with which commands execute, delete or load something.
 pub(super) struct Risky {
     pub(super) names: &'static str,
-    /// Short options.
+    /// Short options with which the command executes, deletes or loads something.
     pub(super) short: &'static str,
-    /// Short options that take a value, after which a cluster ends.
+    /// Short options that take a value, so that a group of short options ends after them.
     pub(super) valued: &'static str,
-    /// Long options, also abbreviated; with a single dash they are matched as they are written here.
+    /// Long options with the same effect; they also match when abbreviated. Those listed with a single dash match only
+    /// exactly.
     pub(super) long: &'static str,
-    /// Full names of harmless options that begin like one of `long`.
+    /// Full names of harmless options that begin like an option in `long`.
     pub(super) safe: &'static str,
 }
 

@@ -1,11 +1,11 @@
-//! URLs and hosts that network programs connect to, by the rules of `network_restricted`.
+//! URLs and hosts to which network programs connect, checked by the rules of `network_restricted`.
 
 use super::argv::{Args, Refusal, long_name};
 use crate::network::NetworkRules;
 use crate::words::{Words, has};
 use url::{Host, Url};
 
-/// A program that connects to what its arguments name.
+/// A program that connects to targets that its arguments name.
 struct Client {
     names: &'static str,
     /// Short options whose value does not name a target.
@@ -18,13 +18,13 @@ struct Client {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operands {
-    /// URLs, also without a scheme.
+    /// URLs, with or without a scheme.
     Urls,
-    /// A host, then other words.
+    /// A host, followed by other words.
     Host,
-    /// `host:path` or `user@host`, which may be a name of the program's own configuration.
+    /// `host:path` or `user@host`; the host may be an alias from the program's configuration.
     Remotes,
-    /// Only words that have a scheme.
+    /// Words that begin with a scheme; no other word is a target.
     Schemes,
     /// Addresses such as `TCP:host:port`.
     Parts,
@@ -97,17 +97,17 @@ const CLIENTS: &[Client] = &[
     client("socat", "bTtx", "", Operands::Parts),
 ];
 
-/// Long options of any client whose value is a target, or names one.
+/// Long options of any client whose value is a target or contains one.
 static TARGETS: Words = Words::new(
     "\
     proxy preproxy socks4 socks4a socks5 socks5-hostname proxy1.0 resolve connect-to doh-url url \
     base endpoint endpoint-url index-url extra-index-url registry host connect server",
 );
 
-/// Checks the targets of a network program.
+/// Checks the targets in the arguments of a network program.
 ///
 /// # Errors
-/// The reason why a target is refused.
+/// A description of the reason why a target is refused.
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let Some(client) = CLIENTS.iter().find(|client| has(client.names, name)) else { return Ok(()) };
     let refused = |why: String| format!("`{name}` connects to a place that is not public: {why}");
@@ -135,7 +135,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks a cluster of short options, and takes the next argument if it is the value of one.
+/// Checks a group of short options. If the last of them needs a value, takes it from the next argument.
 fn short<'a>(
     client: &Client,
     word: &str,
@@ -160,7 +160,7 @@ fn operand(form: Operands, at: usize, word: &str) -> Result<(), Refusal> {
     }
     match form {
         Operands::Urls => place(word.split(['/', '?', '#']).next().unwrap_or(word)),
-        // A method may come first; `:8080` is a port of this machine.
+        // An HTTP method may precede the host; `:8080` is a port of the local machine.
         Operands::Host if at <= 2 => {
             if word.starts_with(':') {
                 return Err(format!("`{word}` is a port of this machine"));
@@ -168,7 +168,7 @@ fn operand(form: Operands, at: usize, word: &str) -> Result<(), Refusal> {
             place(word.split(['/', '?', '#']).next().unwrap_or(word))
         }
         Operands::Remotes | Operands::Schemes => match word.split_once(':') {
-            // `git@host:path`; a path of this machine has no colon, or one after a slash.
+            // This is a remote path such as `git@host:path`. A local path has no colon, or only after a slash.
             Some((host, _))
                 if !host.contains('/') && (form == Operands::Remotes || host.contains('@')) =>
             {
@@ -182,7 +182,7 @@ fn operand(form: Operands, at: usize, word: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Checks the value of an option that names a target, e.g. `example.com:80:10.0.0.1` of `--resolve`.
+/// Checks the value of an option that contains a target, e.g. `example.com:80:10.0.0.1` of `--resolve`.
 fn named(value: &str) -> Result<(), Refusal> {
     if value.contains("://") {
         with_scheme(value)
@@ -191,10 +191,10 @@ fn named(value: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Checks the host of a URL of any scheme; a word that is no URL is not checked.
+/// Checks the host of a URL with any scheme; does nothing if a word is not a URL.
 fn with_scheme(word: &str) -> Result<(), Refusal> {
     let Ok(url) = Url::parse(word) else {
-        // Patterns of curl, e.g. `http://10.0.0.[1-9]/`.
+        // It may be a pattern of curl, e.g. `http://10.0.0.[1-9]/`.
         let rest = word.split_once("://").map_or("", |(_, rest)| rest);
         return place(
             rest.split(['/', '?', '#', '[', '{']).next().unwrap_or(rest).trim_end_matches('.'),
@@ -206,9 +206,10 @@ fn with_scheme(word: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Checks a host with or without a user and a port.
+/// Checks a host, which may have a user and a port.
 ///
-/// A name without a dot may be defined by the configuration of the program, and only `localhost` is refused.
+/// A name without a dot may be an alias from the program's configuration; only `localhost` and similar names are
+/// refused.
 fn place(text: &str) -> Result<(), Refusal> {
     let host = text.rsplit('@').next().unwrap_or(text);
     let bare = host.trim_start_matches('[').split(']').next().unwrap_or(host);
@@ -218,7 +219,7 @@ fn place(text: &str) -> Result<(), Refusal> {
         }
         _ => bare,
     };
-    // A small number is a port, a time or a count.
+    // A small number is not an address but a port, a time or a count.
     if host.is_empty() || host.parse::<u32>().is_ok_and(|number| number < 1 << 24) {
         return Ok(());
     }
@@ -233,7 +234,7 @@ fn place(text: &str) -> Result<(), Refusal> {
     if is_alias { Ok(()) } else { NetworkRules::new().check_host(&parsed.to_string()) }
 }
 
-/// Returns whether a name is this machine, or a metadata service.
+/// Returns whether a name is that of the local machine or of a metadata service.
 fn is_own(name: &str) -> bool {
     matches!(
         name.trim_end_matches('.').to_ascii_lowercase().as_str(),

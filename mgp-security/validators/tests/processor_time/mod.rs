@@ -1,13 +1,13 @@
-//! The processor time of this process, with all its threads: other programs on the machine do not lengthen it, unlike
-//! the time on a clock.
+//! The processor time of this process and all its threads. Unlike the time on a clock, it does not depend on other
+//! programs on the machine.
 
 use std::time::Duration;
 
-/// A moment in the processor time of this process.
+/// A point in the processor time of this process.
 pub(super) struct ProcessorTime(Duration);
 
 impl ProcessorTime {
-    /// Returns the moment that is now.
+    /// Returns the current point in processor time.
     pub(super) fn now() -> Self {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let part = |value: i64| value.unsigned_abs();

@@ -92,7 +92,7 @@ async fn a_listening_handler_is_signalled_not_dropped() {
     assert!(matches!(call.await, Ok(Reply::None)));
 }
 
-/// Polls once.
+/// Polls a future once.
 async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     std::future::poll_fn(|task| {
         Poll::Ready(match Pin::new(&mut *future).poll(task) {

@@ -1,4 +1,5 @@
-//! Subscriptions that are continued, answers behind events, and channels of many servers.
+//! Tests of subscriptions that are continued, of events that must arrive before answers, and of the channels of many
+//! servers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -44,7 +45,7 @@ async fn a_subscription_of_an_ended_server_starts_again_under_its_id_and_number(
     settle().await;
     let event = one.events().remove(0);
     assert_eq!((&event["_mgp"]["seq"], event["_mgp"].get("dropped")), (&json!(8), None));
-    // Another principal cannot take the id, and the id of a caller has no other form.
+    // Another principal cannot use the id, and a caller cannot choose an id in a different form.
     let mut other = Subscriber::new(&second);
     other.client.cx.principal = Principal::local().agent("mallory");
     assert_eq!(other.request("mgp/events/subscribe", again).await, Err(-32602));

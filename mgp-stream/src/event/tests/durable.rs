@@ -1,4 +1,4 @@
-//! Events of durable subscriptions survive the subscriber's absence and the death of the process.
+//! Tests that events of durable subscriptions survive the subscriber's absence and a killed process.
 
 use mgp_types::mgp::Severity;
 use mgp_types::store::Db;
@@ -31,7 +31,7 @@ async fn an_acknowledged_event_reaches_a_subscriber_that_was_away_exactly_once()
         hub.publish(EventDraft::new("a.2")).await.unwrap();
         answer["subscription_id"].as_str().unwrap().to_owned()
     };
-    // The first hub was dropped without an end, as by a kill.
+    // The first hub was dropped without being ended, as if its process had been killed.
     let hub = hub(&folder).await;
     hub.publish(EventDraft::new("a.3")).await.unwrap();
     let mut other = Subscriber::new(&hub);

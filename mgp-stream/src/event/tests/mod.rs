@@ -1,4 +1,5 @@
-//! Events reach exactly those that subscribed and may see them, and a subscriber that does not read disturbs no other.
+//! Tests that events reach exactly the clients that subscribed and may see them, and that a subscriber that reads
+//! nothing does not affect the others.
 
 #![expect(
     clippy::items_after_statements,
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{EventDraft, EventHub, EventLimits, EventSubject};
 
-/// A legacy client with events, and what it received.
+/// A legacy client that negotiated events, with the notifications it received.
 struct Subscriber {
     client: mock::Client,
     peer: mock::MockPeer,
@@ -264,10 +265,10 @@ async fn cascades_and_bad_events_are_refused() {
     }
 }
 
-/// The number of events of the flood; the full size runs in release builds.
+/// The number of events that are published as fast as possible; release builds use the larger number.
 const FLOOD: usize = if cfg!(debug_assertions) { 3_000 } else { 100_000 };
 
-/// Half of the queue of a subscription.
+/// Half the length of the queue of a subscription.
 const QUEUE_ROOM: usize = super::subscription::MAX_KEPT / 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -283,7 +284,7 @@ async fn one_of_a_hundred_subscribers_that_is_stuck_costs_the_others_nothing() {
         one.subscribe(&["flood.*"]).await;
         subscribers.push(one);
     }
-    // The publisher keeps within the queue of those that read, and never waits for the one that is stuck.
+    // The publisher does not exceed the queues of the subscribers that read, and never waits for the one that is stuck.
     let least = || received[1..].iter().map(|count| count.load(Ordering::Relaxed)).min().unwrap();
     let until = tokio::time::Instant::now() + Duration::from_mins(2);
     let reached = async |count: usize| {
@@ -303,7 +304,7 @@ async fn one_of_a_hundred_subscribers_that_is_stuck_costs_the_others_nothing() {
     }
     assert_eq!(received[0].load(Ordering::Relaxed), 1);
 
-    /// A peer that counts what it receives; a stuck one never finishes to receive.
+    /// A peer that counts the events it receives. A stuck one never finishes receiving.
     struct CountingLink {
         count: Arc<AtomicUsize>,
         is_stuck: bool,

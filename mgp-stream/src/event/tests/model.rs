@@ -1,4 +1,4 @@
-//! Models of publishers, subscribers and readers that use a hub at the same time.
+//! Model tests of publishers, subscribers and readers that use a hub at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::Subscriber;
 use crate::event::{EventDraft, EventHub, EventStore, StoredEvent, StoredSubscription};
 use crate::model::{at_once, explore};
 
-/// The number of unsent events at which publishers wait.
+/// The number of unsent events from which on publishers wait.
 const HIGH_MARK: usize = crate::event::subscription::MAX_KEPT / 2;
 
-/// A connection that records the numbers of its events; a stuck one never finishes to send.
+/// A connection that records the numbers of its events. Sending to a stuck one never completes.
 #[derive(Default)]
 struct Recorder {
     seqs: Mutex<Vec<u64>>,
@@ -88,7 +88,7 @@ impl EventStore for MemoryStore {
     }
 }
 
-/// A subscription that a client made with a single request, so that no connection gets its events yet.
+/// Creates a subscription with a single request, so that no connection gets its events yet.
 async fn subscribed(hub: &EventHub, is_durable: bool) -> (Subscriber, String) {
     let mut one = Subscriber::new(hub);
     one.client.cx.scope = mgp_types::service::Scope::new(ScopeKind::Request);
@@ -128,14 +128,14 @@ async fn hub(is_durable: bool) -> (EventHub, MemoryStore) {
     (hub, store)
 }
 
-/// Waits until no task of the hub is left; one that never ends fails the model.
+/// Waits until all tasks of the hub have ended; a task that never ends makes the model fail.
 fn wait_idle(hub: &EventHub) {
     while hub.is_sending() {
         shuttle::thread::yield_now();
     }
 }
 
-/// After its answer nothing is sent, and a publisher that waits for a full queue goes on.
+/// After the answer to the request no event is sent, and a publisher that waits for room in a full queue continues.
 fn unsubscribe(is_stuck: bool) {
     let link = Arc::new(Recorder { is_stuck, ..Recorder::default() });
     let (hub, (one, id)) = at_once(|| {
@@ -182,7 +182,7 @@ fn unsubscribing_against_a_publisher_and_a_full_queue() {
     explore(10, || unsubscribe(false));
 }
 
-/// A stream that takes the place of another one gets every event after its number, once and in order.
+/// A stream that replaces another one gets every event after its number, once and in order.
 fn replace(is_durable: bool) {
     let (first, second) = (Arc::new(Recorder::default()), Arc::new(Recorder::default()));
     let (hub, (one, id)) = at_once(|| {
@@ -215,7 +215,7 @@ fn a_new_stream_of_a_durable_subscription_against_the_old_one_and_a_publisher() 
     explore(100, || replace(true));
 }
 
-/// A reader gets each event once, and is woken for each; replays follow their cursor without a gap.
+/// A reader gets each event once, and is woken for each. Replays follow their cursor without a gap.
 #[test]
 fn a_cursor_against_a_publisher() {
     explore(60, || {
@@ -257,7 +257,7 @@ fn a_cursor_against_a_publisher() {
     });
 }
 
-/// Nothing of a durable subscription is left in the store after it ended.
+/// After a durable subscription has ended, nothing of it is left in the store.
 #[test]
 fn unsubscribing_a_durable_subscription_against_a_publisher() {
     explore(60, || {

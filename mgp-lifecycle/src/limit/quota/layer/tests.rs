@@ -13,7 +13,7 @@ use crate::limit::{ConcurrencyLimitLayer, LimitConfig};
 
 const CALL: &str = r#"{"name":"t"}"#;
 
-/// Returns a layer whose clock shows this many seconds since 1970.
+/// Returns a layer whose clock shows the given number of seconds since 1970.
 fn at(quota: Quota, clock: &Arc<AtomicU64>) -> QuotaLayer {
     let clock = Arc::clone(clock);
     let now = move || SystemTime::UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::Relaxed));
@@ -105,7 +105,7 @@ async fn a_call_dropped_before_its_permit_is_refunded() {
     assert_eq!(used(&layer).0, 1, "it ran");
 }
 
-/// Returns a tool that asks, and charges units before and after.
+/// Returns a tool that asks a question, and that charges units before and after it.
 fn asking() -> Stack {
     Stack::from_fn(|call: Call| async move {
         Quota::charge(call.cx(), 5)?;
@@ -133,11 +133,11 @@ async fn rounds_of_a_call_are_charged_once() {
     }
     client.call("tools/call", CALL).await.unwrap();
     assert_eq!(used(&layer), (1, 12));
-    // The call has ended: another call with its name is a new one.
+    // The first call has ended, so another call with its name is a new call.
     client.call("tools/call", CALL).await.unwrap();
     assert_eq!(used(&layer), (2, 24));
 
-    // A caller cannot use another caller's open call.
+    // A caller cannot continue a call of another caller.
     client.call("tools/call", ask).await.unwrap();
     client.cx.principal = Principal::new("local", "eve");
     client.call("tools/call", CALL).await.unwrap();

@@ -1,4 +1,4 @@
-//! Processes that are killed while they write.
+//! Tests with processes that are killed while they write a log.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -10,10 +10,10 @@ use super::*;
 /// The environment variable with the directory of the process to be killed.
 const DIRECTORY_VARIABLE: &str = "MGP_AUDIT_LOG_TO_KILL";
 
-/// The number of kills.
+/// The number of processes that are killed.
 const KILLS: u64 = 30;
 
-/// The process that is killed: calls that never end, and events that are reported after they were acknowledged.
+/// Runs in the process that is killed: begins calls that never end, and reports events after they were acknowledged.
 #[tokio::test]
 async fn a_process_that_can_be_killed() {
     let Some(dir) = std::env::var_os(DIRECTORY_VARIABLE) else { return };
@@ -108,7 +108,7 @@ async fn a_torn_line_is_cut_off_and_the_cut_is_recorded() {
         folder.open().await.close().await.unwrap();
         let lines = folder.lines();
         let cut = format!(r#""cut":{}}}"#, torn.len());
-        // A crash leaves a part of a line; a complete line that does not verify has another cause, and is kept.
+        // A crash leaves a part of a line. A complete line that does not verify has another cause, so it is recorded.
         let records = if torn.ends_with(b"\n") { 3 } else { 2 };
         assert!(lines.len() == records && lines[1].contains(&cut), "{lines:?}");
         assert_eq!(folder.verify(), Ok(records as u64));
@@ -142,7 +142,7 @@ async fn a_file_without_records_is_created_again() {
     assert_eq!(copy.segments().len(), 2);
     let text = fs::read_to_string(&newest).unwrap();
     let checkpoint = Line::read(text.lines().next().unwrap().as_bytes()).unwrap();
-    // As if the process had died after it wrote half a checkpoint into the file.
+    // The state after a process died when it had written half of the checkpoint that begins a new file.
     let head = LogHead::of(&Chain::before(&checkpoint, ChainKey::NONE).unwrap(), 0);
     for begun in ["", &text[..40]] {
         let copy = folder.copy();
@@ -156,7 +156,7 @@ async fn a_file_without_records_is_created_again() {
 }
 
 impl Folder {
-    /// Copies the files, as a process that was killed leaves them.
+    /// Copies the files in the state in which a killed process leaves them.
     pub(super) fn copy(&self) -> Self {
         let copy = Self::new();
         let mut made = fs::DirBuilder::new();

@@ -1,4 +1,4 @@
-//! Disks and stores that fail, and logs that are full.
+//! Tests with disks and stores that fail, and with logs that are full.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use super::*;
 use crate::Fsync;
 use crate::audit::EventSource as _;
 
-/// A disk that is full on demand, and then writes half of the bytes.
+/// A disk that can be set to full; it then writes half of the bytes and fails.
 struct Flaky {
     inner: SegmentFile,
     full: Arc<AtomicBool>,
@@ -68,7 +68,7 @@ impl Disk for Flaky {
     }
 }
 
-/// A disk that counts syncs, and blocks each one until the test releases it.
+/// A disk that counts syncs, and blocks during each of them until the test releases it.
 struct Slow {
     inner: SegmentFile,
     syncs: Arc<AtomicUsize>,
@@ -84,7 +84,7 @@ impl Slow {
             Box::new(Self { inner, syncs: counted, hold })
         });
         if fsync == Fsync::Always {
-            // Records written by opening are synced before the log is open.
+            // The records that are written while the log opens are synced before `open` returns.
             let_go.send(()).unwrap();
         }
         (log.await.unwrap(), syncs, let_go)
@@ -101,7 +101,7 @@ impl Disk for Slow {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // It no longer blocks after the test dropped the sender.
+        // It no longer blocks once the test has dropped the sender.
         let _ = self.hold.recv();
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.inner.sync()
@@ -254,7 +254,7 @@ async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
     let refused = safe().await.unwrap_err();
     assert!(matches!(refused, AuditError::Full), "{refused}");
     assert!(began.elapsed() >= Duration::from_millis(450));
-    // Two may wait, the next one is refused at once; an event takes a place too.
+    // Two calls may wait, and the next one is refused at once. An event takes up one of these places, too.
     let waits = [safe(), safe()];
     assert!(matches!(safe(), AuditFuture::Ready(Err(AuditError::Full))));
     assert!(matches!(log.record(event("x")), AuditFuture::Ready(Err(AuditError::Full))));
@@ -262,7 +262,7 @@ async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
     let mut tickets = Vec::new();
     let [first, second] = waits;
     tickets.push(first.await.unwrap());
-    // The other call gives up, which is recorded as well because it had its place.
+    // The caller of the second call stops waiting. This is recorded, because the call had a place in the queue.
     drop(second);
     log.record(event("fits")).await.unwrap();
     two.finish(AuditOutcome::Success);
@@ -274,19 +274,19 @@ async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
     let outcomes = tools(&log).await;
     assert_eq!(outcomes.len(), 6, "{outcomes:?}");
     assert_eq!(outcomes.iter().filter(|(_, result)| result == "FAILURE").count(), 1);
-    // All room was released.
+    // All the reserved room was released, so two calls fit again.
     let again = (safe().await.unwrap(), safe().await.unwrap());
     drop(again);
 }
 
-/// A store that fails on demand.
+/// A store that can be set to fail.
 #[derive(Clone)]
 struct Broken {
     inner: MemoryStore,
     failing: Arc<AtomicBool>,
-    /// Set if a failed commit is made nevertheless.
+    /// If `true`, a commit takes effect although it reports a failure.
     lying: Arc<AtomicBool>,
-    /// Set if the pending events are returned slowly.
+    /// If `true`, the store takes a long time to return pending events.
     slow: bool,
 }
 
@@ -342,7 +342,7 @@ impl Store for Broken {
         let pending = self.inner.pending_events(log, most);
         let rest = if self.slow { Duration::from_millis(50) } else { Duration::ZERO };
         Box::pin(async move {
-            // Called by the writer thread, which nothing else waits for.
+            // Only the writer thread calls this, so blocking delays nothing else.
             std::thread::sleep(rest);
             pending.await
         })
@@ -430,7 +430,7 @@ async fn an_event_of_the_store_that_cannot_be_encoded_blocks_no_other() {
     assert_eq!(ids, ["odd", "next"]);
 }
 
-/// Writes a log of several files with checkpoints; returns the heads saved meanwhile.
+/// Writes a log that consists of several files with checkpoints; returns the heads that were saved while it grew.
 async fn with_heads(folder: &Folder, store: &MemoryStore) -> Vec<mgp_types::Payload> {
     let mut config = folder.config();
     (config.checkpoint_every, config.segment_bytes) = (4, 2048);
@@ -445,7 +445,7 @@ async fn with_heads(folder: &Folder, store: &MemoryStore) -> Vec<mgp_types::Payl
     heads
 }
 
-/// Creates a store with another head.
+/// Creates a store that contains another head.
 async fn with_head(head: mgp_types::Payload) -> MemoryStore {
     let store = MemoryStore::new();
     store.commit(Change::new().put("audit", "audit", head)).await.unwrap();
@@ -471,7 +471,7 @@ async fn an_older_head_after_a_power_cut_does_not_prevent_opening() {
 async fn records_after_an_older_head_must_continue_it() {
     let (folder, store) = (Folder::new(), MemoryStore::new());
     let heads = with_heads(&folder, &store).await;
-    // Another log of the same name has other records under the same numbers.
+    // A different log with the same name has other records under the same numbers.
     let (other, others) = (Folder::new(), MemoryStore::new());
     let log = AuditLog::open(other.config(), Some(shared(&others))).await.unwrap();
     log.record(event("forged")).await.unwrap();
@@ -496,7 +496,7 @@ async fn an_event_under_a_reused_number_is_not_dropped() {
     store.commit(Change::new().event("audit", event("undone"))).await.unwrap();
     log.newest().wait_for(|newest| *newest == 1).await.unwrap();
     log.close().await.unwrap();
-    // The store lost power, and the change with its event: the next event has the same number.
+    // The store lost power, and with it the last change and its event, so the next event gets the same number.
     let head = store.load("audit").await.unwrap().records.remove(0).value.unwrap();
     let again = with_head(head).await;
     again.commit(Change::new().event("audit", event("made"))).await.unwrap();

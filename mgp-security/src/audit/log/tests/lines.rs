@@ -1,4 +1,4 @@
-//! The encoder writes exactly what the types serialize.
+//! Tests that the encoder writes exactly what serde serializes for the same types.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Reading a log while it is written: after a number, and with queries.
+//! Tests of reading a log while it is written: from a given number on, and with queries.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::AuditQuery;
 use crate::audit::EventSource as _;
 
-/// Writes 200 events into many files, with internal records between them.
+/// Writes 200 events to a log with many files, and internal records between the events.
 async fn sample(folder: &Folder) -> AuditLog {
     let config = folder.config().segment_bytes(8000).checkpoint_every(7);
     let log = AuditLog::open(config, None).await.unwrap();

@@ -9,7 +9,7 @@ use super::super::chain::Line;
 use super::*;
 use crate::{AuditQuery, FileRetention, RecordFlaw};
 
-/// Writes a log of several files with all kinds of records.
+/// Writes a log that has several files and all kinds of records.
 async fn sample(folder: &Folder) {
     let config = folder.config().segment_bytes(900).digest_key(folder.dir.join("audit.key"));
     let log = AuditLog::open(config, None).await.unwrap();
@@ -21,7 +21,7 @@ async fn sample(folder: &Folder) {
     runs.finish(AuditOutcome::Success);
 }
 
-/// Returns the record whose line contains a byte.
+/// Returns the number of the record whose line contains a byte.
 fn record_at(path: &Path, whole: &[u8], byte: usize) -> u64 {
     if path.extension().is_none_or(|it| it != "jsonl") {
         return 0;
@@ -103,8 +103,8 @@ async fn a_replaced_log_is_detected_with_the_head_in_the_store() {
     assert!(matches!(opened, Err(LogError::BadRecord(_))), "{opened:?}");
 }
 
-/// Returns a forged line with the given members that continues the hash chain after the last line of a file. It needs
-/// no secret: an attacker who knows the format can write it.
+/// Returns a forged line with the given members that continues the hash chain after the last line of a file. Forging it
+/// needs no secret, so an attacker who knows the format could do the same.
 fn forge(path: &Path, members: &str) -> Vec<u8> {
     let text = fs::read_to_string(path).unwrap();
     let last = Line::read(text.lines().last().unwrap().as_bytes()).unwrap();
@@ -140,7 +140,7 @@ async fn records_forged_after_the_head_are_not_taken_over() {
         let refused = verify(&stopped.dir, "audit", &head).unwrap_err();
         assert!(refused.to_string().contains("record 3"), "{refused}");
 
-        // Open a copy of the log as the next process would, with a store that has the head of the log.
+        // Open a copy of the log as the next process would, with a store that contains the log's head.
         let other = MemoryStore::new();
         let text = String::from_utf8(head.text()).unwrap();
         let put =
@@ -204,8 +204,8 @@ async fn old_files_are_removed_after_a_checkpoint_and_the_rest_verifies() {
     assert_eq!(seqs[0], 60);
     assert!(seqs.windows(2).all(|pair| pair[0] == pair[1] + 1));
     drop(log);
-    // The ticket is leaked, as if the process had been killed. The file with the beginning of the call was removed long
-    // ago.
+    // The ticket is leaked, as if the process had been killed. The file that contains the beginning of the call was
+    // removed long before.
     let _runs = std::mem::ManuallyDrop::new(runs);
     let again = Folder::new();
     fs::create_dir(&again.dir).unwrap();
@@ -254,7 +254,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Returns the modified log and the first bad record, or `None` if the modification changed nothing.
+/// Returns the modified log and the number of the first bad record, or `None` if the modification had no effect.
 fn apply(whole: &[u8], change: &Change) -> Option<(Vec<u8>, u64)> {
     let mut text = whole.to_vec();
     let mut lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();

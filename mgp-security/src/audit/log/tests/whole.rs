@@ -1,4 +1,4 @@
-//! The content of the log, and its durability after an acknowledgement.
+//! Tests of what a log contains, and of its durability after an acknowledgement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +98,7 @@ async fn rounds_of_one_call_are_one_intent_and_one_event() {
     log.begin(start("rm", None, Some("a"))).await.unwrap().suspend();
     log.begin(start("rm", None, Some("a"))).await.unwrap().suspend();
     log.begin(start("rm", None, Some("a"))).await.unwrap().finish(AuditOutcome::Success);
-    // No call can continue one without a logical id.
+    // A call without a logical id cannot be continued by a later round.
     log.begin(start("rm", None, None)).await.unwrap().suspend();
     log.begin(start("rm", None, Some("b"))).await.unwrap().suspend();
     log.flush().await.unwrap();
@@ -144,7 +144,7 @@ async fn an_event_written_but_not_settled_is_not_written_twice() {
     store.commit(Change::new().event("audit", event("once"))).await.unwrap();
     log.newest().wait_for(|newest| *newest == 1).await.unwrap();
     log.close().await.unwrap();
-    // The state after a process died before it settled the event.
+    // The state after a process died before it removed the event from the store.
     let again = MemoryStore::new();
     again.commit(Change::new().event("audit", event("once"))).await.unwrap();
     let head = store.load("audit").await.unwrap().records.remove(0).value.unwrap();

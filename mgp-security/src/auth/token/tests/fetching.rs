@@ -1,4 +1,4 @@
-//! Keys at a URL: when they are fetched, how often, and which ones are used while they cannot be.
+//! Tests of fetched keys: when and how often they are fetched, and which keys are used while fetching fails.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tokio::time::{advance, sleep};
 
 use super::*;
 
-/// An issuer that publishes what a test sets, and counts requests.
+/// An issuer that publishes what the test sets, and counts the requests.
 #[derive(Default)]
 struct Issuer {
     document: Mutex<Option<Arc<Vec<u8>>>>,
@@ -183,7 +183,7 @@ async fn old_keys_are_used_while_new_ones_are_fetched() {
     assert!(first.await.is_ok());
 }
 
-/// An issuer with metadata at one of the places of RFC 8414 and `OpenID` Connect Discovery.
+/// An issuer that serves its metadata at one of the URLs of RFC 8414 and `OpenID` Connect Discovery.
 struct Documented {
     place: &'static str,
     issuer: &'static str,

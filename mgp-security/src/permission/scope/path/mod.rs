@@ -1,4 +1,4 @@
-//! Checks of the limits on paths, which are compared component by component.
+//! Checks whether the paths among a call's arguments are within the limits; compares them component by component.
 
 mod pattern;
 mod reading;
@@ -11,7 +11,7 @@ use super::{Doors, Outside, shown};
 /// Checks all paths among the arguments.
 pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> {
     let found = found.paths()?.into_iter();
-    // The operating system knows no URLs: if a tool uses one as a path, its components decide where it leads.
+    // The operating system does not know URLs: if a tool uses one as a path, its components determine the file.
     let is_path = |text: &str, is_named: bool| is_named || !is_web(text) || !stays_below(text);
     let found: Vec<&str> =
         found.filter(|(text, is_named)| is_path(text, *is_named)).map(|(text, _)| text).collect();
@@ -23,7 +23,7 @@ pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> 
             .map_err(|why| format!("the closed path `{entry}` cannot be read: {why}"))
     });
     let closed = closed.collect::<Result<Vec<_>, _>>()?;
-    // An unreadable entry allows nothing.
+    // An entry that cannot be parsed allows nothing.
     let open: Option<Vec<Pattern>> =
         doors.open.map(|open| open.iter().filter_map(|entry| Pattern::read(entry).ok()).collect());
     for text in found {
@@ -34,7 +34,7 @@ pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> 
 }
 
 fn one(closed: &[Pattern], open: Option<&[Pattern]>, text: &str) -> Result<(), Outside> {
-    // Tools may or may not decode the text, so every interpretation must be within the limits.
+    // It is unknown whether the tool decodes the text, so every interpretation must be within the limits.
     for path in readings(text)? {
         if path.may_expand && !closed.is_empty() {
             return Err("stands for several, which cannot be seen".to_owned());

@@ -1,4 +1,4 @@
-//! A path in a list of limits: a prefix of whole components, or a pattern with `*`, `?` and `**`.
+//! A path in a list of limits: either a prefix of whole components, or a pattern with `*`, `?` and `**`.
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -13,7 +13,7 @@ pub(super) struct Pattern {
     has_wildcards: bool,
 }
 
-/// A component of a pattern, in the form for each kind of comparison.
+/// A component of a pattern, prepared for each kind of comparison.
 #[derive(Debug)]
 struct PatternPart {
     exact: Vec<char>,
@@ -22,21 +22,21 @@ struct PatternPart {
     is_any: bool,
 }
 
-/// The comparison of parts.
+/// The way in which the letters of components are compared.
 #[derive(Clone, Copy)]
 enum Letters {
-    /// Exactly.
+    /// Letters must be equal.
     Exact,
-    /// Ignoring all differences that any file system ignores, e.g. case.
+    /// Differences that some file system ignores are ignored, e.g. case.
     Folded,
 }
 
-/// The part of a path that a pattern must match.
+/// The part of a path that must match the pattern.
 #[derive(Clone, Copy, PartialEq)]
 enum Extent {
     All,
     Beginning,
-    /// Any consecutive components.
+    /// Any consecutive components of the path.
     Somewhere,
 }
 
@@ -89,14 +89,15 @@ impl Pattern {
         self.root == path.root && is_like(&self.parts, &path.parts, Letters::Exact, extent)
     }
 
-    /// Returns whether the entry denies a path: what it matches, everything below that, and the directories above it.
+    /// Returns whether the entry denies a path: what it matches, everything below that, and the directories that
+    /// contain it.
     ///
     /// # Errors
     /// A description of the reason why that cannot be decided.
     pub(super) fn closes(&self, path: &Path) -> Result<bool, String> {
         let like = |extent| is_like(&self.parts, &path.parts, Letters::Folded, extent);
         if self.root == Root::Here {
-            // A relative entry denies its name anywhere in the path.
+            // A relative entry denies that name anywhere in a path.
             return Ok(like(Extent::Somewhere));
         }
         match (&self.root, &path.root) {
@@ -106,7 +107,7 @@ impl Pattern {
         }
     }
 
-    /// Returns whether the entry denies something below a path, which a recursive tool could reach.
+    /// Returns whether the entry denies something below a path, which a tool that works recursively could reach.
     fn lies_in(&self, path: &Path) -> bool {
         let fixed = self.parts.iter().take_while(|part| !part.has_wildcards()).count();
         path.parts.len() < fixed
@@ -114,10 +115,10 @@ impl Pattern {
     }
 }
 
-/// Returns whether components match a pattern, in time linear in each of both, because the caller chooses the
-/// components.
+/// Returns whether components match a pattern. The time is linear in the length of each of the two, because the caller
+/// chooses the components.
 fn is_like(pattern: &[PatternPart], parts: &[String], letters: Letters, extent: Extent) -> bool {
-    // The positions in the pattern that the components read so far can reach.
+    // The positions in the pattern that can be reached with the components read so far.
     let mut places = vec![false; pattern.len() + 1];
     reach(pattern, &mut places, 0);
     for part in parts {
@@ -141,7 +142,8 @@ fn is_like(pattern: &[PatternPart], parts: &[String], letters: Letters, extent: 
     places[pattern.len()]
 }
 
-/// Marks a position as reachable and, since `**` can match nothing, the positions after each `**` that follows.
+/// Marks a position as reachable. A `**` can match nothing, so the position after each `**` that follows is marked,
+/// too.
 fn reach(pattern: &[PatternPart], places: &mut [bool], mut at: usize) {
     places[at] = true;
     while pattern.get(at).is_some_and(|part| part.is_any) {

@@ -20,15 +20,15 @@ pub(super) struct Path {
 /// The root that a path starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Root {
-    /// `/`.
+    /// The root directory, `/`.
     Slash,
     /// A Windows drive, in lower case.
     Drive(char),
     /// A Windows share: server and share name, in lower case.
     Share(String),
-    /// `~`.
+    /// The home directory, `~`.
     Home,
-    /// The working directory of the server.
+    /// The working directory of the server, for a relative path.
     Here,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Backslash {
     IsLetter,
 }
 
-/// Returns all paths that a tool may understand a text as.
+/// Returns all paths as which a tool may interpret a text.
 ///
 /// # Errors
 /// A description of the reason why the paths cannot be determined.
@@ -91,8 +91,8 @@ fn without_scheme(text: &str) -> Result<String, String> {
     Ok(if is_drive { bare } else { path }.to_owned())
 }
 
-/// Returns whether a URL, if a tool uses it as a path, stays below the working directory: no interpretation
-/// contains a `..` that leads above it.
+/// Returns whether a URL stays below the working directory if a tool uses it as a path, i.e. no interpretation has a
+/// `..` that leads above it.
 pub(super) fn stays_below(address: &str) -> bool {
     let mut text = address.to_owned();
     for _ in 0..=ENCODED_MAX {
@@ -109,14 +109,14 @@ pub(super) fn stays_below(address: &str) -> bool {
     false
 }
 
-/// Returns the text with one layer of percent-encoding removed, or `None` if it contains none.
+/// Removes one layer of percent-encoding from a text; returns `None` if there is none.
 fn decoded(text: &str) -> Result<Option<String>, String> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
         let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        // Only hexadecimal digits: the parser below would also accept a sign.
+        // Accept only hexadecimal digits, because the parser below would also accept a sign.
         let code = code.filter(|code| code.bytes().all(|digit| digit.is_ascii_hexdigit()));
         let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
         out.push(byte.unwrap_or(bytes[at]));
@@ -146,10 +146,10 @@ fn may_climb(part: &str, may_expand: bool) -> bool {
 }
 
 impl Path {
-    /// Parses a caller's text with one meaning of `\`; refuses a path that may lead elsewhere than it seems to.
+    /// Parses a caller's text with one meaning of `\`. Refuses a path that may lead to another place than it seems to.
     ///
     /// # Errors
-    /// A description of the reason why the text is not a comparable path.
+    /// A description of the reason why the text is not a path that can be compared.
     fn given(text: &str, backslash: Backslash) -> Result<Self, String> {
         let path = Self::read(text, backslash)?;
         if path.parts.iter().any(|part| may_climb(part, path.may_expand)) {
@@ -161,7 +161,7 @@ impl Path {
     /// Parses a text as a path with one meaning of `\`.
     ///
     /// # Errors
-    /// A description of the reason why the text is not a comparable path.
+    /// A description of the reason why the text is not a path that can be compared.
     pub(super) fn read(text: &str, backslash: Backslash) -> Result<Self, String> {
         if text.is_empty() {
             return Err("is empty".to_owned());
@@ -240,7 +240,8 @@ impl Path {
         match part {
             "" | "." => return Ok(()),
             ".." => {
-                // Above an absolute root `..` has no effect; above a relative start it leads out.
+                // Above an absolute root, `..` has no effect. Above a relative starting point, it leads out of the
+                // allowed area.
                 if self.parts.pop().is_none() && matches!(self.root, Root::Here | Root::Home) {
                     return Err("leaves where it begins".to_owned());
                 }
