@@ -45,7 +45,7 @@ pub(super) async fn run<S: MgpService>(
     if !progress.granted.is_empty() {
         call.cx_mut().extensions.insert(GrantedOnce(progress.granted));
     }
-    // Mark that this layer made the call wait, so that outer layers decide about it again.
+    // Mark that this layer made the call wait, so that the stack decides about it again immediately before it runs.
     WaitMark::mark(call.cx_mut());
     inner.call(call).await
 }
