@@ -424,7 +424,7 @@ pub struct KernelConfig {
     pub direct_tokens: u64,
     /// The most of a result that reaches a model.
     pub results: ResultsConfig,
-    /// Data that moves from server to server by reference.
+    /// Data that moves from server to server by reference. Changes take effect at the next start of the kernel.
     pub references: ReferencesConfig,
     /// The budget of tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
@@ -438,7 +438,7 @@ pub struct KernelConfig {
     pub notify: BTreeMap<String, NotifyConfig>,
     /// The address of the console with which links in messages begin.
     pub console_url: Option<String>,
-    /// TLS and access tokens of `mgp serve --http`.
+    /// TLS and access tokens of `mgp serve --http`. Changes take effect at the next start of the kernel.
     pub http: HttpAccessConfig,
     /// The proof that operators at the local socket give before they change anything.
     pub operator_proof: OperatorProof,
