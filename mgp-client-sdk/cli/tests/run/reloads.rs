@@ -110,33 +110,35 @@ fn a_reload_changes_the_pinned_tools_the_surface_and_the_budget_of_an_agent() {
 
 #[test]
 fn a_reload_changes_access_risk_trust_and_permissions_of_a_server_that_keeps_running() {
-    let needs = "permissions_required = [\"camera\"]\n";
-    let granted = format!("{needs}permissions = [\"camera\"]\n");
-    let world = world(&[("log", text("a"))], &granted);
+    let granted = "permissions_required = [\"camera\"]\npermissions = [\"camera\"]\n";
+    let kernel = "[kernel]\napproval_timeout = \"1s\"\n";
+    let world = world(&[("log", text("a"))], &format!("{granted}{kernel}"));
     let mut ann = agent(&world, "ann");
     works(&mut ann);
-    let (pid, trust) = (server(&world, "files")["pid"].clone(), server(&world, "files"));
-    assert_eq!(trust["trust_level"], "trusted");
+    let before = server(&world, "files");
+    assert_eq!(before["trust_level"], "trusted");
     let file = fs::read_to_string(world.config_file()).unwrap();
-    let mut after = |text: &str| {
-        world.config(text);
+    let mut after = |changed: &str| {
+        world.config(changed);
         apply(&world);
         ann.call("log", &json!({})).map_err(|refused| refused.to_string())
     };
     let refused = after(&file.replace("opt-out", "opt-in")).unwrap_err();
     assert!(refused.contains("1001"), "{refused}");
     after(&file).unwrap();
-    let risk = "risk = { log = 'dangerous' }\n[kernel]\napproval_timeout = \"1s\"\n";
-    let refused = after(&(file.clone() + risk)).unwrap_err();
+    let risky = file.replace("[kernel]", "risk = { log = 'dangerous' }\n[kernel]");
+    let refused = after(&risky).unwrap_err();
     assert!(refused.contains("approv"), "{refused}");
-    let lacking = file.replace("permissions = [\"camera\"]\n", "");
-    let denied = "[kernel]\npermission_policy = \"deny_all\"\n";
-    let refused = after(&(lacking.clone() + denied)).unwrap_err();
+    let denied =
+        file.replace("permissions = [\"camera\"]\n", "") + "permission_policy = \"deny_all\"\n";
+    let refused = after(&denied).unwrap_err();
     assert!(refused.contains("camera"), "{refused}");
-    after(&format!("{lacking}permission_policy = \"auto_approve\"\n{denied}")).unwrap();
-    let _ = after(&file.replace("\"trusted\"", "\"sandboxed\""));
+    after(&denied.replace("[kernel]", "permission_policy = \"auto_approve\"\n[kernel]")).unwrap();
+    // What a server that is not trusted says about its own tools counts less.
+    let refused = after(&file.replace("\"trusted\"", "\"sandboxed\"")).unwrap_err();
+    assert!(refused.contains("approv"), "{refused}");
     let now = server(&world, "files");
-    assert_eq!((&now["trust_level"], &now["pid"]), (&json!("sandboxed"), &pid));
+    assert_eq!((&now["trust_level"], &now["pid"]), (&json!("sandboxed"), &before["pid"]));
 }
 
 #[test]
