@@ -134,7 +134,7 @@ fn a_reload_changes_access_risk_trust_and_permissions_of_a_server_that_keeps_run
     let refused = after(&denied).unwrap_err();
     assert!(refused.contains("camera"), "{refused}");
     after(&denied.replace("[kernel]", "permission_policy = \"auto_approve\"\n[kernel]")).unwrap();
-    // What a server that is not trusted says about its own tools counts less.
+    // The declarations of a server that is not trusted count less.
     let refused = after(&file.replace("\"trusted\"", "\"sandboxed\"")).unwrap_err();
     assert!(refused.contains("approv"), "{refused}");
     let now = server(&world, "files");
