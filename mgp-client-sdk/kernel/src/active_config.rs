@@ -21,6 +21,8 @@ pub(super) struct ActiveConfig {
     findings: RwLock<Vec<KernelFinding>>,
     /// A finding of the last start of the kernel; it remains until the next start.
     start_finding: Option<KernelFinding>,
+    /// The configuration with which the kernel was started.
+    started: Arc<Config>,
     /// The servers that are switched off, as of the last time that the files were read.
     disabled: RwLock<Vec<String>>,
     /// The sender whose drop ends the task that watches the files; it is dropped with the kernel.
@@ -65,12 +67,44 @@ impl ActiveConfig {
         interactive.set(&shared.config().agents);
         let lifetime = watch::Sender::new(());
         let (findings, applying) = (RwLock::default(), tokio::sync::Mutex::default());
-        let disabled = RwLock::default();
-        Self { shared, interactive, origin, findings, start_finding, disabled, lifetime, applying }
+        let (disabled, started) = (RwLock::default(), shared.config());
+        Self {
+            shared,
+            interactive,
+            origin,
+            findings,
+            start_finding,
+            started,
+            disabled,
+            lifetime,
+            applying,
+        }
     }
 
     pub(super) fn findings(&self) -> Vec<KernelFinding> {
-        self.findings.read().iter().chain(&self.start_finding).cloned().collect()
+        let pending = self.pending_findings();
+        self.findings.read().iter().chain(&self.start_finding).chain(&pending).cloned().collect()
+    }
+
+    /// Returns a warning for each key that was changed since the start and applies only from the next start on.
+    pub(super) fn pending_findings(&self) -> Vec<KernelFinding> {
+        let (old, new) = (&self.started.kernel, &self.config().kernel);
+        let keys = [
+            ("kernel.audit", old.audit != new.audit),
+            ("kernel.extensions", old.extensions != new.extensions),
+            ("kernel.http", old.http != new.http),
+            ("kernel.metrics", old.metrics != new.metrics),
+            ("kernel.references", old.references != new.references),
+            ("kernel.registry.file", old.registry != new.registry),
+            ("kernel.search", old.search != new.search),
+            ("kernel.telemetry", old.telemetry != new.telemetry),
+        ];
+        let changed = keys.into_iter().filter(|(_, is_changed)| *is_changed);
+        let finding = |key| {
+            let what = format!("`{key}` applies from the next start of the kernel on");
+            KernelFinding::new("warning", what)
+        };
+        changed.map(|(key, _)| finding(key)).collect()
     }
 
     pub(super) fn set_findings(&self, findings: Vec<KernelFinding>) {

@@ -65,23 +65,25 @@ pub(crate) struct ProposalState {
     pub(crate) session_states: SessionStates,
     /// The registry of servers that are recommended.
     pub(crate) recommender: Recommender,
+    /// The proposals that the kernel serves until its next start: its state was opened for them.
+    pub(crate) served: ExtensionSet,
 }
 
 impl ProposalState {
     /// Reads the files that the configuration names.
     pub(crate) async fn load(config: &KernelConfig) -> Self {
         let recommender = Recommender::load(config.registry.as_deref()).await;
-        Self { session_states: SessionStates::default(), recommender }
+        Self { session_states: SessionStates::default(), recommender, served: served(config) }
+    }
+
+    /// Returns the proposals whose members the kernel exchanges with servers.
+    pub(crate) fn with_servers(&self) -> ExtensionSet {
+        self.served & WITH_SERVERS
     }
 }
 
-/// Returns the proposals whose members a kernel with this configuration may exchange with servers.
-pub(crate) fn with_servers(config: &KernelConfig) -> ExtensionSet {
-    served(config) & WITH_SERVERS
-}
-
 /// Returns the proposals that a kernel with this configuration serves.
-pub(crate) fn served(config: &KernelConfig) -> ExtensionSet {
+fn served(config: &KernelConfig) -> ExtensionSet {
     let served = config.extensions & SERVED;
     match config.references.listen {
         Some(_) => served,

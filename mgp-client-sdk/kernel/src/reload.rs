@@ -94,18 +94,10 @@ async fn apply_loaded(
     kernel.0.config.set_findings(findings.clone());
     kernel.0.config.set_disabled(&loaded.disabled);
     result.findings = findings.into();
-    let (before, after) = (kernel.0.config.config(), loaded.config.kernel.clone());
-    let at_start = [
-        ("kernel.audit", before.kernel.audit != after.audit),
-        ("kernel.http", before.kernel.http != after.http),
-        ("kernel.metrics", before.kernel.metrics != after.metrics),
-        ("kernel.search", before.kernel.search != after.search),
-        ("kernel.telemetry", before.kernel.telemetry != after.telemetry),
-    ];
     result.changed = apply_detached(kernel, loaded.config, loaded.broken, by).await?;
-    for (key, _) in at_start.into_iter().filter(|(_, is_changed)| *is_changed) {
-        let what = format!("`{key}` applies from the next start of the kernel on");
-        result.findings.push(KernelFinding::new("warning", what));
+    for finding in kernel.0.config.pending_findings() {
+        tracing::warn!("{}", finding.message);
+        result.findings.push(finding);
     }
     Ok(result)
 }

@@ -57,7 +57,7 @@ impl Kernel {
             .event_hub(context.events.hub());
         server.drain_handle().fleet(Arc::clone(&visible) as Arc<dyn Fleet>);
         let own = owners_only(server.system_router(), &context.governance);
-        let proposals = proposals::served(&context.config.config().kernel);
+        let proposals = context.proposals.served;
         let server = if proposals.contains(Extension::StructuredErrors) {
             server.extension(StructuredErrors)
         } else {

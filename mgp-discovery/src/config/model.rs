@@ -425,7 +425,8 @@ pub struct KernelConfig {
     pub direct_tokens: u64,
     /// The largest part of a result that a model gets.
     pub results: ResultsConfig,
-    /// The settings for data that moves from server to server by reference.
+    /// The settings for data that moves from server to server by reference. Changes take effect at the next start of
+    /// the kernel.
     pub references: ReferencesConfig,
     /// The budget of tokens for tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
@@ -439,7 +440,7 @@ pub struct KernelConfig {
     pub notify: BTreeMap<String, NotifyConfig>,
     /// The address of the console, with which links in notifications begin.
     pub console_url: Option<String>,
-    /// TLS and access tokens of `mgp serve --http`.
+    /// TLS and access tokens of `mgp serve --http`. Changes take effect at the next start of the kernel.
     pub http: HttpAccessConfig,
     /// The proof that operators at the local socket must give before they change anything.
     pub operator_proof: OperatorProof,

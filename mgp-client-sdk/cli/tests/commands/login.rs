@@ -229,6 +229,25 @@ fn a_kernel_has_credentials_of_its_own_by_configuration() {
 }
 
 #[test]
+fn a_reload_gives_a_kernel_credentials_of_its_own_and_takes_them_away() {
+    const LOGIN: &str = "run `mgp servers login tracker`";
+    let world = World::new("");
+    let lacks_login = || world.server()["error"].to_string().contains(LOGIN);
+    until_blocking("the lack of a login is shown", lacks_login);
+    let file = world.home().path(".config/mgp/servers.toml");
+    let without = fs::read_to_string(&file).unwrap();
+    let auth = "auth = { grant = 'client_credentials', client_id = 'nightly', client_secret = '${file:~/secret}' }";
+    fs::write(&file, without.replacen("[servers.mgp]", &format!("{auth}\n[servers.mgp]"), 1))
+        .unwrap();
+    world.home().succeed(&["reload"]);
+    until_blocking("the tools are listed", || world.server()["tools"] == 1);
+    world.answers("x", "nightly");
+    fs::write(&file, without).unwrap();
+    world.home().succeed(&["reload"]);
+    world.refuses("x", LOGIN);
+}
+
+#[test]
 fn a_person_without_a_browser_here_logs_in_on_another_device() {
     let world = World::new("");
     let (login, output, line) = world.begin(&["--no-browser"], |line| line.contains("enter"));

@@ -13,11 +13,11 @@ use crate::world::{Host, kill, within};
 
 /// A collector: the paths, keys and bodies of the requests that it got.
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<(String, String, Value)>>>);
+pub(crate) struct Collector(Arc<Mutex<Vec<(String, String, Value)>>>);
 
 impl Collector {
     /// Serves at a free port until the test ends.
-    fn start(&self) -> String {
+    pub(crate) fn start(&self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let all = self.clone();
@@ -48,7 +48,7 @@ impl Collector {
             .collect()
     }
 
-    fn spans(&self) -> Vec<Value> {
+    pub(crate) fn spans(&self) -> Vec<Value> {
         self.all("/v1/traces", ["resourceSpans", "scopeSpans", "spans"])
     }
 }
@@ -128,7 +128,7 @@ fn calls_and_figures_reach_a_collector_in_the_trace_of_the_caller() {
 }
 
 /// Returns the position of a tool among the tools found for a query.
-fn rank(host: &mut Host, query: &str, tool: &str) -> usize {
+pub(crate) fn rank(host: &mut Host, query: &str, tool: &str) -> usize {
     let arguments = json!({"query": query, "max_results": 8});
     let found =
         host.ask("tools/call", &json!({"name": "mgp_tools_discover", "arguments": arguments}));

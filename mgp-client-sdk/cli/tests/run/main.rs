@@ -27,6 +27,7 @@ mod openapi;
 mod program;
 mod reach;
 mod registering;
+mod reloads;
 mod remote;
 mod retry;
 mod serving;

@@ -32,7 +32,7 @@ fn ask(host: &mut Host) {
     assert!(refused.to_string().contains("approv"), "{refused}");
 }
 
-fn next(posted: &Receiver<Posted>) -> Posted {
+pub(crate) fn next(posted: &Receiver<Posted>) -> Posted {
     posted.recv_timeout(Duration::from_secs(20)).unwrap()
 }
 
@@ -139,7 +139,7 @@ fn quiet_hours_hold_messages_back() {
 }
 
 /// A mail server for one message; returns its address and what it received.
-fn mail_server() -> (String, Receiver<String>) {
+pub(crate) fn mail_server() -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("smtp://{}", listener.local_addr().unwrap());
     let (sender, mails) = channel();

@@ -59,12 +59,12 @@ pub(crate) fn agent(world: &World, name: &str) -> Host {
     world.host(&["--agent", name])
 }
 
-fn call(host: &mut Host, tool: &str, arguments: &Value) -> Result<Value, Value> {
+pub(crate) fn call(host: &mut Host, tool: &str, arguments: &Value) -> Result<Value, Value> {
     host.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
 }
 
 /// Returns the content of a result without the note that the kernel appends, and the handle in that note.
-fn blocks(result: &Value) -> (Vec<Value>, Option<String>) {
+pub(crate) fn blocks(result: &Value) -> (Vec<Value>, Option<String>) {
     let mut blocks = result["content"].as_array().unwrap().clone();
     let note = blocks.last().and_then(|last| last["text"].as_str()).unwrap_or_default();
     let Some((_, rest)) = note.split_once(r#"{"handle":""#).filter(|_| note.starts_with("[mgp: "))
@@ -194,7 +194,7 @@ fn a_message_of_a_server_is_as_long_as_its_key_allows() {
 }
 
 /// Returns the names of the listed tools.
-fn listed(host: &mut Host) -> BTreeSet<String> {
+pub(crate) fn listed(host: &mut Host) -> BTreeSet<String> {
     let list = host.ask("tools/list", &json!({})).unwrap();
     let tools = list["tools"].as_array().unwrap().iter();
     tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()

@@ -29,8 +29,8 @@ use super::session::{KnownEras, LoginState, Session, SessionKind, SessionNeeds, 
 use super::start::StartHold;
 use super::subscriptions::Source;
 use super::target;
+use crate::policy;
 use crate::questions::record_unanswered;
-use crate::{policy, proposals};
 
 /// The maximum number of instances per isolated server. If it is reached, an unused instance is stopped to make
 /// room.
@@ -266,7 +266,7 @@ impl InstanceParts {
         };
         let (wait, ungranted) = policy::permission_flow(config);
         let questions = context.questions.clone();
-        let proposals = proposals::with_servers(&context.config.config().kernel);
+        let proposals = context.proposals.with_servers();
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
         // Before governance, so that the gates are outside.
         let builder = context.calls.layers(builder, &context.governance, &id);
