@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission};
-use mgp_types::service::{AgentId, Context, Principal, ServerId};
+use mgp_types::service::{AgentId, Context, Principal, Rule, ServerId};
 use mgp_types::sync::{Mutex, MutexGuard};
 use mgp_types::{Object, RpcError, Sha256Hash};
 use tokio::sync::watch;
@@ -156,7 +156,7 @@ impl PermissionCore {
                     continue;
                 }
             };
-            let question = Question::new(
+            let mut question = Question::new(
                 QuestionSubject::Permissions {
                     permissions: open.clone(),
                     tool: tool.map(str::to_owned),
@@ -165,6 +165,10 @@ impl PermissionCore {
                 cx.principal.clone(),
                 binding(&cx.principal, server, &open),
             );
+            let policy = self.policies.get(server);
+            let policy = policy.permission_policy.as_str();
+            question.rule = Some(Rule::new(format!("permission_policy {policy}")));
+            question.trace = cx.trace.as_deref().map(str::to_owned);
             let answer = tokio::select! {
                 biased;
                 // An answer that is available immediately is used even if the time limit has passed.

@@ -20,6 +20,7 @@ use super::layout::{self, Notice, field, hidden, mark, plain, table, token, url}
 use super::live::waiting_definitions;
 use super::operator::Viewer;
 use super::record::{self, Filter};
+use super::remedy::Questions;
 use super::{Console, PageError, Shared, shown};
 use crate::commands::tools::needs_decision;
 use crate::exit::{CliResult, Failure};
@@ -31,7 +32,10 @@ const EARLIER: u64 = 8;
 /// The number of decided approvals that the inbox shows.
 const MAX_DECIDED: usize = 10;
 
-async fn approvals(viewer: &Viewer, id: Option<&str>) -> Result<Vec<KernelApproval>, PageError> {
+pub(super) async fn approvals(
+    viewer: &Viewer,
+    id: Option<&str>,
+) -> Result<Vec<KernelApproval>, PageError> {
     let mut params = KernelApprovalsParams::new();
     params.id = id.map(str::to_owned);
     Ok(viewer.operator.client.request::<KernelApprovals>(&params).await?.approvals)
@@ -171,11 +175,20 @@ fn decided_table(console: &Console, viewer: &Viewer, decided: &[&KernelApproval]
                 }
                 td { (mark(&one.state)) }
                 td { (plain(one.decided_by.as_deref().unwrap_or("-"))) }
-                td { (plain(one.justification.as_deref().unwrap_or_default())) }
+                td { (plain(one.justification.as_deref().unwrap_or_default())) (story_link(console, viewer, one)) }
             }
         }
     };
     table(texts.decided, &[texts.subject, texts.state, texts.by, texts.reason], &rows)
+}
+
+/// Returns the link to the story of the call that a question is about.
+fn story_link(console: &Console, viewer: &Viewer, approval: &KernelApproval) -> Markup {
+    html! {
+        @if let Some(trace) = &approval.trace_id {
+            div { a href=(url(console, &format!("/story/{}", segment(trace)))) { (viewer.texts.story_link) } }
+        }
+    }
 }
 
 /// Returns a definition that waits: its findings and differences, and its buttons.
@@ -215,6 +228,7 @@ pub(super) async fn call(
         };
         let explained = explained(&viewer, &approval).await;
         let earlier = earlier(&viewer, &approval).await?;
+        let questions = Questions::of(&viewer, &earlier).await;
         let page = format!("/call/{}", segment(&id));
         let texts = viewer.texts;
         let body = html! {
@@ -225,6 +239,7 @@ pub(super) async fn call(
                 @else if let Some(by) = &approval.decided_by {
                     p { (texts.decided_by) " " (plain(by)) @if let Some(reason) = &approval.justification { ": " (plain(reason)) } }
                 }
+                (story_link(&console, &viewer, &approval))
             }
             h2 { (texts.arguments) }
             (arguments(&viewer, approval.arguments.as_deref()))
@@ -235,7 +250,7 @@ pub(super) async fn call(
                 (rules(&viewer, explained))
             }
             h2 { (texts.earlier_calls) }
-            (record::rows(&console, &viewer, &earlier))
+            (record::rows(&console, &viewer, &questions, &earlier))
         };
         Ok(layout::page(&console, &viewer, "/", &query, &body))
     })
@@ -268,7 +283,7 @@ pub(super) async fn one_definition(
 }
 
 /// Returns all arguments, a member each; nothing is left out.
-fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
+pub(super) fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
     let Some(text) = arguments else { return html! { p.dim { (viewer.texts.none) } } };
     let members = serde_json::from_str::<Extras>(text).ok();
     html! {
@@ -357,6 +372,7 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
 async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<String> {
     let mut params = KernelApprovalDecisionParams::new(id);
     params.because = form.get("because").map(str::to_owned);
+    params.via = Some("page".to_owned());
     let (client, texts) = (&viewer.operator.client, viewer.texts);
     let word = match form.text("answer") {
         "once" => texts.allowed_once,
