@@ -24,7 +24,7 @@ pub(super) const PERMIT: &str = "/access/permit";
 /// The longest address with the input of a form that waits for a login.
 const MAX_REFILL: usize = 4096;
 
-/// What is wrong with a form that was sent: with one field, or with the whole.
+/// A problem of a form that was sent: of one field, or of the whole.
 pub(super) struct Problem {
     field: Option<&'static str>,
     reason: String,
@@ -68,7 +68,7 @@ impl Filled {
             ("agent", query.text("for")),
             ("server", query.text("server")),
             ("tool", query.text("name")),
-            ("permission", permit),
+            ("permissions", permit),
             ("expires", query.text("expires")),
             ("because", query.text("because")),
         ]);
@@ -81,7 +81,7 @@ impl Filled {
             ("for", values.text("agent")),
             ("server", values.text("server")),
             ("name", values.text("tool")),
-            ("permit", values.text("permission")),
+            ("permit", values.text("permissions")),
             ("expires", values.text("expires")),
             ("because", values.text("because")),
         ]);
@@ -141,7 +141,7 @@ pub(super) fn forms(console: &Console, viewer: &Viewer, filled: &Filled) -> Mark
             form.row method="post" action=(url(console, PERMIT)) {
                 (token(viewer))
                 (permit("server", texts.server, true))
-                (permit("permission", texts.permission_example, true))
+                (permit("permissions", texts.permission_example, true))
                 (permit("expires", texts.expires_example, false))
                 (permit("because", texts.reason, false))
                 (answers(viewer))
@@ -243,10 +243,10 @@ async fn decide_permissions(
     viewer: &Viewer,
     form: &Form,
 ) -> Result<String, Problem> {
-    let (server, names) = (needed(viewer, form, "server")?, needed(viewer, form, "permission")?);
+    let (server, names) = (needed(viewer, form, "server")?, needed(viewer, form, "permissions")?);
     for name in names.split_whitespace() {
         let checked = check_permission(name, false);
-        checked.map_err(|failure| Problem::of("permission", failure.to_string()))?;
+        checked.map_err(|failure| Problem::of("permissions", failure.to_string()))?;
     }
     let decision = match form.text("answer") {
         "allow" => PermissionDecision::Approve,

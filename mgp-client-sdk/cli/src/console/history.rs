@@ -8,7 +8,7 @@ use mgp_types::mgp::{AuditEvent, EventType, KernelAuditParams};
 
 use super::PageError;
 use super::operator::Viewer;
-use super::remedy::approval_id;
+use super::questions::approval_id;
 
 /// The type of the record of a question.
 pub(super) const ASKED: &str = "dev.cloto.approval_requested";

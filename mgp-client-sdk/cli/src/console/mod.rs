@@ -16,6 +16,7 @@ mod layout;
 mod live;
 mod login;
 mod operator;
+mod questions;
 mod record;
 mod remedy;
 mod search;

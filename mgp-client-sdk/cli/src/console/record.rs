@@ -15,7 +15,8 @@ use mgp_types::mgp::{
 use super::form::{Form, segment};
 use super::layout::{self, field, mark, plain, table, url};
 use super::operator::Viewer;
-use super::remedy::{self, Questions};
+use super::questions::Questions;
+use super::remedy;
 use super::{Console, PageError, Shared, shown};
 use crate::commands::audit::{reason, result_word};
 use crate::time_args;

@@ -1,48 +1,17 @@
 //! The way from a refused call to what would let it run: a form, a limit, or an item of the inbox.
 
-use std::collections::BTreeMap;
-
 use maud::{Markup, html};
 use mgp_types::ErrorCode;
-use mgp_types::mgp::{AuditEvent, EventType, KernelApproval};
-use serde::de::DeserializeOwned;
+use mgp_types::mgp::{AuditEvent, EventType};
 
+use super::Console;
 use super::form::{Form, segment};
 use super::layout::url;
 use super::operator::Viewer;
-use super::{Console, inbox};
+use super::questions::{Questions, approval_id, detail};
 
 /// The term of the grants that links propose.
 const TERM: &str = "1h";
-
-/// The questions of the inbox that records name, by their ids.
-#[derive(Default)]
-pub(super) struct Questions(BTreeMap<String, KernelApproval>);
-
-impl Questions {
-    /// Reads the inbox if a record names a question of it; without the right to read it, there are none.
-    pub(super) async fn of(viewer: &Viewer, events: &[AuditEvent]) -> Self {
-        if !events.iter().any(|event| approval_id(event).is_some()) {
-            return Self::default();
-        }
-        let all = inbox::approvals(viewer, None).await.unwrap_or_default();
-        Self(all.into_iter().map(|one| (one.id.clone(), one)).collect())
-    }
-
-    pub(super) fn get(&self, id: &str) -> Option<&KernelApproval> {
-        self.0.get(id)
-    }
-}
-
-/// Decodes a member of a record's details.
-pub(super) fn detail<T: DeserializeOwned>(event: &AuditEvent, name: &str) -> Option<T> {
-    event.details.as_ref()?.decode(name).ok()?
-}
-
-/// Returns the id of the question that a record names.
-pub(super) fn approval_id(event: &AuditEvent) -> Option<String> {
-    detail(event, "approval_id")
-}
 
 /// A call that was refused.
 struct Refused<'a> {
@@ -98,17 +67,18 @@ fn targets(
             let found: Vec<_> = asked.into_iter().chain(missing).collect();
             if found.is_empty() { vec![rule] } else { found }
         }
-        ErrorCode::ACCESS_DENIED
-        | ErrorCode::VALIDATION_BLOCKED
-        | ErrorCode::CODE_SAFETY_VIOLATION => vec![rule],
+        ErrorCode::ACCESS_DENIED => vec![rule],
+        // A validator looks at the arguments, so without them the page of the rules could not show it.
+        ErrorCode::VALIDATION_BLOCKED | ErrorCode::CODE_SAFETY_VIOLATION => {
+            let is_kept = kept_arguments(event).is_some();
+            let first = if is_kept { rule } else { (refused.definition(), texts.show_definition) };
+            vec![first, ("/configuration".to_owned(), texts.show_validators)]
+        }
         ErrorCode::AUTH_EXPIRED => vec![("/access#keys".to_owned(), texts.show_keys)],
         ErrorCode::RATE_LIMITED | ErrorCode::RESOURCE_EXHAUSTED | ErrorCode::QUOTA_EXCEEDED => {
             vec![("/access#limits".to_owned(), texts.show_limits)]
         }
-        ErrorCode::TOOL_DISABLED => {
-            let id = format!("{server}.{tool}");
-            vec![(format!("/definition/{}", segment(&id)), texts.show_definition)]
-        }
+        ErrorCode::TOOL_DISABLED => vec![(refused.definition(), texts.show_definition)],
         ErrorCode::SERVER_NOT_READY | ErrorCode::SERVER_DRAINING | ErrorCode::SERVER_RESTARTING => {
             vec![(format!("/servers/{}", segment(server)), texts.show_server)]
         }
@@ -137,6 +107,10 @@ impl Refused<'_> {
     fn permission(&self, names: &str) -> String {
         let query = [("server", self.server), ("permit", names), ("expires", TERM)];
         format!("/access?{}#permit", Form::of(query).to_query())
+    }
+
+    fn definition(&self) -> String {
+        format!("/definition/{}", segment(&format!("{}.{}", self.server, self.tool)))
     }
 
     /// Returns the page that shows which rules decide about such a call, with its arguments if they are kept.

@@ -10,8 +10,9 @@ use super::form::segment;
 use super::history::{ANSWERED, ASKED};
 use super::layout::{mark, plain, url};
 use super::operator::Viewer;
+use super::questions::{self, Questions, approval_id, detail};
 use super::record::{short_time, target};
-use super::remedy::{Questions, approval_id, detail, links};
+use super::remedy::links;
 use super::{Console, inbox};
 use crate::commands::audit::{reason, result_word};
 
@@ -113,12 +114,8 @@ impl Story<'_> {
     /// Returns the actor of an answer, the place, the reason and the end.
     fn by(&self, event: &AuditEvent) -> Markup {
         let texts = self.viewer.texts;
-        let place = detail::<String>(event, "via").and_then(|word| match &*word {
-            "page" => Some(texts.via_page),
-            "terminal" => Some(texts.via_terminal),
-            "host" => Some(texts.via_host),
-            _ => None,
-        });
+        let place =
+            detail::<String>(event, "via").and_then(|word| questions::place(self.viewer, &word));
         let end = detail::<String>(event, "expires_at").filter(|_| is_for_later(event));
         html! {
             @if detail::<String>(event, "cause").as_deref() == Some("expired") { (texts.not_in_time) }

@@ -9,7 +9,7 @@ use mgp_types::mgp::AuditEvent;
 use super::form::Form;
 use super::layout::{self, plain};
 use super::operator::Viewer;
-use super::remedy::Questions;
+use super::questions::Questions;
 use super::steps::Story;
 use super::{Shared, history, record, shown};
 use crate::commands::audit::result_word;

@@ -145,6 +145,7 @@ texts! {
     show_rule: "Show the rule", "Die Regel zeigen";
     show_limits: "Show the limits", "Die Grenzen zeigen";
     show_definition: "Show the definition", "Die Beschreibung zeigen";
+    show_validators: "Show the configuration, which sets its validator", "Die Konfiguration zeigen, die die Prüfung festlegt";
     show_question: "Show the question and its answer", "Die Frage und ihre Antwort zeigen";
     show_server: "Show the server", "Den Server zeigen";
     show_keys: "Show the keys", "Die Schlüssel zeigen";

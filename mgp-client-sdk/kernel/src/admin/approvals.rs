@@ -75,7 +75,7 @@ pub(super) async fn deny(
     Ok(Decision::new(request.to_listed(false)))
 }
 
-/// Returns where the operator says that they answer; a form of a host is answered in another way.
+/// Returns the place of the answer that the operator's program states; a form of a host is answered in another way.
 fn place(params: &Params) -> Option<AnswerPlace> {
     let place = params.via.as_deref().and_then(AnswerPlace::parse);
     place.filter(|place| *place != AnswerPlace::Host)
