@@ -176,9 +176,10 @@ pub(super) async fn require_session(
     let uri = request.uri();
     let is_page = request.method() == Method::GET;
     let headers = request.headers().clone();
-    let page = match is_page {
-        true => Form::page(uri.path(), uri.query()),
-        false => grant::page_after_login(request, &console).await,
+    let page = if is_page {
+        Form::page(uri.path(), uri.query())
+    } else {
+        grant::page_after_login(request, &console).await
     };
     refused(&console, &headers, &page)
 }

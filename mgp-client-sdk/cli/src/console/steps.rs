@@ -66,8 +66,9 @@ impl Story<'_> {
             ASKED => one(texts.step_asked, self.asked(event)),
             ANSWERED => one(texts.step_answered, self.answered(event)),
             // With a question in the inbox, its own record has the answer.
-            CONFIRMED if !self.has(ANSWERED) => one(texts.step_answered, self.answered(event)),
-            UNCONFIRMED if !self.has(ANSWERED) => one(texts.step_answered, self.answered(event)),
+            CONFIRMED | UNCONFIRMED if !self.has(ANSWERED) => {
+                one(texts.step_answered, self.answered(event))
+            }
             "PERMISSION_GRANTED" => one(texts.step_permission, html! { (self.by(event)) }),
             _ if event.event_type == EventType::ToolExecuted => self.run(event, at),
             _ if event.event_type == EventType::ToolBlocked => self.refusal(event, at),
@@ -103,6 +104,8 @@ impl Story<'_> {
             (ANSWERED, "denied") | (UNCONFIRMED, _) => ("denied", None),
             // An approval for later calls has an id and a record of its own.
             (ANSWERED, "approved") if is_for_later(event) => ("approved", Some(texts.later_calls)),
+            // An operator decided about the permissions themselves.
+            (ANSWERED, "settled") => ("settled", None),
             _ => ("approved", None),
         };
         html! {
