@@ -6,8 +6,8 @@ use std::time::Duration;
 use mgp_client_sdk::Client;
 use mgp_discovery::Sources;
 use mgp_security::{
-    Approval, ApprovalSource, ApprovalTerm, CallApproval, CallApprovals, Governance, Inbox,
-    InboxConfig, PermissionChange,
+    AnswerPlace, Approval, ApprovalSource, ApprovalTerm, CallApproval, CallApprovals, Governance,
+    Inbox, InboxConfig, PermissionChange,
 };
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelPermissions,
@@ -244,8 +244,11 @@ impl Backend {
     }
 }
 
-fn inbox(governance: &Governance) -> CliResult<&Inbox> {
-    governance.inbox().ok_or_else(|| Failure::failed("the state folder has no inbox of approvals"))
+/// Returns the inbox of a folder, for the commands of a terminal.
+fn inbox(governance: &Governance) -> CliResult<Inbox> {
+    let inbox = governance.inbox();
+    let missing = || Failure::failed("the state folder has no inbox of approvals");
+    Ok(inbox.ok_or_else(missing)?.answered_at(AnswerPlace::Terminal))
 }
 
 /// Applies an operator's decision to permissions in the state folder, and returns the number of changed entries.
@@ -257,7 +260,7 @@ async fn decide_in(
     let (by, server) = (operator(), ServerId::from(params.server_id.as_str()));
     let mut count = 0;
     if decision == PermissionDecision::Revoke {
-        let calls = inbox(governance)?.calls();
+        let calls = inbox(governance)?.calls().clone();
         count = calls.revoke(&by, &server, &params.permissions).await?.len();
         params.permissions.retain(|name| !CallApprovals::is_id(name.as_str()));
         if params.permissions.is_empty() {

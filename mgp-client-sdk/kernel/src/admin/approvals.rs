@@ -3,7 +3,7 @@
 //! Calls and permissions wait in the inbox; registrations wait under their fingerprints.
 
 use mgp_discovery::PendingRegistration;
-use mgp_security::{ApprovalTerm, Event, Inbox, PermissionChange, Refusal};
+use mgp_security::{AnswerPlace, ApprovalTerm, Event, Inbox, PermissionChange, Refusal};
 use mgp_types::method::{KernelApprovalsApprove, KernelApprovalsDeny, Request as _};
 use mgp_types::mgp::{
     KernelApproval, KernelApprovalDecisionParams as Params,
@@ -53,7 +53,7 @@ pub(super) async fn approve(
         let message = "only a registration is approved with permissions";
         return Err(RpcError::invalid_params(message));
     }
-    let inbox = inbox(&kernel)?;
+    let inbox = inbox(&kernel)?.answered_at(place(&params));
     let request =
         inbox.approve_for(&cx.principal, &params.id, &term, params.because.as_deref()).await?;
     Ok(Decision::new(request.to_listed(false)))
@@ -70,9 +70,15 @@ pub(super) async fn deny(
         kernel.registrations().reject(by, server, &waiting.fingerprint).await?;
         return Ok(Decision::new(decided(&cx, &waiting, "denied", params.because)));
     }
-    let inbox = inbox(&kernel)?;
+    let inbox = inbox(&kernel)?.answered_at(place(&params));
     let request = inbox.deny(&cx.principal, &params.id, params.because.as_deref()).await?;
     Ok(Decision::new(request.to_listed(false)))
+}
+
+/// Returns the place of the answer that the operator's program states; a form of a host is answered in another way.
+fn place(params: &Params) -> Option<AnswerPlace> {
+    let place = params.via.as_deref().and_then(AnswerPlace::parse);
+    place.filter(|place| *place != AnswerPlace::Host)
 }
 
 fn inbox(kernel: &Kernel) -> Result<&Inbox, RpcError> {

@@ -16,7 +16,9 @@ use tokio::time::sleep;
 
 use super::request::{ApprovalRequest, RequestState, Requests};
 use crate::access::{About as Whom, AdminCheck, Need};
-use crate::approval::{ApprovalTerm, Approver, CallApprovals, Decision, LeftOpen, Question};
+use crate::approval::{
+    AnswerPlace, ApprovalTerm, Approver, CallApprovals, Decision, LeftOpen, Question,
+};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::hooks::HookState;
@@ -77,7 +79,7 @@ impl Default for InboxConfig {
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct Inbox(Arc<InboxState>);
+pub struct Inbox(Arc<InboxState>, Option<AnswerPlace>);
 
 struct InboxState {
     state: State<Requests>,
@@ -120,7 +122,7 @@ impl Inbox {
         let state = State::new(store, audit);
         let changes = Arc::clone(&moved);
         state.on_change(move || changes.send_modify(|count| *count = count.wrapping_add(1)));
-        Self(Arc::new(InboxState {
+        let state = InboxState {
             state,
             calls,
             wait: Mutex::new(config.wait),
@@ -128,7 +130,14 @@ impl Inbox {
             turn: tokio::sync::Mutex::default(),
             moved,
             waits_ended: watch::Sender::new(false),
-        }))
+        };
+        Self(Arc::new(state), None)
+    }
+
+    /// Returns the inbox for operators who answer at a place; it is recorded.
+    #[must_use]
+    pub fn answered_at(&self, place: impl Into<Option<AnswerPlace>>) -> Self {
+        Self(Arc::clone(&self.0), place.into())
     }
 
     /// Reads the content of the store, and follows its changes.
@@ -240,11 +249,7 @@ impl Inbox {
         let removed = requests.all().filter(|request| is_affected(request));
         let removed: Vec<_> = removed.flat_map(|request| request.permissions.clone()).collect();
         let event_of = |request: &ApprovalRequest| {
-            let event = Event::approval_decided(by, &request.id, "denied")
-                .server(Some(server))
-                .tool(request.tool.as_deref())
-                .cause("revoked");
-            Some(event.build())
+            Some(request.decided_event(by, "denied").cause("revoked").build())
         };
         self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?;
         Ok(removed.into_iter().filter(|permission| revoked.contains(permission)).collect())
@@ -282,10 +287,7 @@ impl Inbox {
             settled.state = RequestState::Settled;
             settled.decided_by = Some(by.name().to_owned());
             settled.expires_at = (now + self.0.config.answer_ttl).into();
-            let event = Event::approval_decided(by, &settled.id, settled.state.as_str())
-                .server(Some(server))
-                .tool(settled.tool.as_deref());
-            events.push(event.build());
+            events.push(settled.decided_event(by, settled.state.as_str()).build());
             writes.push((settled.id.clone(), Some(settled)));
         }
         if writes.is_empty() {
@@ -309,10 +311,7 @@ impl Inbox {
             |request: &ApprovalRequest| request.server_id.as_deref() == Some(server.as_str());
         let event_of = |request: &ApprovalRequest| {
             let is_open = matches!(request.state, RequestState::Open | RequestState::Approved);
-            let event = Event::approval_decided(Actor::kernel(), &request.id, "denied")
-                .server(Some(server))
-                .tool(request.tool.as_deref())
-                .cause("deregistered");
+            let event = request.decided_event(Actor::kernel(), "denied").cause("deregistered");
             is_open.then(|| event.build())
         };
         Ok(self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?)
@@ -398,12 +397,10 @@ impl Inbox {
             }
         }
         decided.decided_by = Some(by.name().to_owned());
+        decided.via = self.1;
         decided.justification = justification.map(str::to_owned);
         decided.expires_at = (now + self.0.config.answer_ttl).into();
-        let event = Event::approval_decided(by, id, state.as_str())
-            .server(decided.server_id.as_deref().map(ServerId::from).as_ref())
-            .tool(decided.tool.as_deref())
-            .justification(justification);
+        let event = decided.decided_event(by, state.as_str()).justification(justification);
         let writes = vec![(decided.id.clone(), Some(decided.clone()))];
         self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
         Ok(decided)
@@ -469,7 +466,9 @@ impl Inbox {
         let event =
             Event::approval_requested(&question.principal, &request.id, Some(&request.expires_at))
                 .server(question.server.as_ref())
-                .tool(request.tool.as_deref());
+                .tool(request.tool.as_deref())
+                .trace(question.trace.as_deref())
+                .rule(question.rule.as_ref());
         let over = requests.all().filter(|request| request.is_over(now));
         let mut writes: Writes<ApprovalRequest> =
             over.map(|request| (request.id.clone(), None)).collect();
@@ -519,11 +518,11 @@ impl Inbox {
             _ => RequestState::Settled,
         };
         closed.decided_by = Some(decision.by.clone());
+        closed.via = decision.via;
         closed.justification = decision.reason();
         closed.expires_at = (SystemTime::now() + self.0.config.answer_ttl).into();
-        let event = Event::approval_decided(decision.actor(), id, closed.state_word())
-            .server(closed.server_id.as_deref().map(ServerId::from).as_ref())
-            .tool(closed.tool.as_deref())
+        let event = closed
+            .decided_event(decision.actor(), closed.state_word())
             .justification(closed.justification.as_deref());
         let writes = vec![(closed.id.clone(), Some(closed.clone()))];
         self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;

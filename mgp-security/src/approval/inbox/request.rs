@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use mgp_types::mgp::{GrantDecision, KernelApproval, Permission, RiskLevel};
-use mgp_types::service::{AgentId, Principal};
+use mgp_types::service::{AgentId, Principal, ServerId};
 use mgp_types::{Object, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::approval::describe::describe;
-use crate::approval::{Decision, Question, QuestionSubject, like_words};
+use crate::approval::{AnswerPlace, Decision, Question, QuestionSubject, like_words};
+use crate::audit::{Event, EventActor};
 use crate::state::Snapshot;
 
 /// A request that waits for an operator or has been decided.
@@ -51,7 +52,10 @@ pub struct ApprovalRequest {
     pub holds_until: Option<Timestamp>,
     /// The hash of principal, tool, arguments and definition, to which the answer is bound.
     pub binding: String,
-    /// The time when the question was asked.
+    /// The trace id of the waiting call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// The time of the request.
     pub asked_at: Timestamp,
     /// The time when the request, or the answer to it, expires.
     pub expires_at: Timestamp,
@@ -60,7 +64,10 @@ pub struct ApprovalRequest {
     /// The name of the operator who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// The reason that the operator gave.
+    /// The place where the operator answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<AnswerPlace>,
+    /// The reason for the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
 }
@@ -124,10 +131,12 @@ impl ApprovalRequest {
             holds_until: None,
             arguments,
             binding: question.binding.to_string(),
+            trace_id: question.trace.clone(),
             asked_at: now.into(),
             expires_at: end.into(),
             state: RequestState::Open,
             decided_by: None,
+            via: None,
             justification: None,
         }
     }
@@ -161,12 +170,23 @@ impl ApprovalRequest {
         listed.permissions = self.permissions.clone().into();
         listed.risk_level.clone_from(&self.risk_level);
         listed.expires_at = Some(self.expires_at.clone());
+        listed.trace_id.clone_from(&self.trace_id);
         listed.decided_by.clone_from(&self.decided_by);
+        listed.via = self.via.map(|place| place.as_str().to_owned());
         listed.justification.clone_from(&self.justification);
         listed
     }
 
-    /// Returns whether the request has expired. A request with an unreadable expiry has expired.
+    /// Returns the event of a decision about the request.
+    pub(super) fn decided_event(&self, by: impl Into<EventActor>, word: &str) -> Event {
+        Event::approval_decided(by, &self.id, word)
+            .server(self.server_id.as_deref().map(ServerId::from).as_ref())
+            .tool(self.tool.as_deref())
+            .trace(self.trace_id.as_deref())
+            .via(self.via.map(AnswerPlace::as_str))
+    }
+
+    /// Returns whether the request has expired; an unreadable expiry counts as past.
     pub(super) fn is_over(&self, now: SystemTime) -> bool {
         self.expires_at.is_before(now).unwrap_or(true)
     }
@@ -199,6 +219,7 @@ impl ApprovalRequest {
         }
         decision.details = details;
         decision.expires_at.clone_from(&self.holds_until);
+        decision.via = self.via;
         decision
     }
 }
