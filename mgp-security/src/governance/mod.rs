@@ -463,6 +463,12 @@ impl Governance {
         missing
     }
 
+    /// Returns the reason for which a tool of a server is assessed as dangerous, in words; `None` if it is not.
+    #[must_use]
+    pub fn danger_reason(&self, server: &ServerId, tool: &str) -> Option<String> {
+        self.0.definitions.danger_reason(server, tool)
+    }
+
     /// Returns whether the tools of a server belong to this process or to another server.
     fn origin_of(&self, server: &ServerId) -> ToolOrigin {
         match self.0.definitions.tools(Some(server)) {

@@ -46,4 +46,6 @@ mod streams;
 mod trust;
 #[cfg(unix)]
 mod validate;
+#[cfg(unix)]
+mod why;
 mod world;
