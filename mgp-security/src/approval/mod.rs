@@ -88,6 +88,8 @@ pub struct Question {
     pub principal: Principal,
     /// The hash of everything the question is about; an answer is valid for nothing else.
     pub binding: Sha256Hash,
+    /// The hash of a call without the permissions that it lacks.
+    pub call: Option<Sha256Hash>,
     /// If set, an approval may hold for later calls, too: its [term](Decision::term) is kept.
     pub keeps_terms: bool,
     /// The message that the server declares for its tool, with placeholders; only the server vouches for it.
@@ -170,7 +172,15 @@ impl Question {
         principal: Principal,
         binding: Sha256Hash,
     ) -> Self {
-        Self { about, server, principal, binding, keeps_terms: false, message: None }
+        Self { about, server, principal, binding, call: None, keeps_terms: false, message: None }
+    }
+}
+
+impl QuestionSubject {
+    /// Returns the permissions that are asked for.
+    pub(crate) fn permissions(&self) -> &[Permission] {
+        let (Self::Permissions { permissions, .. } | Self::Call { permissions, .. }) = self;
+        permissions
     }
 }
 

@@ -10,6 +10,7 @@ mod layer;
 mod leaving;
 #[cfg(feature = "sqlite")]
 mod place;
+mod review;
 
 use std::fmt;
 use std::sync::Arc;

@@ -29,6 +29,8 @@ mod import;
 #[cfg(unix)]
 mod kernel;
 #[cfg(unix)]
+mod later;
+#[cfg(unix)]
 mod login;
 #[cfg(unix)]
 mod outgoing;
