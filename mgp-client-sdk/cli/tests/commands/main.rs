@@ -18,6 +18,10 @@ mod contract;
 #[cfg(unix)]
 mod daily;
 mod doctor;
+#[cfg(target_os = "linux")]
+mod every_host;
+#[cfg(unix)]
+mod forged;
 #[cfg(unix)]
 #[expect(dead_code, reason = "other tests use the rest of it")]
 #[path = "../world/host.rs"]
