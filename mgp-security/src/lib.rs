@@ -61,8 +61,8 @@ pub use access::{
     KernelTools, KernelToolsLayer, NotOperator,
 };
 pub use approval::{
-    ApprovalRequest, ApprovalTerm, Approver, ApproverChain, CallApproval, CallApprovals,
-    CallerConfirm, CallerConfirmLayer, ConfiguredApprover, Decision, DecisionSource,
+    AnswerPlace, ApprovalRequest, ApprovalTerm, Approver, ApproverChain, CallApproval,
+    CallApprovals, CallerConfirm, CallerConfirmLayer, ConfiguredApprover, Decision, DecisionSource,
     ElicitApprover, Inbox, InboxConfig, Question, QuestionSubject, RequestState, TerminalApprover,
 };
 pub use audit::{

@@ -6,8 +6,8 @@ use std::time::Duration;
 use mgp_client_sdk::Client;
 use mgp_discovery::Sources;
 use mgp_security::{
-    Approval, ApprovalSource, ApprovalTerm, CallApproval, CallApprovals, Governance, Inbox,
-    InboxConfig, PermissionChange,
+    AnswerPlace, Approval, ApprovalSource, ApprovalTerm, CallApproval, CallApprovals, Governance,
+    Inbox, InboxConfig, PermissionChange,
 };
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelPermissions,
@@ -183,7 +183,10 @@ impl Backend {
             Self::Folder(governance, _) => {
                 let term = ApprovalTerm::parse(params.term.as_deref(), params.until.clone())?;
                 let because = params.because.as_deref();
-                governance.approve_request(&operator(), &params.id, &term, because).await?;
+                let place = Some(AnswerPlace::Terminal);
+                governance
+                    .approve_request(&operator(), &params.id, &term, because, place)
+                    .await?;
                 Ok(Approved { status: "approved".to_owned(), message: None })
             }
         }
@@ -197,7 +200,8 @@ impl Backend {
             }
             Self::Folder(governance, _) => {
                 let because = params.because.as_deref();
-                governance.deny_request(&operator(), &params.id, because).await?;
+                let place = Some(AnswerPlace::Terminal);
+                governance.deny_request(&operator(), &params.id, because, place).await?;
             }
         }
         Ok(())
@@ -259,8 +263,11 @@ impl Backend {
     }
 }
 
-fn inbox(governance: &Governance) -> CliResult<&Inbox> {
-    governance.inbox().ok_or_else(|| Failure::failed("the state folder has no inbox of approvals"))
+/// Returns the inbox of a folder, for the commands of a terminal.
+fn inbox(governance: &Governance) -> CliResult<Inbox> {
+    let inbox = governance.inbox();
+    let missing = || Failure::failed("the state folder has no inbox of approvals");
+    Ok(inbox.ok_or_else(missing)?.answered_at(AnswerPlace::Terminal))
 }
 
 /// Applies an operator's decision to permissions in the state folder, and returns the number of changed entries.
@@ -272,7 +279,7 @@ async fn decide_in(
     let (by, server) = (operator(), ServerId::from(params.server_id.as_str()));
     let mut count = 0;
     if decision == PermissionDecision::Revoke {
-        let calls = inbox(governance)?.calls();
+        let calls = inbox(governance)?.calls().clone();
         count = calls.revoke(&by, &server, &params.permissions).await?.len();
         params.permissions.retain(|name| !CallApprovals::is_id(name.as_str()));
         if params.permissions.is_empty() {

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::describe::describe;
-use super::{Approver, Decision, Question, QuestionSubject};
+use super::{AnswerPlace, Approver, Decision, Question, QuestionSubject};
 
 /// The time for which a token is valid.
 const TOKEN_TTL: Duration = Duration::from_mins(5);
@@ -75,7 +75,9 @@ impl ByCaller {
             && self.tokens.take(&token, question)
         {
             let answer = if confirmed { GrantDecision::Approved } else { GrantDecision::Denied };
-            return Ok(Decision::new(answer, question.principal.subject().as_str()));
+            let mut decision = Decision::new(answer, question.principal.subject().as_str());
+            decision.via = Some(AnswerPlace::Host);
+            return Ok(decision);
         }
         let required = ConfirmationRequired::new(
             ConfirmationStatus::Required,

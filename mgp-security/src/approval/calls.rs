@@ -288,6 +288,7 @@ impl CallApprovals {
         let over = book.0.values().filter(|one| one.is_over(now));
         let mut writes: Writes<CallApproval> = over.map(|one| (one.id.clone(), None)).collect();
         let event = event(by, &kept, "approved")
+            .trace(request.trace_id.as_deref())
             .scope(kept.scope.as_ref())
             .justification(reason)
             .expires_at(kept.expires_at.as_ref());

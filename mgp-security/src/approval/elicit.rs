@@ -12,7 +12,7 @@ use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError, Timestamp};
 use serde_json::{Map, json};
 
 use super::describe::{describe, name};
-use super::{ApprovalTerm, Approver, Decision, LeftOpen, Question, QuestionSubject};
+use super::{AnswerPlace, ApprovalTerm, Approver, Decision, LeftOpen, Question, QuestionSubject};
 
 /// The name of the form field with which the caller confirms a call.
 const CONFIRM_FIELD: &str = "confirm";
@@ -134,7 +134,9 @@ impl Approver for ElicitApprover {
         }
         let (key, ask) = form(&question, &cx.principal)?;
         let answer: ElicitResult = cx.ask_again(&key, ask).await?.get()?;
-        Ok(read(&question, &cx.principal, &answer))
+        let mut decision = read(&question, &cx.principal, &answer);
+        decision.via = Some(AnswerPlace::Host);
+        Ok(decision)
     }
 
     /// Returns ten minutes, unless [set](Self::wait); the caller, who is the one being asked, may end the call earlier.

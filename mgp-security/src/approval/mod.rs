@@ -7,6 +7,7 @@ mod configured;
 mod describe;
 mod elicit;
 mod inbox;
+mod place;
 mod terminal;
 
 #[cfg(test)]
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
-use mgp_types::service::{Context, Principal, ServerId};
+use mgp_types::service::{Context, Principal, Rule, ServerId};
 use mgp_types::{Object, RpcError, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,7 @@ pub use configured::ConfiguredApprover;
 pub use elicit::ElicitApprover;
 pub(crate) use inbox::AskedAndKept;
 pub use inbox::{ApprovalRequest, Inbox, InboxConfig, RequestState};
+pub use place::AnswerPlace;
 pub use terminal::TerminalApprover;
 
 /// Decides questions that the rules leave to a person or a configuration.
@@ -94,6 +96,10 @@ pub struct Question {
     pub keeps_terms: bool,
     /// The message that the server declares for its tool, with placeholders; only the server vouches for it.
     pub message: Option<String>,
+    /// The rule that needs an answer, if it is known.
+    pub rule: Option<Rule>,
+    /// The trace id of the call.
+    pub trace: Option<String>,
 }
 
 /// The subject of a question.
@@ -143,6 +149,8 @@ pub struct Decision {
     pub by: String,
     /// The origin.
     pub source: DecisionSource,
+    /// The place where the person answered, if it is known.
+    pub via: Option<AnswerPlace>,
     /// The expiry of the answer, or `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
     /// The later calls that an approval of a call is for, too.
@@ -172,7 +180,8 @@ impl Question {
         principal: Principal,
         binding: Sha256Hash,
     ) -> Self {
-        Self { about, server, principal, binding, call: None, keeps_terms: false, message: None }
+        let (call, message, rule, trace) = (None, None, None, None);
+        Self { about, server, principal, binding, call, keeps_terms: false, message, rule, trace }
     }
 }
 
@@ -193,6 +202,7 @@ impl Decision {
             per_permission: BTreeMap::new(),
             by: by.into(),
             source: DecisionSource::Person,
+            via: None,
             expires_at: None,
             term: ApprovalTerm::Once,
             details: Object::new(),

@@ -14,7 +14,7 @@ use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::{Mutex, mpsc};
 
 use super::describe::{caller, describe};
-use super::{Approver, Decision, Question};
+use super::{AnswerPlace, Approver, Decision, Question};
 
 /// The size limit for a line; a longer one counts as empty.
 const MAX_LINE: u64 = 256;
@@ -206,6 +206,7 @@ fn read(line: &str, code: &str) -> Option<GrantDecision> {
 
 fn decision(answer: GrantDecision, by: &str) -> Decision {
     let mut decision = Decision::new(answer, by);
+    decision.via = Some(AnswerPlace::Terminal);
     decision.expires_at =
         std::time::SystemTime::now().checked_add(Duration::from_hours(1)).map(Into::into);
     decision

@@ -23,7 +23,7 @@ use mgp_types::mgp::{Permission, Validator};
 use mgp_types::service::{
     BoxFuture, Call, CallRecord, Either, MgpService, Reply, Rule, ServerId, Target, WaitMark,
 };
-use mgp_types::{ErrorCode, RpcError, clip};
+use mgp_types::{ErrorCode, Extras, RpcError, clip};
 use tower_service::Service;
 
 use crate::access::{Credentials, Delegation, Moment, name_of};
@@ -203,8 +203,24 @@ fn deny(sources: &Sources, call: &Call, refusal: Refusal) -> RpcError {
         note(call.cx(), "justification", reason);
     }
     let error = RpcError::from(refusal);
+    note_remedy(call, &error);
     log_denied(sources, call, &error);
     error
+}
+
+/// Adds to the audit record what would let a refused call run: the missing permissions, and the request that a person
+/// answers.
+fn note_remedy(call: &Call, error: &RpcError) {
+    let Some(details) = error.as_recovery().and_then(|hint| hint.details.as_ref()) else { return };
+    let missing = details.decode::<Vec<Extras>>("missing").ok().flatten().unwrap_or_default();
+    let names: Vec<String> =
+        missing.iter().filter_map(|one| one.get("permission")?.get().ok()).collect();
+    if !names.is_empty() {
+        note(call.cx(), "missing", &names.join(" "));
+    }
+    if let Ok(Some(id)) = details.decode::<String>("approval_id") {
+        note(call.cx(), "approval_id", &id);
+    }
 }
 
 fn log_denied(sources: &Sources, call: &Call, error: &RpcError) {

@@ -5,7 +5,7 @@ use mgp_types::mgp::Permission;
 use mgp_types::service::{Principal, ServerId};
 
 use super::Governance;
-use crate::approval::{ApprovalRequest, ApprovalTerm};
+use crate::approval::{AnswerPlace, ApprovalRequest, ApprovalTerm};
 use crate::permission::{MissingStatus, PermissionChange};
 
 impl Governance {
@@ -47,7 +47,8 @@ impl Governance {
         Ok(())
     }
 
-    /// Approves a request of the inbox; the approval of a review is a decision about the permissions.
+    /// Approves a request of the inbox, and records where the operator answered. The approval of a review is a decision
+    /// about the permissions.
     ///
     /// # Errors
     /// As [`Inbox::approve_for`](crate::Inbox::approve_for), and if the permissions cannot be approved.
@@ -60,8 +61,10 @@ impl Governance {
         id: &str,
         term: &ApprovalTerm,
         because: Option<&str>,
+        place: Option<AnswerPlace>,
     ) -> Result<ApprovalRequest, RpcError> {
-        let request = self.inbox_or_error()?.approve_for(by, id, term, because).await?;
+        let inbox = self.inbox_or_error()?.answered_at(place);
+        let request = inbox.approve_for(by, id, term, because).await?;
         if let Some(change) = change_of(&request) {
             self.permissions().approve(by, change).await?;
             self.settle(by, request.server_id.as_deref()).await?;
@@ -69,7 +72,8 @@ impl Governance {
         Ok(request)
     }
 
-    /// Denies a request of the inbox; the denial of a review is a decision about the permissions.
+    /// Denies a request of the inbox, and records where the operator answered. The denial of a review is a decision about
+    /// the permissions.
     ///
     /// # Errors
     /// As [`approve_request`](Self::approve_request).
@@ -81,8 +85,10 @@ impl Governance {
         by: &Principal,
         id: &str,
         because: Option<&str>,
+        place: Option<AnswerPlace>,
     ) -> Result<ApprovalRequest, RpcError> {
-        let request = self.inbox_or_error()?.deny(by, id, because).await?;
+        let inbox = self.inbox_or_error()?.answered_at(place);
+        let request = inbox.deny(by, id, because).await?;
         if let Some(change) = change_of(&request) {
             self.permissions().deny(by, change).await?;
             self.settle(by, request.server_id.as_deref()).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission};
-use mgp_types::service::{AgentId, Context, Principal, ServerId};
+use mgp_types::service::{AgentId, Context, Principal, Rule, ServerId};
 use mgp_types::sync::{Mutex, MutexGuard};
 use mgp_types::{Object, RpcError, Sha256Hash};
 use tokio::sync::watch;
@@ -156,15 +156,7 @@ impl PermissionCore {
                     continue;
                 }
             };
-            let question = Question::new(
-                QuestionSubject::Permissions {
-                    permissions: open.clone(),
-                    tool: tool.map(str::to_owned),
-                },
-                server.cloned(),
-                cx.principal.clone(),
-                binding(&cx.principal, server, &open),
-            );
+            let question = self.question(cx, server, tool, &open);
             let answer = tokio::select! {
                 biased;
                 // An answer that is available immediately is used even if the time limit has passed.
@@ -178,6 +170,26 @@ impl PermissionCore {
             notes.take(&answered);
             lead.done.send_replace(Some(answered));
         }
+    }
+
+    fn question(
+        &self,
+        cx: &Context,
+        server: Option<&ServerId>,
+        tool: Option<&str>,
+        open: &[Permission],
+    ) -> Question {
+        let about = QuestionSubject::Permissions {
+            permissions: open.to_vec(),
+            tool: tool.map(str::to_owned),
+        };
+        let binding = binding(&cx.principal, server, open);
+        let mut question = Question::new(about, server.cloned(), cx.principal.clone(), binding);
+        let policy = self.policies.get(server);
+        let policy = policy.permission_policy.as_str();
+        question.rule = Some(Rule::new(format!("permission_policy {policy}")));
+        question.trace = cx.trace.as_deref().map(str::to_owned);
+        question
     }
 
     /// Returns the permissions that an approver may be asked about and that this call has not asked about yet.

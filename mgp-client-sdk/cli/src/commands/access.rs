@@ -144,6 +144,17 @@ pub(crate) struct ServerAccess {
     pub(crate) allowed: Vec<String>,
     /// Tools denied by name.
     pub(crate) denied: Vec<String>,
+    /// The entries themselves, which `mgp access query` shows.
+    #[serde(skip)]
+    pub(crate) entries: Vec<AccessEntry>,
+}
+
+/// The name in a new entry that seems to be mistyped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EntryPart {
+    Agent,
+    Server,
+    Tool,
 }
 
 impl QueryResult {
@@ -382,16 +393,21 @@ pub(crate) async fn matrix_of_all(
     matrix(global, &every, backend).await
 }
 
-/// Refuses a new entry whose server, tool or agent seems to be mistyped.
+/// Refuses a new entry whose server, tool or agent seems to be mistyped, and returns which.
 pub(crate) async fn check_new_entry(
     global: &Global,
     backend: &Backend,
     target: &Target,
-) -> CliResult {
-    let known = KnownNames::read(global, backend).await?;
-    known.check_agent(&target.agent).map_err(|failure| Failure::usage(without_force(&failure)))?;
-    let checked = target.check(&known).await;
-    checked.map(|_| ()).map_err(|failure| Failure::usage(without_force(&failure)))
+) -> Result<(), (Option<EntryPart>, Failure)> {
+    let known = KnownNames::read(global, backend).await.map_err(|failure| (None, failure))?;
+    let wrong =
+        |part| move |failure: Failure| (Some(part), Failure::usage(without_force(&failure)));
+    known.check_agent(&target.agent).map_err(wrong(EntryPart::Agent))?;
+    known.check_server(&target.server).await.map_err(wrong(EntryPart::Server))?;
+    if let Some(tool) = &target.tool {
+        known.check_tool(&target.server, tool).map_err(wrong(EntryPart::Tool))?;
+    }
+    Ok(())
 }
 
 async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResult<AccessMatrix> {
@@ -455,10 +471,11 @@ fn server_access(
         by_default,
         allowed: vec![],
         denied: vec![],
+        entries: entries.collect(),
     };
-    for entry in entries {
+    for entry in &access.entries {
         let allows = entry.permission == AccessPermission::Allow;
-        match entry.tool_name {
+        match entry.tool_name.clone() {
             Some(tool) if allows => access.allowed.push(tool),
             Some(tool) => access.denied.push(tool),
             // A denial overrides a grant.

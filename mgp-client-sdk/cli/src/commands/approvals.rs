@@ -272,6 +272,7 @@ impl Decision {
     fn params(&self) -> KernelApprovalDecisionParams {
         let mut params = KernelApprovalDecisionParams::new(self.id.as_str());
         params.because.clone_from(&self.because);
+        params.via = Some("terminal".to_owned());
         params
     }
 }

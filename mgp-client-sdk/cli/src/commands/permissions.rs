@@ -222,7 +222,7 @@ async fn decide(
 }
 
 /// Refuses words that are not permissions, and likely misspellings; a server may define permissions of its own.
-fn check_permission(permission: &str, force: bool) -> CliResult {
+pub(crate) fn check_permission(permission: &str, force: bool) -> CliResult {
     let is_known = Permission::from(permission).is_known();
     let all: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();
     if !is_known && !permission.contains('.') {

@@ -4,30 +4,40 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use mgp_types::RawObject;
 use mgp_types::method::{KernelExplain, KernelPermissions, KernelPermissionsRevoke};
 use mgp_types::mgp::{
-    AccessGrantParams, KernelExplainParams, KernelPermission, KernelPermissionChangeParams,
+    AccessEntry, KernelExplainParams, KernelPermission, KernelPermissionChangeParams,
     KernelPermissionsParams, Permission,
 };
+use mgp_types::{RawObject, Timestamp};
 
 use super::form::{Form, Posted};
+use super::grant::{self, Filled};
 use super::layout::{self, field, hidden, mark, plain, table, token, url};
 use super::operator::Viewer;
 use super::{Console, PageError, Shared, inbox, keys, shown};
 use crate::backend::Backend;
 use crate::commands::access::{self, AccessMatrix, Target};
 use crate::exit::{CliResult, Failure};
-use crate::time_args;
 
 pub(super) async fn page(
     State(console): Shared,
     Extension(viewer): Extension<Viewer>,
     query: Form,
 ) -> Response {
-    shown(&console, &viewer, async {
+    show(&console, &viewer, &query, &Filled::from_query(&query)).await
+}
+
+/// Returns the page, with forms as they are filled in.
+pub(super) async fn show(
+    console: &Console,
+    viewer: &Viewer,
+    query: &Form,
+    filled: &Filled,
+) -> Response {
+    shown(console, viewer, async {
         let backend = Backend::Kernel(viewer.operator.client.clone());
-        let config = console.config(&viewer).await?;
+        let config = console.config(viewer).await?;
         let matrix = access::matrix_of_all(&console.global, &config, &backend).await?;
         let params = KernelPermissionsParams::new();
         let decisions =
@@ -36,19 +46,16 @@ pub(super) async fn page(
         let body = html! {
             section.card aria-labelledby="why" {
                 h2 #why { (texts.what_if) }
-                (what_if(&console, &viewer, &query).await?)
+                (what_if(console, viewer, query).await?)
             }
-            section.card aria-labelledby="grant" {
-                h2 #grant { (texts.grant_or_deny) }
-                (grant_form(&console, &viewer, &query))
-            }
+            (grant::forms(console, viewer, filled))
             h2 { (texts.matrix) }
-            (matrix_table(&console, &viewer, &matrix))
+            (matrix_table(console, viewer, &matrix))
             h2 { (texts.decisions) }
-            (decisions_table(&console, &viewer, &decisions))
-            (keys::section(&console, &viewer, &config).await?)
+            (decisions_table(console, viewer, &decisions))
+            (keys::section(console, viewer, &config).await?)
         };
-        Ok(layout::page(&console, &viewer, "/access", &query, &body))
+        Ok(layout::page(console, viewer, "/access", query, &body))
     })
     .await
 }
@@ -99,23 +106,6 @@ async fn explain(
     Ok(viewer.operator.client.request::<KernelExplain>(&params).await?)
 }
 
-fn grant_form(console: &Console, viewer: &Viewer, query: &Form) -> Markup {
-    let texts = viewer.texts;
-    html! {
-        form.row method="post" action=(url(console, "/access/grant")) {
-            (token(viewer))
-            (field(texts.agent, "agent", query.text("for"), true))
-            (field(texts.server, "server", query.text("server"), true))
-            (field(texts.tool_or_all, "tool", "", false))
-            (field(texts.expires_example, "expires", "", false))
-            (field(texts.reason, "because", "", false))
-            button.main name="answer" value="allow" { (texts.grant) }
-            button.bad name="answer" value="deny" { (texts.deny) }
-        }
-        p.dim { (texts.grant_hint) }
-    }
-}
-
 fn matrix_table(console: &Console, viewer: &Viewer, matrix: &AccessMatrix) -> Markup {
     let texts = viewer.texts;
     let heads: Vec<&str> =
@@ -150,12 +140,43 @@ fn matrix_cell(
             }
         }
     };
+    let about = |tool: Option<&String>| {
+        let entry = cell.entries.iter().find(|entry| entry.tool_name.as_ref() == tool);
+        html! { @if let Some(entry) = entry { (origin(viewer, entry)) } }
+    };
     html! {
-        (mark(whole)) @if cell.whole == "default" { span.dim { " " (viewer.texts.by_default) } } @else { (revoke("")) }
+        (mark(whole)) @if cell.whole == "default" { span.dim { " " (viewer.texts.by_default) } } @else { (revoke("")) (about(None)) }
         @for (word, tools) in [("allow", &cell.allowed), ("deny", &cell.denied)] {
-            @for tool in tools { div { (mark(word)) " " (plain(tool)) (revoke(tool)) } }
+            @for tool in tools { div { (mark(word)) " " (plain(tool)) (revoke(tool)) (about(Some(tool))) } }
         }
     }
+}
+
+/// Returns until when an entry holds, and who made it and why.
+fn origin(viewer: &Viewer, entry: &AccessEntry) -> Markup {
+    let texts = viewer.texts;
+    html! {
+        details.origin {
+            summary {
+                @match &entry.expires_at {
+                    Some(end) => { (texts.until_word) " " (moment(end)) },
+                    None => (texts.no_end),
+                }
+            }
+            (texts.by_word) " " (plain(entry.granted_by.as_deref().unwrap_or("-")))
+            @if let Some(since) = &entry.granted_at { ", " (super::record::short_time(since.as_str())) " UTC" }
+            @if let Some(reason) = &entry.justification { ": “" (plain(reason)) "”" }
+        }
+    }
+}
+
+/// Returns a time without its date if it is today.
+fn moment(end: &Timestamp) -> String {
+    let (end, now) = (super::record::short_time(end.as_str()), Timestamp::now());
+    let today = now.as_str().split('T').next().unwrap_or_default();
+    let (date, time) = end.split_once(' ').unwrap_or(("", &end));
+    let time = time.get(..5).unwrap_or(time);
+    if date == today { format!("{time} UTC") } else { format!("{date} {time} UTC") }
 }
 
 fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermission]) -> Markup {
@@ -192,44 +213,6 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
         texts.revoke,
     ];
     table(texts.decisions, &heads, &rows)
-}
-
-/// Grants or denies access.
-pub(super) async fn grant(State(console): Shared, Posted(form, viewer): Posted) -> Response {
-    let (agent, server) = (form.text("agent"), form.text("server"));
-    // The other pages show the name of a tool behind that of its server.
-    let whole = form.get("tool");
-    let tool = whole.map(|tool| {
-        tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.')).unwrap_or(tool)
-    });
-    let granted = async {
-        let mut params = match form.text("answer") {
-            "allow" => AccessGrantParams::allow(agent, server),
-            "deny" => AccessGrantParams::deny(agent, server),
-            _ => return Err(Failure::usage("choose an answer")),
-        };
-        if let Some(tool) = tool {
-            params = params.tool(tool);
-        }
-        if let Some(end) = form.get("expires") {
-            params = params.until(time_args::future(end).map_err(Failure::usage)?);
-        }
-        if let Some(because) = form.get("because") {
-            params = params.because(because);
-        }
-        let backend = Backend::Kernel(viewer.operator.client.clone());
-        let target = Target::new(agent, server, tool);
-        access::check_new_entry(&console.global, &backend, &target).await?;
-        viewer.operator.client.mgp().access_grant(&params).await?;
-        Ok(())
-    };
-    let result = granted.await;
-    let target = tool.map_or_else(|| server.to_owned(), |tool| format!("{server}.{tool}"));
-    let mut done = format!("{agent} → {target}: {}", form.text("answer"));
-    if let Some(end) = form.get("expires") {
-        done = format!("{done} ({}: {end})", viewer.texts.until);
-    }
-    console.ended("/access", done, result)
 }
 
 /// Removes an entry about a server or a tool.

@@ -23,6 +23,17 @@ impl Form {
         Self(form_urlencoded::parse(bytes).into_owned().collect())
     }
 
+    /// Creates a form from names with values.
+    pub(super) fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        Self(pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    /// Returns the values that are not blank as a query.
+    pub(super) fn to_query(&self) -> String {
+        let given = self.0.iter().filter(|(_, value)| !value.is_empty());
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish()
+    }
+
     /// Returns the first value of a name that is not blank.
     pub(super) fn get<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.all(name).map(str::trim).find(|value| !value.is_empty())
@@ -86,6 +97,25 @@ impl FromRequest<Arc<Console>> for Posted {
             )
                 .into_response()),
         }
+    }
+}
+
+/// A posted form of a person with a session, whose token may be that of another session; nothing may be done then.
+pub(super) struct Entered {
+    pub(super) form: Form,
+    pub(super) viewer: Viewer,
+    pub(super) is_own: bool,
+}
+
+impl FromRequest<Arc<Console>> for Entered {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Arc<Console>) -> Result<Self, Response> {
+        let viewer = request.extensions().get::<Viewer>().cloned();
+        let viewer = viewer.ok_or_else(|| StatusCode::FORBIDDEN.into_response())?;
+        let form = read(request, console).await?;
+        let is_own = viewer.has_token(form.text("token"));
+        Ok(Self { form, viewer, is_own })
     }
 }
 

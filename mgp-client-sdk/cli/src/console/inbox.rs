@@ -6,19 +6,20 @@ use axum::response::Response;
 use maud::{Markup, html};
 use mgp_types::Extras;
 use mgp_types::method::{
-    KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelExplain, KernelTools,
-    KernelToolsApprove, KernelToolsReject,
+    KernelApprovalsApprove, KernelApprovalsDeny, KernelExplain, KernelTools, KernelToolsApprove,
+    KernelToolsReject,
 };
 use mgp_types::mgp::{
-    AccessGrantParams, KernelApproval, KernelApprovalDecisionParams, KernelApprovalsParams,
-    KernelExplainParams, KernelExplainResult, KernelTool, KernelToolDecisionParams,
-    KernelToolsParams, RegistrationStatus,
+    AccessGrantParams, KernelApproval, KernelApprovalDecisionParams, KernelExplainParams,
+    KernelExplainResult, KernelTool, KernelToolDecisionParams, KernelToolsParams,
+    RegistrationStatus,
 };
 
 use super::form::{Form, Posted, segment};
 use super::layout::{self, Notice, field, hidden, mark, plain, table, token, url};
 use super::live::waiting_definitions;
 use super::operator::Viewer;
+use super::questions::{self, Questions, approvals};
 use super::record::{self, Filter};
 use super::{Console, PageError, Shared, shown};
 use crate::commands::tools::needs_decision;
@@ -30,12 +31,6 @@ const EARLIER: u64 = 8;
 
 /// The number of decided approvals that the inbox shows.
 const MAX_DECIDED: usize = 10;
-
-async fn approvals(viewer: &Viewer, id: Option<&str>) -> Result<Vec<KernelApproval>, PageError> {
-    let mut params = KernelApprovalsParams::new();
-    params.id = id.map(str::to_owned);
-    Ok(viewer.operator.client.request::<KernelApprovals>(&params).await?.approvals)
-}
 
 pub(super) async fn page(
     State(console): Shared,
@@ -172,12 +167,27 @@ fn decided_table(console: &Console, viewer: &Viewer, decided: &[&KernelApproval]
                     } @else { (heading(viewer, one)) }
                 }
                 td { (mark(&one.state)) }
-                td { (plain(one.decided_by.as_deref().unwrap_or("-"))) }
-                td { (plain(one.justification.as_deref().unwrap_or_default())) }
+                td { (plain(one.decided_by.as_deref().unwrap_or("-"))) (place(viewer, one)) }
+                td { (plain(one.justification.as_deref().unwrap_or_default())) (story_link(console, viewer, one)) }
             }
         }
     };
     table(texts.decided, &[texts.subject, texts.state, texts.by, texts.reason], &rows)
+}
+
+/// Returns where a question was answered.
+fn place(viewer: &Viewer, approval: &KernelApproval) -> Markup {
+    let place = approval.via.as_deref().and_then(|word| questions::place(viewer, word));
+    html! { @if let Some(place) = place { ", " (place) } }
+}
+
+/// Returns the link to the story of the call that a question is about.
+fn story_link(console: &Console, viewer: &Viewer, approval: &KernelApproval) -> Markup {
+    html! {
+        @if let Some(trace) = &approval.trace_id {
+            div { a href=(url(console, &format!("/story/{}", segment(trace)))) { (viewer.texts.story_link) } }
+        }
+    }
 }
 
 /// Returns a definition that waits: its findings and differences, and its buttons.
@@ -217,6 +227,7 @@ pub(super) async fn call(
         };
         let explained = explained(&viewer, &approval).await;
         let earlier = earlier(&viewer, &approval).await?;
+        let questions = Questions::of(&viewer, &earlier).await;
         let page = format!("/call/{}", segment(&id));
         let texts = viewer.texts;
         let body = html! {
@@ -225,8 +236,9 @@ pub(super) async fn call(
                 (facts(&viewer, &approval))
                 @if approval.state == "open" { (answers(&console, &viewer, &approval, &page)) }
                 @else if let Some(by) = &approval.decided_by {
-                    p { (texts.decided_by) " " (plain(by)) @if let Some(reason) = &approval.justification { ": " (plain(reason)) } }
+                    p { (texts.decided_by) " " (plain(by)) (place(&viewer, &approval)) @if let Some(reason) = &approval.justification { ": " (plain(reason)) } }
                 }
+                (story_link(&console, &viewer, &approval))
             }
             h2 { (texts.arguments) }
             (arguments(&viewer, approval.arguments.as_deref()))
@@ -237,7 +249,7 @@ pub(super) async fn call(
                 (rules(&viewer, explained))
             }
             h2 { (texts.earlier_calls) }
-            (record::rows(&console, &viewer, &earlier))
+            (record::rows(&console, &viewer, &questions, &earlier))
         };
         Ok(layout::page(&console, &viewer, "/", &query, &body))
     })
@@ -262,6 +274,7 @@ pub(super) async fn one_definition(
                 @if let Some(whole) = &tool.definition { pre.whole { (plain(whole)) } }
             } @else {
                 p.dim { code { (plain(&id)) } ": " (texts.no_definition) }
+                @if let Some(tool) = found.first() { (settled_definition(&viewer, tool)) }
             }
         };
         Ok(layout::page(&console, &viewer, "/", &query, &body))
@@ -269,8 +282,20 @@ pub(super) async fn one_definition(
     .await
 }
 
+/// Returns a definition that needs no decision.
+fn settled_definition(viewer: &Viewer, tool: &KernelTool) -> Markup {
+    let texts = viewer.texts;
+    html! {
+        section.card aria-label=(plain(&tool.tool_id)) {
+            h2 { (plain(&tool.tool_id)) " " (mark(tool.standing.as_str())) }
+            dl { dt { (texts.risk) } dd { (mark(tool.risk_level.as_str())) } }
+            @if let Some(whole) = &tool.definition { pre.whole { (plain(whole)) } }
+        }
+    }
+}
+
 /// Returns all arguments, a member each; nothing is left out.
-fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
+pub(super) fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
     let Some(text) = arguments else { return html! { p.dim { (viewer.texts.none) } } };
     let members = serde_json::from_str::<Extras>(text).ok();
     html! {
@@ -359,6 +384,7 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
 async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<String> {
     let mut params = KernelApprovalDecisionParams::new(id);
     params.because = form.get("because").map(str::to_owned);
+    params.via = Some("page".to_owned());
     let (client, texts) = (&viewer.operator.client, viewer.texts);
     let word = match form.text("answer") {
         "once" => texts.allowed_once,

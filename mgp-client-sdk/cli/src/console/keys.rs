@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use mgp_discovery::Trust;
+use mgp_discovery::{Config, Trust};
 use mgp_kernel::{QuotaCount, quota_counts};
 
 use super::form::Posted;
@@ -34,13 +34,50 @@ pub(super) async fn section(
     let counts = quota_counts(&db, &config).await;
     let counts = counts.map_err(|error| Failure::failed(error.to_string()))?;
     Ok(html! {
+        h2 #limits { (texts.limits) }
+        (limits(viewer, &config))
         h2 { (texts.quotas) }
         @if counts.is_empty() { p.dim { (texts.no_quotas) } }
         @else { (quotas(viewer, &counts)) }
-        h2 { (texts.keys) }
+        h2 #keys { (texts.keys) }
         @if keys.is_empty() { p.dim { (texts.no_keys) } }
         @else { (keys_table(console, viewer, &keys)) }
     })
+}
+
+/// Returns the configured limits of calls at once and in a minute; quotas have a table of their own.
+fn limits(viewer: &Viewer, config: &Config) -> Markup {
+    let texts = viewer.texts;
+    let agents =
+        config.agents.iter().map(|(name, agent)| (name.clone(), texts.agent, agent.limits.clone()));
+    let servers = config
+        .servers
+        .iter()
+        .map(|server| (server.id.to_string(), texts.server, server.limits.calls.clone()));
+    let tools = config.servers.iter().flat_map(|server| {
+        let of_tool = |(tool, most): (&String, &u64)| (format!("{}.{tool}", server.id), *most);
+        server.limits.tool_calls_per_minute.iter().map(of_tool)
+    });
+    let every = (texts.every_agent.to_owned(), texts.agent, config.limits.clone());
+    let mut rows = Vec::new();
+    for (name, kind, limits) in std::iter::once(every).chain(agents).chain(servers) {
+        let all = [
+            (texts.per_minute, limits.calls_per_minute),
+            (texts.at_once, limits.running),
+            (texts.argument_bytes, limits.max_arguments),
+        ];
+        rows.extend(all.into_iter().filter_map(|(of, most)| Some((name.clone(), kind, of, most?))));
+    }
+    rows.extend(tools.map(|(name, most)| (name, texts.tool, texts.per_minute, most)));
+    let body = html! {
+        @for (name, kind, of, most) in rows.iter().take(MAX_ROWS) {
+            tr { th scope="row" { (plain(name)) } td { (kind) } td { (most) " " (of) } }
+        }
+    };
+    html! {
+        @if rows.is_empty() { p.dim { (texts.no_limits) } }
+        @else { (table(texts.limits, &[texts.who, texts.kind, texts.limit], &body)) }
+    }
 }
 
 fn quotas(viewer: &Viewer, counts: &[QuotaCount]) -> Markup {

@@ -7,9 +7,10 @@
   const isInUse = () => {
     const at = document.activeElement;
     const writes = at && content.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName);
-    const chosen = content.querySelector("input:checked, details[open]");
+    const chosen = content.querySelector("input:checked, details[open], [aria-invalid], [data-keep]");
+    const written = [...content.querySelectorAll("input")].some((input) => input.value !== input.defaultValue);
     const aims = content.querySelector("button:hover");
-    return writes || chosen || aims || String(window.getSelection()).length > 0;
+    return writes || written || chosen || aims || String(window.getSelection()).length > 0;
   };
   let late = false, asked = false;
   const refresh = async () => {

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::form::{self, Form, Posted};
 use super::gate::header;
+use super::grant;
 use super::layout::{self, hidden};
 use super::operator::{self, Kernel, Operator, Viewer};
 use super::sessions::random;
@@ -174,8 +175,13 @@ pub(super) async fn require_session(
     // Only a page can be shown after the login; an action must be started again.
     let uri = request.uri();
     let is_page = request.method() == Method::GET;
-    let page = if is_page { Form::page(uri.path(), uri.query()) } else { String::new() };
-    refused(&console, request.headers(), &page)
+    let headers = request.headers().clone();
+    let page = if is_page {
+        Form::page(uri.path(), uri.query())
+    } else {
+        grant::page_after_login(request, &console).await
+    };
+    refused(&console, &headers, &page)
 }
 
 /// Returns the page for a browser without a session, which leads on to `next` after the login.

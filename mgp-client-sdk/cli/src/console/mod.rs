@@ -8,16 +8,21 @@ mod access;
 mod configuration;
 mod form;
 mod gate;
+mod grant;
+mod history;
 mod inbox;
 mod keys;
 mod layout;
 mod live;
 mod login;
 mod operator;
+mod questions;
 mod record;
+mod remedy;
 mod search;
 mod servers;
 mod sessions;
+mod steps;
 mod story;
 mod texts;
 
@@ -237,7 +242,8 @@ fn router(console: &Arc<Console>) -> Router {
         .route("/record/export", get(record::export))
         .route("/story/{trace}", get(story::page))
         .route("/access", get(access::page))
-        .route("/access/grant", post(access::grant))
+        .route(grant::GRANT, get(grant::again).post(grant::grant))
+        .route(grant::PERMIT, get(grant::again).post(grant::permit))
         .route("/access/revoke", post(access::revoke))
         .route("/access/key", post(keys::revoke))
         .route("/access/withdraw", post(access::withdraw))

@@ -15,6 +15,8 @@ use mgp_types::mgp::{
 use super::form::{Form, segment};
 use super::layout::{self, field, mark, plain, table, url};
 use super::operator::Viewer;
+use super::questions::Questions;
+use super::remedy;
 use super::{Console, PageError, Shared, shown};
 use crate::commands::audit::{reason, result_word};
 use crate::time_args;
@@ -86,6 +88,7 @@ pub(super) async fn page(
         let filter = Filter::from_query(&query);
         let before = query.get("before").and_then(|before| before.parse().ok());
         let found = read(&viewer, &filter, PAGE, before).await?;
+        let questions = Questions::of(&viewer, &found.events).await;
         let texts = viewer.texts;
         let verified = match query.get("verify") {
             Some(_) => Some(viewer.operator.client.request::<KernelAuditVerify>(&KernelAuditVerifyParams::new()).await?),
@@ -104,7 +107,7 @@ pub(super) async fn page(
                     None => p.done { (verified.records) " " (texts.records_unchanged) },
                 }
             }
-            div data-live[before.is_none()] { (rows(&console, &viewer, &found.events)) }
+            div data-live[before.is_none()] { (rows(&console, &viewer, &questions, &found.events)) }
             @if let Some(next) = found.next {
                 p { a href={ "?" (query.with("before", &next.to_string())) } { (texts.older) } }
             }
@@ -138,8 +141,13 @@ fn filters(console: &Console, viewer: &Viewer, filter: &Filter) -> Markup {
     }
 }
 
-/// Returns records as a table.
-pub(super) fn rows(console: &Console, viewer: &Viewer, events: &[AuditEvent]) -> Markup {
+/// Returns records as a table, refused calls with a link to what would let them run.
+pub(super) fn rows(
+    console: &Console,
+    viewer: &Viewer,
+    questions: &Questions,
+    events: &[AuditEvent],
+) -> Markup {
     let texts = viewer.texts;
     if events.is_empty() {
         return html! { p.dim { (texts.none) } };
@@ -157,7 +165,7 @@ pub(super) fn rows(console: &Console, viewer: &Viewer, events: &[AuditEvent]) ->
                 td { (mark(&result_word(event))) }
                 td { (plain(&event.actor.id)) }
                 td { (plain(&target(event))) }
-                td { (plain(&reason(event).unwrap_or_default())) }
+                td { (plain(&reason(event).unwrap_or_default())) (remedy::links(console, viewer, questions, event)) }
             }
         }
     };

@@ -1,4 +1,4 @@
-//! The story of one call: its records on a line of time, as a picture and as a table.
+//! The story of one call: its steps in words, and its records on a line of time, as a picture and as a table.
 
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -9,12 +9,10 @@ use mgp_types::mgp::AuditEvent;
 use super::form::Form;
 use super::layout::{self, plain};
 use super::operator::Viewer;
-use super::record::{self, Filter};
-use super::{Shared, shown};
+use super::questions::Questions;
+use super::steps::Story;
+use super::{Shared, history, record, shown};
 use crate::commands::audit::result_word;
-
-/// The bound of records of one trace.
-const MAX_RECORDS: u64 = 200;
 
 /// The bound of records that the picture shows.
 const MAX_DRAWN: usize = 24;
@@ -32,14 +30,18 @@ pub(super) async fn page(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let filter = Filter { trace: Some(trace.clone()), ..Filter::default() };
-        let mut events = record::read(&viewer, &filter, MAX_RECORDS, None).await?.events;
-        events.reverse();
+        let events = history::of_trace(&viewer, &trace).await?;
+        let questions = Questions::of(&viewer, &events).await;
+        let (console, viewer) = (&*console, &viewer);
+        let story = Story { console, viewer, events: &events, questions: &questions };
         let texts = viewer.texts;
         let body = html! {
             h2 { (texts.story) " " code { (plain(&trace)) } }
-            (picture(&viewer, &events))
-            (record::rows(&console, &viewer, &events))
+            div data-live { (story.list()) }
+            (story.arguments())
+            h2 { (texts.records) }
+            (picture(viewer, &events))
+            (record::rows(console, viewer, &questions, &events))
             @for event in events.iter().filter(|event| event.details.is_some()) {
                 details {
                     summary { (record::short_time(event.timestamp.as_str())) " " (plain(event.event_type.as_str())) }
@@ -47,7 +49,7 @@ pub(super) async fn page(
                 }
             }
         };
-        Ok(layout::page(&console, &viewer, "/record", &query, &body))
+        Ok(layout::page(console, viewer, "/record", &query, &body))
     })
     .await
 }

@@ -94,7 +94,7 @@ fn started(home: &Home, more: &[&str]) -> (Child, String) {
 }
 
 impl Browser {
-    fn new(home: &Home) -> Self {
+    pub(crate) fn new(home: &Home) -> Self {
         let (console, link) = started(home, &[]);
         let (address, path) = link.strip_prefix("http://").unwrap().split_once('/').unwrap();
         let (base, key) = path.split_once("/login?key=").unwrap();
@@ -192,11 +192,11 @@ impl Drop for Browser {
     }
 }
 
-/// Starts a kernel whose tool `echo` needs an approval for each call.
-fn guarded() -> Kernel {
+/// Starts a kernel whose tool `echo` needs an approval for each call; its configuration begins with `more`.
+pub(crate) fn guarded(more: &str) -> Kernel {
     let echo = program("echo");
     let kernel = Kernel::new(&format!(
-        "[[servers]]\nid = 'desk'\ncommand = '{echo}'\n[servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ echo = 'dangerous' }}\n"
+        "{more}[[servers]]\nid = 'desk'\ncommand = '{echo}'\n[servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ echo = 'dangerous' }}\n"
     ));
     until_blocking("the tools are listed", || kernel.server("desk")["tools"].as_u64() >= Some(1));
     kernel
@@ -204,7 +204,12 @@ fn guarded() -> Kernel {
 
 /// Calls the tool in another process, with the arguments on its standard input.
 pub(crate) fn calling(home: &Home, arguments: &Value) -> Child {
-    let mut command = home.command(&["tools", "call", "desk.echo", "--arguments", "-"]);
+    call_of(home, "desk.echo", arguments)
+}
+
+/// Calls any tool in another process.
+pub(crate) fn call_of(home: &Home, tool: &str, arguments: &Value) -> Child {
+    let mut command = home.command(&["tools", "call", tool, "--arguments", "-"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(arguments.to_string().as_bytes()).unwrap();
@@ -232,7 +237,7 @@ pub(crate) fn ended(child: Child) -> (bool, String) {
 
 #[test]
 fn a_call_is_answered_with_all_its_arguments_on_the_page() {
-    let kernel = guarded();
+    let kernel = guarded("");
     let home = &kernel.home;
     let browser = Browser::new(home);
     assert!(browser.get("").text().contains("Nothing waits for you."));
@@ -278,7 +283,7 @@ fn a_call_is_answered_with_all_its_arguments_on_the_page() {
 
 #[test]
 fn approval_of_calls_like_one_lets_the_next_like_it_run_and_holds_others() {
-    let kernel = guarded();
+    let kernel = guarded("");
     let home = &kernel.home;
     let browser = Browser::new(home);
     let call = calling(home, &serde_json::json!({ "message": "a" }));
@@ -299,7 +304,7 @@ fn approval_of_calls_like_one_lets_the_next_like_it_run_and_holds_others() {
 
 #[test]
 fn texts_of_agents_are_never_markup() {
-    let kernel = guarded();
+    let kernel = guarded("");
     let home = &kernel.home;
     let browser = Browser::new(home);
     let hostile =
@@ -323,7 +328,7 @@ fn texts_of_agents_are_never_markup() {
 
 #[test]
 fn only_the_browser_of_the_link_gets_in_and_no_other_site_uses_its_session() {
-    let kernel = guarded();
+    let kernel = guarded("");
     let browser = Browser::new(&kernel.home);
     let page = browser.get("");
     let policy = page.header("content-security-policy").unwrap();
@@ -395,7 +400,11 @@ fn every_page_shows_the_kernel_and_its_actions_change_it() {
     let entry = home.json("access-query", &["access", "query", "default", "bench"]);
     assert!(entry["entries"][0]["expires_at"].is_string(), "{entry}");
     let wrong = [("agent", "default"), ("server", "bensh"), ("answer", "allow")];
-    assert!(browser.done("/access/grant", &wrong).contains("bench"), "the name meant is shown");
+    let answer = browser.post("/access/grant", &wrong);
+    assert!(
+        answer.status == 422 && answer.text().contains("did you mean `bench`?"),
+        "the name meant is shown"
+    );
     let config = fs::read_to_string(home.path("c.toml")).unwrap();
     home.write("c.toml", &format!("{config}[limits]\ncalls_per_day = 40\n[agents.default]\n"));
     assert!(browser.get("/access").text().contains("0 / 40"), "the quota of an agent");
@@ -487,7 +496,7 @@ fn the_search_page_shows_what_an_agent_did_not_find_and_what_its_lists_saved() {
 
 #[test]
 fn an_open_page_learns_of_a_waiting_call_at_once() {
-    let kernel = guarded();
+    let kernel = guarded("");
     let home = &kernel.home;
     let browser = Browser::new(home);
     let mut stream = TcpStream::connect(&browser.address).unwrap();

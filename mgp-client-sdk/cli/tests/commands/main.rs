@@ -14,6 +14,8 @@ mod connect;
 #[cfg(unix)]
 mod console;
 mod console_load;
+#[cfg(unix)]
+mod console_story;
 mod contract;
 #[cfg(unix)]
 mod daily;

@@ -85,6 +85,11 @@ fn a_message_leads_an_operator_elsewhere_to_the_call_after_a_login() {
         "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
     let again = browser.get_with(&format!("{path}?done=feigned"), followed).body;
     assert!(again.contains(&format!("content=\"0;url=/console{path}\"")), "{again}");
+    let form = [("agent", "ada"), ("server", "desk"), ("because", "to \"see\"")];
+    let login = browser.with_cookie("").post("/access/grant", &form);
+    let next =
+        "name=\"next\" value=\"/access?for=ada&amp;server=desk&amp;because=to+%22see%22#grant\"";
+    assert!(login.status == 401 && login.body.contains(next), "the input is kept: {}", login.body);
     let agents = browser.with_cookie("").post("/access/key", &[("id", &id)]);
     assert_eq!(agents.status, 401, "an action needs a session");
 

@@ -166,6 +166,8 @@ async fn a_form_does_what_its_words_say_and_nothing_counts_as_run_that_did_not()
             let approval = desk.approval(&world, path);
             assert_eq!(approval["state"], state, "{about}");
             assert_eq!(approval["kind"], "call", "{about}");
+            let is_answered = state != "open";
+            assert_eq!(approval["via"] == "host", is_answered, "{about}: {approval}");
             let runs = usize::from(reads.is_none());
             until("it is on the record", async || {
                 desk.events(&world, "TOOL_EXECUTED").len() == ran + runs

@@ -3,7 +3,7 @@
 //! Calls and permissions wait in the inbox; registrations wait under their fingerprints.
 
 use mgp_discovery::PendingRegistration;
-use mgp_security::{ApprovalTerm, Event, Inbox, PermissionChange, Refusal};
+use mgp_security::{AnswerPlace, ApprovalTerm, Event, Inbox, PermissionChange, Refusal};
 use mgp_types::method::{KernelApprovalsApprove, KernelApprovalsDeny, Request as _};
 use mgp_types::mgp::{
     KernelApproval, KernelApprovalDecisionParams as Params,
@@ -54,7 +54,9 @@ pub(super) async fn approve(
         return Err(RpcError::invalid_params(message));
     }
     let (governance, because) = (kernel.governance(), params.because.as_deref());
-    let request = governance.approve_request(&cx.principal, &params.id, &term, because).await?;
+    let request = governance
+        .approve_request(&cx.principal, &params.id, &term, because, place(&params))
+        .await?;
     Ok(Decision::new(request.to_listed(false)))
 }
 
@@ -70,8 +72,15 @@ pub(super) async fn deny(
         return Ok(Decision::new(decided(&cx, &waiting, "denied", params.because)));
     }
     let (governance, because) = (kernel.governance(), params.because.as_deref());
-    let request = governance.deny_request(&cx.principal, &params.id, because).await?;
+    let request =
+        governance.deny_request(&cx.principal, &params.id, because, place(&params)).await?;
     Ok(Decision::new(request.to_listed(false)))
+}
+
+/// Returns the place of the answer that the operator's program states; a form of a host is answered in another way.
+fn place(params: &Params) -> Option<AnswerPlace> {
+    let place = params.via.as_deref().and_then(AnswerPlace::parse);
+    place.filter(|place| *place != AnswerPlace::Host)
 }
 
 fn inbox(kernel: &Kernel) -> Result<&Inbox, RpcError> {

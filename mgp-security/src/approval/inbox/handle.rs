@@ -19,7 +19,9 @@ use tokio::time::sleep;
 
 use super::request::{ApprovalRequest, RequestState, Requests};
 use crate::access::{About as Whom, AdminCheck, Need};
-use crate::approval::{ApprovalTerm, Approver, CallApprovals, Decision, LeftOpen, Question};
+use crate::approval::{
+    AnswerPlace, ApprovalTerm, Approver, CallApprovals, Decision, LeftOpen, Question,
+};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::hooks::HookState;
@@ -79,7 +81,7 @@ impl Default for InboxConfig {
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct Inbox(Arc<InboxState>);
+pub struct Inbox(Arc<InboxState>, Option<AnswerPlace>);
 
 struct InboxState {
     state: State<Requests>,
@@ -122,7 +124,7 @@ impl Inbox {
         let state = State::new(store, audit);
         let changes = Arc::clone(&moved);
         state.on_change(move || changes.send_modify(|count| *count = count.wrapping_add(1)));
-        Self(Arc::new(InboxState {
+        let state = InboxState {
             state,
             calls,
             wait: Mutex::new(config.wait),
@@ -130,7 +132,14 @@ impl Inbox {
             turn: tokio::sync::Mutex::default(),
             moved,
             waits_ended: watch::Sender::new(false),
-        }))
+        };
+        Self(Arc::new(state), None)
+    }
+
+    /// Returns the inbox for operators who answer at a place; it is recorded.
+    #[must_use]
+    pub fn answered_at(&self, place: impl Into<Option<AnswerPlace>>) -> Self {
+        Self(Arc::clone(&self.0), place.into())
     }
 
     /// Reads the content of the store, and follows its changes.
@@ -294,12 +303,10 @@ impl Inbox {
             }
         }
         decided.decided_by = Some(by.name().to_owned());
+        decided.via = self.1;
         decided.justification = justification.map(str::to_owned);
         decided.expires_at = (now + self.0.config.answer_ttl).into();
-        let event = Event::approval_decided(by, id, state.as_str())
-            .server(decided.server_id.as_deref().map(ServerId::from).as_ref())
-            .tool(decided.tool.as_deref())
-            .justification(justification);
+        let event = decided.decided_event(by, state.as_str()).justification(justification);
         let writes = vec![(decided.id.clone(), Some(decided.clone()))];
         self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
         Ok(decided)
@@ -382,7 +389,9 @@ impl Inbox {
         let event =
             Event::approval_requested(&question.principal, &request.id, Some(&request.expires_at))
                 .server(question.server.as_ref())
-                .tool(request.tool.as_deref());
+                .tool(request.tool.as_deref())
+                .trace(question.trace.as_deref())
+                .rule(question.rule.as_ref());
         let is_void = |known: &&Arc<ApprovalRequest>| {
             known.is_over(now) || known.state == RequestState::Open && known.is_about(question)
         };
@@ -438,11 +447,11 @@ impl Inbox {
             _ => RequestState::Settled,
         };
         closed.decided_by = Some(decision.by.clone());
+        closed.via = decision.via;
         closed.justification = decision.reason();
         closed.expires_at = (SystemTime::now() + self.0.config.answer_ttl).into();
-        let event = Event::approval_decided(decision.actor(), id, closed.state_word())
-            .server(closed.server_id.as_deref().map(ServerId::from).as_ref())
-            .tool(closed.tool.as_deref())
+        let event = closed
+            .decided_event(decision.actor(), closed.state_word())
             .justification(closed.justification.as_deref());
         let writes = vec![(closed.id.clone(), Some(closed.clone()))];
         self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;

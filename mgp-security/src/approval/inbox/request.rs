@@ -10,7 +10,8 @@ use mgp_types::{Object, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::approval::describe::{describe, describe_later, describe_review, without_permissions};
-use crate::approval::{Decision, Question, QuestionSubject, like_words};
+use crate::approval::{AnswerPlace, Decision, Question, QuestionSubject, like_words};
+use crate::audit::{Event, EventActor};
 use crate::state::Snapshot;
 
 /// A request that waits for an operator or has been decided.
@@ -58,6 +59,9 @@ pub struct ApprovalRequest {
     /// permissions, and no call waits for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_review: bool,
+    /// The trace id of the waiting call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
     /// The time of the request.
     pub asked_at: Timestamp,
     /// The time after which the request or its answer is void.
@@ -67,6 +71,9 @@ pub struct ApprovalRequest {
     /// The operator who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
+    /// The place where the operator answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<AnswerPlace>,
     /// The reason for the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
@@ -136,10 +143,12 @@ impl ApprovalRequest {
             binding: question.binding.to_string(),
             call: question.call.map(|call| call.to_string()),
             is_review: false,
+            trace_id: question.trace.clone(),
             asked_at: now.into(),
             expires_at: end.into(),
             state: RequestState::Open,
             decided_by: None,
+            via: None,
             justification: None,
         }
     }
@@ -249,9 +258,20 @@ impl ApprovalRequest {
         listed.permissions = self.permissions.clone().into();
         listed.risk_level.clone_from(&self.risk_level);
         listed.expires_at = Some(self.expires_at.clone());
+        listed.trace_id.clone_from(&self.trace_id);
         listed.decided_by.clone_from(&self.decided_by);
+        listed.via = self.via.map(|place| place.as_str().to_owned());
         listed.justification.clone_from(&self.justification);
         listed
+    }
+
+    /// Returns the event of a decision about the request.
+    pub(super) fn decided_event(&self, by: impl Into<EventActor>, word: &str) -> Event {
+        Event::approval_decided(by, &self.id, word)
+            .server(self.server_id.as_deref().map(ServerId::from).as_ref())
+            .tool(self.tool.as_deref())
+            .trace(self.trace_id.as_deref())
+            .via(self.via.map(AnswerPlace::as_str))
     }
 
     /// Returns whether the request has expired; an unreadable expiry counts as past.
@@ -287,6 +307,7 @@ impl ApprovalRequest {
         }
         decision.details = details;
         decision.expires_at.clone_from(&self.holds_until);
+        decision.via = self.via;
         decision
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
-use mgp_types::service::{Context, MemoryAudit, Principal, Router, ServerId, Stack, mock};
+use mgp_types::service::{Context, MemoryAudit, Principal, Router, Rule, ServerId, Stack, mock};
 use mgp_types::store::MemoryStore;
 use mgp_types::{ErrorCode, Sha256Hash};
 
 use super::*;
-use crate::approval::{Approver as _, Decision, Question, QuestionSubject};
+use crate::approval::{AnswerPlace, Approver as _, Decision, Question, QuestionSubject};
 use crate::permission::{Approval, PermissionChange, Permissions};
 use crate::policy::Policies;
 
@@ -93,6 +93,33 @@ async fn a_call_waits_is_approved_and_runs_once() {
     assert_ne!(id(&again), id(&waits));
     let events_of = world.events();
     assert_eq!(events_of[..2], ["dev.cloto.approval_requested", "dev.cloto.approval_decided"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_and_its_answer_are_recorded_with_the_call_the_rule_and_the_place() {
+    let world = World::open().await;
+    let mut question = wipe(&agent("eve"), "all");
+    question.trace = Some("trace-7".to_owned());
+    question.rule = Some(Rule::new("confirmation of dangerous calls"));
+    let waits = id(&world.ask(&question).await);
+    let page = world.inbox.answered_at(AnswerPlace::Page);
+    page.approve(&ann(), &waits, None).await.unwrap();
+    let listed = world.inbox.list(&ann()).await.unwrap().remove(0).to_listed(false);
+    assert_eq!(
+        (listed.via.as_deref(), listed.trace_id.as_deref()),
+        (Some("page"), Some("trace-7"))
+    );
+    let events = world.audit.events();
+    assert!(events.iter().all(|event| event.trace_id.as_deref() == Some("trace-7")), "{events:?}");
+    let detail = |at: usize, name: &str| {
+        let details = events[at].details.as_ref().unwrap();
+        details.decode::<String>(name).unwrap()
+    };
+    assert_eq!(detail(0, "rule").as_deref(), Some("confirmation of dangerous calls"));
+    assert_eq!((detail(0, "via"), detail(1, "via").as_deref()), (None, Some("page")));
+    // After a restart, too.
+    let again = World::over(world.store.clone()).await;
+    assert_eq!(again.inbox.list(&ann()).await.unwrap()[0].via, Some(AnswerPlace::Page));
 }
 
 #[tokio::test(start_paused = true)]

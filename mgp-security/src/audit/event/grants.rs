@@ -179,4 +179,9 @@ impl Event {
             .words("approval_id", Some(id))
             .words("decision", Some(answer))
     }
+
+    /// Adds the place where a person answered: `page`, `terminal` or `host`.
+    pub fn via(self, place: Option<&str>) -> Self {
+        self.words("via", place)
+    }
 }

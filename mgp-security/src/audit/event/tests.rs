@@ -96,6 +96,11 @@ fn all() -> Vec<AuditEvent> {
         Event::project_approved(&ada, "/home/ada/plot/mgp.toml", &new.to_string(), &["garden"]),
         Event::project_revoked(&ada, "/home/ada/plot/mgp.toml", &old.to_string(), &[]),
         Event::approval_requested(&agent, "a1", Some(&dusk)).server(on).tool("mow"),
+        Event::approval_decided(&ada, "a1", "approved")
+            .server(on)
+            .tool("mow")
+            .via(Some("page"))
+            .trace(Some("trace-77")),
         Event::confirmation_given(&ada, on, "mow", &RiskLevel::Dangerous, &new)
             .trace(Some("trace-77")),
         Event::confirmation_denied(Actor::kernel(), on, "mow", &RiskLevel::Dangerous, &new)
@@ -153,7 +158,7 @@ fn every_type_of_the_specification_can_be_written() {
     }
     let custom = types.iter().filter(|name| name.contains('.'));
     assert!(custom.clone().all(|name| name.starts_with("dev.cloto.")));
-    assert_eq!(custom.count(), 19);
+    assert_eq!(custom.count(), 20);
 }
 
 /// Readers of logs use the page: it must name each type, and each member of its details.

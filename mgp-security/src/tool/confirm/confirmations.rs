@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use super::naming::{NamedTool, NamedTools};
 use super::pending::{OpenQuestion, Pending};
-use super::refused::{ConfirmRefused, Unconfirmed, is_past};
+use super::refused::{ConfirmRefused, Unconfirmed, is_past, rule_of};
 use super::used::{NotUsable, Used};
 use crate::approval::{
-    ApprovalRequest, Approver, CallApproval, CallApprovals, Decision, LeftOpen, Question,
-    QuestionSubject,
+    AnswerPlace, ApprovalRequest, Approver, CallApproval, CallApprovals, Decision, LeftOpen,
+    Question, QuestionSubject,
 };
 use crate::audit::Event;
 use crate::error::Refusal;
@@ -188,6 +188,8 @@ impl Confirmations {
         let mut question = call.question(arguments);
         question.keeps_terms = self.calls.is_some();
         question.message.clone_from(&call.assessment.confirmation_message);
+        question.rule = Some(rule_of(&call.assessment));
+        question.trace = call.cx.trace.as_deref().map(str::to_owned);
 
         let book = RoundStore::of(&call.cx, question.binding);
         let mut kept = book.open();
@@ -201,7 +203,11 @@ impl Confirmations {
             let event = call
                 .event(Event::confirmation_given, decision.actor(), &question)
                 .justification(why.as_deref())
+                .via(decision.via.map(AnswerPlace::as_str))
                 .expires_at(decision.expires_at.as_ref());
+            if let Ok(Some(id)) = decision.details.decode::<String>("approval_id") {
+                note(&call.cx, "approval_id", &id);
+            }
             self.audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
             self.keep(&question, &decision).await;
             kept.by = Some(decision.by);
@@ -250,6 +256,7 @@ impl Confirmations {
             _ => {
                 let event = call.event(Event::confirmation_denied, decision.actor(), question);
                 let why = decision.reason();
+                let event = event.via(decision.via.map(AnswerPlace::as_str));
                 self.tell(event.justification(why.as_deref()).build()).await;
                 Err((Unconfirmed::Denied, decision.details))
             }

@@ -34,7 +34,27 @@ enum Need {
     Server,
 }
 
+/// Returns the rule because of which a call needs a confirmation.
+pub(super) fn rule_of(assessment: &Assessment) -> Rule {
+    Rule::new(Need::of(assessment).rule(&assessment.effective_risk))
+}
+
 impl Need {
+    fn of(assessment: &Assessment) -> Self {
+        match (assessment.confirmation_required, &assessment.effective_risk) {
+            (true, _) => Self::Server,
+            (_, RiskLevel::Moderate) => Self::Risk("is moderate"),
+            _ => Self::Risk("is dangerous"),
+        }
+    }
+
+    fn rule(self, risk: &RiskLevel) -> String {
+        match self {
+            Self::Server => "confirmation_required".to_owned(),
+            Self::Risk(_) => format!("confirmation of {risk} calls"),
+        }
+    }
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Risk(words) => words,
@@ -131,15 +151,8 @@ impl ConfirmRefused {
         (why, mut more): (Unconfirmed, Object),
     ) -> Self {
         let risk = assessment.effective_risk.clone();
-        let need = match (assessment.confirmation_required, &risk) {
-            (true, _) => Need::Server,
-            (_, RiskLevel::Moderate) => Need::Risk("is moderate"),
-            _ => Need::Risk("is dangerous"),
-        };
-        let rule = match need {
-            Need::Server => format!("confirmation_required: {}", why.as_str()),
-            Need::Risk(_) => format!("confirmation of {risk} calls: {}", why.as_str()),
-        };
+        let need = Need::of(assessment);
+        let rule = format!("{}: {}", need.rule(&risk), why.as_str());
         let names: Vec<&str> = missing.iter().map(Permission::as_str).collect();
         let mut lacks = String::new();
         if !names.is_empty() {

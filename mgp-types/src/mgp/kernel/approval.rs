@@ -46,12 +46,16 @@ record! {
         list permissions: List<Permission>,
         /// The risk of the call.
         opt risk_level: Option<RiskLevel>,
+        /// The trace id of the call that waits, or that asked for permissions.
+        opt trace_id: Option<String>,
         /// The time of the request.
         req asked_at: Timestamp,
         /// The expiry time; absent if the approval never expires.
         opt expires_at: Option<Timestamp>,
         /// The operator who decided; absent while the approval is open.
         opt decided_by: Option<String>,
+        /// The place where the operator answered: `page`, `terminal` or `host`.
+        opt via: Option<String>,
         /// The reason for the decision.
         opt justification: Option<String>,
     }
@@ -62,6 +66,8 @@ record! {
         req id: String,
         /// The reason for the decision.
         opt because: Option<String>,
+        /// The place where the operator answers: `page` or `terminal`; it is recorded, and decides nothing.
+        opt via: Option<String>,
         /// Permissions to approve although the server is sandboxed.
         list permissions: List<Permission>,
         /// The later calls that the approval also covers: `once` for no later calls, `tool` for all calls of the tool,

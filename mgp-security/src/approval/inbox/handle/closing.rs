@@ -44,11 +44,7 @@ impl Inbox {
         let removed = requests.all().filter(|request| is_affected(request));
         let removed: Vec<_> = removed.flat_map(|request| request.permissions.clone()).collect();
         let event_of = |request: &ApprovalRequest| {
-            let event = Event::approval_decided(by, &request.id, "denied")
-                .server(Some(server))
-                .tool(request.tool.as_deref())
-                .cause("revoked");
-            Some(event.build())
+            Some(request.decided_event(by, "denied").cause("revoked").build())
         };
         self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?;
         Ok(removed.into_iter().filter(|permission| revoked.contains(permission)).collect())
@@ -98,10 +94,7 @@ impl Inbox {
             settled.state = RequestState::Settled;
             settled.decided_by = Some(by.name().to_owned());
             settled.expires_at = (now + self.0.config.answer_ttl).into();
-            let event = Event::approval_decided(by, &settled.id, settled.state.as_str())
-                .server(Some(server))
-                .tool(settled.tool.as_deref());
-            events.push(event.build());
+            events.push(settled.decided_event(by, settled.state.as_str()).build());
             writes.push((settled.id.clone(), Some(settled)));
         }
         if writes.is_empty() {
@@ -125,10 +118,7 @@ impl Inbox {
             |request: &ApprovalRequest| request.server_id.as_deref() == Some(server.as_str());
         let event_of = |request: &ApprovalRequest| {
             let is_open = matches!(request.state, RequestState::Open | RequestState::Approved);
-            let event = Event::approval_decided(Actor::kernel(), &request.id, "denied")
-                .server(Some(server))
-                .tool(request.tool.as_deref())
-                .cause("deregistered");
+            let event = request.decided_event(Actor::kernel(), "denied").cause("deregistered");
             is_open.then(|| event.build())
         };
         Ok(self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?)

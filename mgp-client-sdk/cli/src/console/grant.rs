@@ -1,0 +1,292 @@
+//! The forms that grant access and permissions; one that fails comes back as it was filled in.
+
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use maud::{Markup, html};
+use mgp_types::mgp::{AccessGrantParams, KernelPermissionChangeParams, Permission};
+use std::sync::Arc;
+
+use super::form::{self, Entered, Form};
+use super::layout::{Notice, plain, token, url};
+use super::operator::Viewer;
+use super::{Console, Shared, access};
+use crate::backend::{Backend, PermissionDecision};
+use crate::commands::access::{EntryPart, Target, check_new_entry};
+use crate::commands::permissions::check_permission;
+use crate::exit::Failure;
+use crate::time_args;
+
+/// The paths of the two forms.
+pub(super) const GRANT: &str = "/access/grant";
+pub(super) const PERMIT: &str = "/access/permit";
+
+/// The longest address with the input of a form that waits for a login.
+const MAX_REFILL: usize = 4096;
+
+/// A problem of a form that was sent: of one field, or of the whole.
+pub(super) struct Problem {
+    field: Option<&'static str>,
+    reason: String,
+}
+
+impl Problem {
+    fn of(field: &'static str, reason: impl Into<String>) -> Self {
+        Self { field: Some(field), reason: reason.into() }
+    }
+
+    fn whole(reason: impl Into<String>) -> Self {
+        Self { field: None, reason: reason.into() }
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        Self::whole(failure.to_string())
+    }
+}
+
+impl From<mgp_client_sdk::Error> for Problem {
+    fn from(error: mgp_client_sdk::Error) -> Self {
+        Self::whole(error.to_string())
+    }
+}
+
+/// A form with its values, by the path to which it is sent.
+pub(super) struct Filled {
+    path: &'static str,
+    values: Form,
+    problem: Option<Problem>,
+}
+
+impl Filled {
+    /// Returns what a link proposes.
+    pub(super) fn from_query(query: &Form) -> Self {
+        let permit = query.text("permit");
+        let path = if permit.is_empty() { GRANT } else { PERMIT };
+        let values = Form::of([
+            ("agent", query.text("for")),
+            ("server", query.text("server")),
+            ("tool", query.text("name")),
+            ("permissions", permit),
+            ("expires", query.text("expires")),
+            ("because", query.text("because")),
+        ]);
+        Self { path, values, problem: None }
+    }
+
+    /// Returns the address that proposes these values, the reverse of [`from_query`](Self::from_query).
+    fn to_page(path: &str, values: &Form) -> String {
+        let query = Form::of([
+            ("for", values.text("agent")),
+            ("server", values.text("server")),
+            ("name", values.text("tool")),
+            ("permit", values.text("permissions")),
+            ("expires", values.text("expires")),
+            ("because", values.text("because")),
+        ]);
+        let anchor = if path == GRANT { "grant" } else { "permit" };
+        format!("/access?{}#{anchor}", query.to_query())
+    }
+
+    fn field(&self, path: &'static str, name: &'static str, label: &str, needed: bool) -> Markup {
+        let is_this = self.path == path;
+        let value = if is_this { self.values.text(name) } else { "" };
+        let problem = self.problem.as_ref().filter(|one| is_this && one.field == Some(name));
+        let id = format!("{}-{name}-problem", path.rsplit('/').next().unwrap_or_default());
+        html! {
+            div.field {
+                label { span { (label) }
+                    input name=(name) value=(value) required[needed] autocomplete="off" spellcheck="false"
+                        aria-invalid=[problem.map(|_| "true")] aria-describedby=[problem.map(|_| &id)]
+                        autofocus[problem.is_some()];
+                }
+                @if let Some(problem) = problem { p.problem id=(id) { (plain(&problem.reason)) } }
+            }
+        }
+    }
+
+    /// Returns what is wrong with a form as a whole.
+    fn whole(&self, path: &str) -> Markup {
+        let problem = self.problem.as_ref().filter(|one| self.path == path && one.field.is_none());
+        html! {
+            @if let Some(problem) = problem { p.failed role="alert" data-keep { (plain(&problem.reason)) } }
+        }
+    }
+}
+
+/// Returns the forms that grant or deny access and permissions.
+pub(super) fn forms(console: &Console, viewer: &Viewer, filled: &Filled) -> Markup {
+    let texts = viewer.texts;
+    let access = |name, label, needed| filled.field(GRANT, name, label, needed);
+    let permit = |name, label, needed| filled.field(PERMIT, name, label, needed);
+    html! {
+        section.card aria-labelledby="grant" {
+            h2 #grant { (texts.grant_or_deny) }
+            (filled.whole(GRANT))
+            form.row method="post" action=(url(console, GRANT)) {
+                (token(viewer))
+                (access("agent", texts.agent, true))
+                (access("server", texts.server, true))
+                (access("tool", texts.tool_or_all, false))
+                (access("expires", texts.expires_example, false))
+                (access("because", texts.reason, false))
+                (answers(viewer))
+            }
+            p.dim { (texts.grant_hint) }
+        }
+        section.card aria-labelledby="permit" {
+            h2 #permit { (texts.grant_permission) }
+            (filled.whole(PERMIT))
+            form.row method="post" action=(url(console, PERMIT)) {
+                (token(viewer))
+                (permit("server", texts.server, true))
+                (permit("permissions", texts.permission_example, true))
+                (permit("expires", texts.expires_example, false))
+                (permit("because", texts.reason, false))
+                (answers(viewer))
+            }
+            p.dim { (texts.permission_hint) }
+        }
+    }
+}
+
+fn answers(viewer: &Viewer) -> Markup {
+    html! {
+        button.main name="answer" value="allow" { (viewer.texts.grant) }
+        button.bad name="answer" value="deny" { (viewer.texts.deny) }
+    }
+}
+
+/// Grants or denies access.
+pub(super) async fn grant(State(console): Shared, entered: Entered) -> Response {
+    let done = match own(&entered) {
+        Ok(()) => grant_access(&console, &entered.viewer, &entered.form).await,
+        Err(problem) => Err(problem),
+    };
+    answered(&console, entered, GRANT, done).await
+}
+
+/// Grants or denies permissions of a server.
+pub(super) async fn permit(State(console): Shared, entered: Entered) -> Response {
+    let done = match own(&entered) {
+        Ok(()) => decide_permissions(&console, &entered.viewer, &entered.form).await,
+        Err(problem) => Err(problem),
+    };
+    answered(&console, entered, PERMIT, done).await
+}
+
+/// Refuses a form that is not one of the session.
+fn own(entered: &Entered) -> Result<(), Problem> {
+    if entered.is_own { Ok(()) } else { Err(Problem::whole(entered.viewer.texts.form_expired)) }
+}
+
+/// Leads back to the page of access from the address of a form that came back.
+pub(super) async fn again(State(console): Shared) -> Response {
+    Redirect::to(&url(&console, "/access")).into_response()
+}
+
+/// Returns to the page of access, or shows the form again as it was filled in.
+async fn answered(
+    console: &Console,
+    entered: Entered,
+    path: &'static str,
+    done: Result<String, Problem>,
+) -> Response {
+    let Entered { form, viewer, is_own } = entered;
+    let problem = match done {
+        Ok(done) => return console.done("/access", &Notice::Done(done)),
+        Err(problem) => problem,
+    };
+    let filled = Filled { path, values: form, problem: Some(problem) };
+    let page = access::show(console, &viewer, &Form::default(), &filled).await;
+    let status = if is_own { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::FORBIDDEN };
+    (status, page).into_response()
+}
+
+async fn grant_access(console: &Console, viewer: &Viewer, form: &Form) -> Result<String, Problem> {
+    let (agent, server) = (needed(viewer, form, "agent")?, needed(viewer, form, "server")?);
+    // The other pages show the name of a tool behind that of its server.
+    let tool = form.get("tool").map(|tool| {
+        tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.')).unwrap_or(tool)
+    });
+    let mut params = match form.text("answer") {
+        "allow" => AccessGrantParams::allow(agent, server),
+        "deny" => AccessGrantParams::deny(agent, server),
+        _ => return Err(Problem::whole(viewer.texts.choose_answer)),
+    };
+    if let Some(tool) = tool {
+        params = params.tool(tool);
+    }
+    if let Some(end) = form.get("expires") {
+        params = params.until(time_args::future(end).map_err(|why| Problem::of("expires", why))?);
+    }
+    if let Some(because) = form.get("because") {
+        params = params.because(because);
+    }
+    let backend = Backend::Kernel(viewer.operator.client.clone());
+    let target = Target::new(agent, server, tool);
+    let checked = check_new_entry(&console.global, &backend, &target).await;
+    checked.map_err(|(part, failure)| match part {
+        Some(EntryPart::Agent) => Problem::of("agent", failure.to_string()),
+        Some(EntryPart::Server) => Problem::of("server", failure.to_string()),
+        Some(EntryPart::Tool) => Problem::of("tool", failure.to_string()),
+        None => failure.into(),
+    })?;
+    viewer.operator.client.mgp().access_grant(&params).await?;
+    let target = tool.map_or_else(|| server.to_owned(), |tool| format!("{server}.{tool}"));
+    Ok(with_end(viewer, form, format!("{agent} → {target}: {}", form.text("answer"))))
+}
+
+async fn decide_permissions(
+    console: &Console,
+    viewer: &Viewer,
+    form: &Form,
+) -> Result<String, Problem> {
+    let (server, names) = (needed(viewer, form, "server")?, needed(viewer, form, "permissions")?);
+    for name in names.split_whitespace() {
+        let checked = check_permission(name, false);
+        checked.map_err(|failure| Problem::of("permissions", failure.to_string()))?;
+    }
+    let decision = match form.text("answer") {
+        "allow" => PermissionDecision::Approve,
+        "deny" => PermissionDecision::Deny,
+        _ => return Err(Problem::whole(viewer.texts.choose_answer)),
+    };
+    let all: Vec<Permission> = names.split_whitespace().map(Permission::from).collect();
+    let mut params = KernelPermissionChangeParams::new(server, all);
+    if let Some(end) = form.get("expires") {
+        let end = time_args::future(end).map_err(|why| Problem::of("expires", why))?;
+        params.until = Some(end.into());
+    }
+    params.because = form.get("because").map(str::to_owned);
+    let backend = Backend::Kernel(viewer.operator.client.clone());
+    // The agent of the entry is none of a permission: `*` is every one.
+    let target = Target::new("*", server, None);
+    let checked = check_new_entry(&console.global, &backend, &target).await;
+    checked.map_err(|(_, failure)| Problem::of("server", failure.to_string()))?;
+    backend.decide(decision, params).await?;
+    Ok(with_end(viewer, form, format!("{server} {names}: {}", form.text("answer"))))
+}
+
+fn needed<'a>(viewer: &Viewer, form: &'a Form, name: &'static str) -> Result<&'a str, Problem> {
+    form.get(name).ok_or_else(|| Problem::of(name, viewer.texts.needed))
+}
+
+fn with_end(viewer: &Viewer, form: &Form, done: String) -> String {
+    match form.get("expires") {
+        Some(end) => format!("{done} ({}: {end})", viewer.texts.until),
+        None => done,
+    }
+}
+
+/// Returns the page to show after a login, if the request without a session is one of these forms; its input is kept.
+pub(super) async fn page_after_login(request: Request, console: &Arc<Console>) -> String {
+    let path = request.uri().path().to_owned();
+    if request.method() != Method::POST || ![GRANT, PERMIT].contains(&&*path) {
+        return String::new();
+    }
+    let Ok(form) = form::read(request, console).await else { return String::new() };
+    let page = Filled::to_page(&path, &form);
+    if page.len() <= MAX_REFILL { page } else { String::new() }
+}
