@@ -184,9 +184,7 @@ impl Backend {
                 let term = ApprovalTerm::parse(params.term.as_deref(), params.until.clone())?;
                 let because = params.because.as_deref();
                 let place = Some(AnswerPlace::Terminal);
-                governance
-                    .approve_request(&operator(), &params.id, &term, because, place)
-                    .await?;
+                governance.approve_request(&operator(), &params.id, &term, because, place).await?;
                 Ok(Approved { status: "approved".to_owned(), message: None })
             }
         }

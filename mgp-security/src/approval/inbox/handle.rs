@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use mgp_types::mgp::{Actor, GrantDecision};
-use mgp_types::service::{AuditSink, Context, Principal, ServerId};
+use mgp_types::service::{AuditSink, Context, Principal};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError, random_name};

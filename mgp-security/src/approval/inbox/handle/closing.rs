@@ -10,7 +10,6 @@ use mgp_types::service::{Principal, ServerId};
 
 use super::super::request::{ApprovalRequest, RequestState};
 use super::Inbox;
-use crate::audit::Event;
 use crate::error::Refusal;
 use crate::permission::{Approval, ApprovalDecision};
 use crate::state::Writes;
