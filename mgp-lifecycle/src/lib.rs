@@ -42,8 +42,8 @@ pub use health::{
 pub use idempotency::{Idempotency, IdempotencyLayer, IdempotencyLimits, IdempotencyService};
 pub use limit::{
     ConcurrencyLimit, ConcurrencyLimitLayer, LimitConfig, Quota, QuotaExceeded, QuotaLayer,
-    QuotaService, QuotaUse, RateKey, RateLayer, RateLimit, RateLimited, RateService, SizeConfig,
-    SizeLayer, SizeService, TooLarge,
+    QuotaService, QuotaUse, RateKey, RateLayer, RateLimit, RateLimited, RateService, RateUse,
+    SizeConfig, SizeLayer, SizeService, TooLarge,
 };
 pub use ready::{Ready, ReadyLayer};
 pub use retry::{

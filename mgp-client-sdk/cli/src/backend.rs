@@ -183,7 +183,8 @@ impl Backend {
             Self::Folder(governance, _) => {
                 let term = ApprovalTerm::parse(params.term.as_deref(), params.until.clone())?;
                 let because = params.because.as_deref();
-                inbox(governance)?.approve_for(&operator(), &params.id, &term, because).await?;
+                let place = Some(AnswerPlace::Terminal);
+                governance.approve_request(&operator(), &params.id, &term, because, place).await?;
                 Ok(Approved { status: "approved".to_owned(), message: None })
             }
         }
@@ -197,7 +198,8 @@ impl Backend {
             }
             Self::Folder(governance, _) => {
                 let because = params.because.as_deref();
-                inbox(governance)?.deny(&operator(), &params.id, because).await?;
+                let place = Some(AnswerPlace::Terminal);
+                governance.deny_request(&operator(), &params.id, because, place).await?;
             }
         }
         Ok(())
@@ -223,6 +225,21 @@ impl Backend {
             }
         };
         Ok(changed.permissions.len())
+    }
+
+    /// Keeps a review of the permissions of a server, which the kernel asks for once the server is ready.
+    pub(crate) async fn review_later(&self, server: &str) -> CliResult {
+        match self {
+            Self::Kernel(client) => {
+                let mut params = KernelPermissionChangeParams::new(server, Vec::new());
+                params.when_ready = Some(true);
+                client.request::<KernelPermissionsApprove>(&params).await?;
+            }
+            Self::Folder(governance, _) => {
+                governance.review_later(&operator(), &server.into()).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Closes the connection or the folder after every change is on disk.
@@ -283,6 +300,9 @@ async fn decide_in(
         PermissionDecision::Deny => permissions.deny(&by, change).await?,
         PermissionDecision::Revoke => permissions.revoke(&by, change).await?,
     };
+    if decision != PermissionDecision::Revoke {
+        governance.settle(&by, Some(&params.server_id)).await?;
+    }
     Ok(count + changed.len())
 }
 

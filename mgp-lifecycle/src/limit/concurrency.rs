@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::RpcError;
-use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply, WaitMark};
+use mgp_types::service::{BoxFuture, Call, Either, MgpService, Principal, Reply, WaitMark};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
@@ -100,6 +100,12 @@ impl ConcurrencyLimitLayer {
     #[must_use]
     pub fn running(&self) -> usize {
         self.0.running()
+    }
+
+    /// Returns the number of tool calls of one caller that run now; 0 unless callers or tools have limits of their own.
+    #[must_use]
+    pub fn running_of(&self, principal: &Principal) -> usize {
+        self.0.running_of(principal)
     }
 
     /// Returns the number of tool calls that wait for a permit.

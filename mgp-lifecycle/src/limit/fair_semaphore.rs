@@ -97,6 +97,12 @@ impl FairSemaphore {
         usize::try_from(self.count.load(Ordering::Relaxed) % ONE_WAITING).unwrap_or(usize::MAX)
     }
 
+    /// Returns the number of running calls of one caller.
+    pub(super) fn running_of(&self, principal: &Principal) -> usize {
+        let queue = self.queue.lock();
+        queue.running.callers.get(&Caller::of(principal)).copied().unwrap_or(0)
+    }
+
     /// Returns the number of waiting calls.
     pub(super) fn waiting(&self) -> usize {
         usize::try_from(self.count.load(Ordering::Relaxed) / ONE_WAITING).unwrap_or(usize::MAX)

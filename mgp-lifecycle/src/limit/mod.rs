@@ -14,5 +14,5 @@ mod wait_queue;
 
 pub use concurrency::{ConcurrencyLimit, ConcurrencyLimitLayer, LimitConfig};
 pub use quota::{Quota, QuotaExceeded, QuotaLayer, QuotaService, QuotaUse};
-pub use rate::{RateKey, RateLayer, RateLimit, RateLimited, RateService};
+pub use rate::{RateKey, RateLayer, RateLimit, RateLimited, RateService, RateUse};
 pub use size::{SizeConfig, SizeLayer, SizeService, TooLarge};

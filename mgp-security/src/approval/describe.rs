@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use mgp_types::Sha256Hash;
+use mgp_types::mgp::Permission;
+use mgp_types::service::ServerId;
 use serde_json::Value;
 
 use super::{Question, QuestionSubject, like_words};
@@ -27,8 +29,7 @@ pub(super) fn describe(question: &Question) -> String {
             let _ = writeln!(words, "Run the tool `{}`{of_server}?", name(tool));
             let _ = writeln!(words, "Risk: {}", name(risk.as_str()));
             for permission in permissions {
-                let (permission, risk) = (name(permission.as_str()), permission.risk());
-                let _ = writeln!(words, "Needs a permission: {permission} ({risk})");
+                words.push_str(&needs_line(permission));
             }
             let _ = write!(words, "Arguments: {}", in_short(arguments));
             if question.keeps_terms {
@@ -42,13 +43,44 @@ pub(super) fn describe(question: &Question) -> String {
                 None => format!("the server{}", of_server.replace(" of the server", "")),
             };
             let _ = write!(words, "Which permissions may {who} have?");
-            for permission in permissions {
-                let risk = permission.risk();
-                let _ = write!(words, "\n- {} ({risk})", name(permission.as_str()));
-            }
+            list(&mut words, permissions);
         }
     }
     words
+}
+
+/// Returns the line that names a permission which a call needs.
+fn needs_line(permission: &Permission) -> String {
+    format!("Needs a permission: {} ({})\n", name(permission.as_str()), permission.risk())
+}
+
+/// Returns the text of a question about a call without some of the permissions that it names.
+pub(super) fn without_permissions(question: &str, gone: &[Permission]) -> String {
+    let gone: Vec<String> = gone.iter().map(needs_line).collect();
+    // Arguments cannot contain such a line, because their line breaks are escaped.
+    question.split_inclusive('\n').filter(|line| !gone.iter().any(|gone| gone == line)).collect()
+}
+
+/// Returns the text of a review that waits until its server is ready.
+pub(super) fn describe_later(server: &ServerId) -> String {
+    let server = name(server.as_str());
+    format!("The server `{server}` was not ready; its permissions are asked for once it is.")
+}
+
+/// Returns the question of a review.
+pub(super) fn describe_review(server: Option<&ServerId>, permissions: &[Permission]) -> String {
+    let server = name(server.map_or("", |server| server.as_str()));
+    let mut words = format!(
+        "The server `{server}` is ready for the first time; may its tools have these permissions?"
+    );
+    list(&mut words, permissions);
+    words
+}
+
+fn list(words: &mut String, permissions: &[Permission]) {
+    for permission in permissions {
+        let _ = write!(words, "\n- {} ({})", name(permission.as_str()), permission.risk());
+    }
 }
 
 /// Returns a description of the caller: agent or subject, and tenant.

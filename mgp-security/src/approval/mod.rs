@@ -90,7 +90,9 @@ pub struct Question {
     pub principal: Principal,
     /// The hash of everything the question is about; an answer is valid for nothing else.
     pub binding: Sha256Hash,
-    /// If `true`, an approval may also apply to later calls: the [term](Decision::term) of the decision is stored.
+    /// The hash of a call without the permissions that it lacks.
+    pub call: Option<Sha256Hash>,
+    /// If set, an approval may hold for later calls, too: its [term](Decision::term) is kept.
     pub keeps_terms: bool,
     /// The message that the server declares for its tool, with placeholders. It is a claim of the server that nothing
     /// verifies.
@@ -179,8 +181,16 @@ impl Question {
         principal: Principal,
         binding: Sha256Hash,
     ) -> Self {
-        let (message, rule, trace) = (None, None, None);
-        Self { about, server, principal, binding, keeps_terms: false, message, rule, trace }
+        let (call, message, rule, trace) = (None, None, None, None);
+        Self { about, server, principal, binding, call, keeps_terms: false, message, rule, trace }
+    }
+}
+
+impl QuestionSubject {
+    /// Returns the permissions that are asked for.
+    pub(crate) fn permissions(&self) -> &[Permission] {
+        let (Self::Permissions { permissions, .. } | Self::Call { permissions, .. }) = self;
+        permissions
     }
 }
 

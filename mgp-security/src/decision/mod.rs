@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use mgp_types::mgp::{DefaultPolicy, Permission};
 use mgp_types::service::{Call, Context, Hidden, Principal, ServerId};
+use mgp_types::store::StoreError;
 
 use crate::access::{
     Access, AccessDenied, AccessView, Credentials, Delegation, MAX_NAME, Moment, Need, hidden,
@@ -22,7 +23,9 @@ use crate::access::{
 };
 use crate::definition::{DefinitionRefused, DefinitionRule, Definitions, KnownTool};
 use crate::error::{LongName, Refusal};
-use crate::permission::{AskOutcomes, MissingPermission, PermissionNeed, PermissionRefused};
+use crate::permission::{
+    AskOutcomes, MissingPermission, PermissionJudgement, PermissionNeed, PermissionRefused,
+};
 use crate::scope::{HeldScopes, ScopesMissing};
 use crate::tool::{Assessment, NamedTool};
 
@@ -95,7 +98,25 @@ pub(crate) fn after_permissions(
     next.err().unwrap_or(CallOutcome::Allow)
 }
 
-/// Checks whether a caller may see a tool, using only the rules of access and definition; asks no questions.
+/// Returns the permissions that a call lacks and that approvers may be asked about; `None` if they may not be asked, or
+/// while that cannot be read.
+pub(crate) fn lacked_permissions(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    assessment: &Assessment,
+) -> Option<Vec<Permission>> {
+    let Some(judged) = judge_permissions(facts, snapshot, assessment) else {
+        return Some(Vec::new());
+    };
+    let judgement = judged.ok()?;
+    if !judgement.may_ask && !judgement.missing.is_empty() {
+        return None;
+    }
+    let missing = judgement.missing.iter().map(|missing| &missing.permission);
+    Some(Permission::canonical(missing))
+}
+
+/// Checks whether a caller may see a tool, by the rules of access and definition only; asks no questions.
 ///
 /// # Errors
 /// [`Hidden`], with the rule that hides the tool.
@@ -324,6 +345,21 @@ fn check_scopes(
     Err(Refusal::Scopes(Box::new(ScopesMissing::new(facts.tool, missing))).into())
 }
 
+/// Judges the permissions of a call; `None` if it needs none.
+fn judge_permissions(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    assessment: &Assessment,
+) -> Option<Result<PermissionJudgement, StoreError>> {
+    let needed = assessment.permissions.as_slice();
+    let CallFacts { server, tool, arguments, .. } = *facts;
+    let view = snapshot.permissions_for(server, needed)?;
+    let (principal, at) = (&facts.call.cx().principal, facts.at.get());
+    let is_of_tools = &|permission: &Permission| snapshot.is_of_tools(permission);
+    let need = PermissionNeed { principal, server, tool, needed, arguments, at, is_of_tools };
+    Some(view.judge(&need, &snapshot.policy(server)))
+}
+
 fn check_permissions(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
@@ -331,14 +367,10 @@ fn check_permissions(
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
     let needed = assessment.permissions.as_slice();
-    let CallFacts { server, tool, arguments, progress, .. } = *facts;
-    let Some(view) = snapshot.permissions_for(server, needed) else {
+    let CallFacts { server, tool, progress, .. } = *facts;
+    let Some(judgement) = judge_permissions(facts, snapshot, assessment) else {
         return Ok(());
     };
-    let (principal, at) = (&facts.call.cx().principal, facts.at.get());
-    let is_of_tools = &|permission: &Permission| snapshot.is_of_tools(permission);
-    let need = PermissionNeed { principal, server, tool, needed, arguments, at, is_of_tools };
-    let judgement = view.judge(&need, &snapshot.policy(server));
     let judgement = judgement.map_err(|error| {
         steps.add(Stage::Permissions, StepResult::Refused, || error.to_string());
         Refusal::from(Box::new(PermissionRefused::unreadable(&error)))

@@ -130,6 +130,15 @@ impl Definitions {
         known.map_or_else(|| self.unlisted(server, tool), |known| Arc::clone(known.assessment()))
     }
 
+    /// Returns the reason for which a tool is assessed as dangerous; `None` if it is not.
+    pub(crate) fn danger_reason(&self, server: &ServerId, tool: &str) -> Option<String> {
+        let assessment = self.assessment(Some(server), tool);
+        let tools = self.tools(Some(server));
+        let known = tools.as_ref().and_then(|tools| tools.get(tool)?.definition_or_pinned());
+        let policy = self.0.policies.get(Some(server));
+        assessment.danger_reason(tool, known.as_deref(), &policy)
+    }
+
     /// Returns the risk of a tool, for the audit record of a call.
     pub(crate) fn risk(&self, part: &ServerTools, server: &ServerId, tool: &str) -> RiskLevel {
         self.0.catch_up();

@@ -186,6 +186,11 @@ impl Tools {
         self.named.get(name)
     }
 
+    /// Returns the names of the tools.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.iter().map(|(name, _)| &**name)
+    }
+
     /// Returns the state of a tool's definition.
     pub(crate) fn state(&self, name: &str) -> &DefinitionState {
         self.get(name).map_or(&self.others, |known| &known.standing)
@@ -238,10 +243,15 @@ impl KnownTool {
         self.unrecorded.load(Ordering::Acquire)
     }
 
+    /// Returns the definition as it was last listed, or as it is pinned.
+    pub(super) fn definition_or_pinned(&self) -> Option<Arc<mcp::Tool>> {
+        let pinned = || self.pin.as_ref()?.shown.get::<mcp::Tool>().ok().map(Arc::new);
+        self.tool.clone().or_else(pinned)
+    }
+
     /// Returns whether the tool's definition, as listed or pinned, declares a permission.
     fn declares(&self, permission: &Permission) -> bool {
-        let pinned = || self.pin.as_ref()?.shown.get::<mcp::Tool>().ok().map(Arc::new);
-        let Some(tool) = self.tool.clone().or_else(pinned) else { return false };
+        let Some(tool) = self.definition_or_pinned() else { return false };
         let security = tool.find_security();
         let declared = security.as_ref().and_then(Lenient::valid);
         declared.is_some_and(|security| {

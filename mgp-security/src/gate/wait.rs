@@ -2,20 +2,25 @@
 //! confirmation.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{Call, CallRecord, MgpService, Outlet, Reply, WaitMark, keep_alive};
 use mgp_types::{Payload, RpcError};
 
 use super::{GrantedOnce, decide_call, deny, log_denied, undecided, with_facts};
-use crate::decision::{CallOutcome, Progress, Requirement, Sources, after_permissions};
+use crate::decision::{
+    CallOutcome, Progress, Requirement, Sources, after_permissions, lacked_permissions,
+};
 use crate::error::Refusal;
-use crate::permission::AskOutcomes;
 use crate::tool::{Assessment, RiskyCall};
 
 /// The number of answers after which a call no longer waits for records of new overrides. Every other question is asked
 /// only once per call.
 const MAX_ANSWERS: usize = 8;
+
+/// The interval at which a question about a call and its permissions is compared with the permissions granted meanwhile.
+const GRANTED_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Obtains the answers that a call needs, decides again after each one, and runs the call when it is allowed.
 ///
@@ -80,31 +85,11 @@ async fn get<S: MgpService>(
         }
         Requirement::Permissions(missing) => {
             progress.listed = true;
-            progress.asked = Some(AskOutcomes::default());
-            let (Some(permissions), Some(assessment)) = (&sources.permissions, assessment) else {
-                return Err(undecided());
-            };
             let missing = Permission::canonical(missing.iter().map(|missing| &missing.permission));
-            let mut needed = Permission::canonical(assessment.permissions.iter().chain(&missing));
-            // Servers that declare permissions are notified of each decision; do not combine it with the confirmation.
-            if !missing.is_empty() && !permissions.declares(server) {
-                let next = with_facts(sources, call, progress, |facts, snapshot| {
-                    after_permissions(facts, snapshot, &assessment)
-                });
-                if let CallOutcome::Ask(_) = next {
-                    confirm(sources, call, Some(assessment), missing.clone()).await?;
-                    progress.confirmed = true;
-                    needed.retain(|permission| !missing.contains(permission));
-                    progress.granted = missing;
-                }
-            }
-            let asked = permissions.ask_for_call(cx, server, tool, &needed).await;
-            let outcomes =
-                asked.map_err(|refused| deny(sources, call, Refusal::from(Box::new(refused))))?;
-            progress.asked = Some(outcomes);
+            get_permissions(sources, call, assessment, missing, progress).await?;
         }
         Requirement::Confirmation => {
-            confirm(sources, call, assessment, Vec::new()).await?;
+            confirm(sources, call, assessment, &[]).await?;
             (progress.listed, progress.confirmed) = (true, true);
             progress.asked.get_or_insert_default();
         }
@@ -112,12 +97,50 @@ async fn get<S: MgpService>(
     Ok(())
 }
 
-/// Obtains the confirmation of a call; it also grants the permissions that the call lacks.
-async fn confirm(
+/// Obtains decisions about the permissions that a call lacks: together with its confirmation, if it must be confirmed.
+async fn get_permissions(
     sources: &Sources,
     call: &Call,
     assessment: Option<Arc<Assessment>>,
     missing: Vec<Permission>,
+    progress: &mut Progress,
+) -> Result<(), RpcError> {
+    let (Some(permissions), Some(assessment)) = (&sources.permissions, assessment) else {
+        return Err(undecided());
+    };
+    let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
+    let server = sources.server_of(cx);
+    let mut needed = Permission::canonical(assessment.permissions.iter().chain(&missing));
+    // A server that declares permissions itself is notified of each; they are asked for alone.
+    if !missing.is_empty() && !permissions.declares(server) {
+        let next = with_facts(sources, call, progress, |facts, snapshot| {
+            after_permissions(facts, snapshot, &assessment)
+        });
+        if let CallOutcome::Ask(_) = next {
+            tokio::select! {
+                biased;
+                confirmed = confirm(sources, call, Some(Arc::clone(&assessment)), &missing) => confirmed?,
+                // The call is decided again, and asks for what it still lacks.
+                () = has_fewer(sources, call, progress, &assessment, &missing) => return Ok(()),
+            }
+            progress.confirmed = true;
+            needed.retain(|permission| !missing.contains(permission));
+            progress.granted = missing;
+        }
+    }
+    let asked = permissions.ask_for_call(cx, server, tool, &needed).await;
+    let outcomes =
+        asked.map_err(|refused| deny(sources, call, Refusal::from(Box::new(refused))))?;
+    progress.asked = Some(outcomes);
+    Ok(())
+}
+
+/// Gets the confirmation of a call, which grants it the missing permissions, too.
+async fn confirm(
+    sources: &Sources,
+    call: &Call,
+    assessment: Option<Arc<Assessment>>,
+    missing: &[Permission],
 ) -> Result<(), RpcError> {
     let (Some(confirmations), Some(assessment), Some(tools)) =
         (&sources.confirmations, assessment, sources.assess())
@@ -133,13 +156,36 @@ async fn confirm(
         arguments: call.tool_arguments(),
         definition: tools.definition(server, tool),
         assessment,
-        missing,
+        missing: missing.to_vec(),
     };
     let confirmed = confirmations.confirm(risky, tools).await;
     confirmed.map_err(|refusal| deny(sources, call, refusal))
 }
 
-/// Adds the risk of a call to its audit record, which was started before the tool was known.
+/// Waits until a call lacks fewer permissions than those that its question names, e.g. because an operator has granted
+/// one elsewhere.
+async fn has_fewer(
+    sources: &Sources,
+    call: &Call,
+    progress: &Progress,
+    assessment: &Assessment,
+    asked: &[Permission],
+) {
+    loop {
+        tokio::time::sleep(GRANTED_INTERVAL).await;
+        let lacked = with_facts(sources, call, progress, |facts, snapshot| {
+            lacked_permissions(facts, snapshot, assessment)
+        });
+        let is_fewer = |lacked: &Vec<Permission>| {
+            lacked.len() < asked.len() && lacked.iter().all(|one| asked.contains(one))
+        };
+        if lacked.as_ref().is_some_and(is_fewer) {
+            return;
+        }
+    }
+}
+
+/// Adds the risk of a call to its audit record, which began before the tool was known.
 fn note_risk(call: &Call, risk: &RiskLevel) {
     if let Some(start) = call.cx().extensions.get::<CallRecord>()
         && start.risk.as_ref() != Some(risk)

@@ -10,6 +10,7 @@ mod layer;
 mod leaving;
 #[cfg(feature = "sqlite")]
 mod place;
+mod review;
 
 use std::fmt;
 use std::sync::Arc;
@@ -463,6 +464,12 @@ impl Governance {
         // Only the arguments decide whether a call is within these limits.
         missing.retain(|missing| missing.status != MissingStatus::OutOfScope);
         missing
+    }
+
+    /// Returns the reason for which a tool of a server is assessed as dangerous, in words; `None` if it is not.
+    #[must_use]
+    pub fn danger_reason(&self, server: &ServerId, tool: &str) -> Option<String> {
+        self.0.definitions.danger_reason(server, tool)
     }
 
     /// Returns whether the tools of a server belong to this process or to another server.

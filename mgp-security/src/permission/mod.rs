@@ -27,7 +27,7 @@ pub(crate) use book::Book;
 pub use entry::{Approval, ApprovalDecision, ApprovalSource};
 pub use grants::{GrantState, Grants};
 pub use permissions::Permissions;
-pub(crate) use permissions::{AskOutcomes, PermissionNeed, PermissionView};
+pub(crate) use permissions::{AskOutcomes, PermissionJudgement, PermissionNeed, PermissionView};
 pub use refused::PermissionRefused;
 pub(crate) use refused::RefusalKind;
 pub use rule::{MissingPermission, MissingStatus};

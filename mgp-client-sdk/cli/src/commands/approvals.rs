@@ -107,6 +107,7 @@ impl Render for ApprovalList {
             let color = match one.state.as_str() {
                 "open" => Color::Yellow,
                 "denied" => Color::Red,
+                "later" => Color::Dim,
                 _ => Color::Green,
             };
             let permissions: Vec<&str> = one.permissions.iter().map(Permission::as_str).collect();

@@ -53,6 +53,17 @@ impl GrantResult {
         self.tools.is_none().then_some(&*self.server)
     }
 
+    /// Writes the line about servers that were not ready, and the command that shows what is asked once they are.
+    pub(super) fn render_failed(all: &[Self], out: &mut Output) {
+        let failed: BTreeSet<&str> = all.iter().filter_map(Self::failed_server).collect();
+        if !failed.is_empty() {
+            let names = failed.into_iter().collect::<Vec<_>>().join(", ");
+            out.line(format!(
+                "not ready: {names}; once it is, `mgp approvals ls` shows the permissions that it needs"
+            ));
+        }
+    }
+
     pub(super) fn agent(&self) -> &str {
         &self.agent
     }
@@ -78,6 +89,9 @@ impl GrantResult {
         }
         if let Some(error) = error {
             parts.push(error.clone());
+        }
+        if tools.is_none() {
+            parts.push("its permissions are asked for once it is ready".to_owned());
         }
         out.line(format!("{server}: {}", parts.join("; ")));
     }
@@ -214,6 +228,10 @@ async fn grant_server(
         }
         Err(error) => (Vec::new(), None, Some(format!("not started: {error}"))),
     };
+    if probed.is_err() {
+        // The kernel does not know the server if it was started with another configuration; calls ask then.
+        let _ = backend.review_later(id).await;
+    }
     let waiting = probed.as_ref().map_or(0, |probed| {
         let names: BTreeSet<&String> = probed.listed.iter().collect();
         let state = |name: &str| governance.definitions().state(Some(&server.id), name);

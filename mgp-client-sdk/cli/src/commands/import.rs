@@ -153,6 +153,7 @@ impl Render for ImportResult {
         for granted in &self.granted {
             granted.render(out);
         }
+        GrantResult::render_failed(&self.granted, out);
         let added = self.servers.iter().filter(|server| server.is_added()).count();
         let file = self.file.display();
         if !self.applied {

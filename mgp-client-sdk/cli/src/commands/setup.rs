@@ -156,6 +156,7 @@ impl SetupResult {
         for host in &self.hosts {
             host.render_done(out);
         }
+        GrantResult::render_failed(&self.granted, out);
         let names: Vec<&str> = self.hosts.iter().map(|host| host.host.as_str()).collect();
         out.line(format!(
             "next: restart {}, and ask there: “Which tools do you have?”",

@@ -50,7 +50,8 @@ impl Render for Explanation {
         let name = format!("{}.{}", result.server_id, result.tool_name);
         out.status_line(&Cell::from(word).color(color), &format!("{name}{reason}{code}"));
         if let Some(risk) = &result.risk_level {
-            out.line(format!("  risk      {risk}"));
+            let why = result.risk_reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            out.line(format!("  risk      {risk}{why}"));
         }
         let rows = result.steps.iter().map(|step| {
             let color = match step.result {

@@ -39,7 +39,9 @@ pub(super) async fn page(
 ) -> Response {
     shown(&console, &viewer, async {
         let all = approvals(&viewer, None).await?;
-        let (open, decided): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.state == "open");
+        // A review that waits for its server neither waits for a person nor is decided.
+        let known = all.iter().filter(|one| one.state != "later");
+        let (open, decided): (Vec<_>, Vec<_>) = known.partition(|one| one.state == "open");
         let definitions = waiting_definitions(&viewer.operator.client).await?;
         viewer.operator.live.set_waiting(open.len() + definitions.len());
         let texts = viewer.texts;

@@ -20,6 +20,10 @@ mod contract;
 #[cfg(unix)]
 mod daily;
 mod doctor;
+#[cfg(target_os = "linux")]
+mod every_host;
+#[cfg(unix)]
+mod forged;
 #[cfg(unix)]
 #[expect(dead_code, reason = "other tests use the rest of it")]
 #[path = "../world/host.rs"]
@@ -30,6 +34,8 @@ mod idle;
 mod import;
 #[cfg(unix)]
 mod kernel;
+#[cfg(unix)]
+mod later;
 #[cfg(unix)]
 mod login;
 #[cfg(unix)]
@@ -48,4 +54,6 @@ mod streams;
 mod trust;
 #[cfg(unix)]
 mod validate;
+#[cfg(unix)]
+mod why;
 mod world;

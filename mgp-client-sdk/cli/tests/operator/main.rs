@@ -11,6 +11,7 @@ mod inside;
 mod program;
 mod proof;
 mod pty;
+mod reused;
 mod setting;
 #[path = "../world/wire.rs"]
 mod wire;

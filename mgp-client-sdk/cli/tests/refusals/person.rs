@@ -382,3 +382,72 @@ async fn limits_of_a_permission_hold_in_the_file_and_by_flag() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains("paths below `/etc`"), "{listed}");
 }
+
+#[tokio::test]
+async fn a_question_about_a_call_no_longer_names_a_permission_that_was_granted_elsewhere() {
+    let world = quick_world();
+    let desk = Desk::new(&world, Era::Legacy, false).await;
+    world.knows(1).await;
+    let names =
+        |request: &Value| request["question"].as_str().unwrap().contains("filesystem.write");
+    let approve = ["permissions", "approve", "files", "filesystem.write"];
+    desk.write("/srv/a/one.txt").await.unwrap_err();
+    let asked = desk.approval(&world, "one.txt");
+    assert!(names(&asked) && asked["permissions"] == json!(["filesystem.write"]), "{asked}");
+    world.quietly(&approve);
+    let open = desk.approval(&world, "one.txt");
+    assert_eq!((&open["id"], &open["state"]), (&asked["id"], &json!("open")), "{open}");
+    assert!(!names(&open) && open["permissions"] == Value::Null, "{open}");
+    let id = open["id"].as_str().unwrap();
+    world.quietly(&["approvals", "approve", id]);
+    desk.write("/srv/a/one.txt").await.unwrap();
+
+    // An answer grants no permission that the question did not name: once it is revoked, the call asks again.
+    desk.write("/srv/a/two.txt").await.unwrap_err();
+    let without = desk.approval(&world, "two.txt");
+    assert!(!names(&without), "{without}");
+    world.quietly(&["approvals", "approve", without["id"].as_str().unwrap()]);
+    world.quietly(&["permissions", "revoke", "files", "filesystem.write"]);
+    desk.write("/srv/a/two.txt").await.unwrap_err();
+    let again = desk.approval(&world, "two.txt");
+    assert!(names(&again) && again["id"] != without["id"] && again["state"] == "open", "{again}");
+
+    // An approval with limits grants it to some calls only, so the question keeps it.
+    world.quietly(&[&approve[..], &["--path", "/srv/b"]].concat());
+    assert!(names(&desk.approval(&world, "two.txt")));
+}
+
+#[tokio::test]
+async fn an_open_form_is_shown_again_without_a_permission_that_was_granted_elsewhere() {
+    for (era, agent) in [(Era::Legacy, "legacy-form"), (Era::Modern, "modern-form")] {
+        let world = world();
+        let shown: Arc<std::sync::Mutex<Vec<bool>>> = Arc::default();
+        let seen = Arc::clone(&shown);
+        let config = world.command(&["permissions", "approve", "files", "filesystem.write"]);
+        let grant = Arc::new(std::sync::Mutex::new(config));
+        let builder = Client::builder("host", "1").on_elicitation(move |question: ElicitParams| {
+            let names = question.message.contains("Needs a permission: filesystem.write");
+            seen.lock().unwrap().push(names);
+            let grant = Arc::clone(&grant);
+            async move {
+                if names {
+                    // Another terminal grants it while the person reads.
+                    let granting = move || grant.lock().unwrap().status().unwrap();
+                    assert!(tokio::task::spawn_blocking(granting).await.unwrap().success());
+                    tokio::time::sleep(Duration::from_secs(2)).await;
+                }
+                let mut answer = ElicitResult::new(ElicitAction::Accept);
+                answer.content = Some(serde_json::from_value(json!({"confirm": true})).unwrap());
+                Ok(answer)
+            }
+        });
+        let host = world.host(agent, era, builder).await;
+        world.knows(1).await;
+        host.call("write_file").arg("path", "/srv/a/x.txt").arg("content", "a").await.unwrap();
+        assert_eq!(*shown.lock().unwrap(), [true, false], "{era:?}");
+        let given = world.json(&["audit", "query", "--type", "dev.cloto.confirmation_given"]);
+        assert_eq!(given.as_array().unwrap().len(), 1, "{given}");
+        let left = world.json(&["approvals", "ls"]);
+        assert!(left.as_array().unwrap().iter().all(|one| one["state"] != "open"), "{left}");
+    }
+}

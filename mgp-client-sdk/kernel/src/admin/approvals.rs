@@ -53,9 +53,10 @@ pub(super) async fn approve(
         let message = "only a registration is approved with permissions";
         return Err(RpcError::invalid_params(message));
     }
-    let inbox = inbox(&kernel)?.answered_at(place(&params));
-    let request =
-        inbox.approve_for(&cx.principal, &params.id, &term, params.because.as_deref()).await?;
+    let (governance, because) = (kernel.governance(), params.because.as_deref());
+    let request = governance
+        .approve_request(&cx.principal, &params.id, &term, because, place(&params))
+        .await?;
     Ok(Decision::new(request.to_listed(false)))
 }
 
@@ -70,8 +71,9 @@ pub(super) async fn deny(
         kernel.registrations().reject(by, server, &waiting.fingerprint).await?;
         return Ok(Decision::new(decided(&cx, &waiting, "denied", params.because)));
     }
-    let inbox = inbox(&kernel)?.answered_at(place(&params));
-    let request = inbox.deny(&cx.principal, &params.id, params.because.as_deref()).await?;
+    let (governance, because) = (kernel.governance(), params.because.as_deref());
+    let request =
+        governance.deny_request(&cx.principal, &params.id, because, place(&params)).await?;
     Ok(Decision::new(request.to_listed(false)))
 }
 

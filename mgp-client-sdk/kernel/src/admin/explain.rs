@@ -24,12 +24,14 @@ pub(super) async fn explain(
     let arguments = params.arguments.map(Payload::from);
     let verdict = kernel.governance().explain_pinned(&agent, &server, &tool, arguments.as_ref());
     let mut result = result_of(&verdict, &agent, &server, &tool);
+    if result.risk_level.is_some() {
+        result.risk_reason = kernel.governance().danger_reason(&server, &tool);
+    }
     if result.outcome == ExplainedOutcome::Refuse {
         return Ok(result);
     }
     let bounds = &kernel.0.fleet.context().bounds;
     for limit in bounds.describe_rates(&agent, &server, &tool) {
-        // The number of recent and running calls changes every second, so the answer does not contain it.
         result.steps.push(ExplainedStep::new("limits", ExplainedResult::Passed, limit));
     }
     if let Some((error, key)) = bounds.used_up(&agent, &server, &tool) {

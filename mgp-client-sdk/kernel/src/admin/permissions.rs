@@ -1,6 +1,6 @@
 //! Methods by which an operator decides about permissions of servers without being asked (MGP §3).
 
-use mgp_security::{Approval, ApprovalDecision, CallApproval, CallApprovals, PermissionChange};
+use mgp_security::{Approval, CallApproval, CallApprovals, PermissionChange};
 use mgp_types::mgp::{
     KernelPermission, KernelPermissionChangeParams as Params,
     KernelPermissionChangeResult as ChangeResult, KernelPermissionsParams, KernelPermissionsResult,
@@ -32,9 +32,14 @@ pub(super) async fn approve(
     cx: Context,
     params: Params,
 ) -> Result<ChangeResult, RpcError> {
+    if params.when_ready == Some(true) {
+        let server = find_server(&kernel, &params.server_id)?;
+        kernel.governance().review_later(&cx.principal, server.id()).await?;
+        return Ok(ChangeResult::new());
+    }
     let (server, change) = (params.server_id.clone(), permission_change(&kernel, params)?);
     let approved = kernel.governance().permissions().approve(&cx.principal, change).await?;
-    settle(&kernel, &cx, &server).await?;
+    kernel.governance().settle(&cx.principal, Some(&server)).await?;
     Ok(change_result(&approved))
 }
 
@@ -45,20 +50,8 @@ pub(super) async fn deny(
 ) -> Result<ChangeResult, RpcError> {
     let (server, change) = (params.server_id.clone(), permission_change(&kernel, params)?);
     let denied = kernel.governance().permissions().deny(&cx.principal, change).await?;
-    settle(&kernel, &cx, &server).await?;
+    kernel.governance().settle(&cx.principal, Some(&server)).await?;
     Ok(change_result(&denied))
-}
-
-/// Closes pending questions about permissions about which an operator has decided in the meantime.
-async fn settle(kernel: &Kernel, cx: &Context, server: &str) -> Result<(), RpcError> {
-    let (governance, server) = (kernel.governance(), ServerId::from(server));
-    let Some(inbox) = governance.inbox() else { return Ok(()) };
-    let known = governance.permissions().list(&cx.principal, Some(&server)).await?;
-    let is_decided = |approval: &&Approval| {
-        matches!(approval.decision, ApprovalDecision::Approved | ApprovalDecision::Denied)
-    };
-    let decided = known.iter().filter(is_decided).map(|approval| approval.permission.clone());
-    inbox.settle(&cx.principal, &server, &decided.collect::<Vec<_>>()).await
 }
 
 pub(super) async fn revoke(

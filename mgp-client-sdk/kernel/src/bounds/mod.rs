@@ -12,16 +12,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_discovery::{CallLimits, Config, ServerLimits};
 use mgp_lifecycle::{
-    ConcurrencyLimitLayer, LifecycleError, LimitConfig, RateKey, RateLayer, RateLimit, SizeConfig,
-    SizeLayer,
+    ConcurrencyLimitLayer, LifecycleError, LimitConfig, RateKey, RateLayer, RateLimit, RateUse,
+    SizeConfig, SizeLayer,
 };
 use mgp_security::{Definitions, Governance};
 use mgp_types::mcp::Meta;
+use mgp_types::method::{Request as _, ToolsCall};
 use mgp_types::proposal::{ActualCost, CostHints, Member as _};
-use mgp_types::service::{Body, Call, Principal, Reply, ServerId, Stack, StreamLimit};
+use mgp_types::service::{
+    Body, Call, Context, Method, Params, Peer, Principal, Reply, Scope, ScopeKind, ServerId, Stack,
+    StreamLimit,
+};
 use mgp_types::store::StoreError;
 use mgp_types::sync::RwLock;
-use mgp_types::{Object, RpcError};
+use mgp_types::{Object, Payload, RpcError};
 use tower_layer::Layer as _;
 
 use self::refusals::RefusalLog;
@@ -183,27 +187,42 @@ impl CallBounds {
         Some((refusal, key.unwrap_or_default()))
     }
 
-    /// Describes the limits of calls a minute and of running calls that apply to a call, with the key of each.
+    /// Describes the limits of calls a minute and of running calls that apply to a call, with the key of each and how
+    /// much of it is used now.
     pub(crate) fn describe_rates(
         &self,
         agent: &Principal,
         id: &ServerId,
         tool: &str,
     ) -> Vec<String> {
+        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Request), agent.clone());
+        let params = Params::tool(tool, &Payload::empty_object());
+        let call = Call::request(Method::of(ToolsCall::METHOD), params, cx);
         let table = Arc::clone(&self.0.table.read());
-        let (agent, server) = (table.of_agent(agent), table.server.get(id.as_str()));
-        let bounds = agent.map(|bound| &**bound).into_iter().chain(server.map(|one| &one.all));
+        let (own, server) = (table.of_agent(agent), table.server.get(id.as_str()));
+        let of_agent = own.map(|bound| (&**bound, true));
+        let of_server = server.map(|server| (&server.all, false));
         let of_tool = server.and_then(|server| {
-            let max = server.limits.tool_calls_per_minute.get(tool)?;
-            Some(format!("{max} a minute: {}.tool_calls_per_minute", server.all.key))
+            let rate = server.tools.get(tool)?;
+            Some((rate, format!("{}.tool_calls_per_minute", server.all.key)))
         });
-        let described = bounds.flat_map(|Bound { key, limits, .. }| {
-            let rate = limits.calls_per_minute;
-            let running = limits.running;
-            let rate = rate.map(|max| format!("{max} a minute: {key}.calls_per_minute"));
-            rate.into_iter().chain(running.map(|max| format!("{max} at once: {key}.running")))
-        });
-        described.chain(of_tool).collect()
+        let mut described = Vec::new();
+        for (bound, is_agent) in of_agent.into_iter().chain(of_server) {
+            if let Some(rate) = &bound.rate {
+                described.extend(rate_words(
+                    rate,
+                    &call,
+                    &format!("{}.calls_per_minute", bound.key),
+                ));
+            }
+            if let Some((running, max)) = bound.running.as_ref().zip(bound.limits.running) {
+                // The limit of an agent is for each agent, and that of a server for all together.
+                let now = if is_agent { running.running_of(agent) } else { running.running() };
+                described.push(format!("{now} of {max} at once: {}.running", bound.key));
+            }
+        }
+        described.extend(of_tool.into_iter().flat_map(|(rate, key)| rate_words(rate, &call, &key)));
+        described
     }
 
     /// Returns the units that the server states for a call of a tool.
@@ -353,6 +372,16 @@ fn keep(before: Option<&Arc<Bound>>, key: String, limits: &CallLimits) -> Option
 fn rate(max: u64, by: Option<RateKey>) -> RateLayer {
     let limit = RateLimit::per_minute(u32::try_from(max).unwrap_or(u32::MAX));
     RateLayer::new(by.map_or(limit, |by| limit.by(by)))
+}
+
+/// Describes how much of a limit of calls a minute is used now.
+fn rate_words(rate: &RateLayer, call: &Call, key: &str) -> Vec<String> {
+    let words = rate.used(call).into_iter().map(|RateUse { limit, used, free_in, .. }| {
+        let seconds = free_in.as_secs_f64().ceil();
+        let left = if used == 0 { String::new() } else { format!(", none in {seconds} s") };
+        format!("{used} of {limit} a minute{left}: {key}")
+    });
+    words.collect()
 }
 
 fn size(limits: &CallLimits) -> Option<SizeLayer> {

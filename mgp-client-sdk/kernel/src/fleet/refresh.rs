@@ -157,6 +157,9 @@ async fn read_tools(
     let has_changed = index(&context.index, entry).await?;
     let tools = context.index.tools_of(server.id().as_str()).len();
     context.known.insert(&server.config(), tools);
+    if let Err(error) = context.governance.review_ready(server.id()).await {
+        tracing::warn!(server = %server.id(), %error, "review of permissions not asked for");
+    }
     Ok(has_changed)
 }
 

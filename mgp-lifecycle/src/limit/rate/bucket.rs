@@ -52,6 +52,13 @@ impl BucketParams {
         Err(TooSoon { wait: Some(over), current })
     }
 
+    /// Returns the number of calls currently counted.
+    pub(super) fn used(self, full: u64, now: u64) -> u32 {
+        let ahead = full.saturating_sub(now);
+        let used = if self.interval == 0 { 0 } else { ahead.div_ceil(self.interval) };
+        u32::try_from(used).unwrap_or(u32::MAX)
+    }
+
     /// Returns when the bucket is full again after one call was refunded.
     pub(super) fn refund(self, full: u64) -> u64 {
         full.saturating_sub(self.interval)

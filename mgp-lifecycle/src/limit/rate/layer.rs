@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use super::bucket::{BucketParams, nanos};
 use super::table::{BucketTable, CallKeys, LimitReached};
-use super::{RateKey, RateLimit, RateLimited};
+use super::{RateKey, RateLimit, RateLimited, RateUse};
 use crate::error::LifecycleError;
 
 /// Maximum number of keys that are counted separately.
@@ -85,6 +85,22 @@ impl RateLayer {
     /// [`RateKey::Tool`], so that a caller cannot get a new bucket by inventing a name. This resets all counts.
     pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self::with_max_keys(self.0.limits.clone(), MAX_KEYS, Some(Arc::new(is_tool)))
+    }
+
+    /// Returns how much of each limit is used now by calls like this one, without counting it.
+    #[must_use]
+    pub fn used(&self, call: &Call) -> Vec<RateUse> {
+        let state = &*self.0;
+        let now = nanos(state.start.elapsed());
+        let by = CountedCall { state, call, tool: call.tool().map_or("", |tool| tool.name) };
+        let table = state.table.lock();
+        let limits = state.limits.iter().zip(&state.params).enumerate();
+        let uses = limits.map(|(at, (limit, params))| {
+            let full = table.full_at(at, &by);
+            let free_in = Duration::from_nanos(full.saturating_sub(now));
+            RateUse { limit: limit.limit, used: params.used(full, now), free_in }
+        });
+        uses.collect()
     }
 
     fn with_max_keys(limits: Vec<RateLimit>, keys: usize, is_tool: Option<IsTool>) -> Self {

@@ -45,7 +45,19 @@ pub enum RateKey {
     Server,
 }
 
-/// A set of keys by which calls are counted; the tenant is always one of them.
+/// The part of a limit that is used at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RateUse {
+    /// The calls that are allowed in a window.
+    pub limit: u32,
+    /// The calls that are counted now.
+    pub used: u32,
+    /// The time until none is counted any more, if there is no further call.
+    pub free_in: Duration,
+}
+
+/// A set of keys; the tenant is always included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Keys(u8);
 

@@ -51,7 +51,15 @@ impl BucketTable {
         self.buckets.len()
     }
 
-    /// Counts a call in the bucket of each limit, or in none if one of them refuses it.
+    /// Returns when the bucket of a key is full again, without counting a call.
+    pub(super) fn full_at(&self, limit: usize, by: &impl CallKeys) -> u64 {
+        let own = self.buckets.get(&by.key(limit));
+        let is_shared = || self.buckets.len() >= self.bound;
+        own.copied()
+            .unwrap_or_else(|| if is_shared() { self.shared[limit][slot(limit, by)] } else { 0 })
+    }
+
+    /// Counts a call in the bucket of each limit, or in none of them.
     ///
     /// # Errors
     /// The refusing limit with the longest wait.
@@ -108,12 +116,16 @@ impl BucketTable {
                 self.buckets.retain(|_, full| *full > now);
             }
             if self.buckets.len() >= self.bound {
-                let slot = usize::try_from(by.owner(limit) % SHARED_BUCKETS as u64).unwrap_or(0);
-                return &mut self.shared[limit][slot];
+                return &mut self.shared[limit][slot(limit, by)];
             }
         }
         self.buckets.entry(key).or_insert(0)
     }
+}
+
+/// Returns the number of the shared bucket of a key.
+fn slot(limit: usize, by: &impl CallKeys) -> usize {
+    usize::try_from(by.owner(limit) % SHARED_BUCKETS as u64).unwrap_or(0)
 }
 
 #[cfg(test)]

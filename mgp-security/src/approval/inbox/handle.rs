@@ -1,13 +1,16 @@
 //! The handle of the inbox, for calls that ask and operators who decide.
 
+mod closing;
+mod review;
+
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use mgp_types::mgp::{Actor, GrantDecision, Permission};
-use mgp_types::service::{AuditSink, Context, Principal, ServerId};
+use mgp_types::mgp::{Actor, GrantDecision};
+use mgp_types::service::{AuditSink, Context, Principal};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError, random_name};
@@ -221,103 +224,7 @@ impl Inbox {
         self.answer(by, id, None, justification).await
     }
 
-    /// Removes unused approvals of permissions that an operator is revoking; otherwise such an approval would grant the
-    /// permissions again. Returns the permissions of the removed approvals.
-    ///
-    /// The caller of this method must have checked that `by` is an operator.
-    ///
-    /// An error if the removal cannot be stored or recorded; some of the approvals may have been removed.
-    /// The removal cannot be stored or recorded; some approvals may be removed.
-    ///
-    /// # Cancel safety
-    /// As [`approve`](Self::approve).
-    pub async fn forget_approvals(
-        &self,
-        by: &Principal,
-        server: &ServerId,
-        permissions: &[Permission],
-    ) -> Result<Vec<Permission>, RpcError> {
-        let _turn = self.0.turn.lock().await;
-        let revoked = Permission::canonical(permissions);
-        let is_affected = |request: &ApprovalRequest| {
-            request.state == RequestState::Approved
-                && request.tenant == by.tenant().as_str()
-                && request.server_id.as_deref() == Some(server.as_str())
-                && request.permissions.iter().any(|permission| revoked.contains(permission))
-        };
-        let requests = self.0.state.now()?;
-        let removed = requests.all().filter(|request| is_affected(request));
-        let removed: Vec<_> = removed.flat_map(|request| request.permissions.clone()).collect();
-        let event_of = |request: &ApprovalRequest| {
-            Some(request.decided_event(by, "denied").cause("revoked").build())
-        };
-        self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?;
-        Ok(removed.into_iter().filter(|permission| revoked.contains(permission)).collect())
-    }
-
-    /// Closes open requests about permissions of a server after an operator has decided about these permissions in
-    /// another way. The decision about a call that waits for such a request is made again.
-    ///
-    /// The caller of this method must have checked that `by` is an operator.
-    ///
-    /// # Errors
-    /// An error if the change cannot be stored or recorded.
-    ///
-    /// # Cancel safety
-    /// As [`approve`](Self::approve).
-    pub async fn settle(
-        &self,
-        by: &Principal,
-        server: &ServerId,
-        decided: &[Permission],
-    ) -> Result<(), RpcError> {
-        let _turn = self.0.turn.lock().await;
-        let (requests, now) = (self.0.state.now()?, SystemTime::now());
-        let decided = Permission::canonical(decided);
-        let is_settled = |request: &&Arc<ApprovalRequest>| {
-            !request.permissions.is_empty()
-                && request.arguments.is_none()
-                && request.tenant == by.tenant().as_str()
-                && request.server_id.as_deref() == Some(server.as_str())
-                && request.permissions.iter().all(|permission| decided.contains(permission))
-        };
-        let (mut writes, mut events) = (Writes::new(), Vec::new());
-        for request in requests.open(now).filter(is_settled) {
-            let mut settled = ApprovalRequest::clone(request);
-            settled.state = RequestState::Settled;
-            settled.decided_by = Some(by.name().to_owned());
-            settled.expires_at = (now + self.0.config.answer_ttl).into();
-            events.push(settled.decided_event(by, settled.state.as_str()).build());
-            writes.push((settled.id.clone(), Some(settled)));
-        }
-        if writes.is_empty() {
-            return Ok(());
-        }
-        self.0.state.write(writes, events).await.map_err(Refusal::from)?;
-        Ok(())
-    }
-
-    /// Removes the requests and answers about a deregistered server. Checks no authority: the caller of this method
-    /// must have done that.
-    ///
-    /// # Errors
-    /// An error if the removal cannot be stored or recorded; some of the requests may have been removed.
-    ///
-    /// # Cancel safety
-    /// As [`approve`](Self::approve).
-    pub async fn forget_server(&self, server: &ServerId) -> Result<(), RpcError> {
-        let _turn = self.0.turn.lock().await;
-        let is_affected =
-            |request: &ApprovalRequest| request.server_id.as_deref() == Some(server.as_str());
-        let event_of = |request: &ApprovalRequest| {
-            let is_open = matches!(request.state, RequestState::Open | RequestState::Approved);
-            let event = request.decided_event(Actor::kernel(), "denied").cause("deregistered");
-            is_open.then(|| event.build())
-        };
-        Ok(self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?)
-    }
-
-    /// Sets [`InboxConfig::wait`] for calls that start to wait after this.
+    /// Sets [`InboxConfig::wait`] for the calls that begin to wait from now on.
     pub fn set_wait(&self, wait: Duration) {
         *self.0.wait.lock() = wait;
     }
@@ -426,12 +333,14 @@ impl Inbox {
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();
         let requests = self.0.state.now()?;
-        let binding = question.binding.to_string();
-        let Some(known) = requests.bound_to(&binding, now) else {
-            return self.put(question, &requests, now).await.map(Lookup::Open);
+        let Some(known) = requests.about(question, now) else {
+            return Ok(Lookup::Open(match self.review_for(question, &requests, now).await? {
+                Some(review) => review,
+                None => self.put(question, &requests, now).await?,
+            }));
         };
         match known.state {
-            RequestState::Open => Ok(Lookup::Open(Arc::clone(known))),
+            RequestState::Open => self.narrowed(known, question).await.map(Lookup::Open),
             RequestState::Denied => Ok(Lookup::Decided(known.decision(GrantDecision::Denied))),
             _ => {
                 let mut used = ApprovalRequest::clone(known);
@@ -446,7 +355,22 @@ impl Inbox {
         }
     }
 
-    /// Adds a request, and removes expired ones.
+    /// Returns an open request for a question, which no longer names permissions that the call has by now.
+    async fn narrowed(
+        &self,
+        open: &Arc<ApprovalRequest>,
+        question: &Question,
+    ) -> Result<Arc<ApprovalRequest>, RpcError> {
+        let needed = question.about.permissions();
+        let Some(fewer) = open.only(|permission| needed.contains(permission)) else {
+            return Ok(Arc::clone(open));
+        };
+        let writes = vec![(fewer.id.clone(), Some(fewer.clone()))];
+        self.0.state.write(writes, Vec::new()).await.map_err(Refusal::from)?;
+        Ok(Arc::new(fewer))
+    }
+
+    /// Adds a request, and removes expired ones, and open ones that asked about the same call with other permissions.
     async fn put(
         &self,
         question: &Question,
@@ -469,9 +393,12 @@ impl Inbox {
                 .tool(request.tool.as_deref())
                 .trace(question.trace.as_deref())
                 .rule(question.rule.as_ref());
-        let over = requests.all().filter(|request| request.is_over(now));
+        let is_void = |known: &&Arc<ApprovalRequest>| {
+            known.is_over(now) || known.state == RequestState::Open && known.is_about(question)
+        };
+        let void = requests.all().filter(is_void);
         let mut writes: Writes<ApprovalRequest> =
-            over.map(|request| (request.id.clone(), None)).collect();
+            void.map(|request| (request.id.clone(), None)).collect();
         writes.push((request.id.clone(), Some(request.clone())));
         self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
         Ok(Arc::new(request))
@@ -488,13 +415,15 @@ impl Inbox {
             moves.borrow_and_update();
             let now = self.0.state.now()?.get(&request.id).cloned();
             match now.as_ref().map(|now| now.state) {
-                Some(RequestState::Approved | RequestState::Denied) => {
+                Some(RequestState::Approved | RequestState::Denied)
+                    if now.as_ref().is_some_and(|now| now.answers(question)) =>
+                {
                     if let Lookup::Decided(decision) = self.find(question).await? {
                         return Ok(decision);
                     }
                 }
-                // The operator decided about the permissions themselves, so the gate must decide about the call again.
-                Some(RequestState::Settled) if request.arguments.is_none() => {
+                // The gate decides again, using the operator's decision about the permissions.
+                Some(state) if request.is_decision(state) => {
                     return Ok(request.decision(GrantDecision::Deferred));
                 }
                 _ => {}
@@ -509,9 +438,10 @@ impl Inbox {
     pub(super) async fn close(&self, id: &str, decision: &Decision) -> Result<(), RpcError> {
         let _turn = self.0.turn.lock().await;
         let requests = self.0.state.now()?;
-        let Some(open) = requests.get(id).filter(|known| known.state == RequestState::Open) else {
-            return Ok(());
-        };
+        // The answer to a question about some permissions of a server does not end the review of all of them.
+        let is_closed =
+            |known: &&Arc<ApprovalRequest>| known.state == RequestState::Open && !known.is_review;
+        let Some(open) = requests.get(id).filter(is_closed) else { return Ok(()) };
         let mut closed = ApprovalRequest::clone(open);
         closed.state = match decision.answer {
             GrantDecision::Approved => RequestState::Used,
@@ -535,16 +465,22 @@ impl Inbox {
         let mut asked: Option<Arc<ApprovalRequest>> = None;
         loop {
             moves.borrow_and_update();
-            if let Some(asked) = &asked
-                && let Some(now) = self.0.state.now()?.get(&asked.id)
-                && now.state == RequestState::Settled
+            let known = self.0.state.now()?;
+            let known = asked.as_ref().and_then(|asked| known.get(&asked.id));
+            if let Some(now) = known
+                && (now.state == RequestState::Settled || now.is_decision(now.state))
             {
                 // The request was decided in the meantime, so the gate must decide again with that decision.
                 return Ok(now.decision(GrantDecision::Deferred));
             }
-            let waiting = match self.find(&question).await? {
-                Lookup::Decided(decision) => return Ok(decision),
-                Lookup::Open(request) => request,
+            // The request no longer names a permission that the call has by now; the gate notices that, and asks again.
+            let narrowed = known.filter(|known| !known.answers(&question)).cloned();
+            let waiting = match narrowed {
+                Some(narrowed) => narrowed,
+                None => match self.find(&question).await? {
+                    Lookup::Decided(decision) => return Ok(decision),
+                    Lookup::Open(request) => request,
+                },
             };
             asked = Some(Arc::clone(&waiting));
             tokio::select! {

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use mgp_types::mgp::{GrantDecision, KernelApproval, Permission, RiskLevel};
 use mgp_types::service::{AgentId, Principal, ServerId};
-use mgp_types::{Object, Timestamp};
+use mgp_types::{Object, Sha256Hash, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::approval::describe::describe;
+use crate::approval::describe::{describe, describe_later, describe_review, without_permissions};
 use crate::approval::{AnswerPlace, Decision, Question, QuestionSubject, like_words};
 use crate::audit::{Event, EventActor};
 use crate::state::Snapshot;
@@ -50,8 +50,15 @@ pub struct ApprovalRequest {
     /// The time until which an approval of permissions applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds_until: Option<Timestamp>,
-    /// The hash of principal, tool, arguments and definition, to which the answer is bound.
+    /// The hash of principal, tool, arguments, definition and permissions, to which the answer is bound.
     pub binding: String,
+    /// The hash of a call without its permissions, which may become fewer while the request is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
+    /// `true` if it asks about all tools of a server that was not ready before: the answer is a decision about the
+    /// permissions, and no call waits for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_review: bool,
     /// The trace id of the waiting call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
@@ -77,7 +84,9 @@ pub struct ApprovalRequest {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RequestState {
-    /// No decision has been made yet.
+    /// To be asked once the server is ready.
+    Later,
+    /// Not decided yet.
     Open,
     /// Approved; the approval has not been used yet.
     Approved,
@@ -95,6 +104,7 @@ impl RequestState {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Later => "later",
             Self::Open => "open",
             Self::Approved => "approved",
             Self::Denied => "denied",
@@ -131,6 +141,8 @@ impl ApprovalRequest {
             holds_until: None,
             arguments,
             binding: question.binding.to_string(),
+            call: question.call.map(|call| call.to_string()),
+            is_review: false,
             trace_id: question.trace.clone(),
             asked_at: now.into(),
             expires_at: end.into(),
@@ -141,8 +153,85 @@ impl ApprovalRequest {
         }
     }
 
-    /// Returns the name of the state as people see it: a call that a person denied on a form is shown as denied,
-    /// although that denial is not stored for later calls.
+    /// Creates the request for a review of a server that is not ready.
+    pub(super) fn review(
+        by: &Principal,
+        server: &ServerId,
+        id: String,
+        now: SystemTime,
+        end: SystemTime,
+    ) -> Self {
+        let binding = Sha256Hash::digest(format!("review of {server}").as_bytes());
+        let (permissions, tool) = (Vec::new(), None);
+        let about = QuestionSubject::Permissions { permissions, tool };
+        let question = Question::new(about, Some(server.clone()), by.clone(), binding);
+        let mut review = Self::of(&question, id, now, end);
+        review.question = describe_later(server);
+        (review.state, review.is_review) = (RequestState::Later, true);
+        review
+    }
+
+    /// Returns the request for a review once its server is ready.
+    pub(super) fn asking_for(
+        &self,
+        permissions: &[Permission],
+        now: SystemTime,
+        end: SystemTime,
+    ) -> Self {
+        let server = self.server_id.as_deref().map(ServerId::from);
+        let mut asked = self.clone();
+        asked.permissions = permissions.to_vec();
+        asked.question = describe_review(server.as_ref(), permissions);
+        (asked.state, asked.asked_at, asked.expires_at) =
+            (RequestState::Open, now.into(), end.into());
+        asked
+    }
+
+    /// Returns whether a state of the request is a decision about permissions of the server, which any call can use.
+    pub(super) fn is_decision(&self, state: RequestState) -> bool {
+        match state {
+            RequestState::Settled => self.arguments.is_none(),
+            RequestState::Approved | RequestState::Denied => self.is_review,
+            _ => false,
+        }
+    }
+
+    pub(super) fn is_review_of(&self, server: &ServerId) -> bool {
+        self.is_review && self.server_id.as_deref() == Some(server.as_str())
+    }
+
+    /// Returns the request about a call with only those of its permissions that are still needed; `None` if all are.
+    pub(super) fn only(&self, is_needed: impl Fn(&Permission) -> bool) -> Option<Self> {
+        // Without the hash of the call, the answer is bound to the permissions.
+        self.call.as_ref()?;
+        let (needed, gone): (Vec<_>, Vec<_>) =
+            self.permissions.iter().cloned().partition(|permission| is_needed(permission));
+        if gone.is_empty() {
+            return None;
+        }
+        let question = without_permissions(&self.question, &gone);
+        Some(Self { permissions: needed, question, ..self.clone() })
+    }
+
+    /// Returns whether it is about the call of a question, with whatever permissions.
+    pub(super) fn is_about(&self, question: &Question) -> bool {
+        self.call.is_some() && self.call == question.call.map(|call| call.to_string())
+    }
+
+    /// Returns whether an answer to the request answers a question: it must be about the same, and it may grant no
+    /// permission that the request does not name.
+    pub(super) fn answers(&self, question: &Question) -> bool {
+        if self.call.is_none() || question.call.is_none() {
+            return self.binding == question.binding.to_string();
+        }
+        let needed = question.about.permissions();
+        let names_all = needed.iter().all(|permission| self.permissions.contains(permission));
+        // A person who denied a call with more permissions has not been asked about it with fewer.
+        let is_same = self.state != RequestState::Denied || needed.len() == self.permissions.len();
+        self.is_about(question) && names_all && is_same
+    }
+
+    /// Returns the state for people: a call that a person denied on a form is denied, although nothing is remembered.
     pub(super) fn state_word(&self) -> &'static str {
         match self.state {
             RequestState::Settled if self.arguments.is_some() => RequestState::Denied.as_str(),
@@ -237,12 +326,18 @@ impl Requests {
         self.0.values()
     }
 
-    /// Returns the request with a given binding, unless it has expired or its answer was used.
-    pub(super) fn bound_to(&self, binding: &str, now: SystemTime) -> Option<&Arc<ApprovalRequest>> {
-        self.0.values().find(|request| {
-            request.binding == binding
-                && !matches!(request.state, RequestState::Used | RequestState::Settled)
-                && !request.is_over(now)
+    /// Returns the request whose answer answers a question, unless it was used or has expired; one that is decided comes
+    /// before an open one, and a denial first.
+    pub(super) fn about(
+        &self,
+        question: &Question,
+        now: SystemTime,
+    ) -> Option<&Arc<ApprovalRequest>> {
+        let order = [RequestState::Denied, RequestState::Approved, RequestState::Open];
+        order.into_iter().find_map(|state| {
+            self.0.values().find(|request| {
+                request.state == state && !request.is_over(now) && request.answers(question)
+            })
         })
     }
 

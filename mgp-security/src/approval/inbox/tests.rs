@@ -10,6 +10,8 @@ use mgp_types::{ErrorCode, Sha256Hash};
 
 use super::*;
 use crate::approval::{AnswerPlace, Approver as _, Decision, Question, QuestionSubject};
+use crate::permission::{Approval, PermissionChange, Permissions};
+use crate::policy::Policies;
 
 struct World {
     store: Arc<MemoryStore>,
@@ -141,6 +143,51 @@ async fn an_operator_neither_sees_nor_decides_what_another_tenant_asks() {
     assert_eq!(world.inbox.list(&ann()).await.unwrap()[0].state, RequestState::Open);
 }
 
+/// Returns an operator's approvals of permissions of the server `disk`.
+async fn approvals(permissions: &[Permission]) -> Vec<Approval> {
+    let change = PermissionChange::of("disk", permissions.iter().cloned());
+    Permissions::in_memory(Policies::default()).approve(&ann(), change).await.unwrap()
+}
+
+/// Returns the question about a call that lacks permissions.
+fn lacking(permissions: &[Permission]) -> Question {
+    let mut question = wipe(&agent("eve"), "all");
+    question.call = Some(question.binding);
+    question.binding = Sha256Hash::digest(format!("{permissions:?}").as_bytes());
+    let QuestionSubject::Call { permissions: lacked, .. } = &mut question.about else {
+        unreachable!("it is about a call")
+    };
+    *lacked = permissions.to_vec();
+    question
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_about_a_call_no_longer_names_what_was_granted_elsewhere() {
+    let world = World::open().await;
+    let both = [Permission::Camera, Permission::SystemInfo];
+    let asked = id(&world.ask(&lacking(&both)).await);
+    let listed = async || world.inbox.list(&ann()).await.unwrap();
+    let names = |text: &str| both.clone().map(|name| text.contains(name.as_str()));
+    assert_eq!(names(&listed().await[0].question), [true, true]);
+
+    let granted = approvals(&both[..1]).await;
+    world.inbox.settle(&ann(), &"disk".into(), &granted).await.unwrap();
+    let open = listed().await;
+    assert_eq!((open.len(), &*open[0].id, names(&open[0].question)), (1, &*asked, [false, true]));
+    // A call that lacks nothing any more uses the same request.
+    assert_eq!(id(&world.ask(&lacking(&[])).await), asked);
+    assert_eq!(names(&listed().await[0].question), [false, false]);
+
+    // What was revoked meanwhile is asked again: an answer grants no more than it was asked for.
+    world.inbox.approve(&ann(), &asked, None).await.unwrap();
+    let more = id(&world.ask(&lacking(&both[..1])).await);
+    assert_ne!(more, asked);
+    assert_eq!(world.ask(&lacking(&[])).await.answer, GrantDecision::Approved);
+    // What was asked for, and more, answers the call, too.
+    world.inbox.approve(&ann(), &more, None).await.unwrap();
+    assert_eq!(world.ask(&lacking(&[])).await.answer, GrantDecision::Approved);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_question_that_was_decided_elsewhere_does_not_stay_open() {
     let world = World::open().await;
@@ -149,14 +196,14 @@ async fn a_question_that_was_decided_elsewhere_does_not_stay_open() {
     let question =
         Question::new(about, Some("disk".into()), agent("eve"), Sha256Hash::digest(b"x"));
     let disk = ServerId::from("disk");
+    let decided = approvals(&both).await;
     let deciding = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // The request stays open if only one of its two permissions is decided, or if the decision is about another
-        // server.
-        world.inbox.settle(&ann(), &disk, &both[..1]).await.unwrap();
-        world.inbox.settle(&ann(), &"other".into(), &both).await.unwrap();
+        // One of two is not enough, nor is another server.
+        world.inbox.settle(&ann(), &disk, &decided[..1]).await.unwrap();
+        world.inbox.settle(&ann(), &"other".into(), &decided).await.unwrap();
         assert_eq!(world.inbox.list(&ann()).await.unwrap()[0].state, RequestState::Open);
-        world.inbox.settle(&ann(), &disk, &both).await.unwrap();
+        world.inbox.settle(&ann(), &disk, &decided).await.unwrap();
     };
     let start = tokio::time::Instant::now();
     let (waits, ()) = tokio::join!(world.ask(&question), deciding);

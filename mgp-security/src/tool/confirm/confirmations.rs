@@ -356,13 +356,15 @@ impl RiskyCall {
         let names: Vec<&str> = self.missing.iter().map(Permission::as_str).collect();
         // The debug format escapes quotes, so different lists of parts result in different texts.
         let binding = Sha256Hash::digest(format!("{parts:?}{names:?}").as_bytes());
+        let call = Sha256Hash::digest(format!("{parts:?}").as_bytes());
         let about = QuestionSubject::Call {
             tool: self.tool.clone(),
             arguments,
             risk: self.assessment.effective_risk.clone(),
             permissions: self.missing.clone(),
         };
-        Question::new(about, self.server.clone(), principal.clone(), binding)
+        let question = Question::new(about, self.server.clone(), principal.clone(), binding);
+        Question { call: Some(call), ..question }
     }
 }
 

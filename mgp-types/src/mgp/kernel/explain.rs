@@ -48,6 +48,8 @@ record! {
         req tool_name: String,
         /// The risk of the call, as the kernel assesses it.
         opt risk_level: Option<RiskLevel>,
+        /// The reason for which the kernel assesses the tool as dangerous.
+        opt risk_reason: Option<String>,
         /// The reason, if the call would not run at once.
         opt reason: Option<String>,
         /// The error code, if the call would be refused.

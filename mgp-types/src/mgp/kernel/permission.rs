@@ -60,6 +60,8 @@ record! {
         opt until: Option<Timestamp>,
         /// The reason.
         opt because: Option<String>,
+        /// `true`, without permissions, to be asked about those that the server needs once it is ready.
+        opt when_ready: Option<bool>,
     }
 
     /// Result of `mgp/kernel/permissions/approve`, `deny` and `revoke`.

@@ -1,0 +1,109 @@
+//! Tests of servers that are not ready when `mgp setup` grants access to them: what is asked once they are.
+
+use std::fs;
+
+use mgp_testkit::until_blocking;
+use serde_json::{Value, json};
+
+use crate::hostile::stub;
+use crate::world::Home;
+
+/// Creates a home in which the host Claude Code has a server that does not start before the file `ready` exists.
+fn home_with_late_server(program: impl FnOnce(&Home) -> String) -> Home {
+    let home = Home::new();
+    let desk = mgp_testkit::program("desk");
+    let (ready, program) = (home.path("ready"), program(&home));
+    let script = format!("test -e {} || exit 1; exec {program}", ready.display());
+    let servers = json!({"mcpServers": {
+        "data": {"command": desk.to_str().unwrap(), "args": ["data"]},
+        "late": {"command": "sh", "args": ["-c", script]},
+    }});
+    home.write(".claude.json", &servers.to_string());
+    home
+}
+
+/// Returns the command line of a server that declares its permissions itself.
+fn declaring(_: &Home) -> String {
+    format!("{} terminal", mgp_testkit::program("desk").display())
+}
+
+/// Returns the command line of a plain server, whose tools have the names of what they do.
+fn plain(home: &Home) -> String {
+    let tool = |name: &str| {
+        let path = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+        json!({"name": name, "description": "Works on a file.", "inputSchema": path})
+    };
+    stub(home, "late", &json!([tool("read_file"), tool("write_file")]), &json!({"content": []}));
+    let files = ["stub.sh", "late.tools.json", "late.result.json"];
+    let files = files.map(|name| home.path(name).display().to_string());
+    format!("sh {}", files.join(" "))
+}
+
+/// Returns the approvals about the server in a state.
+fn reviews(home: &Home, state: &str) -> Vec<Value> {
+    let all = home.json("approvals-ls", &["approvals", "ls"]);
+    let all = all.as_array().unwrap().iter();
+    all.filter(|one| one["server_id"] == "late" && one["state"] == state).cloned().collect()
+}
+
+/// Lets the server start, and returns what is asked then.
+fn first_start(home: &Home) -> Value {
+    fs::write(home.path("ready"), "").unwrap();
+    // It may be started, or have given up, by now.
+    home.run(&["servers", "restart", "late"]);
+    until_blocking("the permissions are asked for", || reviews(home, "open").len() == 1);
+    reviews(home, "open").remove(0)
+}
+
+/// Returns the decisions about the permissions of the server.
+fn decisions(home: &Home) -> Vec<(String, String)> {
+    let all = home.json("permissions-ls", &["permissions", "ls", "late"]);
+    let word = |one: &Value, name: &str| one[name].as_str().unwrap().to_owned();
+    let all = all.as_array().unwrap().iter();
+    all.map(|one| (word(one, "permission"), word(one, "decision"))).collect()
+}
+
+#[test]
+fn a_server_that_was_not_ready_at_setup_asks_once_for_all_of_its_permissions() {
+    let home = home_with_late_server(declaring);
+    let done = home.succeed(&["setup", "--yes", "--interactive", "yes"]);
+    let told = "not ready: late; once it is, `mgp approvals ls` shows";
+    assert!(done.contains(told), "{done}");
+    assert_eq!((reviews(&home, "later").len(), reviews(&home, "open").len()), (1, 0));
+    assert_eq!(home.json("status", &["status"])["waiting_approvals"], 0);
+
+    let asked = first_start(&home);
+    let both = json!(["filesystem.read", "filesystem.write"]);
+    assert_eq!((&asked["kind"], &asked["permissions"]), (&json!("permissions"), &both), "{asked}");
+    assert_eq!(home.json("status", &["status"])["waiting_approvals"], 1);
+    assert!(home.succeed(&["approvals", "ls"]).contains("- filesystem.write ("));
+    assert_eq!(decisions(&home), [], "nothing is granted before the answer");
+
+    home.silent(&["approvals", "approve", asked["id"].as_str().unwrap()]);
+    let granted = [("filesystem.read", "approved"), ("filesystem.write", "approved")];
+    assert_eq!(decisions(&home), granted.map(|(one, two)| (one.to_owned(), two.to_owned())));
+    home.succeed(&["servers", "restart", "late"]);
+    until_blocking("it runs again", || {
+        let all = home.json("servers-ls", &["servers", "ls"]);
+        all.as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one["id"] == "late" && one["status"] == "connected")
+    });
+    assert_eq!(reviews(&home, "open"), Vec::<Value>::new(), "it asks once");
+    home.succeed(&["stop"]);
+}
+
+#[test]
+fn a_review_of_a_server_that_is_denied_denies_its_permissions() {
+    let home = home_with_late_server(plain);
+    let done = home.succeed(&["import", "claude-code", "--apply"]);
+    assert!(done.contains("not ready: late"), "{done}");
+    // Without a kernel, the review waits in the state folder.
+    assert_eq!(reviews(&home, "later").len(), 1);
+    let kernel = crate::kernel::Kernel::on(home, None);
+    let asked = first_start(&kernel.home);
+    kernel.home.silent(&["approvals", "deny", asked["id"].as_str().unwrap()]);
+    let decided = decisions(&kernel.home);
+    assert!(decided.len() == 2 && decided.iter().all(|(_, word)| word == "denied"), "{decided:?}");
+}

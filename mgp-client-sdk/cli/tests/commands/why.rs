@@ -1,0 +1,102 @@
+//! Tests of `mgp why`: the use of limits, and the reasons of a risk.
+
+use mgp_testkit::until_blocking;
+use serde_json::json;
+
+use crate::kernel::Kernel;
+
+/// A shell script of a server whose tools declare different things.
+const SERVER: &str = r#"
+while IFS= read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),.*/\1/p')
+  case "$line" in
+    *'"method":"initialize"'*) result='{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"tiny","version":"1"}}' ;;
+    *'"method":"tools/list"'*) result='{"tools":TOOLS}' ;;
+    *'"method":"tools/call"'*) result='{"content":[{"type":"text","text":"it ran"}]}' ;;
+    *) result='{}' ;;
+  esac
+  [ -z "$id" ] || printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+/// Starts a kernel with that server.
+fn tiny(more: &str) -> Kernel {
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    let tool = |name: &str, hints: serde_json::Value| json!({"name": name, "inputSchema": schema, "annotations": hints});
+    let tools = json!([
+        tool("look", json!({"readOnlyHint": true})),
+        tool("erase", json!({"destructiveHint": true})),
+        {"name": "plain", "inputSchema": schema},
+        tool("update_text", json!({"readOnlyHint": true})),
+    ]);
+    let home = crate::world::Home::new();
+    let script = home.write("tiny.sh", &SERVER.replace("TOOLS", &tools.to_string()));
+    let file = home.write(
+        "c.toml",
+        &format!(
+            "[[servers]]\nid = 'tiny'\ncommand = 'sh'\nargs = ['{}']\nera = 'legacy'\n{more}",
+            script.display()
+        ),
+    );
+    let kernel = Kernel::on(home, Some(&file));
+    until_blocking("the tools are listed", || kernel.server("tiny")["tools"] == 4);
+    kernel
+}
+
+#[test]
+fn why_names_how_much_of_each_limit_is_used_and_when_it_is_free_again() {
+    let limits = "[servers.mgp]\ndefault_policy = 'opt-out'\n\
+                  [servers.limits]\nrunning = 3\ntool_calls_per_minute = { look = 20 }\n\
+                  [agents.ada.limits]\ncalls_per_minute = 10\nrunning = 2\n";
+    let kernel = tiny(limits);
+    let rules = |agent: &str| {
+        let why = kernel.home.json("why", &["why", agent, "tiny.look"]);
+        let steps = why["steps"].as_array().unwrap().clone().into_iter();
+        let of_limits = steps.filter(|step| step["stage"] == "limits");
+        of_limits.map(|step| step["rule"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let unused = rules("ada");
+    assert_eq!(unused.len(), 4, "{unused:?}");
+    assert_eq!(unused[0], "0 of 10 a minute: agents.ada.limits.calls_per_minute");
+    assert_eq!(unused[1], "0 of 2 at once: agents.ada.limits.running");
+    for _ in 0..3 {
+        kernel.home.succeed(&["tools", "call", "tiny.look", "--agent", "ada"]);
+    }
+    // One call is free again every six seconds.
+    let used = rules("ada");
+    let (begin, end) = used[0].split_once(" a minute, none in ").unwrap();
+    let seconds: u64 = end.split_once(" s: agents.ada.limits").unwrap().0.parse().unwrap();
+    assert!(
+        ["3 of 10", "2 of 10", "1 of 10"].contains(&begin) && (1..=18).contains(&seconds),
+        "{used:?}"
+    );
+    assert!(used[3].contains(" of 20 a minute, none in "), "{used:?}");
+    // Another agent has limits of its own, and shares those of the server.
+    let other = rules("eve");
+    assert!(other.len() == 2 && other[1].contains(" of 20 a minute, none in "), "{other:?}");
+}
+
+#[test]
+fn why_tells_a_tool_that_declares_danger_from_one_that_declares_nothing() {
+    let kernel =
+        tiny("[servers.mgp]\ndefault_policy = 'opt-out'\nrisk = { update_text = 'dangerous' }\n");
+    let reason = |tool: &str| {
+        let why = kernel.home.json("why", &["why", "ada", tool]);
+        why["risk_reason"].as_str().map(str::to_owned)
+    };
+    assert_eq!(reason("tiny.look"), None);
+    assert_eq!(reason("tiny.erase").unwrap(), "the tool declares that it is destructive");
+    let nothing = "the tool declares nothing, so it counts as possibly destructive";
+    assert_eq!(reason("tiny.plain").unwrap(), nothing);
+    assert_eq!(reason("tiny.update_text").unwrap(), "the configuration sets it");
+    let text = kernel.home.succeed(&["why", "ada", "tiny.plain"]);
+    assert!(text.contains(&format!("risk      dangerous: {nothing}")), "{text}");
+}
+
+#[test]
+fn why_names_a_declaration_that_the_name_of_a_tool_contradicts() {
+    let kernel = tiny("[servers.mgp]\ndefault_policy = 'opt-out'\n");
+    let why = kernel.home.json("why", &["why", "ada", "tiny.update_text"]);
+    let reason = "the tool declares that it only reads, but its name or arguments suggest that it changes something";
+    assert_eq!(why["risk_reason"], reason, "{why}");
+}

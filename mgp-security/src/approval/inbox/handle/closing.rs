@@ -1,0 +1,146 @@
+//! What closes or changes requests of the inbox beside their answers: decisions about the permissions themselves,
+//! revocations, and the removal of a server.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use mgp_types::RpcError;
+use mgp_types::mgp::{Actor, Permission};
+use mgp_types::service::{Principal, ServerId};
+
+use super::super::request::{ApprovalRequest, RequestState};
+use super::Inbox;
+use crate::error::Refusal;
+use crate::permission::{Approval, ApprovalDecision};
+use crate::state::Writes;
+
+impl Inbox {
+    /// Removes unused approvals of permissions that an operator is revoking, because they would grant them again.
+    /// Returns those permissions.
+    ///
+    /// The caller of this method must have checked that `by` is an operator.
+    ///
+    /// # Errors
+    /// The removal cannot be stored or recorded; some approvals may be removed.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn forget_approvals(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        permissions: &[Permission],
+    ) -> Result<Vec<Permission>, RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let revoked = Permission::canonical(permissions);
+        let is_affected = |request: &ApprovalRequest| {
+            request.state == RequestState::Approved
+                && request.tenant == by.tenant().as_str()
+                && request.server_id.as_deref() == Some(server.as_str())
+                && request.permissions.iter().any(|permission| revoked.contains(permission))
+        };
+        let requests = self.0.state.now()?;
+        let removed = requests.all().filter(|request| is_affected(request));
+        let removed: Vec<_> = removed.flat_map(|request| request.permissions.clone()).collect();
+        let event_of = |request: &ApprovalRequest| {
+            Some(request.decided_event(by, "denied").cause("revoked").build())
+        };
+        self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?;
+        Ok(removed.into_iter().filter(|permission| revoked.contains(permission)).collect())
+    }
+
+    /// Applies decisions about permissions of a server, which an operator made in another way, to the open requests: one
+    /// whose permissions are all decided is closed, and a call that waits for it is decided again; one about a call no
+    /// longer names a permission that is approved for each call of its tool.
+    ///
+    /// The caller of this method must have checked that `by` is an operator.
+    ///
+    /// # Errors
+    /// The change cannot be stored or recorded.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn settle(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        decisions: &[Approval],
+    ) -> Result<(), RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let (requests, now) = (self.0.state.now()?, SystemTime::now());
+        let is_meant = |request: &&Arc<ApprovalRequest>| {
+            !request.permissions.is_empty()
+                && request.tenant == by.tenant().as_str()
+                && request.server_id.as_deref() == Some(server.as_str())
+        };
+        let (mut writes, mut events) = (Writes::new(), Vec::new());
+        for request in requests.open(now).filter(is_meant) {
+            if request.arguments.is_some() {
+                let is_granted = |permission: &Permission| {
+                    decisions.iter().any(|one| is_grant(one, permission, request, now))
+                };
+                let fewer = request.only(|permission| !is_granted(permission));
+                writes.extend(fewer.map(|fewer| (fewer.id.clone(), Some(fewer))));
+                continue;
+            }
+            let is_decided = |permission: &Permission| {
+                decisions.iter().any(|one| is_decision(one) && one.permission == *permission)
+            };
+            if !request.permissions.iter().all(is_decided) {
+                continue;
+            }
+            let mut settled = ApprovalRequest::clone(request);
+            settled.state = RequestState::Settled;
+            settled.decided_by = Some(by.name().to_owned());
+            settled.expires_at = (now + self.0.config.answer_ttl).into();
+            events.push(settled.decided_event(by, settled.state.as_str()).build());
+            writes.push((settled.id.clone(), Some(settled)));
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        self.0.state.write(writes, events).await.map_err(Refusal::from)?;
+        Ok(())
+    }
+
+    /// Removes the requests and answers about a deregistered server; the caller of this method must have checked the
+    /// authority.
+    ///
+    /// # Errors
+    /// The removal cannot be stored or recorded; some requests may be removed.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn forget_server(&self, server: &ServerId) -> Result<(), RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let is_affected =
+            |request: &ApprovalRequest| request.server_id.as_deref() == Some(server.as_str());
+        let event_of = |request: &ApprovalRequest| {
+            let is_open = matches!(request.state, RequestState::Open | RequestState::Approved);
+            let event = request.decided_event(Actor::kernel(), "denied").cause("deregistered");
+            is_open.then(|| event.build())
+        };
+        Ok(self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?)
+    }
+}
+
+fn is_decision(approval: &Approval) -> bool {
+    matches!(approval.decision, ApprovalDecision::Approved | ApprovalDecision::Denied)
+}
+
+/// Returns whether an approval grants a permission to each call of the tool that a request is about; one with limits
+/// may not.
+fn is_grant(
+    approval: &Approval,
+    permission: &Permission,
+    request: &ApprovalRequest,
+    now: SystemTime,
+) -> bool {
+    let is_over = |end: &mgp_types::Timestamp| end.is_before(now).unwrap_or(true);
+    approval.decision == ApprovalDecision::Approved
+        && approval.permission == *permission
+        && approval.scope.is_none()
+        && (approval.tools.is_empty()
+            || request.tool.as_ref().is_some_and(|tool| approval.tools.contains(tool)))
+        && !approval.expires_at.as_ref().is_some_and(is_over)
+}

@@ -1,0 +1,143 @@
+//! Reviews of the permissions of servers that were not ready when their operator granted access to them.
+//!
+//! The inbox keeps one request per server until the server is ready, and asks then.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mgp_types::mgp::{AuditEvent, Permission};
+use mgp_types::service::{Principal, ServerId};
+use mgp_types::{RpcError, random_name};
+
+use super::super::request::{ApprovalRequest, RequestState, Requests};
+use super::Inbox;
+use crate::access::AdminCheck;
+use crate::access::Need;
+use crate::approval::{Question, QuestionSubject};
+use crate::audit::Event;
+use crate::error::Refusal;
+use crate::state::Writes;
+
+/// The time for which a review waits for its server, and then for an operator.
+const REVIEW_TTL: Duration = Duration::from_hours(24 * 30);
+
+impl Inbox {
+    /// Keeps a review of a server, unless there is one already.
+    pub(crate) async fn keep_review(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+    ) -> Result<(), RpcError> {
+        let caller = AdminCheck::without_call(by).within_tenant();
+        self.admit(caller, Need::Write, "approvals.decide").await?;
+        let _turn = self.0.turn.lock().await;
+        let now = SystemTime::now();
+        let is_open = |request: &Arc<ApprovalRequest>| {
+            request.is_review_of(server)
+                && request.tenant == by.tenant().as_str()
+                && matches!(request.state, RequestState::Later | RequestState::Open)
+                && !request.is_over(now)
+        };
+        if self.0.state.now()?.all().any(is_open) {
+            return Ok(());
+        }
+        let id: String = random_name()?.chars().take(10).collect();
+        let review = ApprovalRequest::review(by, server, id, now, now + REVIEW_TTL);
+        let writes = vec![(review.id.clone(), Some(review))];
+        self.0.state.write(writes, Vec::new()).await.map_err(Refusal::from)?;
+        Ok(())
+    }
+
+    /// Returns the review that asks about the permissions of a question, so that a server has one open question: one that
+    /// is open and names them all, or one that waited for the server, which asks now.
+    ///
+    /// The caller of this method must hold the lock of the requests.
+    pub(super) async fn review_for(
+        &self,
+        question: &Question,
+        requests: &Requests,
+        now: SystemTime,
+    ) -> Result<Option<Arc<ApprovalRequest>>, RpcError> {
+        let (QuestionSubject::Permissions { permissions, tool }, Some(server)) =
+            (&question.about, &question.server)
+        else {
+            return Ok(None);
+        };
+        let is_for = |request: &&Arc<ApprovalRequest>| {
+            request.is_review_of(server)
+                && request.tenant == question.principal.tenant().as_str()
+                && !request.is_over(now)
+                && match request.state {
+                    RequestState::Later => tool.is_none(),
+                    RequestState::Open => {
+                        permissions.iter().all(|one| request.permissions.contains(one))
+                    }
+                    _ => false,
+                }
+        };
+        let Some(review) = requests.all().find(is_for) else { return Ok(None) };
+        if review.state == RequestState::Open {
+            return Ok(Some(Arc::clone(review)));
+        }
+        let (asked, event) = asking(review, server, permissions, now);
+        let writes = vec![(asked.id.clone(), Some(asked.clone()))];
+        self.0.state.write(writes, vec![event]).await.map_err(Refusal::from)?;
+        Ok(Some(Arc::new(asked)))
+    }
+
+    /// Returns the tenants whose operators wait for a review of a server.
+    pub(crate) fn tenants_of_reviews(&self, server: &ServerId) -> Result<Vec<String>, RpcError> {
+        let (requests, now) = (self.0.state.now()?, SystemTime::now());
+        let waiting = requests.all().filter(|request| {
+            request.is_review_of(server)
+                && request.state == RequestState::Later
+                && !request.is_over(now)
+        });
+        Ok(waiting.map(|request| request.tenant.clone()).collect())
+    }
+
+    /// Asks the operators of a tenant about the permissions that a server needs, now that it is ready; without
+    /// permissions, the review is done.
+    pub(crate) async fn ask_for_review(
+        &self,
+        server: &ServerId,
+        tenant: &str,
+        permissions: &[Permission],
+    ) -> Result<(), RpcError> {
+        let _turn = self.0.turn.lock().await;
+        let (requests, now) = (self.0.state.now()?, SystemTime::now());
+        let (mut writes, mut events) = (Writes::new(), Vec::new());
+        let waiting = requests.all().filter(|request| {
+            request.is_review_of(server)
+                && request.tenant == tenant
+                && request.state == RequestState::Later
+        });
+        for request in waiting {
+            if permissions.is_empty() {
+                writes.push((request.id.clone(), None));
+                continue;
+            }
+            let (asked, event) = asking(request, server, permissions, now);
+            events.push(event);
+            writes.push((asked.id.clone(), Some(asked)));
+        }
+        if !writes.is_empty() {
+            self.0.state.write(writes, events).await.map_err(Refusal::from)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns a review that asks now, with the event that records it.
+fn asking(
+    review: &ApprovalRequest,
+    server: &ServerId,
+    permissions: &[Permission],
+    now: SystemTime,
+) -> (ApprovalRequest, AuditEvent) {
+    let asked = review.asking_for(permissions, now, now + REVIEW_TTL);
+    let by = Principal::new(&*asked.tenant, &*asked.subject);
+    let event = Event::approval_requested(&by, &asked.id, Some(&asked.expires_at));
+    let event = event.server(Some(server)).build();
+    (asked, event)
+}

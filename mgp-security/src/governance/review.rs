@@ -1,0 +1,130 @@
+//! Permissions of a server that was not ready when an operator granted access to it (MGP §3).
+
+use mgp_types::RpcError;
+use mgp_types::mgp::Permission;
+use mgp_types::service::{Principal, ServerId};
+
+use super::Governance;
+use crate::approval::{AnswerPlace, ApprovalRequest, ApprovalTerm};
+use crate::permission::{MissingStatus, PermissionChange};
+
+impl Governance {
+    /// Asks an operator once about the permissions of a server: as soon as its tools are known.
+    ///
+    /// # Errors
+    /// 1000 if `by` is not an operator; other codes if there is no inbox, or if the request cannot be stored.
+    ///
+    /// # Cancel safety
+    /// The request may or may not be kept.
+    pub async fn review_later(&self, by: &Principal, server: &ServerId) -> Result<(), RpcError> {
+        self.inbox_or_error()?.keep_review(by, server).await?;
+        self.review_ready(server).await
+    }
+
+    /// Asks about the permissions of a server if a [review](Self::review_later) of it is outstanding and its tools are
+    /// known by now.
+    ///
+    /// # Errors
+    /// The inbox cannot be read, or the request cannot be stored or recorded.
+    ///
+    /// # Cancel safety
+    /// The request may or may not be made.
+    pub async fn review_ready(&self, server: &ServerId) -> Result<(), RpcError> {
+        let Some(inbox) = self.inbox() else { return Ok(()) };
+        for tenant in inbox.tenants_of_reviews(server)? {
+            let Some(tools) = self.definitions().tools(Some(server)) else { continue };
+            // The permissions of a server are the same for all principals of a tenant.
+            let principal = Principal::new(&*tenant, "");
+            let missing = tools.names().flat_map(|tool| {
+                let missing = self.missing_permissions(&principal, server, tool);
+                missing.into_iter().filter(|one| one.status == MissingStatus::Undecided)
+            });
+            let mut missing: Vec<Permission> = missing.map(|one| one.permission).collect();
+            missing.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+            missing.dedup();
+            inbox.ask_for_review(server, &tenant, &missing).await?;
+        }
+        Ok(())
+    }
+
+    /// Approves a request of the inbox, and records where the operator answered. The approval of a review is a decision
+    /// about the permissions.
+    ///
+    /// # Errors
+    /// As [`Inbox::approve_for`](crate::Inbox::approve_for), and if the permissions cannot be approved.
+    ///
+    /// # Cancel safety
+    /// The decision may or may not be made.
+    pub async fn approve_request(
+        &self,
+        by: &Principal,
+        id: &str,
+        term: &ApprovalTerm,
+        because: Option<&str>,
+        place: Option<AnswerPlace>,
+    ) -> Result<ApprovalRequest, RpcError> {
+        let inbox = self.inbox_or_error()?.answered_at(place);
+        let request = inbox.approve_for(by, id, term, because).await?;
+        if let Some(change) = change_of(&request) {
+            self.permissions().approve(by, change).await?;
+            self.settle(by, request.server_id.as_deref()).await?;
+        }
+        Ok(request)
+    }
+
+    /// Denies a request of the inbox, and records where the operator answered. The denial of a review is a decision about
+    /// the permissions.
+    ///
+    /// # Errors
+    /// As [`approve_request`](Self::approve_request).
+    ///
+    /// # Cancel safety
+    /// The decision may or may not be made.
+    pub async fn deny_request(
+        &self,
+        by: &Principal,
+        id: &str,
+        because: Option<&str>,
+        place: Option<AnswerPlace>,
+    ) -> Result<ApprovalRequest, RpcError> {
+        let inbox = self.inbox_or_error()?.answered_at(place);
+        let request = inbox.deny(by, id, because).await?;
+        if let Some(change) = change_of(&request) {
+            self.permissions().deny(by, change).await?;
+            self.settle(by, request.server_id.as_deref()).await?;
+        }
+        Ok(request)
+    }
+
+    /// Applies the decisions about permissions of a server to the open requests that name them.
+    ///
+    /// # Errors
+    /// As [`Inbox::settle`](crate::Inbox::settle).
+    ///
+    /// # Cancel safety
+    /// As [`Inbox::settle`](crate::Inbox::settle).
+    pub async fn settle(&self, by: &Principal, server: Option<&str>) -> Result<(), RpcError> {
+        let (Some(inbox), Some(server)) = (self.inbox(), server.map(ServerId::from)) else {
+            return Ok(());
+        };
+        let decisions = self.permissions().list(by, Some(&server)).await?;
+        inbox.settle(by, &server, &decisions).await
+    }
+
+    fn inbox_or_error(&self) -> Result<&crate::Inbox, RpcError> {
+        self.inbox().ok_or_else(|| RpcError::internal("there is no inbox of approvals"))
+    }
+}
+
+/// Returns the decision about permissions that follows from the answer to a review.
+fn change_of(request: &ApprovalRequest) -> Option<PermissionChange> {
+    let server = request.server_id.as_deref().filter(|_| request.is_review)?;
+    let mut change = PermissionChange::of(ServerId::from(server), request.permissions.clone());
+    if let Some(until) = request.holds_until.clone() {
+        change = change.until(until);
+    }
+    if let Some(because) = &request.justification {
+        change = change.because(because.as_str());
+    }
+    Some(change)
+}
