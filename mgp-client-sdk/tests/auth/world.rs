@@ -119,7 +119,8 @@ struct WorldState {
     faults: Vec<String>,
     /// Clients by issuer and id, with the secret if there is one.
     clients: BTreeMap<(String, String), Option<String>>,
-    /// Codes, with the parameters of their request.
+    /// The authorization codes that were issued and not used yet, each with the parameters of its authorization
+    /// request.
     codes: BTreeMap<String, BTreeMap<String, String>>,
     /// Access tokens with their scopes and the keys they are bound to.
     access: BTreeMap<String, (BTreeSet<String>, Option<String>)>,

@@ -157,7 +157,7 @@ pub(super) struct LogReader {
 /// The last record that a reader may read.
 #[derive(Clone, Debug)]
 enum ReadLimit {
-    /// The newest durable record of a log that is being written; it grows.
+    /// The newest record on the disk of a log that is still written, so later reads may read further.
     Written(Arc<LogQueue>),
     /// The record with a fixed number.
     Record(u64),

@@ -94,8 +94,8 @@ impl Session {
         session_ref: SessionRef,
         headers: &mut HeaderMap,
     ) -> bool {
-        // Compared after the headers were inserted, because `insert_headers` reads the session and its headers under
-        // one lock.
+        // The session is compared only after its headers were inserted, because `insert_headers` reads both under one
+        // lock.
         self.insert_headers(headers) == session_ref
     }
 

@@ -43,7 +43,7 @@ pub enum ReferenceError {
     /// The connection broke too often.
     #[error("reading the data reference was interrupted {MAX_ATTEMPTS} times: {0}")]
     Interrupted(String),
-    /// There are more bytes than allowed.
+    /// The data of the reference has more bytes than the reader may read, which is this number.
     #[error("the data has more than {0} bytes")]
     TooLarge(u64),
     /// The size differs from that of the reference.
