@@ -149,9 +149,9 @@ impl Manager {
 
 /// The parts of a service.
 struct Description {
-    /// The program and its arguments.
+    /// The program that the service starts, and its arguments.
     command: Vec<String>,
-    /// The search path for programs of servers.
+    /// The search path (`PATH`) of the service, for the programs of servers.
     path: String,
 }
 

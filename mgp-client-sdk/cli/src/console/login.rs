@@ -23,7 +23,7 @@ use super::sessions::random;
 use super::texts::{self, Texts};
 use super::{Console, Shared};
 
-/// The name of the session's cookie.
+/// The name of the cookie that contains a session of the console.
 const COOKIE: &str = "mgp_console";
 
 /// The time for which an unused link remains valid.
@@ -44,11 +44,11 @@ pub(super) enum Login {
 /// A login that was refused.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
-    /// The link or the credential is not valid.
+    /// The link or the credential of the login is not valid.
     Invalid,
     /// The credential is not that of an operator of this kernel.
     NotOperator,
-    /// Too many logins were wrong.
+    /// Too many logins before this one were wrong.
     TooMany,
     /// The login cannot be checked or completed.
     Failed,

@@ -27,7 +27,7 @@ const MAX_AGENTS: usize = 256;
 pub(crate) struct SavedContext {
     lists: Mutex<BTreeMap<String, u64>>,
     is_due: AtomicBool,
-    /// Held while stored sums are changed.
+    /// A lock that a task holds while it changes the stored sums.
     settling: tokio::sync::Mutex<()>,
 }
 

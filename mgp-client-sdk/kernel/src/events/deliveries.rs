@@ -32,7 +32,7 @@ const ATTEMPTS: u32 = 12;
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(2);
 
-/// The limits of an answer.
+/// The maximum time that a receiver of events may take to answer a delivery.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 * 1024;
 
@@ -59,7 +59,7 @@ struct RunningDelivery {
     task: JoinSet<()>,
 }
 
-/// The receiver of a delivery.
+/// The receiver of a delivery of events.
 #[derive(Clone, PartialEq)]
 enum Outbound {
     Webhook(WebhookConfig),
@@ -88,7 +88,7 @@ pub(super) type ServedConsole = Arc<OnceLock<String>>;
 /// A delivery: its position in the stream of events, and its statistics.
 pub(super) struct Delivery {
     pub(super) name: String,
-    /// The receiver as operators see it.
+    /// The name of the receiver that operators see.
     target: String,
     reader: Mutex<Option<EventReader>>,
     state: Mutex<DeliveryState>,
@@ -100,7 +100,7 @@ struct DeliveryState {
     last_error: Option<String>,
 }
 
-/// The result of an attempt.
+/// The result of an attempt to deliver an event.
 pub(super) enum Attempt {
     Accepted,
     /// Another attempt may succeed.

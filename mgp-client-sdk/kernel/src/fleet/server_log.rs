@@ -14,7 +14,7 @@ const MAX_LINES: usize = 500;
 
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Missing logins that are remembered.
+/// The maximum number of missing logins that are remembered for each server.
 const MAX_LOGINS: usize = 32;
 
 /// The log of a server, which is kept across restarts of its process.

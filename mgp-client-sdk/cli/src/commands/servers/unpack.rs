@@ -34,7 +34,7 @@ pub(super) struct BundleFile {
     /// `true` if the file was downloaded, and is removed with this value.
     is_download: bool,
     archive: ZipArchive<File>,
-    /// The manifest.
+    /// The manifest of the bundle.
     pub(super) bundle: Bundle,
 }
 

@@ -18,14 +18,14 @@ const MAX_WAITING: usize = 256;
 /// The maximum length of an id in a link.
 const MAX_LINK_ID: usize = 256;
 
-/// The maximum length of a name.
+/// The maximum length of a name in a message to a person.
 const MAX_NAME: usize = 64;
 
 /// A message to a person.
 #[derive(Debug, Serialize)]
 pub(super) struct Message {
     pub(super) title: String,
-    /// The number of things that wait.
+    /// The number of decisions that wait for a person.
     waiting: usize,
     pub(super) lines: Vec<String>,
     /// The page of the console for each line, if there is a console with an address.
@@ -47,7 +47,7 @@ pub(super) struct Waiting {
 
 struct Line {
     text: String,
-    /// The path of its page in the console.
+    /// The path of the console's page about the decision.
     page: String,
     expires_at: Option<Timestamp>,
 }
