@@ -14,7 +14,7 @@ use std::{
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time for which a stream is still read after its reply.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
-/// The maximum size of a reply.
+/// The maximum size of a reply, in bytes.
 const MAX_REPLY_BYTES: usize = 64 << 20;
 
 /// Some bytes to send, and the pause after them.

@@ -8,7 +8,7 @@ use crate::pattern::text_for;
 /// The maximum depth of an example, at which the examples of recursive schemas end.
 const MAX_DEPTH: usize = 24;
 
-/// The maximum length of a generated text or list.
+/// The maximum length of a text or list in a generated example.
 const MAX_LENGTH: usize = 4096;
 
 /// The maximum number of parts of a generated example.

@@ -18,7 +18,7 @@ use super::subscription::Subscription;
 /// The maximum number of events that wait to be stored; at this limit, publishing fails.
 const MAX_PENDING: usize = 65_536;
 
-/// The maximum number of events that are stored together.
+/// The maximum number of events that the journal stores in one batch.
 const MAX_BATCH: usize = 4_096;
 
 /// The maximum time that a publisher waits until its event is stored.

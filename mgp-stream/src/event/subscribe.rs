@@ -19,7 +19,7 @@ use super::subscription::{ID_PREFIX, Subscription, Target};
 /// The maximum number of durable subscriptions of a principal.
 const MAX_DURABLE: usize = 16;
 
-/// The maximum number of channels in one request.
+/// The maximum number of channels that one subscription request may name.
 const MAX_REQUESTED: usize = 64;
 
 /// The number of events in an answer if the caller sets no limit, and the maximum number.

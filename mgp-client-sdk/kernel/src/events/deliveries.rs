@@ -39,7 +39,7 @@ const MAX_ANSWER: usize = 64 * 1024;
 /// The number of events that are read at a time.
 const BATCH: usize = 32;
 
-/// The maximum length of an error that is kept.
+/// The maximum length of the error of a failed delivery that is kept.
 const MAX_ERROR: usize = 256;
 
 /// The deliveries of a kernel. This handle is cheap to clone.

@@ -55,12 +55,12 @@ pub struct ApprovalRequest {
     pub asked_at: Timestamp,
     /// The time when the request, or the answer to it, expires.
     pub expires_at: Timestamp,
-    /// The state of the request.
+    /// The state of the approval request.
     pub state: RequestState,
-    /// The name of the operator who decided.
+    /// The name of the operator who decided about the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// The reason that the operator gave.
+    /// The reason that the operator gave for the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
 }
@@ -70,13 +70,13 @@ pub struct ApprovalRequest {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RequestState {
-    /// No decision has been made yet.
+    /// No operator has decided about the request yet.
     Open,
-    /// Approved; the approval has not been used yet.
+    /// An operator approved the request; the approval has not been used yet.
     Approved,
-    /// Denied by an operator.
+    /// An operator denied the request.
     Denied,
-    /// Approved; the approval has been used.
+    /// An operator approved the request; the approval has been used.
     Used,
     /// Closed without an answer: an operator decided about the permissions themselves, or a person denied the call on a
     /// form.

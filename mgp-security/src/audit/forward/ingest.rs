@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::super::event::{Event, cut};
 
-/// The size limit for a received event.
+/// The maximum size of an event that the endpoint receives, in bytes.
 const MAX_BYTES: usize = 16 * 1024;
 
 /// The number of events that a server may send in a burst.

@@ -19,7 +19,7 @@ pub(super) struct Session {
     state: Mutex<SessionState>,
     /// Locked while a new session is opened, so that all requests that find the session lost wait for the same new one.
     pub(super) renewing: tokio::sync::Mutex<()>,
-    /// Notified when the session is replaced or ends.
+    /// Notified when the client's session is replaced or ends.
     changed: Notify,
 }
 

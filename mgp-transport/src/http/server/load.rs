@@ -121,9 +121,9 @@ pub(super) struct LoadGuard {
 /// The limit that a request exceeds.
 #[derive(Clone, Copy, Debug)]
 enum ExceededLimit {
-    /// The limit of the server.
+    /// The request exceeds the limit of the server.
     Server,
-    /// The share of one caller.
+    /// The request exceeds the share of its caller.
     Caller,
 }
 

@@ -15,7 +15,7 @@ use super::super::{APPROVAL_DECIDED, APPROVAL_REQUESTED, DEFINITION_CHANGED, TRA
 const MAX_LINES: usize = 10;
 const MAX_WAITING: usize = 256;
 
-/// The maximum length of an id in a link.
+/// The maximum length of an id in a link to the console, in bytes.
 const MAX_LINK_ID: usize = 256;
 
 /// The maximum length of a name in a message to a person.
