@@ -23,11 +23,11 @@ pub(crate) type Piece = (Vec<u8>, Duration);
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// A reply with this status.
+    /// The server sent a reply with this status.
     Of(u16),
-    /// The connection was closed without a reply.
+    /// The server closed the connection without a reply.
     Closed,
-    /// No reply arrived in time.
+    /// No reply of the server arrived in time.
     Silent,
 }
 

@@ -19,7 +19,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const BUNDLE_BYTES: usize = 512 << 20;
 const BUNDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The largest file of entries.
+/// The maximum size of a file with the entries of a registry, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// A registry of published servers: a URL of a server for the registry protocol v0.1, or a file with the same entries.
@@ -34,7 +34,7 @@ pub struct PublishedServers {
 pub enum PublishedPlace {
     /// A file with a list of entries, or with one entry per line.
     File(PathBuf),
-    /// A URL, without the version of the protocol.
+    /// The URL of the registry, without the version of the protocol.
     Url(String),
 }
 

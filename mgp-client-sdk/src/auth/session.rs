@@ -34,7 +34,7 @@ pub(super) struct Session {
 }
 
 struct State {
-    /// `true` once the store has been read.
+    /// `true` once the token store has been read.
     is_loaded: bool,
     entry: Option<TokenEntry>,
     /// The access token that was in the store when it was last read or written.

@@ -36,7 +36,7 @@ impl Drop for ParkedCall {
 
 pub(crate) enum ParkedEvent {
     Done(Result<Reply, RpcError>),
-    /// The call waits for answers.
+    /// The parked call waits for the answers to these questions.
     Asks(Vec<(String, CallerRequest)>),
 }
 

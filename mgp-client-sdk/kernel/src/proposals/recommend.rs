@@ -25,7 +25,7 @@ const MAX_RESULTS: usize = 20;
 /// The maximum number of needs in one request for which servers are recommended.
 const MAX_NEEDS: usize = 8;
 
-/// The maximum length of a need in bytes.
+/// The maximum length of the need that a request for recommendations states, in bytes.
 const MAX_NEED_BYTES: usize = 2000;
 
 /// The minimum share of the need's words that a server has, and the minimum score of one that shares no word.

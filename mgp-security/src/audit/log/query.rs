@@ -159,7 +159,7 @@ pub(super) struct LogReader {
 enum ReadLimit {
     /// The newest record on the disk of a log that is still written, so later reads may read further.
     Written(Arc<LogQueue>),
-    /// The record with a fixed number.
+    /// A fixed record, by its number.
     Record(u64),
 }
 

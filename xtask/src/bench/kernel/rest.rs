@@ -9,7 +9,7 @@ use crate::{
 };
 use std::{fs, thread, time::Duration};
 
-/// The number of configured servers.
+/// The number of servers in the configuration of the measured kernel.
 const SERVERS: usize = 5;
 
 /// The maximum time until the kernel is ready, in milliseconds.
