@@ -13,10 +13,13 @@ use mgp_types::{clip, to_hex};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// The maximum size of an answer of a registry, and of a bundle.
+/// The maximum size of an answer of a registry, in bytes.
 const ANSWER_BYTES: usize = 8 << 20;
+/// The maximum time for an answer of a registry.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// The maximum size of a bundle that a registry lists, in bytes.
 const BUNDLE_BYTES: usize = 512 << 20;
+/// The maximum time for downloading a bundle.
 const BUNDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The maximum size of a file with the entries of a registry, in bytes.

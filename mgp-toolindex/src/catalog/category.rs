@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::category_words::{SUBJECTS, VERBS};
 
-/// The separator of levels.
+/// The separator of the levels in the name of a category.
 pub(crate) const SEPARATOR: char = '/';
 
 /// The maximum number of levels in the name of a category.

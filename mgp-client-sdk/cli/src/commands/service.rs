@@ -15,8 +15,9 @@ use crate::output::{ActionReport, Output, Render, print};
 use crate::replace_file::replace_file;
 use crate::{control, state};
 
-/// The name of the unit, and of the agent.
+/// The name of the unit of systemd.
 const UNIT: &str = "mgp.service";
+/// The name of the agent of launchd.
 const AGENT: &str = "mgp.kernel";
 
 /// The seconds that a kernel without an HTTP address stays without a host: for ever.

@@ -29,8 +29,9 @@ const COOKIE: &str = "mgp_console";
 /// The time for which an unused link remains valid.
 const LINK_TTL: Duration = Duration::from_mins(10);
 
-/// The number of wrong logins that are possible at once, and the time after which one more is possible.
+/// The number of wrong logins to the console that are possible at once.
 const MAX_WRONG_LOGINS: u32 = 10;
+/// The time after which one further wrong login to the console is possible.
 const WRONG_LOGIN_INTERVAL: Duration = Duration::from_secs(6);
 
 /// The way to a session.

@@ -18,8 +18,9 @@ const SPACE: &str = "kernel_saved_context";
 /// The time after which the savings of counted lists are computed.
 pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(5);
 
-/// The maximum number of days that are kept for each agent, and of agents whose lists have not been computed.
+/// The maximum number of days that are kept for each agent.
 const MAX_DAYS: usize = 60;
+/// The maximum number of agents whose lists have not been computed.
 const MAX_AGENTS: usize = 256;
 
 /// The counted lists for which the savings are not computed yet.

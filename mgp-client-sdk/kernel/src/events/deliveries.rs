@@ -27,13 +27,16 @@ const SPACE: &str = "events.failed";
 /// The maximum number of given-up events that are kept per delivery.
 const MAX_FAILURES: usize = 100;
 
-/// The number of attempts before an event is given up, about ten minutes, and the delays between them.
+/// The number of attempts to deliver an event before it is given up, after about ten minutes.
 const ATTEMPTS: u32 = 12;
+/// The delay before the second attempt to deliver an event.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// The maximum delay between two attempts to deliver an event.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(2);
 
 /// The maximum time that a receiver of events may take to answer a delivery.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum size of the answer of a receiver of events, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// The number of events that are read at a time.

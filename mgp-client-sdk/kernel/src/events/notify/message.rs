@@ -11,8 +11,9 @@ use tokio::time::Instant;
 
 use super::super::{APPROVAL_DECIDED, APPROVAL_REQUESTED, DEFINITION_CHANGED, TRANSACTION_STUCK};
 
-/// The maximum number of lines in a message, and of decisions that are collected for it.
+/// The maximum number of lines in a message to a person.
 const MAX_LINES: usize = 10;
+/// The maximum number of decisions that are collected for a message.
 const MAX_WAITING: usize = 256;
 
 /// The maximum length of an id in a link to the console, in bytes.
