@@ -9,7 +9,7 @@ use mgp_types::sync::Mutex;
 
 use super::session::SessionKind;
 
-/// The maximum number of lines; the oldest are dropped first.
+/// The maximum number of lines in the log of a server; the oldest are dropped first.
 const MAX_LINES: usize = 500;
 
 const MAX_BYTES: usize = 64 * 1024;
