@@ -55,12 +55,12 @@ pub struct ApprovalRequest {
     pub asked_at: Timestamp,
     /// The time when the request, or the answer to it, expires.
     pub expires_at: Timestamp,
-    /// The state of the approval request.
+    /// The state of the request.
     pub state: RequestState,
-    /// The name of the operator who decided about the request.
+    /// The name of the operator who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// The reason that the operator gave for the decision.
+    /// The reason that the operator gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
 }
@@ -70,13 +70,13 @@ pub struct ApprovalRequest {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RequestState {
-    /// No operator has decided about the request yet.
+    /// No decision has been made yet.
     Open,
-    /// An operator approved the request; the approval has not been used yet.
+    /// Approved; the approval has not been used yet.
     Approved,
-    /// An operator denied the request.
+    /// Denied by an operator.
     Denied,
-    /// An operator approved the request; the approval has been used.
+    /// Approved; the approval has been used.
     Used,
     /// Closed without an answer: an operator decided about the permissions themselves, or a person denied the call on a
     /// form.
