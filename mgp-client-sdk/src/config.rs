@@ -39,7 +39,7 @@ pub struct ClientConfig {
     pub retry: Option<RetryLayer>,
     /// The layer that resumes streams whose connection was lost; `None` disables resuming.
     pub resume: Option<ResumeLayer>,
-    /// Limits of the connection.
+    /// The limits of the connection to the server.
     pub limits: Limits,
     /// The stream of changes of a modern server.
     pub listen: ListenConfig,
@@ -99,7 +99,7 @@ impl ClientConfig {
 pub struct ListenConfig {
     /// The first delay; each further delay is twice as long. Default: 1 s.
     pub retry: Duration,
-    /// The maximum delay. Default: 60 s.
+    /// The maximum delay between two attempts. Default: 60 s.
     pub max_retry: Duration,
     /// The maximum number of consecutive failed attempts. A new subscription resets the count. Default: 10.
     pub attempts: u32,

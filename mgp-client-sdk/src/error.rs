@@ -42,7 +42,7 @@ pub enum Error {
     /// No revision is supported by both sides; the connection was closed.
     #[error("the server does not speak revision `{requested}`{}", list_supported(supported))]
     UnsupportedVersion {
-        /// The requested revision.
+        /// The revision that was requested.
         requested: Revision,
         /// The revisions that the server supports, as far as it reported them.
         supported: Vec<Revision>,

@@ -180,7 +180,7 @@ impl NewConnection {
         let params = SubscribeEventsParams::new(vec!["*".to_owned()]);
         let unnamed = Some(Arc::clone(&sink));
         let mut subscription = open(&self.client, &self.stack, &params, sink, unnamed).await?;
-        // It ends with the connection.
+        // The subscription ends with the connection.
         subscription.keep();
         let (liveness, channels) =
             (self.client.liveness().clone(), subscription.subscribed.clone());

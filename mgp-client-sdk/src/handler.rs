@@ -124,15 +124,15 @@ pub trait ClientHandler: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerChange {
-    /// The list of tools.
+    /// The list of the server's tools.
     Tools,
-    /// The lists of resources and templates.
+    /// The lists of the server's resources and resource templates.
     Resources,
-    /// The list of prompts.
+    /// The list of the server's prompts.
     Prompts,
-    /// One resource, by its URI.
+    /// One resource of the server, by its URI.
     Resource(String),
-    /// The manifest (extension `manifest`).
+    /// The manifest of the server (extension `manifest`).
     Manifest,
 }
 

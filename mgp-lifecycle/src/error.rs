@@ -144,7 +144,7 @@ pub enum LifecycleError {
     /// The transaction is not open any more (proposal 5).
     #[error("the transaction is {}; begin a new one", .0.as_str().replace('_', " "))]
     TransactionEnded(TransactionStatus),
-    /// The maximum number of transactions is open or waits for a person (proposal 5).
+    /// No further transaction may begin, because the maximum number of transactions is open or waits for an operator.
     #[error(
         "too many transactions are open; commit some or roll them back, or let an operator resolve those that wait"
     )]

@@ -16,13 +16,13 @@ const MAX_LAG: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transition {
-    /// The previous state.
+    /// The state of the server before the change.
     pub from: ServerState,
-    /// The new state.
+    /// The state of the server after the change.
     pub to: ServerState,
     /// The reason: one of the values of §11.4, or a description of what happened.
     pub reason: Arc<str>,
-    /// The time of the change.
+    /// The time at which the state changed.
     pub at: Timestamp,
 }
 
@@ -44,9 +44,9 @@ impl Transition {
 #[error("a server cannot change from `{from}` to `{to}`")]
 #[non_exhaustive]
 pub struct IllegalTransition {
-    /// The current state, which stays unchanged.
+    /// The current state of the server, which stays unchanged.
     pub from: ServerState,
-    /// The requested state.
+    /// The state that was requested for the server.
     pub to: ServerState,
 }
 

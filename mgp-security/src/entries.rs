@@ -86,7 +86,8 @@ impl<S: Expiring> Entries<S> {
         self.0.clock.get().map_or_else(SystemTime::now, |clock| clock())
     }
 
-    /// Starts a task that records the ends of expired entries. Without a runtime, the next change records them.
+    /// Starts a task that records the expiry of the entries that have expired. Outside of a tokio runtime it starts
+    /// none, and the next change of an entry records it.
     fn record_soon(&self) {
         if !self.0.state.now().is_ok_and(|snapshot| snapshot.any_ended(self.now())) {
             return;

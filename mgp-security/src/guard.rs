@@ -12,7 +12,7 @@ use crate::definition::{Inspection, NameFlaw};
 
 /// The maximum length of an input line, in bytes. A longer line is blocked, and its rest is skipped.
 const LINE_MAX: u64 = 4 * 1024 * 1024;
-/// The maximum number of durations that are stored.
+/// The maximum number of durations of judgements that are stored.
 const MAX_DURATIONS: usize = 1_000_000;
 
 /// A judge for one kind of test cases: `sandbox`, `network_restricted`, `readonly`, `code_safety` or `tooldef`.

@@ -96,7 +96,7 @@ pub(crate) struct Found<E> {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// The store refused the change.
+    /// The store refused the change of the state.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The store did not answer in time; the change may have been made or may still be made.
@@ -105,7 +105,7 @@ pub enum ChangeError {
     /// The change cannot be recorded, so it was not made.
     #[error("the change was not made: {0}")]
     Unaudited(#[from] AuditError),
-    /// An entry cannot be written as JSON.
+    /// An entry of the state cannot be written as JSON.
     #[error("the change was not made: {0}")]
     Encode(#[source] RpcError),
     /// The change was made, but the store cannot be read again. No decisions are made until that succeeds.

@@ -28,13 +28,13 @@ use tokio::time::Instant;
 /// The number of kills if the environment variable is not set.
 const KILLS: u32 = 30;
 
-/// The number of kills per folder.
+/// The number of kills for which one folder is used.
 const A_FOLDER: u32 = 50;
 
 /// The number of grants in force at a time: each grant is revoked after this many later grants.
 const STANDING: u64 = 20;
 
-/// The time limit for opening everything.
+/// The time limit for opening all that is stored in a folder.
 const OPENING: Duration = Duration::from_millis(100);
 
 /// The time limit for the last events of a log to arrive, and for the lock of a log to be released.

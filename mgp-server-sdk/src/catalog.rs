@@ -15,7 +15,7 @@ use crate::subscribers::{ListKind, Subscribers};
 /// matters only if a notification was lost.
 pub(crate) const LIST_TTL_MS: u64 = 60_000;
 
-/// The default number of entries on a page.
+/// The default number of entries on a page of a list such as `tools/list`.
 const DEFAULT_PAGE_SIZE: usize = 500;
 
 /// An entry of a catalog.

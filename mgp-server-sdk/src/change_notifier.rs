@@ -127,7 +127,7 @@ impl ChangeNotifier {
 /// The implementation that handles subscriptions to a server's resources.
 #[derive(Clone, Debug)]
 pub(crate) enum ResourceWatcher {
-    /// The resources of the server itself.
+    /// The watched resources belong to the server itself.
     Own(Resources),
     /// An implementation that the author supplied, e.g. that of a gateway.
     External(Arc<dyn ResourceSubscriber>),

@@ -10,7 +10,7 @@ use crate::prompt::Prompts;
 use crate::request::{Function, HandlerConfig, PartialArgument, TextRequest};
 use crate::resource::Resources;
 
-/// The maximum number of proposals in an answer.
+/// The maximum number of proposed values in an answer to `completion/complete`.
 const MAX_PROPOSALS: usize = 100;
 
 /// The endpoint of `completion/complete`.

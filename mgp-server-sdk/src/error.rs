@@ -23,13 +23,13 @@ pub enum ServeError {
     /// The server cannot be built.
     #[error("the server cannot be built: {0}")]
     Build(#[from] RpcError),
-    /// The server cannot listen on the address.
+    /// The server cannot listen on the given address.
     #[cfg(feature = "http")]
     #[error("cannot listen on `{address}`: {source}; use HOST:PORT, e.g. 127.0.0.1:8000")]
     Listen {
-        /// The address as given.
+        /// The address as the author gave it.
         address: String,
-        /// The cause.
+        /// The error that the operating system reported.
         source: std::io::Error,
     },
     /// A host or origin in the configuration does not have the form in which browsers send it.
@@ -38,12 +38,12 @@ pub enum ServeError {
     Listed {
         /// The kind of entry: host or origin.
         what: &'static str,
-        /// The entry as given.
+        /// The entry as the author gave it.
         wrong: String,
-        /// The expected spelling.
+        /// The expected spelling of the entry.
         right: &'static str,
     },
-    /// The endpoint is not a path.
+    /// The HTTP endpoint that the author gave is not a path.
     #[cfg(feature = "http")]
     #[error("the endpoint `{0}` is not a path; begin it with `/`")]
     Endpoint(String),

@@ -106,9 +106,9 @@ pub struct HttpServer {
 enum Authentication {
     /// The author has made no choice, so serving fails.
     Unset,
-    /// Callers are not authenticated.
+    /// The server does not authenticate callers.
     Off,
-    /// A layer authenticates callers.
+    /// This layer authenticates callers.
     Layer(Box<dyn FnOnce(HttpService) -> BoxedService + Send>),
 }
 

@@ -108,7 +108,7 @@ impl FromCall for Logger {
 enum LogThreshold {
     /// The session's level at the time of the message.
     Session(Arc<SessionLevel>),
-    /// The level in the request.
+    /// The log level that the request of the caller names.
     Request(LogLevel),
 }
 

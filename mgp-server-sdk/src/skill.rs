@@ -18,8 +18,9 @@ use crate::catalog::bad_cursor;
 use crate::resource::Resource;
 use crate::server::Server;
 
-/// The maximum number of files of a skill, and below it of their bytes in total; every host accepts this much.
+/// The maximum number of files of a skill that every host accepts.
 const MAX_FILES: usize = 512;
+/// The maximum size of all files of a skill together that every host accepts, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The maximum number of characters of a skill's name.

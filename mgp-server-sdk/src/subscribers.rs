@@ -58,9 +58,9 @@ struct Table {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ListenerKey {
-    /// A legacy session.
+    /// The listener is a legacy session.
     Session(ScopeId),
-    /// A modern stream of notifications.
+    /// The listener is a modern stream of notifications.
     Stream(CallKey),
 }
 

@@ -25,7 +25,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Notify, mpsc};
 use wire::{Event, Response};
 
-/// The messages that `notify` sends through the outlet of its call, in order of arrival.
+/// The methods of the messages that the tool `notify` sends through the outlet of its call, in order of arrival.
 const OF_THE_CALL: [&str; 6] = [
     "notifications/mgp.stream.chunk",
     "notifications/progress",
@@ -34,9 +34,9 @@ const OF_THE_CALL: [&str; 6] = [
     "notifications/mgp.event",
     "notifications/mgp.callback.request",
 ];
-/// The messages that `notify` sends to its peer directly, and that belong to no call. The stream of chunks ends with
-/// its call.
+/// The method of the last chunk that the tool `notify` sends: the stream of chunks ends with its call.
 const END: &str = "notifications/mgp.stream.chunk";
+/// The methods of the messages that the tool `notify` sends directly to its peer; they belong to no call.
 const OF_NO_CALL: [&str; 2] = ["notifications/mgp.lifecycle", "notifications/mgp.audit"];
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 

@@ -257,7 +257,8 @@ fn a_terminal() {
             .spawn()
             .unwrap();
         let mut keys = script.stdin.take().unwrap();
-        // A terminal passes one line at a time, of at most 4096 bytes. The end of the input is also sent as a key.
+        // A terminal passes its input line by line, and each line has at most 4096 bytes. The key Ctrl+D (`\u{4}`) ends
+        // the input.
         let typing = thread::spawn(move || {
             keys.write_all([&talk(1_000), "\u{4}"].concat().as_bytes()).map(|()| keys)
         });

@@ -20,8 +20,9 @@ use mgp_types::store::Db;
 /// The number of kills if the environment variable is not set.
 const KILLS: u64 = 30;
 
-/// The environment variables that turn the test process into a publisher: its folder, and its number.
+/// The environment variable with the folder of a publisher; it turns the test process into one.
 const FOLDER: &str = "EVENTS_FOLDER";
+/// The environment variable with the number of a publisher.
 const RUN: &str = "EVENTS_RUN";
 
 /// The name that the test gives an event: the number of the publishing process, and the event's number in it.

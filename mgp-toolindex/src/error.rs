@@ -13,12 +13,12 @@ pub enum IndexError {
     /// The database of the index cannot be read or written.
     #[error("the index cannot be stored: {0}")]
     Store(#[from] StoreError),
-    /// A server id is empty or too long.
+    /// The id of a server is empty or too long.
     #[error("the server id has {bytes} bytes; 1 to {most} are allowed")]
     ServerId {
-        /// The length of the id.
+        /// The length of the server's id, in bytes.
         bytes: usize,
-        /// The maximum length of an id.
+        /// The maximum length of a server's id, in bytes.
         most: usize,
     },
 }
@@ -32,9 +32,9 @@ pub enum BudgetError {
         "`pinned_reserve`, `discovery_reserve` and `cache_limit` add up to {parts} tokens, `max_tokens` is {most}; lower one of them or raise it"
     )]
     Parts {
-        /// The sum of the parts.
+        /// The sum of the parts of the budget, in tokens.
         parts: u64,
-        /// `max_tokens` of the budget.
+        /// The value of `max_tokens` of the budget.
         most: u64,
     },
     /// The pinned tools need more tokens than are reserved for them.

@@ -14,7 +14,7 @@ use std::{
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time for which a stream is still read after its reply.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
-/// The maximum size of a reply.
+/// The maximum size of a reply, in bytes.
 const MAX_REPLY_BYTES: usize = 64 << 20;
 
 /// Some bytes to send, and the pause after them.
@@ -23,11 +23,11 @@ pub(crate) type Piece = (Vec<u8>, Duration);
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// A reply with this status.
+    /// The server sent a reply with this status.
     Of(u16),
-    /// The connection was closed without a reply.
+    /// The server closed the connection without a reply.
     Closed,
-    /// No reply arrived in time.
+    /// No reply of the server arrived in time.
     Silent,
 }
 

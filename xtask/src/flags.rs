@@ -7,13 +7,13 @@ use std::{collections::BTreeMap, fmt::Write};
 pub(crate) struct Command {
     /// The name of the command on the command line.
     pub(crate) name: &'static str,
-    /// The arguments, as shown in the help.
+    /// The arguments of the command, as its help shows them.
     pub(crate) usage: &'static str,
-    /// One line of help.
+    /// One line of help about the command.
     pub(crate) help: &'static str,
-    /// Flags without a value.
+    /// The flags of the command without a value.
     pub(crate) switches: &'static [&'static str],
-    /// Flags with a value.
+    /// The flags of the command with a value.
     pub(crate) options: &'static [&'static str],
     /// The function that runs the command.
     pub(crate) run: fn(&Flags) -> Outcome,

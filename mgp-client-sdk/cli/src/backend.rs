@@ -44,7 +44,7 @@ pub(crate) enum Backend {
 pub(crate) struct Approved {
     /// `approved`, or the state of a server that was registered.
     pub(crate) status: String,
-    /// A message about that server.
+    /// A message for the operator about the server that the approval registered.
     pub(crate) message: Option<String>,
 }
 

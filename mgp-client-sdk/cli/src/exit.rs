@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use crate::args::Global;
 use crate::output::{print_json_error, print_stderr};
 
-/// The result of a command.
+/// The result of a command of `mgp`.
 pub(crate) type CliResult<T = ()> = Result<T, Failure>;
 
 /// A failed command: its exit code, and one line with the reason and the remedy.
@@ -77,7 +77,7 @@ pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
     let mut options = std::env::args_os().take_while(|argument| argument != "--");
     if error.use_stderr() && options.any(|argument| argument == "--json") {
         let text = error.to_string();
-        // The usage follows, which is for people.
+        // The lines from the usage on are left out, because they are for people.
         let lines = text.lines().take_while(|line| !line.starts_with("Usage:"));
         let lines = lines.map(str::trim).filter(|line| !line.is_empty());
         let line = lines.collect::<Vec<_>>().join(" ");
@@ -89,7 +89,7 @@ pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
         };
         print_json_error(2, line);
     }
-    // The reader may have closed its side.
+    // The reader of the output may have closed its side.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }

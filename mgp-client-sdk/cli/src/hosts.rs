@@ -26,9 +26,9 @@ struct HostFiles {
 /// A path below one of the user's folders.
 #[derive(Debug, PartialEq, Eq)]
 enum UserFile {
-    /// Below the home folder.
+    /// A path below the user's home folder.
     Home(&'static str),
-    /// Below `~/.config` on all systems but Windows.
+    /// A path below `~/.config` on all systems but Windows.
     Config(&'static str),
     /// Below the folder in which the system keeps settings of programs.
     Programs(&'static str),

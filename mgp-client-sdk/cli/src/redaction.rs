@@ -7,7 +7,7 @@ use mgp_discovery::ExpandedServer;
 
 use crate::exit::Failure;
 
-/// The bound of a file that is shown.
+/// The maximum number of bytes that are shown of a file.
 const MAX_BYTES: u64 = 256 << 10;
 
 /// Minimum length of a secret that is hidden; shorter values would hide ordinary words.

@@ -68,7 +68,7 @@ pub(crate) struct Hello<'a> {
     /// The configuration file that the client wants to change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     file: Option<Cow<'a, str>>,
-    /// The version of a shim.
+    /// The version of the shim that connects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     version: Option<Cow<'a, str>>,
 }
@@ -120,7 +120,7 @@ pub(crate) struct HelloReply {
     /// The configuration files that existed when the kernel started.
     #[serde(default)]
     pub(crate) config: Vec<PathBuf>,
-    /// The kernel's URL for MCP over HTTP.
+    /// The URL at which the kernel serves MCP over HTTP, if it does.
     #[serde(default)]
     pub(crate) http: Option<String>,
     /// The ids of the kernel's servers.

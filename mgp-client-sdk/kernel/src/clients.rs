@@ -62,7 +62,7 @@ struct RecentCaller {
 pub struct ConnectedClient {
     /// The principal on whose behalf the client calls.
     pub principal: Principal,
-    /// The transport.
+    /// The transport over which the client is connected.
     pub transport: ClientTransport,
     /// The time at which the client connected, or made its first call.
     pub since: Timestamp,
@@ -76,9 +76,9 @@ pub struct ConnectedClient {
 pub enum ClientTransport {
     /// The standard streams of the kernel's own process.
     Stdio,
-    /// The local socket.
+    /// The client is connected through the kernel's local socket.
     Socket,
-    /// HTTP.
+    /// The client sends its requests over HTTP.
     Http,
 }
 

@@ -9,10 +9,10 @@ use mgp_types::store::StoreError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
-    /// The state folder cannot be used.
+    /// The state folder of the kernel cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// The state cannot be read.
+    /// The stored state of the kernel cannot be read.
     #[error("the state cannot be used: {0}")]
     Store(#[from] StoreError),
     /// The tool index cannot be opened.
@@ -23,18 +23,18 @@ pub enum KernelError {
     Server {
         /// The id of the server.
         server: String,
-        /// The reason.
+        /// The reason why the server cannot be set up.
         why: mgp_client_sdk::Error,
     },
     /// A sink of the audit log cannot be set up.
     #[error("the sink `kernel.audit.sinks.{sink}` cannot be set up: {why}")]
     Sink {
-        /// The name of the sink.
+        /// The name of the sink of the audit log.
         sink: String,
-        /// The reason, with the remedy.
+        /// The reason why the sink cannot be used, with the remedy.
         why: String,
     },
-    /// The collector of telemetry cannot be used.
+    /// The collector of telemetry that the configuration names cannot be used.
     #[error("`kernel.telemetry` cannot be used: {0}")]
     Telemetry(String),
     /// The address of references cannot be used.

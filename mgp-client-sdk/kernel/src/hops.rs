@@ -17,7 +17,7 @@ const MAX_HOPS: u32 = 8;
 /// The maximum number of kernels behind which a listed tool may be.
 const MAX_LEVELS: u32 = 3;
 
-/// The member of `_meta` that contains the count.
+/// The member of `_meta` that contains the number of gateways a call has passed.
 const MEMBER: &str = "dev.cloto/hops";
 
 /// The environment variable that contains the number of kernels that have started each other.

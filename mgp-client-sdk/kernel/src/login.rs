@@ -36,9 +36,9 @@ pub struct Logins {
 /// A server at a URL, expanded.
 #[derive(Clone, Debug)]
 pub struct LoginServer {
-    /// The server.
+    /// The id of the server at the URL.
     pub id: ServerId,
-    /// URL of the server.
+    /// The URL of the server, with its variables expanded.
     pub url: String,
     /// The configured kind of authorization of `mgp` at the server.
     pub auth: AuthConfig<Expanded>,
@@ -183,7 +183,7 @@ struct ServerLogin {
     owner: Option<Principal>,
     file: Option<PathBuf>,
     proxy: Proxy,
-    /// Set once there is a login.
+    /// The credentials of the server; unset until there is a login.
     oauth: OnceLock<OAuth>,
     report: Arc<ReportLogin>,
 }

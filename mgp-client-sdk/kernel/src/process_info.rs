@@ -11,15 +11,15 @@ use tokio::sync::watch;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelEndpoints {
-    /// The state folder.
+    /// The state folder of the kernel.
     pub state: Option<PathBuf>,
-    /// The path of the local socket.
+    /// The path of the kernel's local socket.
     pub socket: Option<PathBuf>,
     /// The URL at which the kernel serves HTTP.
     pub http: Option<String>,
     /// The URL at which this process serves the console; links in messages begin with it.
     pub console: Option<String>,
-    /// The files of the configuration.
+    /// The configuration files of the kernel.
     pub config: Vec<PathBuf>,
 }
 

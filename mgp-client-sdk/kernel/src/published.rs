@@ -13,13 +13,16 @@ use mgp_types::{clip, to_hex};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// The maximum size of an answer of a registry, and of a bundle.
+/// The maximum size of an answer of a registry, in bytes.
 const ANSWER_BYTES: usize = 8 << 20;
+/// The maximum time for an answer of a registry.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// The maximum size of a bundle that a registry lists, in bytes.
 const BUNDLE_BYTES: usize = 512 << 20;
+/// The maximum time for downloading a bundle.
 const BUNDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The largest file of entries.
+/// The maximum size of a file with the entries of a registry, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// A registry of published servers: a URL of a server for the registry protocol v0.1, or a file with the same entries.
@@ -34,7 +37,7 @@ pub struct PublishedServers {
 pub enum PublishedPlace {
     /// A file with a list of entries, or with one entry per line.
     File(PathBuf),
-    /// A URL, without the version of the protocol.
+    /// The URL of the registry, without the version of the protocol.
     Url(String),
 }
 

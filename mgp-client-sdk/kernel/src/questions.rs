@@ -14,13 +14,13 @@ use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use tokio::sync::oneshot;
 
-/// The maximum number of open questions of one server.
+/// The maximum number of open questions of one server to operators.
 const MAX_OF_SERVER: usize = 16;
-/// The maximum number of open questions.
+/// The maximum number of open questions of all servers to operators.
 const MAX_OPEN: usize = 256;
 /// The time limit of a question that sets no limit itself; equal to the limit of questions to callers.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
-/// The maximum time limit of a question.
+/// The maximum time limit that a server can set for its question to operators.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// The questions of servers that wait for an operator.

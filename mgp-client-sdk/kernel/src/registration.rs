@@ -118,7 +118,7 @@ impl RegisteredServers {
         self.fleet.forget(id).await.map_err(failed)?;
         let context = self.fleet.context();
         context.governance.remove_server(id).await?;
-        // Removes its tools from the sessions of callers.
+        // The tools of the removed server are also removed from the sessions of callers.
         for cx in context.callers.all(|_| true) {
             let session = self.sessions.find(&cx, None).ok().flatten();
             self.sessions.view(&cx.principal, session.as_ref(), &context.index, &AllTools);

@@ -17,9 +17,9 @@ use super::url_sink::UrlSink;
 
 /// The maximum number of spans that wait for an export; further ones are dropped and counted.
 const MAX_WAITING: usize = 4096;
-/// The maximum number of spans of one request.
+/// The maximum number of spans in one request to the collector.
 const MAX_BATCH: usize = 512;
-/// The time after which spans are exported.
+/// The interval at which finished spans are exported to the collector.
 const SPAN_INTERVAL: Duration = Duration::from_secs(1);
 /// The time in which the collector must take one request.
 pub(super) const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -165,7 +165,7 @@ impl Session {
             && in_use.is_none_or(|access| access != tokens.access)
             && !is_stale(tokens)
         {
-            // Another process obtained it.
+            // Another process has obtained the stored tokens in the meantime.
             self.take(entry.clone());
             return Ok(true);
         }

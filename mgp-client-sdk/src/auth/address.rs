@@ -72,7 +72,7 @@ pub(super) enum ResourceMatch {
     Same,
     /// The resource is at a parent path of the same origin.
     Parent,
-    /// The resource is unrelated.
+    /// The resource is unrelated to the server.
     None,
 }
 

@@ -60,7 +60,7 @@ pub trait Browser: Send + Sync + 'static {
 pub struct DeviceCode<'a> {
     /// The page where the person enters the code.
     pub page: &'a str,
-    /// The code.
+    /// The code that the person enters on the page.
     pub user_code: &'a str,
     /// The page with the code in its address, if the server sent one.
     pub complete: Option<&'a str>,

@@ -22,7 +22,7 @@ pub(super) struct Demand {
     pub(super) metadata: Option<String>,
     /// The scopes that the request needs.
     pub(super) scope: Option<Scopes>,
-    /// The error code.
+    /// The error code of the challenge.
     pub(super) error: Option<String>,
     /// The authentication schemes that the server accepts.
     pub(super) schemes: Schemes,

@@ -46,11 +46,11 @@ pub(super) struct Preregistered {
 /// The grant with which tokens are requested, and the party on whose behalf.
 #[derive(Clone)]
 pub(super) enum Grant {
-    /// A person who logs in.
+    /// Tokens are requested on behalf of a person who logs in.
     Person(Option<Arc<dyn Browser>>),
-    /// The client itself.
+    /// Tokens are requested on behalf of the client itself.
     Client(ClientCredentials),
-    /// The subject of an assertion.
+    /// Tokens are requested on behalf of the subject of an assertion.
     Assertion(ClientCredentials, Arc<dyn AssertionSource>),
 }
 

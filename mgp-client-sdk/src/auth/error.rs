@@ -16,9 +16,9 @@ pub enum AuthError {
     /// An address must not be used for credentials.
     #[error("{what} `{url}` may not be used: {why}")]
     Address {
-        /// The purpose of the address.
+        /// The purpose for which the client uses the address.
         what: &'static str,
-        /// The address.
+        /// The address that must not be used.
         url: String,
         /// The rule that the address breaks.
         why: &'static str,
@@ -33,7 +33,7 @@ pub enum AuthError {
         what: &'static str,
         /// The URL of the document.
         url: String,
-        /// The reason.
+        /// The reason why the document is invalid.
         why: String,
     },
     /// The metadata belongs to another server.
@@ -43,7 +43,7 @@ pub enum AuthError {
     ResourceMismatch {
         /// The resource that the metadata names.
         resource: String,
-        /// The server in use.
+        /// The URL of the server that the client uses.
         server: String,
     },
     /// The metadata of an authorization server names a different issuer than the one it was requested for.
@@ -51,21 +51,21 @@ pub enum AuthError {
     IssuerMismatch {
         /// The issuer for which the metadata was requested.
         asked: String,
-        /// The issuer in the metadata.
+        /// The issuer that the metadata names.
         found: String,
     },
     /// No well-known address of an authorization server has metadata.
     #[error("`{issuer}` has no metadata at any of its well-known addresses")]
     NoMetadata {
-        /// The issuer.
+        /// The issuer whose metadata was not found.
         issuer: String,
     },
     /// The metadata does not contain a required endpoint.
     #[error("the metadata of `{issuer}` does not contain the {what}")]
     MissingEndpoint {
-        /// The issuer.
+        /// The issuer whose metadata is incomplete.
         issuer: String,
-        /// The missing endpoint.
+        /// The kind of the missing endpoint.
         what: &'static str,
     },
     /// The authorization server does not declare support for PKCE with S256.
@@ -73,7 +73,7 @@ pub enum AuthError {
         "`{issuer}` does not list `S256` among its code challenge methods, so a code could be stolen; ask its operator to support PKCE"
     )]
     NoPkce {
-        /// The issuer.
+        /// The issuer that does not declare support for PKCE.
         issuer: String,
     },
     /// Tokens must be bound to a key but cannot be.
@@ -81,9 +81,9 @@ pub enum AuthError {
         "no token of `{issuer}` can be bound to a key (DPoP): {why}; ask the server's operator"
     )]
     NoDpop {
-        /// The issuer.
+        /// The issuer whose tokens cannot be bound.
         issuer: String,
-        /// The reason.
+        /// The reason why tokens cannot be bound to a key.
         why: &'static str,
     },
     /// The authorization server returned a token that is not bound to the client's key.
@@ -91,15 +91,15 @@ pub enum AuthError {
         "`{endpoint}` returned a token that is not bound to a key (DPoP), which is required; it was discarded"
     )]
     TokenNotBound {
-        /// The token endpoint.
+        /// The token endpoint that returned the token.
         endpoint: String,
     },
-    /// The server refused the proofs of possession.
+    /// The server refused the client's proofs of possession.
     #[error("the server refused the proof of possession of the token's key ({error}): {hint}")]
     Proof {
-        /// The error code of the challenge.
+        /// The error code of the challenge in the refusal.
         error: String,
-        /// A possible reason.
+        /// A possible reason for the refusal.
         hint: &'static str,
     },
     /// The credentials belong to a different issuer than the server now names.
@@ -117,17 +117,17 @@ pub enum AuthError {
         "`{issuer}` does not accept registrations: give the client a metadata document (`cimd`) or credentials (`preregistered`)"
     )]
     NoClient {
-        /// The issuer.
+        /// The issuer that does not accept registrations.
         issuer: String,
     },
-    /// The registration was refused.
+    /// The authorization server refused to register the client.
     #[error("`{issuer}` refused to register this client ({error}): {description}")]
     Registration {
-        /// The issuer.
+        /// The issuer that refused the registration.
         issuer: String,
-        /// The error code.
+        /// The error code of the refusal.
         error: String,
-        /// The authorization server's description.
+        /// The description of the refusal by the authorization server.
         description: String,
     },
     /// A person must log in, but the client has no browser.
@@ -144,27 +144,27 @@ pub enum AuthError {
     /// The response to the login was issued by another authorization server than expected (RFC 9207).
     #[error("the response to the login {why}, but the login was at `{issuer}`; it was abandoned")]
     ResponseIssuer {
-        /// The issuer of the login.
+        /// The issuer at which the person logged in.
         issuer: String,
         /// The check that the response fails.
         why: &'static str,
     },
-    /// The login was refused.
+    /// The authorization server refused the login.
     #[error("the login was refused ({error}): {description}")]
     Denied {
-        /// The error code.
+        /// The error code of the refusal.
         error: String,
-        /// The authorization server's description.
+        /// The description of the refusal by the authorization server.
         description: String,
     },
-    /// The token endpoint refused the request.
+    /// The token endpoint refused to issue a token.
     #[error("`{endpoint}` refused to issue a token ({error}): {description}")]
     Token {
-        /// The token endpoint.
+        /// The token endpoint that refused the request.
         endpoint: String,
-        /// The error code.
+        /// The error code of the refusal.
         error: String,
-        /// The authorization server's description.
+        /// The description of the refusal by the authorization server.
         description: String,
     },
     /// The login has expired; a person has to log in again.
@@ -173,7 +173,7 @@ pub enum AuthError {
     /// The server refused a request for a reason that additional scopes cannot solve.
     #[error("the server refuses the request ({error}), and does not name scopes that would help")]
     Forbidden {
-        /// The error code of the challenge.
+        /// The error code of the challenge in the refusal.
         error: String,
     },
     /// The server repeatedly requests scopes that were requested before.
@@ -181,9 +181,9 @@ pub enum AuthError {
         "the server asked for `{scopes}` more than {limit} times; the account may not be allowed to grant it"
     )]
     TooManyStepUps {
-        /// The scopes.
+        /// The scopes that the server requests repeatedly.
         scopes: Scopes,
-        /// The maximum number of requests.
+        /// The maximum number of requests for the same scopes.
         limit: u32,
     },
     /// The server repeatedly refuses new tokens.
@@ -191,7 +191,7 @@ pub enum AuthError {
         "the server refused {limit} tokens in a row that were new; ask its operator which tokens it accepts"
     )]
     TooManyRefusals {
-        /// The maximum number of refused tokens.
+        /// The maximum number of new tokens that the server may refuse in a row.
         limit: u32,
     },
     /// A signing key is invalid.

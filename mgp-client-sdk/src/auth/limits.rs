@@ -42,7 +42,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Counts a refused token and returns the count; fails if too many new tokens were refused.
+    /// Counts a token that the server refused. Returns the number of consecutive tokens that were refused right after
+    /// they were issued, and fails if it exceeds the limit.
     pub(super) fn refused(&mut self, tokens: &Tokens, now: u64) -> Result<u32, AuthError> {
         if self.last.as_ref() == Some(&tokens.access) {
             return Ok(self.refused);

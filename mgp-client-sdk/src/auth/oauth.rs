@@ -20,9 +20,9 @@ use super::secret::Secret;
 use super::session::Session;
 use super::store::{MemoryTokens, TokenEntry, TokenStore};
 
-/// The default value of [`OAuth::step_up_limit`].
+/// The default maximum number of step-ups; see [`OAuth::step_up_limit`].
 const STEP_UP_LIMIT: u32 = 3;
-/// The default value of [`OAuth::login_timeout`].
+/// The default time limit of a person's login; see [`OAuth::login_timeout`].
 const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Credentials for one server: obtains tokens, sends them, and renews them.

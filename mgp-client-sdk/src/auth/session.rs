@@ -34,7 +34,7 @@ pub(super) struct Session {
 }
 
 struct State {
-    /// `true` once the store has been read.
+    /// `true` once the token store has been read.
     is_loaded: bool,
     entry: Option<TokenEntry>,
     /// The access token that was in the store when it was last read or written.
@@ -159,7 +159,8 @@ impl Session {
         work: TokenWork,
     ) -> Result<(), Arc<AuthError>> {
         loop {
-            // Another caller's request was refused earlier, and its work has already replaced the credentials.
+            // The credentials differ from the refused ones: the work for another refused request has already replaced
+            // them.
             if self.header_value().is_some_and(|now| Some(now.as_str()) != header_value) {
                 return Ok(());
             }

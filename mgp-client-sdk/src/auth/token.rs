@@ -38,13 +38,13 @@ pub(super) struct Identity {
 /// The means by which a client authenticates itself.
 #[derive(Clone, Debug)]
 pub(super) enum Proof {
-    /// No authentication: a public client.
+    /// The client does not authenticate itself: it is a public client.
     None,
-    /// The secret, in the `Authorization` header.
+    /// The client sends its secret in the `Authorization` header.
     Basic(Secret),
-    /// The secret, in the form.
+    /// The client sends its secret in the form of the request.
     Post(Secret),
-    /// A signed assertion.
+    /// The client sends an assertion that it signs with this key.
     Key(SigningKey),
 }
 

@@ -26,7 +26,7 @@ const MAX_BUFFERED: usize = 64;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StreamItem {
-    /// A part of the result.
+    /// A part of the result of the call.
     Chunk(ContentBlock),
     /// The progress of the call.
     Progress(Progress),

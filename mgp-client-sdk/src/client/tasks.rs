@@ -24,9 +24,9 @@ use crate::wire::TimeLimits;
 
 /// The poll interval if the server suggests none. The servers of this workspace suggest the same value.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-/// The shortest poll interval, whatever the server suggests.
+/// The shortest interval at which a client polls a task, whatever the server suggests.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest poll interval.
+/// The longest interval at which a client polls a task.
 const MAX_INTERVAL: Duration = Duration::from_mins(1);
 /// The maximum number of consecutive failed attempts to get an answer about a task.
 const MAX_TRIES: u32 = 8;

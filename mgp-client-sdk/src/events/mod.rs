@@ -25,7 +25,7 @@ pub use stream::EventStream;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventCursor {
-    /// The subscription.
+    /// The id of the subscription that is continued.
     pub subscription_id: String,
     /// The number of the last event that was read.
     pub after_seq: u64,

@@ -19,13 +19,13 @@ const MAX_EARLY: usize = 1_024;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerEvent {
-    /// The channel.
+    /// The channel on which the event was published.
     pub channel: String,
     /// The severity that the event's data states, else that of the event itself, else `info`.
     pub severity: Severity,
-    /// The time.
+    /// The time of the event, if the server states it.
     pub timestamp: Option<Timestamp>,
-    /// The data.
+    /// The data of the event.
     pub data: Payload,
     /// The number of the event in its subscription, if the server numbers events.
     pub seq: Option<u64>,

@@ -49,7 +49,7 @@ pub(crate) struct ChangeStream {
 }
 
 enum Task {
-    /// No stream is needed yet.
+    /// The client needs no stream of changes yet.
     Idle(Box<Listener>),
     Running(JoinHandle<()>),
     /// The server has nothing that a client can subscribe to.

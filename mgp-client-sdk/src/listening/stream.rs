@@ -34,7 +34,7 @@ pub(super) struct Listener {
     refusal: Option<(SubscriptionFilter, RpcError)>,
 }
 
-/// A stream that the server has accepted.
+/// A stream of changes that the server has accepted.
 struct Stream {
     running: Running,
     wanted: SubscriptionFilter,

@@ -63,10 +63,10 @@ impl Reportable {
     }
 }
 
-/// The subscribed resources.
+/// The resources to which the client is subscribed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriptions {
-    /// Incremented with every change.
+    /// A number that is incremented with every change of the subscriptions.
     pub(super) generation: u64,
     uris: BTreeSet<String>,
 }

@@ -166,7 +166,7 @@ pub(crate) struct PersistentStack {
     current: Arc<CurrentConnection>,
     server: Option<ServerId>,
     repeats: Repeats,
-    /// `None` if calls do not wait.
+    /// The layer in which calls wait until the server is ready; `None` if calls do not wait.
     wait: Option<ReadyLayer>,
     /// Steps 4 and 5.
     gated: Stack,

@@ -58,7 +58,7 @@ pub enum ServerTarget {
     /// A server at a URL.
     #[cfg(feature = "http")]
     Url {
-        /// The URL of the endpoint.
+        /// The URL of the server's endpoint.
         url: String,
         /// Headers that are sent with every request, in addition to those of the client's configuration.
         headers: http::HeaderMap,

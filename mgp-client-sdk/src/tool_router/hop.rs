@@ -36,9 +36,9 @@ pub struct Hop {
 
 #[derive(Clone)]
 enum Destination {
-    /// A single connection.
+    /// A single connection to the server.
     Client(Client),
-    /// The current connection of a supervised server.
+    /// The current connection to a supervised server.
     Supervised(SupervisedClient),
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// The maximum number of parked calls.
+/// The maximum number of calls that are parked at the same time.
 const MAX_PARKED: usize = 1024;
 /// The time limit for the caller of a parked call to send the answer.
 const PARK_TTL: Duration = Duration::from_mins(15);
@@ -36,7 +36,7 @@ impl Drop for ParkedCall {
 
 pub(crate) enum ParkedEvent {
     Done(Result<Reply, RpcError>),
-    /// The call waits for answers.
+    /// The parked call waits for the answers to these questions.
     Asks(Vec<(String, CallerRequest)>),
 }
 

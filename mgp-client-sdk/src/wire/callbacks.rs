@@ -26,7 +26,7 @@ const MAX_WAITING: usize = 64;
 const MAX_ANSWERED: usize = 256;
 /// The time limit for the answer to a question that sets no limit.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
-/// The maximum time limit of an answer.
+/// The maximum time that a callback can give the client to answer.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
 /// The additional time that a forwarded question may take to end.
 const GRACE: Duration = Duration::from_millis(500);

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::callbacks::CallbackHandler;
 
-/// The time limit of an answer.
+/// The time within which the question of a form must be answered.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Lets the party that answers for callers fill in a form; `None` if the caller itself must be asked.

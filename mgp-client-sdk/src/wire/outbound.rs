@@ -21,7 +21,7 @@ pub(crate) struct OutboundStack {
     pub(crate) scope: ScopeId,
     repeats: Repeats,
     stamp: RequestMetaLayer,
-    /// If `None`, the transport has no headers.
+    /// The layer that adds `Mcp-Param-*` headers; `None` if the transport has no headers.
     mirror: Option<HeaderMirrorLayer>,
     inner: Stack,
 }
@@ -98,9 +98,9 @@ fn mirrored(mirror: Option<HeaderMirrorLayer>, stack: Stack) -> Stack {
 /// The layers that send a call more than once.
 #[derive(Clone, Default)]
 pub(crate) struct Repeats {
-    /// If `None`, failed calls are not retried.
+    /// The layer that retries failed calls; `None` if they are not retried.
     pub(crate) retry: Option<RetryLayer>,
-    /// If `None`, streams are not resumed.
+    /// The layer that resumes broken streams; `None` if they are not resumed.
     pub(crate) resume: Option<ResumeLayer>,
 }
 

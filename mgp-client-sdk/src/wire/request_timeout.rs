@@ -23,9 +23,9 @@ use tower_service::Service;
 /// The time limits of a request. In the extensions of a call they override the client's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeLimits {
-    /// The maximum time without a sign of progress.
+    /// The maximum time that a request may take without a sign of progress.
     pub(crate) timeout: Duration,
-    /// The maximum time in total.
+    /// The maximum time that a request may take in total.
     pub(crate) max: Duration,
 }
 

@@ -15,7 +15,7 @@ use mgp_types::service::{AuditSink, MemoryAudit};
 use mgp_types::store::{Change, MemoryStore, Store};
 use serde_json::{Value, json};
 
-/// Everything except the process.
+/// The log, the file and the settings of a test: everything except the audit server's process.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) log: MemoryAudit,

@@ -21,7 +21,7 @@ async fn no_credentials_follow_a_server_to_another_issuer() {
     assert_eq!(world.registrations().len(), 2);
     let grants: Vec<_> = world.tokens().iter().map(|form| form["grant_type"].clone()).collect();
     assert_eq!(grants, ["authorization_code", "authorization_code"]);
-    // And back: the first registration is still valid there.
+    // The server names its first issuer again, where the first registration is still valid.
     world.set(|s| s.issuers = vec![ONE]);
     world.revoke();
     world.call(&oauth, "").await.unwrap();

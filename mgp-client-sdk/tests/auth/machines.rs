@@ -28,7 +28,7 @@ async fn a_client_acts_on_its_own_behalf_with_a_secret() {
         let form = &world.tokens()[0];
         assert_eq!((&*form["grant_type"], &*form["scope"]), ("client_credentials", "a b"));
         assert_eq!((world.logins().len(), world.registrations().len()), (0, 0));
-        // More scopes, and new tokens for old ones.
+        // A call that needs further scopes makes the client request new tokens in place of its old ones.
         world.call(&oauth, "c").await.unwrap();
         assert_eq!(world.tokens()[1]["scope"], "a b c");
         world.revoke();

@@ -276,7 +276,7 @@ async fn a_challenge_without_proofs_does_not_unbind_a_working_token() {
     let store = Arc::new(MemoryTokens::new());
     let oauth = world.oauth().store(Arc::clone(&store));
     world.call(&oauth, "").await.unwrap();
-    // The token is an hour old.
+    // The stored token was issued an hour ago.
     let mut kept = store.latest(SERVER).await.unwrap().unwrap();
     kept.tokens.as_mut().unwrap().issued_at -= 3600;
     store.save(kept).await.unwrap();
@@ -286,7 +286,7 @@ async fn a_challenge_without_proofs_does_not_unbind_a_working_token() {
         CredentialRefusal::new(401, vec!["Bearer error=\"invalid_token\"".to_owned()], shown);
     oauth.handle_refusal(refusal).await.unwrap();
     world.call(&oauth, "").await.unwrap();
-    // More scopes, requested in the same way.
+    // The client requests further scopes in the same way.
     let shown = oauth.authorization().await.unwrap();
     let challenge = "Bearer error=\"insufficient_scope\", scope=\"a\"".to_owned();
     oauth.handle_refusal(CredentialRefusal::new(403, vec![challenge], shown)).await.unwrap();

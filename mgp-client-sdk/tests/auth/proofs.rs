@@ -13,13 +13,13 @@ use sha2::{Digest as _, Sha256};
 /// The nonces that a server requires in proofs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NonceRule {
-    /// No nonce.
+    /// The server requires no nonce in proofs.
     Nothing,
-    /// A nonce that never changes.
+    /// The server requires a nonce that never changes.
     Nonce,
-    /// Another nonce after each successful answer.
+    /// The server requires another nonce after each successful answer.
     Rotated,
-    /// Another nonce each time, so that none is ever right.
+    /// The server requires another nonce each time, so that no proof ever has the right one.
     Endless,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Checker {
     name: &'static str,
     nonce: u32,
     seen: BTreeSet<String>,
-    /// The thumbprint and nonce of each proof.
+    /// The thumbprint and the nonce of each proof that the server received.
     pub(crate) proofs: Vec<(String, Option<String>)>,
 }
 

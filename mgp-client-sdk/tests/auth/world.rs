@@ -32,18 +32,18 @@ pub(crate) const SECRET: &str = "s3cret:of+the client";
 pub(crate) struct Switches {
     /// The URL of the server's metadata; `None` for a server of 2025-03-26.
     pub(crate) metadata_at: Option<&'static str>,
-    /// If `true`, refusals name it.
+    /// If `true`, refusals name the URL of the server's metadata.
     pub(crate) challenge_names_metadata: bool,
-    /// The scope that refusals name.
+    /// The scope that the server's refusals name.
     pub(crate) challenge_scope: Option<&'static str>,
     pub(crate) resource: &'static str,
     pub(crate) scopes: Option<&'static str>,
     pub(crate) issuers: Vec<&'static str>,
     /// The location of the authorization servers' metadata, after their origin; `{}` is the path of the issuer.
     pub(crate) server_at: Option<&'static str>,
-    /// Members that are added to their metadata or replaced in it.
+    /// Members that are added to the metadata of the authorization servers, or replaced in it.
     pub(crate) server: Value,
-    /// The issuer in the response to a login.
+    /// The issuer that the response to a login names.
     pub(crate) iss: Option<&'static str>,
     /// Parameters of the response to a login in place of a code.
     pub(crate) login: Login,
@@ -53,22 +53,25 @@ pub(crate) struct Switches {
     pub(crate) expires_in: Option<u64>,
     pub(crate) refreshes: bool,
     pub(crate) rotates: bool,
-    /// The error of the token endpoint.
+    /// The HTTP status and the error code with which the token endpoint refuses every request.
     pub(crate) token_fault: Option<(u16, &'static str)>,
     /// Scopes that are requested but never granted.
     pub(crate) withheld: &'static str,
-    /// Members that are added to the server's metadata, and the challenges of its refusals without their parameters.
+    /// Members that are added to the metadata of the protected server.
     pub(crate) resource_more: Value,
+    /// The schemes of the challenges in the refusals of the protected server, without parameters.
     pub(crate) schemes: &'static [&'static str],
     /// If `true`, the authorization servers bind tokens to the proved keys.
     pub(crate) binds: bool,
-    /// The nonces required in proofs: by the authorization servers, and by the server.
+    /// The nonces that the authorization servers require in proofs.
     pub(crate) token_wants: NonceRule,
+    /// The nonces that the protected server requires in proofs.
     pub(crate) server_wants: NonceRule,
     /// The server's answer to every proof, and the nonce it sends.
     pub(crate) proof_fault: Option<(&'static str, Option<&'static str>)>,
-    /// A URL that cannot be reached, and one whose server fails.
+    /// A URL that cannot be reached.
     pub(crate) unreachable: Option<&'static str>,
+    /// A URL whose server fails.
     pub(crate) broken: Option<&'static str>,
 }
 
@@ -114,12 +117,13 @@ impl Default for Switches {
 }
 
 struct WorldState {
-    /// Requests, as `METHOD URL`.
+    /// The requests that the script received, as `METHOD URL`.
     log: Vec<String>,
     faults: Vec<String>,
-    /// Clients by issuer and id, with the secret if there is one.
+    /// The registered clients by issuer and id, each with its secret if it has one.
     clients: BTreeMap<(String, String), Option<String>>,
-    /// Codes, with the parameters of their request.
+    /// The authorization codes that were issued and not used yet, each with the parameters of its authorization
+    /// request.
     codes: BTreeMap<String, BTreeMap<String, String>>,
     /// Access tokens with their scopes and the keys they are bound to.
     access: BTreeMap<String, (BTreeSet<String>, Option<String>)>,

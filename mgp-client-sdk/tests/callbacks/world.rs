@@ -10,10 +10,10 @@ use mgp_server_sdk::prelude::*;
 use mgp_transport::duplex;
 use mgp_types::mgp::CallbackRequestParams;
 
-/// Both eras.
+/// The legacy and the modern era of the protocol.
 pub(crate) const ERAS: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
 
-/// The transports.
+/// The transports over which the tests connect a client to the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Transport {
     Stream,

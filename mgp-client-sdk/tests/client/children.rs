@@ -89,7 +89,7 @@ async fn a_silent_server_is_killed_with_its_group() {
 
 #[tokio::test]
 async fn a_shutdown_that_hangs_escalates() {
-    // It reacts to SIGTERM, not to the end of stdin.
+    // The child reacts to SIGTERM, not to the end of its standard input.
     let slow = shell("while :; do sleep 0.05; done");
     let slow = slow.term_timeout(Duration::from_secs(10));
     let client = plain().era(EraChoice::Legacy).spawn(slow).await.unwrap();

@@ -79,7 +79,7 @@ async fn a_refused_ping_and_any_other_answer_are_signs_of_life() {
             script.say(json!({ "jsonrpc": "2.0", "id": ping["id"], "error": error })).await;
             continue;
         }
-        // The ping hangs, but a call is answered.
+        // The server does not answer the ping, but it answers a call.
         let (answered, ()) = tokio::join!(client.call("t").send(), async {
             let call = asked(&mut script).await;
             script.answer(&call, json!({ "content": [] })).await;

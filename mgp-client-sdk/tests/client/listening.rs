@@ -135,14 +135,14 @@ async fn an_ended_stream_is_opened_again_and_everything_is_reported_as_changed()
 async fn a_stream_that_never_lasts_is_given_up() {
     let (builder, received) = hearing(plain());
     let (client, mut script) = Script::modern(builder, everything()).await;
-    // The first time and ten more.
+    // The client makes one first attempt and ten further ones.
     for _ in 0..=10 {
         let request = opened(&mut script).await;
         script.answer(&request, json!({ "resultType": "complete" })).await;
     }
     says_nothing(&mut script).await;
     assert!(taken(&received).is_empty());
-    // With a new subscription it is tried again.
+    // After a new subscription, the client tries again to open the stream.
     let served = async {
         let request = opened(&mut script).await;
         agree(&mut script, &request).await;

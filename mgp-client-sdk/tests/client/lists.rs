@@ -104,7 +104,7 @@ async fn a_modern_list_is_cached_for_its_time() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(client.tools().await.unwrap().len(), 2);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // It sends no time any more, and is asked again.
+    // The server's answer states no lifetime any more, so the client requests the list again.
     assert!(client.tools().await.unwrap().is_empty());
     assert!(client.tools().await.unwrap().is_empty());
     server.await.unwrap();

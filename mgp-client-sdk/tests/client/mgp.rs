@@ -183,7 +183,7 @@ async fn a_method_of_the_other_era_is_not_sent() {
     modern.ping().await.unwrap();
 }
 
-/// The table and the typed calls must grow together.
+/// The table of methods and the typed calls of the client must grow together.
 #[test]
 fn every_method_to_a_server_has_a_typed_call() {
     use mgp_types::method::Direction;
@@ -200,7 +200,7 @@ fn every_method_to_a_server_has_a_typed_call() {
             && info.direction != Direction::ToClient
             && info.marker != "Initialize"
             && !info.is_kernel_only()
-            // Other names of `transaction/*`.
+            // Methods that begin with `mgp/tx/` are other names of `transaction/*`.
             && !info.name.starts_with("mgp/tx/")
     });
     for info in to_server {

@@ -81,7 +81,7 @@ async fn a_gate_that_never_decides_delays_nothing_for_long() {
     let hour = Duration::from_hours(1);
     let before = tokio::time::Instant::now();
     let (client, asked) = connect(EraChoice::Legacy, hour, ConnectDecision::Reject, true).await;
-    // Deferred: the connection continues without grants.
+    // The decision is deferred, so the connection continues without grants.
     assert!(client.is_ok());
     assert_eq!(asked, 1);
     assert_eq!(before.elapsed().as_secs(), 60);

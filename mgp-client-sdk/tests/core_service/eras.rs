@@ -129,7 +129,7 @@ async fn in_rounds(
     panic!("the call asks for ever");
 }
 
-/// One pair: the tool asks twice and the gate once; each question reaches the caller once, and each count is one.
+/// Tests one pair of eras: the tool asks two questions and the gate one; each question reaches the caller once.
 async fn cell(above: EraChoice, below: EraChoice) {
     let (made, asked, gate) = (Arc::default(), Arc::default(), Confirm::default());
     let hop = hop(asking(&made), config(below), gate.clone()).await;

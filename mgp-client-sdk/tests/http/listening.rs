@@ -52,7 +52,7 @@ async fn our_server_reports_changes_to_our_client() {
         .era(EraChoice::Modern)
         .http(|http| {
             http.eras = EraCache::new();
-            // The stream does not count as a running call.
+            // The stream of changes does not count as a running call.
             http.requests = 1;
         })
         .on_change(move |what| hook.lock().unwrap().push(what.clone()))

@@ -104,7 +104,7 @@ async fn a_cut_call_is_not_resumed_in_another_session() {
     assert!(strays(&server).is_empty(), "{:?}", strays(&server));
 }
 
-/// A server that loses its first session on demand, and reveals it only when its stream is read.
+/// Returns a server that loses its first session on demand, and reveals it only when its stream is read.
 async fn quiet(
     word: &Arc<Notify>,
     more: impl Fn(&Received) -> Option<Response> + Send + Sync + 'static,
@@ -154,7 +154,7 @@ async fn notifications_arrive_after_an_idle_session_was_lost() {
     client.unsubscribe("a:2").await.unwrap();
     client.set_level(LogLevel::Debug).await.unwrap();
     word.notify_one();
-    // No call is made; the client detects it by itself.
+    // The test makes no call: the client detects the lost session by itself.
     let again = |method: &'static str| {
         server.wait_for(move |seen| seen.method() == method && session(seen) == Some("s-2"))
     };

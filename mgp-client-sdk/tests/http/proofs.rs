@@ -17,9 +17,9 @@ struct Proving(Arc<Mutex<Heard>>);
 
 #[derive(Default)]
 struct Heard {
-    /// The proved requests, as `METHOD URL`.
+    /// The requests for which a proof was made, as `METHOD URL`.
     targets: Vec<String>,
-    /// The nonces of successful answers.
+    /// The nonces in successful answers of the server.
     nonces: Vec<String>,
     refused: Vec<(Option<String>, u32)>,
 }
@@ -63,7 +63,7 @@ async fn each_sending_has_its_own_proof_for_its_address() {
         if seen.method() != "tools/call" {
             return None;
         }
-        // Two refusals, and a redirect.
+        // The server answers with two refusals, and then with a redirect.
         Some(match (calls.fetch_add(1, Ordering::SeqCst), &*seen.path) {
             (0, _) => Response::Whole(401, vec![nonce("one")], "", String::new()),
             (1, _) => Response::Whole(401, vec![nonce("a"), nonce("b")], "", String::new()),

@@ -21,10 +21,10 @@ use tokio::time::{Instant, timeout};
 pub(crate) struct Received {
     pub(crate) verb: String,
     pub(crate) path: String,
-    /// Headers by lower-case name.
+    /// The headers of the request, by lower-case name.
     pub(crate) headers: HashMap<String, String>,
     pub(crate) body: Value,
-    /// The number of its connection.
+    /// The number of the connection over which the request was received.
     pub(crate) connection: usize,
     pub(crate) at: Instant,
 }
@@ -55,9 +55,9 @@ pub(crate) enum Response {
     Whole(u16, Vec<(&'static str, String)>, &'static str, String),
     /// A stream of events.
     Events(Vec<(&'static str, String)>, Vec<Step>),
-    /// Closes the connection.
+    /// The server closes the connection without a response.
     Nothing,
-    /// Responds and closes the connection at once, without announcing it.
+    /// The server responds and closes the connection at once, without announcing it.
     Last(Box<Self>),
 }
 
@@ -65,11 +65,11 @@ pub(crate) enum Response {
 #[derive(Clone)]
 pub(crate) enum Step {
     Say(String),
-    /// Waits for a signal of the test.
+    /// The server waits for a signal of the test.
     Until(Arc<Notify>),
-    /// Waits until the client closes the stream.
+    /// The server waits until the client closes the stream.
     Hold,
-    /// Closes the connection without an end of the stream.
+    /// The server closes the connection without an end of the stream.
     Break,
 }
 

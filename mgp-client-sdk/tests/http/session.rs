@@ -122,7 +122,7 @@ async fn a_session_that_is_lost_again_is_an_error() {
     let error = client.call("t").await.unwrap_err();
     assert!(error.to_string().contains("session"), "{error}");
     assert_eq!((runs.load(Ordering::SeqCst), server.count("initialize")), (0, 2));
-    // The next call may succeed.
+    // A call after the failed one may succeed.
     assert_eq!(client.call("t").await.unwrap().to_text(), "ran");
 }
 
@@ -151,7 +151,7 @@ async fn a_client_that_is_dropped_ends_its_session() {
     drop(client);
     clone.call("t").await.unwrap();
     assert_eq!(server.count("DELETE"), 0);
-    // The thread of the drop does not matter.
+    // The last clone of the client may be dropped on any thread.
     std::thread::spawn(move || drop(clone)).join().unwrap();
     let ended = server.wait_for(|seen| seen.verb == "DELETE").await;
     assert_eq!(session(&ended), Some("s-2"));

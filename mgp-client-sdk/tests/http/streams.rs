@@ -27,7 +27,7 @@ fn progress(seen: &Received, step: u32) -> Step {
 #[tokio::test]
 async fn progress_comes_before_the_answer_and_in_order() {
     let server = Server::legacy(|seen| {
-        // More than the buffer holds, in one piece.
+        // The server sends more steps at once than the client's buffer holds.
         let steps = (1..=1000).map(|step| progress(seen, step));
         is_call(seen).then(|| events(steps.chain([say(&seen.text("done"))])))
     })
@@ -110,7 +110,7 @@ async fn a_cut_stream_is_resumed() {
         .filter(|seen| seen.header("last-event-id").is_some())
         .map(|seen| seen.at)
         .collect();
-    // Each delay is at least what the server asked for.
+    // Before each attempt, the client waits at least as long as the server asked for.
     assert_eq!(resumed.len(), 3);
     assert!(resumed[0] - called >= Duration::from_millis(150));
     assert!(resumed[1] - resumed[0] >= Duration::from_millis(150));

@@ -6,7 +6,7 @@ use std::fmt;
 use super::parse::{cut, valid_id};
 use super::reader::Reader;
 
-/// The maximum number of sinks.
+/// The maximum number of sinks in `[kernel.audit]`.
 const MAX_SINKS: usize = 16;
 
 /// The table `[kernel.audit]`.
@@ -56,11 +56,11 @@ pub enum AuditFsync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordedArguments {
-    /// A digest and the size.
+    /// The audit log records a digest and the size of the arguments.
     Redacted,
-    /// Also the names of the arguments.
+    /// The audit log also records the names of the arguments.
     Names,
-    /// Also the values of the arguments.
+    /// The audit log also records the values of the arguments.
     Full,
 }
 

@@ -10,7 +10,7 @@ use super::reader::Reader;
 pub struct AuthConfig<T = String> {
     /// The agents that share a login at the server.
     pub login: LoginScope,
-    /// The way tokens are obtained.
+    /// The way in which the client obtains tokens.
     pub grant: AuthGrant,
     /// The use of proofs of possession of a key (RFC 9449).
     pub dpop: DpopUse,
@@ -30,14 +30,14 @@ pub struct AuthConfig<T = String> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoginScope {
-    /// All agents share one login.
+    /// All agents share one login at the server.
     #[default]
     Shared,
-    /// Each agent has its own login.
+    /// Each agent has its own login at the server.
     Agent,
 }
 
-/// The way tokens are obtained.
+/// The ways in which the client can obtain tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthGrant {
@@ -57,7 +57,7 @@ pub enum DpopUse {
     Offered,
     /// Proofs are always sent; a server without support for them cannot be used.
     Always,
-    /// Proofs are never sent.
+    /// The client never sends proofs of possession.
     Never,
 }
 

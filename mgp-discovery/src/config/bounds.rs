@@ -11,9 +11,9 @@ use super::reader::Reader;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResultLimits {
-    /// The maximum size of text, in bytes.
+    /// The maximum size of text in a tool result, in bytes.
     pub max_text: Option<u64>,
-    /// The maximum size of structured content, in bytes.
+    /// The maximum size of structured content in a tool result, in bytes.
     pub max_structured: Option<u64>,
     /// The maximum size of images, audio and other encoded data, in bytes.
     pub max_data: Option<u64>,
@@ -77,7 +77,7 @@ pub enum Surface {
     Categories,
     /// Only the tools that find and call other tools.
     Find,
-    /// All tools.
+    /// Agents are listed all tools.
     Direct,
 }
 

@@ -41,18 +41,18 @@ impl fmt::Display for FindingSeverity {
 pub struct ConfigFinding {
     /// The severity of the finding.
     pub severity: FindingSeverity,
-    /// The path of the file.
+    /// The path of the file that the finding concerns.
     pub file: PathBuf,
-    /// The line, from 1.
+    /// The line of the finding in the file, from 1.
     pub line: usize,
-    /// The character in the line, from 1.
+    /// The character of the finding in the line, from 1.
     pub column: usize,
     /// The server that the finding disables, by its id or its position in the file; `None` if it concerns the whole
     /// file.
     pub server: Option<String>,
-    /// The message, without the position and the remedy.
+    /// The message of the finding, without the position and the remedy.
     pub what: String,
-    /// The remedy, if one is known.
+    /// The remedy for the finding, if one is known.
     pub remedy: Option<String>,
 }
 

@@ -30,7 +30,7 @@ pub struct TokenConfig {
     pub operator_scope: Option<String>,
     /// The claim that contains the name of the agent; `None` uses the client id.
     pub agent_claim: Option<String>,
-    /// The tenant of the callers.
+    /// The tenant of the callers with access tokens.
     pub tenant: TokenTenant,
 }
 
@@ -41,7 +41,7 @@ pub enum TokenTenant {
     /// The local tenant, to which the agents of `mgp.toml` belong.
     #[default]
     Local,
-    /// A fixed tenant.
+    /// All callers with access tokens belong to this tenant.
     Named(String),
     /// The tenant that the claim of this name contains.
     Claim(String),

@@ -11,9 +11,9 @@ use super::{limits, nearest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyKind {
-    /// A string.
+    /// The value of the key is a string.
     Text,
-    /// A list of strings.
+    /// The value of the key is a list of strings.
     Texts,
     /// A table whose values are strings.
     TextMap,
@@ -27,7 +27,7 @@ pub enum KeyKind {
     NumberMap(u64, u64),
     /// `true` or `false`.
     Switch,
-    /// One of these words.
+    /// The value of the key is one of these words.
     Word(&'static [&'static str]),
     /// A list of words. Other words than these are allowed; a word that is similar to one of these gets a warning.
     Words(&'static [&'static str]),

@@ -1,10 +1,10 @@
 //! The limits of a configuration; values beyond them are errors that name the limit (MGP §15.2).
 
-/// The maximum size of a file, in bytes.
+/// The maximum size of a configuration file, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
-/// The maximum number of servers in a file.
+/// The maximum number of servers in a configuration file.
 pub const MAX_SERVERS: usize = 1000;
-/// The maximum number of agents in a file.
+/// The maximum number of agents in a configuration file.
 pub const MAX_AGENTS: usize = 256;
 /// The maximum number of entries in a list, or in a table of strings.
 pub const MAX_ENTRIES: usize = 256;

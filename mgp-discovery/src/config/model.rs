@@ -135,20 +135,20 @@ pub struct ServerConfig {
 pub enum TargetConfig {
     /// A child process.
     Program {
-        /// The program to start.
+        /// The program that is started as the server.
         command: String,
-        /// The arguments.
+        /// The arguments of the program.
         args: Vec<String>,
-        /// The working directory.
+        /// The working directory of the program.
         cwd: Option<String>,
         /// Environment variables in addition to the inherited ones.
         env: BTreeMap<String, String>,
     },
     /// A server reached over HTTP.
     Url {
-        /// The URL.
+        /// The URL of the server.
         url: String,
-        /// The headers sent with every request.
+        /// The headers that are sent to the server with every request.
         headers: BTreeMap<String, String>,
         /// The transport: streamable HTTP, or the older event stream.
         transport: Transport,

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::reader::Reader;
 
-/// The maximum number of places.
+/// The maximum number of places in the configuration to which notifications are sent.
 const MAX_PLACES: usize = 16;
 
 /// The time that a decision waits before a notification is sent, if the configuration sets none.
 const AFTER: Duration = Duration::from_secs(10);
 
-/// The minutes of a day.
+/// The number of minutes in a day.
 const DAY: u16 = 24 * 60;
 
 /// A place where a person is notified that decisions wait.
@@ -55,7 +55,7 @@ pub enum NotifyWay {
     Ntfy(String),
     /// A URL that gets a signed POST.
     Webhook(String),
-    /// An e-mail.
+    /// An e-mail with these settings is sent to the person.
     Email(EmailConfig),
 }
 
@@ -63,9 +63,9 @@ pub enum NotifyWay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EmailConfig {
-    /// The address of the receiver.
+    /// The address to which the e-mail is sent.
     pub to: String,
-    /// The address of the sender.
+    /// The address from which the e-mail is sent.
     pub from: String,
     /// The mail server: `smtps://HOST[:PORT]` or `smtp://HOST[:PORT]`.
     pub server: String,

@@ -6,7 +6,7 @@ use mgp_types::mgp::Severity;
 
 use super::reader::Reader;
 
-/// The maximum number of webhooks.
+/// The maximum number of webhooks in a configuration.
 const MAX_WEBHOOKS: usize = 16;
 
 /// A URL to which the kernel sends events.

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use crate::config::limits;
 
-/// The time that a command has to exit after it closed its output, and the interval at which this is checked.
+/// The time that a command has to exit after it closed its output.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
+/// The interval at which it is checked whether the command has exited.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Runs a command in a folder with the system's shell; its output is never part of an error.

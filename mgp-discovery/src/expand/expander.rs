@@ -48,7 +48,7 @@ type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 pub struct ExpandedServer {
     /// The id of the server.
     pub id: ServerId,
-    /// The program or URL.
+    /// The program or URL of the server, expanded.
     pub target: ExpandedTarget,
     /// The rights of the server's process; `None` if it is not sandboxed.
     pub rights: Option<ProcessRights>,
@@ -74,9 +74,9 @@ pub struct ProcessRights {
 pub enum ExpandedTarget {
     /// A child process.
     Program {
-        /// The program to start.
+        /// The program that is started as the server.
         command: Expanded,
-        /// The arguments.
+        /// The arguments of the program.
         args: Vec<Expanded>,
         /// The working directory as an absolute path; it never depends on the working directory of this process.
         cwd: PathBuf,
@@ -85,7 +85,7 @@ pub enum ExpandedTarget {
     },
     /// A server reached over HTTP.
     Url {
-        /// The URL.
+        /// The URL of the server.
         url: Expanded,
         /// The headers sent with every request.
         headers: BTreeMap<String, Expanded>,

@@ -14,7 +14,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 const MAX_SECRETS: usize = 1000;
 /// The maximum time to wait for another process that is changing the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The format version in the file.
+/// The version of the format of the secret file.
 const VERSION: u32 = 1;
 
 /// The user's secrets in a state folder; all functions block.
@@ -37,10 +37,10 @@ pub struct SecretFile(PrivateFile);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretFileError {
-    /// The file cannot be used.
+    /// The secret file cannot be used.
     #[error(transparent)]
     File(#[from] PrivateFileError),
-    /// The file does not contain secrets.
+    /// The secret file has content other than secrets.
     #[error(
         "`secrets.json` in the state folder was not written by this program; remove it to start again"
     )]

@@ -12,17 +12,17 @@ use super::variables::{Meaning, escaped, mapped};
 #[derive(Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The program.
+    /// The program of the server.
     pub command: Option<String>,
-    /// The arguments.
+    /// The arguments of the program.
     pub args: Vec<String>,
-    /// The working directory.
+    /// The working directory of the program.
     pub cwd: Option<String>,
-    /// The environment.
+    /// The environment variables of the program.
     pub env: BTreeMap<String, String>,
-    /// The URL, instead of a program.
+    /// The URL of the server, instead of a program.
     pub url: Option<String>,
-    /// Headers of every request.
+    /// The headers of every request to the server.
     pub headers: BTreeMap<String, String>,
     /// The era of MCP, if the entry has one.
     pub era: Option<&'static str>,

@@ -108,7 +108,7 @@ impl Host {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Import {
-    /// The kind of file.
+    /// The host whose file was read, or the kind of the file.
     pub host: Host,
     /// The path of the file.
     pub source: PathBuf,

@@ -17,13 +17,13 @@ use super::{Entry, Import, ImportError, ImportedServer};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PublishedServer {
-    /// The full name, e.g. `io.github.example/files`.
+    /// The full name of the server, e.g. `io.github.example/files`.
     pub name: String,
-    /// The display name.
+    /// The display name of the server.
     pub title: Option<String>,
-    /// The description.
+    /// The description of the server.
     pub description: String,
-    /// The version.
+    /// The version of the server.
     pub version: Option<String>,
     /// The URL of its web page or its repository.
     pub url: Option<String>,
@@ -36,9 +36,9 @@ pub struct PublishedServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PublishedBundle {
-    /// The URL of the file.
+    /// The URL of the bundle's file.
     pub url: String,
-    /// The SHA-256 of the file, in hexadecimal.
+    /// The SHA-256 of the bundle's file, in hexadecimal.
     pub sha256: String,
 }
 

@@ -47,11 +47,11 @@ pub struct ImportLine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImportOutcome {
-    /// Added, under this id.
+    /// The server is added under this id.
     Added(String),
     /// Not added, because the same server already exists, under this id.
     Present(String),
-    /// Not imported, for this reason.
+    /// The server is not imported, for this reason.
     Skipped(String),
 }
 

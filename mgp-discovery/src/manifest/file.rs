@@ -18,7 +18,7 @@ const MAX_TOOLS: usize = 10_000;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// The file cannot be read.
+    /// The manifest file cannot be read.
     #[error("`{path}` cannot be read: {source}")]
     Io {
         /// The path of the file.
@@ -26,13 +26,13 @@ pub enum ManifestError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// The file is too long.
+    /// The manifest file is too long.
     #[error("`{path}` is longer than {MAX_BYTES} bytes")]
     TooLong {
         /// The path of the file.
         path: PathBuf,
     },
-    /// The content is not valid.
+    /// The content of the manifest file is not a valid manifest.
     #[error("`{path}`: {what}")]
     Invalid {
         /// The path of the file.

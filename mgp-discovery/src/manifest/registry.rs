@@ -15,15 +15,15 @@ const MAX_SERVERS: usize = 20_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistryServer {
-    /// The name, e.g. `io.github.example/figma`.
+    /// The name of the server, e.g. `io.github.example/figma`.
     pub name: String,
-    /// The display name.
+    /// The display name of the server.
     pub title: Option<String>,
-    /// A description.
+    /// A description of the server.
     pub description: String,
     /// Words by which the server is found.
     pub keywords: Vec<String>,
-    /// The page of the server.
+    /// The URL of a page about the server.
     pub url: Option<String>,
     /// The way to obtain credentials for the server.
     pub auth_flow: Option<String>,

@@ -9,7 +9,7 @@ use super::record::{Proposal, Record};
 
 /// The tenant of callers without a tenant; events leave it out.
 const LOCAL: &str = "local";
-/// The maximum size of a text in the details.
+/// The maximum length of a text in the details of an audit event, in bytes.
 const MAX_TEXT_BYTES: usize = 1024;
 
 /// An audit event under construction.

@@ -11,7 +11,7 @@ use super::registrations::RegistrationState;
 use super::servers::{CodeVerdict, JudgedScript};
 use crate::error::DiscoveryError;
 
-/// The maximum time that a judge may take.
+/// The maximum time that a code judge may take for a script.
 const JUDGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const REMEDY: &str =

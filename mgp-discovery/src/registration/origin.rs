@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RegistryOrigin {
-    /// The name in the registry.
+    /// The name of the server in the registry.
     pub name: String,
     /// The version of the server in the registry.
     pub version: String,
     /// The URL or file of the registry.
     pub registry: String,
-    /// The title and description.
+    /// The title and the description of the server in the registry.
     pub about: String,
     /// The values that the server needs, as shown to the operator.
     pub asks: Vec<String>,

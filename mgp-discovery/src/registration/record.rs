@@ -29,7 +29,7 @@ const DENIED_TO_SANDBOXED: [Permission; 5] = [
 pub(super) struct Record {
     /// The program and its governance.
     pub(super) program: Proposal,
-    /// The principal who requested it.
+    /// The principal who requested the registration.
     pub(super) by: Creator,
     /// The name that the principal claims for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub(super) struct Record {
     /// The justification, in the principal's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) justification: Option<String>,
-    /// The time of the request.
+    /// The time at which the registration was requested.
     pub(super) asked_at: Timestamp,
     /// `true` if earlier files of this registration were approved: a rejection must then also remove the running
     /// server.
@@ -94,7 +94,7 @@ pub(super) struct Proposal {
     pub(super) files: Vec<BoundFile>,
     pub(super) mgp: ServerMgpConfig,
     pub(super) trust: TrustLevel,
-    /// Notes for the operator.
+    /// The notes for the operator who reviews the registration.
     #[serde(default)]
     pub(super) notes: Vec<String>,
 }

@@ -29,7 +29,7 @@ pub enum RegistrationError {
     /// The kernel does not support this kind of registration.
     #[error("`{server}` is not registered: {reason}; {remedy}")]
     Unavailable {
-        /// The server.
+        /// The id of the server that cannot be registered.
         server: ServerId,
         /// A sentence that describes the missing feature.
         reason: String,
@@ -72,7 +72,7 @@ pub enum RegistrationError {
     /// The code of a sandboxed server is not safe.
     #[error("the script of `{server}` was rejected: {}", .body.violations.join(", "))]
     Rejected {
-        /// The server.
+        /// The id of the server whose script was rejected.
         server: ServerId,
         /// The rules that the code breaks, and the rules that it must follow.
         body: Box<CodeRejection>,
@@ -85,7 +85,7 @@ pub enum RegistrationError {
     /// An approved file is missing.
     #[error("`{server}` is not started: {reason}")]
     MissingFile {
-        /// The server.
+        /// The id of the server whose approved file is missing.
         server: ServerId,
         /// The description of the missing file.
         reason: String,
@@ -104,11 +104,11 @@ pub enum RegistrationError {
 pub enum IdHolder {
     /// The configuration, or another server that was not registered here.
     Other,
-    /// A registered server.
+    /// A server that was registered at run time has the id.
     Registered,
-    /// A registration that waits for an operator.
+    /// A registration that waits for an operator has the id.
     Waiting,
-    /// A registration that is being removed.
+    /// A server that is being deregistered has the id.
     Leaving,
 }
 

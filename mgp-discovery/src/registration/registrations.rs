@@ -29,8 +29,9 @@ use super::work::{Progress, Work};
 use crate::error::DiscoveryError;
 use crate::registry::{KnownServer, ServerCatalog};
 
-/// The first delay before a store that failed is read again, and the number of attempts.
+/// The delay before the first attempt to read a store again after it failed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// The number of attempts to read a store that failed.
 const LOOKS: u32 = 8;
 
 /// The servers that are registered at run time.

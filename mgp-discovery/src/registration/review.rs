@@ -53,7 +53,7 @@ pub struct PendingRegistration {
     pub notes: Vec<String>,
     /// `true` if an operator approved this registration before, and its files have changed since.
     pub changed: bool,
-    /// The time of the request.
+    /// The time at which the registration was requested.
     pub since: Timestamp,
     /// The time at which the request expires; `None` if it waits until an operator decides.
     pub until: Option<Timestamp>,

@@ -117,7 +117,7 @@ pub trait CodeJudge: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JudgedScript {
-    /// The server that runs it.
+    /// The server that runs the script.
     pub server: ServerId,
     /// The name of the program that runs the script, without folder and version, e.g. `python`.
     pub language: String,

@@ -39,7 +39,7 @@ pub(super) enum Progress {
     Starting,
     /// The server runs, or is known and starts with its first call.
     Running,
-    /// The start failed.
+    /// The start of the server failed with this error.
     Failed(RpcError),
     /// The server is suspended, because the configuration has its id.
     Resting,

@@ -56,7 +56,7 @@ pub struct Trust {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TrustApproval {
-    /// The real path of the file.
+    /// The real path of the project's configuration file.
     pub file: PathBuf,
     /// The SHA-256 of the content that was approved.
     pub sha256: String,
@@ -67,7 +67,7 @@ pub struct TrustApproval {
     pub overrides: BTreeSet<String>,
     /// The operator who approved it.
     pub approved_by: String,
-    /// The time of the approval.
+    /// The time at which the operator approved the file.
     pub approved_at: Timestamp,
 }
 

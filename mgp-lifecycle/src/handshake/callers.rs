@@ -6,7 +6,7 @@ use mgp_types::mcp::Revision;
 use mgp_types::service::PeerInfo;
 use mgp_types::sync::Mutex;
 
-/// Maximum number of callers in the cache.
+/// The maximum number of callers in the cache of handshakes.
 const MAX_CALLERS: usize = 16;
 /// Maximum size, in bytes, of the cached `_meta` members of one caller; larger ones are not cached.
 const MAX_META_BYTES: usize = 4 * 1024;

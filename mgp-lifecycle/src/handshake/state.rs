@@ -23,7 +23,7 @@ struct SessionState {
 /// The progress of the legacy handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// No handshake has taken place yet.
+    /// The client has not begun a handshake yet.
     #[default]
     New,
     /// `initialize` was answered, but the client has not sent `initialized` yet.

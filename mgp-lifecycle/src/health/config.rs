@@ -23,7 +23,7 @@ impl Default for HealthConfig {
     }
 }
 
-/// The time limit of a whole status.
+/// The time limit of all checks of a health status together.
 const STATUS_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 impl HealthConfig {

@@ -73,13 +73,13 @@ impl fmt::Display for HealthReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HealthChange {
-    /// The previous status.
+    /// The health of the server before the change.
     pub from: HealthStatus,
-    /// The new status.
+    /// The health of the server after the change.
     pub to: HealthStatus,
-    /// The reason for the change.
+    /// The reason for the change of health.
     pub reason: HealthReason,
-    /// The time of the change.
+    /// The time at which the health changed.
     pub at: Timestamp,
 }
 
@@ -87,7 +87,7 @@ pub struct HealthChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MonitorStep {
-    /// Nothing is due yet.
+    /// Neither a ping nor a report of a change is due yet.
     Wait,
     /// Ping the server: with MGP, with MCP, or with any request that it must answer.
     Ping,
@@ -121,11 +121,11 @@ pub enum MonitorStep {
 pub struct HealthMonitor {
     config: MonitorConfig,
     health: HealthStatus,
-    /// The number of consecutive failures.
+    /// The number of consecutive failures of the server.
     bad: u32,
-    /// The number of consecutive good answers.
+    /// The number of consecutive good answers of the server.
     good: u32,
-    /// The time of the next ping.
+    /// The time at which the next ping is due.
     next: Instant,
     /// The deadline for the answer to the latest ping, while there is none.
     answer_deadline: Option<Instant>,

@@ -18,7 +18,7 @@ pub(super) enum ProbeKind {
     Check,
     /// If the check fails, the server is degraded.
     OptionalCheck,
-    /// A value that does not affect the status.
+    /// The probe reads a value that does not affect the status.
     Resource,
 }
 
@@ -34,9 +34,9 @@ pub(super) struct Probe {
 
 #[derive(Debug, Default)]
 struct Latest {
-    /// `None` before the first run ended.
+    /// The latest result of the probe; `None` before its first run ended.
     result: Option<CheckResult>,
-    /// The time at which the latest run began.
+    /// The time at which the latest run of the probe began.
     begun: Option<Instant>,
     is_running: bool,
 }

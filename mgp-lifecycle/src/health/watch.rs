@@ -144,7 +144,7 @@ struct Watchdog {
 struct WatchedCounts {
     counts: Arc<PollCounts>,
     runtime: Handle,
-    /// The counts at the latest check.
+    /// The value of the counts at the latest check of the watchdog.
     seen: u64,
     /// The number of consecutive checks at which no poll was running.
     idle: u32,

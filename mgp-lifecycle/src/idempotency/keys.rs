@@ -18,13 +18,13 @@ pub(super) struct KeyedCall {
     /// The hash of caller, server, tool and key.
     pub(super) id: String,
     pub(super) owner: String,
-    /// The hash of the arguments.
+    /// The hash of the arguments of the call.
     pub(super) arguments: String,
     /// The time for which the key is stored, in milliseconds, if the caller chose one.
     pub(super) ttl_ms: Option<u64>,
     /// The id that is common to the rounds and attempts of one call.
     pub(super) logical: Option<ByteString>,
-    /// `true` if a second run does no harm.
+    /// `true` if a second run of the call does no harm.
     pub(super) may_repeat: bool,
 }
 
@@ -52,7 +52,7 @@ struct Entry {
 struct Usage {
     keys: usize,
     bytes: usize,
-    /// The keys with a result, oldest first.
+    /// The keys of the caller that have a result, oldest first.
     results: BTreeMap<u64, String>,
 }
 

@@ -65,7 +65,7 @@ pub struct IdempotencyLimits {
     pub max_ttl: Duration,
     /// The number of keys per caller; further ones are refused until one expires. Default: 10,000.
     pub caller_keys: usize,
-    /// The number of keys in all. Default: 50,000.
+    /// The maximum number of keys of all callers together. Default: 50,000.
     pub keys: usize,
     /// The size of a result that is kept, in bytes; a repetition of a call with a larger one is refused.
     /// Default: 1 MiB.

@@ -15,7 +15,7 @@ pub(super) const SPACE: &str = "idempotency";
 pub(super) struct StoredKey {
     /// The caller to whom the key belongs.
     pub(super) owner: String,
-    /// The hash of the arguments.
+    /// The hash of the arguments of the call with the key.
     pub(super) arguments: String,
     /// The time at which the call began, in milliseconds since 1970.
     pub(super) began_ms: u64,

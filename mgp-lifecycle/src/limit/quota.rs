@@ -34,7 +34,7 @@ pub struct Quota {
     calls: u64,
     units: Option<u64>,
     period: Duration,
-    /// Maximum number of principals that are counted separately.
+    /// The maximum number of principals whose calls are counted separately.
     callers: usize,
 }
 
@@ -128,11 +128,11 @@ fn per(period: Duration) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaUse {
-    /// The number of calls in the current period.
+    /// The number of calls in the current period of the quota.
     pub calls: u64,
     /// The number of units for which tools charged the principal in the current period.
     pub units: u64,
-    /// The time at which the counts are reset.
+    /// The time at which the counts of the quota are reset.
     pub resets_at: Timestamp,
 }
 

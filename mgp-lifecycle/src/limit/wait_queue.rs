@@ -22,7 +22,7 @@ struct CallerQueue<T> {
     entries: BTreeMap<u64, T>,
 }
 
-/// The id of an entry in the queue.
+/// The id of an entry in a wait queue.
 pub(super) type EntryId = u64;
 
 impl<T> WaitQueue<T> {

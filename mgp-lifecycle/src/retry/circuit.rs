@@ -32,7 +32,7 @@ impl Default for CircuitConfig {
 /// The evidence about a server that the outcome of an attempt gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
-    /// The server answered.
+    /// The server answered the call.
     Answered,
     /// The server, or an upstream server of it, is unreachable.
     Unreachable,
@@ -84,7 +84,7 @@ pub(super) enum Admission {
     Pass,
     /// The call is sent as a probe, to find out whether the server is back.
     Probe,
-    /// Calls are refused for the given time.
+    /// Calls to the server are refused for this time.
     Refused(Duration),
 }
 

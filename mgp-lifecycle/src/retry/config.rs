@@ -55,7 +55,7 @@ type Observer = dyn Fn(&AttemptReport<'_>) + Send + Sync;
 pub enum FallbackPolicy {
     /// Call the tool once all attempts have failed, if it is listed and no more dangerous.
     Listed,
-    /// Never call the tool.
+    /// The fallback tool is never called.
     Never,
 }
 
@@ -69,9 +69,9 @@ pub struct AttemptReport<'a> {
     pub code: Option<ErrorCode>,
     /// The time that was waited before the attempt.
     pub waited: Duration,
-    /// The server, if it is known.
+    /// The id of the server that was called, if it is known.
     pub server: Option<&'a ServerId>,
-    /// The tool; `None` for other requests.
+    /// The name of the called tool; `None` for other requests.
     pub tool: Option<&'a str>,
 }
 

@@ -13,13 +13,13 @@ use super::tools::{MAX_NAME_BYTES, RepeatPolicy, ToolRetryInfo};
 /// A failed call, with everything that the decision depends on.
 pub(super) struct Situation<'a> {
     pub(super) failure: &'a Failure,
-    /// The number of retries so far.
+    /// The number of retries of the call so far.
     pub(super) made: u32,
     /// Time left until the call's deadline or the end of the retry period.
     pub(super) left: Duration,
     pub(super) repeat: RepeatPolicy,
     pub(super) delivered: Delivered,
-    /// A random number between 0 and 1.
+    /// A random number between 0 and 1 that varies the delay.
     pub(super) jitter: f64,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct RestartWindow {
 pub(super) struct AllowedRestart {
     /// Number of the restart within the window, from 1.
     pub(super) number: usize,
-    /// Wait before the restart.
+    /// The time to wait before the restart.
     pub(super) wait: Duration,
 }
 

@@ -8,6 +8,7 @@ use mgp_types::mgp::{RestartConfig, RestartPolicy};
 const MAX_RESTARTS: u32 = 10_000;
 /// Lower limit of the window. With an empty window restarts would not be counted, and a crash loop would never end.
 const MIN_WINDOW: Duration = Duration::from_secs(1);
+/// The maximum of the window in which restarts are counted.
 const MAX_WINDOW: Duration = Duration::from_hours(30 * 24);
 const MAX_WAIT: Duration = Duration::from_hours(1);
 const MIN_START_TIMEOUT: Duration = Duration::from_millis(1);

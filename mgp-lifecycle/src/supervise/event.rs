@@ -21,7 +21,7 @@ pub enum SupervisorEvent {
     Ready,
     /// The start failed, or the server did not become ready.
     StartFailed {
-        /// A description of the failure.
+        /// A description of the failure of the server.
         how: String,
         /// `true` if another attempt would fail in the same way. The server then rests until a request starts it.
         is_permanent: bool,
@@ -42,13 +42,13 @@ pub enum SupervisorEvent {
 pub enum SupervisorAction {
     /// The state changes; each change is one that §11.2 allows.
     Enter {
-        /// The previous state.
+        /// The state of the server before the change.
         from: ServerState,
-        /// The new state.
+        /// The state of the server after the change.
         to: ServerState,
-        /// The reason for the change.
+        /// The reason for the change of state.
         reason: Arc<str>,
-        /// The number of restarts so far.
+        /// The number of restarts of the server so far.
         restarts: u64,
     },
     /// Start the server. Report the outcome as [`SupervisorEvent::Ready`], [`SupervisorEvent::StartFailed`] or
@@ -72,7 +72,7 @@ pub enum SupervisorAction {
 pub struct RestartLimitExceeded {
     /// The number of restarts that are allowed within the window, all of which were made.
     pub restarts: u32,
-    /// The length of the window.
+    /// The length of the window in which restarts are counted.
     pub window: Duration,
 }
 
@@ -96,7 +96,7 @@ pub struct RestState {
     pub state: ServerState,
     /// The reason of its stop, or a description of how it ended.
     pub reason: Arc<str>,
-    /// The total number of restarts.
+    /// The total number of restarts of the server.
     pub restarts: u64,
     /// The restart limit, if the server rests because the limit was exceeded.
     pub limit: Option<RestartLimitExceeded>,

@@ -37,17 +37,17 @@ pub struct LiveServer<C> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StateReport {
-    /// The time of the change.
+    /// The time at which the state changed.
     pub at: Timestamp,
     /// The same time, as the duration since supervision began.
     pub elapsed: Duration,
-    /// The previous state.
+    /// The state of the server before the change.
     pub from: ServerState,
-    /// The new state.
+    /// The state of the server after the change.
     pub to: ServerState,
     /// The reason: a shutdown reason of §11.4, or a description of what happened.
     pub reason: Arc<str>,
-    /// The number of restarts so far.
+    /// The number of restarts of the server so far.
     pub restarts: u64,
     /// The restart limit, if it was exceeded, so that there will be no restart; set in one report only.
     pub limit: Option<RestartLimitExceeded>,
@@ -64,7 +64,7 @@ pub(super) struct Status {
 #[derive(Debug)]
 pub(super) struct Command {
     pub(super) kind: CommandKind,
-    /// Notified when the command was executed.
+    /// Notified when the supervisor has executed the command.
     pub(super) accepted: oneshot::Sender<()>,
 }
 

@@ -59,7 +59,7 @@ pub struct Supervisor {
 /// The current activity. Each phase except `Resting` and `Running` has one deadline.
 #[derive(Debug)]
 enum Phase {
-    /// Nothing is running, and nothing will be started.
+    /// The server does not run, and will not be started.
     Resting,
     /// Nothing is running until the wait before a restart is over.
     Waiting { until: Duration },

@@ -15,7 +15,7 @@ use crate::error::LifecycleError;
 pub(super) struct Plan {
     /// The era that determines the form of the task on the wire.
     pub(super) era: Era,
-    /// The time to live of the task.
+    /// The time for which the task is kept.
     pub(super) ttl: Duration,
     /// Time for which the call may first complete as a normal request; `None` means one poll.
     pub(super) grace: Option<Duration>,

@@ -24,15 +24,15 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompensationCall {
-    /// The caller of the transaction.
+    /// The caller who owns the transaction.
     pub principal: Principal,
     /// The credentials that limit the call; `None` if nothing limits it.
     pub credentials: Option<TransactionCredentials>,
-    /// The server of the tool.
+    /// The server that has the tool.
     pub server: ServerId,
-    /// The tool that undoes the step.
+    /// The name of the tool that undoes the step.
     pub tool: String,
-    /// The arguments of the tool.
+    /// The arguments with which the tool is called.
     pub arguments: RawObject,
     /// The members of the call, i.e. its idempotency key.
     pub members: CallMembers,

@@ -19,7 +19,7 @@ pub(super) const MAX_OF_CALLER: usize = 100;
 pub(super) const MAX_OPEN: usize = 1_000;
 /// The maximum number of settled transactions that are kept, so that their ids cannot be used again.
 const MAX_SETTLED: usize = 2_000;
-/// The time for which settled transactions are kept.
+/// The time for which a transaction is kept after it was settled.
 const SETTLED_TTL: Duration = Duration::from_hours(24);
 
 /// The id of a transaction together with its caller.

@@ -32,11 +32,11 @@ use crate::error::LifecycleError;
 
 /// The time after which an inactive transaction is rolled back if its caller does not set one.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
-/// The maximum time that a caller can set.
+/// The maximum time-out that a caller can set for a transaction.
 const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 /// The maximum length of an id of a transaction or step.
 const MAX_ID_BYTES: usize = 128;
-/// The maximum length of a description or reason.
+/// The maximum length of the description or the reason of a transaction, in bytes.
 const MAX_TEXT_BYTES: usize = 500;
 
 /// The interface through which the coordinator of transactions examines and calls tools.

@@ -72,7 +72,8 @@ impl TransactionCredentials {
 pub(super) struct Saga {
     pub(super) id: String,
     pub(super) owner: Owner,
-    /// `None` if the caller needed no credentials, or if a person decided to repeat the rollback.
+    /// The credentials of the caller who owns the transaction; `None` if that caller needed none, or if an operator
+    /// decided to repeat the rollback.
     #[serde(default)]
     pub(super) credentials: Option<TransactionCredentials>,
     pub(super) status: TransactionStatus,

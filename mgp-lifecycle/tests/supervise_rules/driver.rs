@@ -17,25 +17,25 @@ const OPERATOR: ShutdownReason = ShutdownReason::OperatorRequest;
 /// The behaviour of a server.
 #[derive(Clone, Copy, Debug)]
 enum Behavior {
-    /// Crashes after some time.
+    /// The server crashes after this time.
     Crashes(Duration),
-    /// Ends with code 0 after some time.
+    /// The server ends with code 0 after this time.
     Ends(Duration),
-    /// Runs until it is stopped.
+    /// The server runs until it is stopped.
     Runs,
     /// Needs some time until it is ready, then runs.
     Slow(Duration),
     /// Needs some time until it has a process that can be stopped.
     Late(Duration),
-    /// Is never ready.
+    /// The server is never ready.
     Mute,
-    /// Cannot be started.
+    /// The server cannot be started.
     Absent,
-    /// Never finishes starting or stopping.
+    /// The server never finishes starting or stopping.
     Stuck,
     /// Closes the connection during the handshake, and ends shortly afterwards.
     Hasty,
-    /// Panics in every method.
+    /// The server panics in every method.
     Panics,
 }
 

@@ -30,11 +30,11 @@ const ADMIN_WRITE: &str = "admin.write";
 /// A use of access that the credentials of a call must permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need<'a> {
-    /// Calling a tool.
+    /// Calling the tool with this name.
     Call(&'a str),
-    /// Seeing a tool in a list.
+    /// Seeing the tool with this name in a list.
     See(&'a str),
-    /// Seeing every tool, whatever its name.
+    /// Seeing every tool in a list, whatever its name.
     SeeAll,
     /// Using a server as a whole, i.e. its resources, prompts and completions.
     Server,

@@ -24,7 +24,7 @@ use tower_service::Service;
 use super::describe::describe;
 use super::{AnswerPlace, Approver, Decision, Question, QuestionSubject};
 
-/// The time for which a token is valid.
+/// The time for which the token of a confirmation by the caller is valid.
 const TOKEN_TTL: Duration = Duration::from_mins(5);
 
 /// The maximum number of used tokens that are remembered until they expire. At this limit, no more calls are confirmed.

@@ -17,19 +17,19 @@ use crate::error::Refusal;
 use crate::permission::scope;
 use crate::state::{Snapshot, State, Writes};
 
-/// The maximum number of approvals per tenant.
+/// The maximum number of call approvals of each tenant.
 const MAX_APPROVALS: usize = 1024;
 
 /// The calls to which the approval of a call applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ApprovalTerm {
-    /// Only this call, once.
+    /// The approval is only for this call, once.
     #[default]
     Once,
     /// All calls of the same tool by the same caller, until the term expires.
     Tool {
-        /// The time when the term expires.
+        /// The time at which the approval expires.
         until: Timestamp,
     },
     /// Calls of the same tool by the same caller with similar arguments.
@@ -66,9 +66,9 @@ impl ApprovalTerm {
 pub struct CallApproval {
     /// The id by which an operator revokes the approval; it begins with `call-`.
     pub id: String,
-    /// The tenant of the caller.
+    /// The tenant of the caller whose calls are approved.
     pub tenant: String,
-    /// The subject of the caller.
+    /// The subject of the caller whose calls are approved.
     pub subject: String,
     /// The agent of the caller, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,14 +87,14 @@ pub struct CallApproval {
     /// The permissions that the approved calls have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<Permission>,
-    /// The person who approved.
+    /// The person who approved the calls.
     pub approved_by: String,
-    /// The time when the person approved.
+    /// The time at which the person approved the calls.
     pub approved_at: Timestamp,
     /// The time when the approval expires; `None` if it applies until it is revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// The reason that the person gave.
+    /// The reason that the person gave for the approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Question, QuestionSubject, like_words};
 use crate::definition::shows;
 
-/// The size limit for a name, in characters.
+/// The maximum length of a name in the text of a question, in characters.
 const MAX_NAME: usize = 128;
 
 /// The size limit for arguments, in characters; the middle of longer ones is left out.

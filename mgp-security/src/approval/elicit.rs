@@ -67,7 +67,7 @@ fn terms(principal: &Principal) -> impl Iterator<Item = (&'static str, Option<Du
     TERMS.into_iter().filter(move |(_, term)| is_operator || term.is_some())
 }
 
-/// The maximum number of permissions on a form.
+/// The maximum number of permissions that one form asks for.
 const MAX_PERMISSIONS: usize = 32;
 
 /// An approver that asks the caller with a form, if a person uses the caller's client; otherwise it is unavailable.

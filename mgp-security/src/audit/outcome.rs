@@ -57,8 +57,9 @@ impl RoundEnd {
     }
 }
 
-/// The maximum number of sources that are recorded, and the maximum length of each in bytes.
+/// The maximum number of sources that are recorded.
 const MAX_SOURCES: usize = 8;
+/// The maximum length of each recorded source, in bytes.
 const MAX_SOURCE: usize = 256;
 
 /// Records the sources that the server gives for a result (proposal 7); they are unverified claims.

@@ -36,7 +36,7 @@ pub enum Credential {
     },
     /// The caller authenticated with an access token.
     Token {
-        /// The issuer of the token.
+        /// The issuer of the access token.
         issuer: String,
         /// The client to which the token was issued, if the token names it.
         client: Option<String>,

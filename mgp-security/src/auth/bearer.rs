@@ -5,7 +5,7 @@ use http::header::AUTHORIZATION;
 
 use super::refused::AuthRefused;
 
-/// The size limit for a key or token.
+/// The maximum length of an API key or access token in a request, in bytes.
 pub(super) const MAX_CREDENTIAL: usize = 16 * 1024;
 
 /// Returns the bearer token in the headers.

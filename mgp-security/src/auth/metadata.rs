@@ -4,7 +4,7 @@ use http::Uri;
 use mgp_types::service::{is_loopback_host, shown_url};
 use serde::Serialize;
 
-/// The path of the document on every host.
+/// The path of the metadata document on every host.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The metadata of a protected resource.

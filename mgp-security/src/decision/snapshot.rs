@@ -24,7 +24,7 @@ use crate::tool::{Assess, Assessment, Confirmations, NamedTool, Validators};
 pub(crate) enum ToolOrigin {
     /// Tools of this process; their definitions are trusted and not pinned.
     Own,
-    /// Tools of another server.
+    /// The called tools belong to another server.
     Foreign,
 }
 

@@ -91,7 +91,7 @@ pub enum Requirement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Stage {
-    /// Access of the agent to the tool (§5).
+    /// The rules about the agent's access to the tool (§5).
     Access,
     /// The definition of the tool, compared with the approved one (§4).
     Definition,
@@ -99,11 +99,11 @@ pub enum Stage {
     Schema,
     /// The scopes of the caller's session (proposal 4).
     Scopes,
-    /// The permissions of the server (§3).
+    /// The rules about the permissions of the server (§3).
     Permissions,
-    /// The checks of the arguments (§4.5).
+    /// The rules of the validators, which check the arguments (§4.5).
     Validators,
-    /// The confirmation of risky calls (§4.4).
+    /// The rules about the confirmation of risky calls (§4.4).
     Confirmation,
 }
 

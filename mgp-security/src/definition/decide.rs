@@ -27,7 +27,7 @@ pub struct PendingDefinition {
     pub tool: String,
     /// The definition that waits, and the reason why it waits.
     pub held: HeldDefinition,
-    /// The time since which the definition waits.
+    /// The time since which the definition waits for a decision.
     pub since: Timestamp,
 }
 

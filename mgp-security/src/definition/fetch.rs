@@ -34,7 +34,7 @@ const MAX_PAGES: usize = 100;
 enum ListError {
     /// The server did not answer, or its answer is invalid.
     Server(RpcError),
-    /// The listed tools could not be stored.
+    /// The tools that the server listed could not be stored.
     Local(RpcError),
 }
 

@@ -42,13 +42,13 @@ const NEAR_MIN: usize = 6;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameFlaw {
-    /// The name is empty or too long.
+    /// The name of the tool is empty or too long.
     #[error("the name has {0} bytes; it must have 1 to {NAME_MAX}")]
     Length(usize),
     /// The name contains a character that is not allowed.
     #[error("the name holds {0}; use A-Z a-z 0-9 _ . / -, and `/` only between parts")]
     Characters(String),
-    /// The name is reserved for the protocol.
+    /// The name of the tool is reserved for the protocol.
     #[error("the name `{0}` belongs to the protocol; choose another")]
     Reserved(String),
     /// Another tool already has this name.
@@ -62,7 +62,7 @@ pub enum NameFlaw {
     /// The name looks like another name.
     #[error("the name `{name}` looks like `{like}`; choose another")]
     LooksLike {
-        /// The name, with invisible characters escaped.
+        /// The name of the tool, with invisible characters escaped.
         name: String,
         /// The existing name that it looks like.
         like: String,

@@ -135,7 +135,7 @@ pub enum DecisionRefused {
     /// No definition of this tool waits for a decision.
     #[error("no definition of `{tool}` of `{server}` waits for a decision")]
     Nothing {
-        /// The server of the tool.
+        /// The server whose tool the decision is about.
         server: ServerId,
         /// The tool about which the operator decided.
         tool: String,

@@ -322,8 +322,8 @@ impl KnownTool {
         }
     }
 
-    /// Takes the `unrecorded` flags of an earlier table, so that an override is recorded only once, even if a call is
-    /// recording it at this moment.
+    /// Takes over the `unrecorded` flags of the tool from the listing before this one, so that an override is recorded
+    /// only once, even if a call is recording it at this moment.
     fn keep_told(&mut self, before: &Self) {
         let same = self.tool == before.tool
             && self.assessment.overrides == before.assessment.overrides

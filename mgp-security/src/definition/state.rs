@@ -36,9 +36,9 @@ pub struct HeldDefinition {
     pub definition: Payload,
     /// The differences from the pinned definition; if there are many, only the first ones.
     pub differences: Vec<Difference>,
-    /// The number of further differences.
+    /// The number of differences that are not listed.
     pub differences_left_out: usize,
-    /// The findings of the review.
+    /// The findings that the review of the definition made.
     pub findings: Vec<Finding>,
     /// The operator who rejected this definition, if one did.
     pub rejected_by: Option<String>,

@@ -22,7 +22,7 @@ pub(super) const LOG: &str = "audit";
 /// can be given to others without the key.
 const KEY: &str = "digest.key";
 
-/// An error of opening a folder.
+/// An error that occurs when a state folder is opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
@@ -31,26 +31,26 @@ pub enum FolderError {
         "`{path}` is open to others (mode {mode:o}), who may change who may do what: `chmod 700` it"
     )]
     Exposed {
-        /// The path of the folder.
+        /// The path of the state folder.
         path: PathBuf,
         /// The permission bits that the folder has.
         mode: u32,
     },
-    /// The folder cannot be created or read.
+    /// The state folder cannot be created or read.
     #[error("the folder cannot be used: {0}")]
     Unusable(#[source] LogError),
     /// The database with the state cannot be opened or read.
     #[error("the state in `{path}` cannot be used: {source}")]
     State {
-        /// The path of the database.
+        /// The path of the database in the state folder.
         path: PathBuf,
-        /// The error of the store.
+        /// The error of the store in the database.
         source: StoreError,
     },
     /// The audit log cannot be opened, or it was changed.
     #[error("the audit log cannot be used: {0}")]
     Log(#[from] LogError),
-    /// The folder contains no state.
+    /// The state folder at this path contains no state.
     #[error("there is no `{0}`: name the folder that `in_folder` was given")]
     Empty(PathBuf),
 }

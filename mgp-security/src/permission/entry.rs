@@ -38,7 +38,7 @@ pub struct Approval {
     pub confirm: Option<ConfirmRule>,
     /// The person, policy or configuration that decided.
     pub approved_by: String,
-    /// The time of the decision.
+    /// The time at which the decision was made.
     pub approved_at: Timestamp,
     /// The expiry; `None` if the decision does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,9 +81,9 @@ impl ApprovalDecision {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ApprovalSource {
-    /// By an operator, with an administrative method.
+    /// An operator made the decision, with an administrative method.
     Operator,
-    /// By an approver, who answered a question.
+    /// An approver made the decision by answering a question.
     Answer,
     /// By the policy `auto_approve`. The approval counts only while that policy applies.
     Policy,

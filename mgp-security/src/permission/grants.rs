@@ -40,7 +40,7 @@ pub struct Grants(Arc<Mutex<OpenQuestions>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GrantState {
-    /// The server has received no decision.
+    /// The server has received no decision about the permission.
     Unknown,
     /// The permission is granted.
     Granted,

@@ -26,9 +26,9 @@ pub(crate) enum RefusalKind {
     Denied,
     /// The requested change has no meaning, e.g. contains no permission.
     Unfit,
-    /// The approvals cannot be read.
+    /// The approvals of permissions cannot be read.
     Unreadable(StoreError),
-    /// The approvals cannot be written.
+    /// The approvals of permissions cannot be written.
     Unwritten(ChangeError),
 }
 

@@ -24,7 +24,7 @@ pub struct MissingPermission {
     pub permission: Permission,
     /// The reason why it is missing, as a code.
     pub status: MissingStatus,
-    /// A description of the rule behind the status.
+    /// A description of the rule that led to the status.
     pub why: String,
 }
 
@@ -43,9 +43,9 @@ impl MissingPermission {
 pub enum MissingStatus {
     /// An approver or operator denied the permission, or the policy does not grant it and asks no approver.
     Denied,
-    /// An approver was asked and has not decided.
+    /// An approver was asked for the permission and has not decided.
     Deferred,
-    /// The approval has expired.
+    /// The approval of the permission has expired.
     Expired,
     /// No decision about the permission has been made yet.
     Undecided,
@@ -72,13 +72,13 @@ impl MissingStatus {
 pub(super) enum PermissionState<'a> {
     /// Granted by an approval, which may have limits; `None` if the configuration grants it without limits.
     Granted(Option<&'a StoredApproval>),
-    /// Granted by the configuration within limits.
+    /// The configuration grants the permission within limits.
     Listed(Box<PermissionScope>),
     /// Granted by the policy, but the grant is not recorded yet.
     ByPolicy,
-    /// Not granted, but an approver may be asked.
+    /// The permission is not granted, but an approver may be asked.
     Open(MissingStatus, String),
-    /// Not granted, and approvers must not be asked.
+    /// The permission is not granted, and approvers must not be asked.
     Closed(MissingStatus, String),
 }
 

@@ -45,13 +45,13 @@ pub enum SessionEnded {
     /// No session has this token, or the session belongs to another caller.
     #[error("the session token is unknown; request a session with `mgp/scopes/negotiate`")]
     Unknown,
-    /// The session was revoked.
+    /// The session of the caller was revoked.
     #[error("the session was revoked; request another one with `mgp/scopes/negotiate`")]
     Revoked,
-    /// The session has existed for its maximum duration.
+    /// The session of the caller has existed for its maximum duration.
     #[error("the session has expired; extend it with its refresh token")]
     Expired,
-    /// The session was not used for too long.
+    /// The session of the caller was not used for too long.
     #[error("the session was not used for too long; extend it with its refresh token")]
     Inactive,
 }

@@ -22,19 +22,22 @@ use crate::error::Refusal;
 
 const SPACE: &str = "security.scopes";
 
-/// The duration of a session if the caller requests none, and the maximum.
+/// The duration of a session if the caller requests none.
 const DEFAULT_TTL: Duration = Duration::from_mins(30);
+/// The maximum duration of a session.
 const MAX_TTL: Duration = Duration::from_hours(24);
 
 /// The time without a call after which a session ends.
 const INACTIVITY_TIMEOUT: Duration = Duration::from_mins(15);
 
-/// The maximum number of scopes in a request, and the longest scope in bytes.
+/// The maximum number of scopes that a caller may request for a session.
 const MAX_REQUESTED: usize = 64;
+/// The maximum length of a requested scope, in bytes.
 const MAX_SCOPE: usize = 128;
 
-/// The maximum number of sessions of a caller, and of all callers.
+/// The maximum number of sessions of one caller.
 const MAX_SESSIONS_EACH: usize = 16;
+/// The maximum number of sessions of all callers together.
 const MAX_SESSIONS: usize = 10_000;
 
 /// The maximum length of a token, in bytes; longer ones are not looked up.
@@ -77,13 +80,13 @@ mgp_types::opaque_debug!(Scopes);
 /// A session, stored under the hash of its token. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Session {
-    /// The hash of the principal.
+    /// The hash of the principal who owns the session.
     owner: String,
     scopes: Vec<String>,
     ends: u64,
     /// The time of the last call, updated whenever the session is stored.
     used: u64,
-    /// The hash of the refresh token.
+    /// The hash of the session's refresh token.
     refresh: String,
     revoked: bool,
 }

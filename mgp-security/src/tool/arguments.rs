@@ -16,13 +16,13 @@ use serde_json::Value;
 /// The maximum number of values in a schema after its references are replaced.
 const MAX_SCHEMA_VALUES: usize = 10_000;
 
-/// The maximum length of a chain of references.
+/// The maximum length of a chain of references in a tool's input schema.
 const MAX_REFERENCE_DEPTH: usize = 32;
 
 /// The maximum size of checked arguments or results, in bytes.
 const MAX_CHECKED_BYTES: usize = 1 << 20;
 
-/// The maximum number of violations in a refusal.
+/// The maximum number of violations that the refusal of a call's arguments names.
 const MAX_VIOLATIONS: usize = 5;
 
 /// The maximum number of reasons in a result of `tools/validate`.

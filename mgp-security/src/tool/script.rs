@@ -5,7 +5,7 @@ use mgp_validators::CodePolicy;
 
 use super::standard::{BLOCKED_IMPORTS, BLOCKED_PATTERNS, StandardValidators};
 
-/// The maximum size of a script, in bytes.
+/// The maximum size of a script that is checked, in bytes.
 const MAX_SCRIPT: u64 = 64 * 1024;
 
 /// The allowed Python modules: those for computations, and those that a server over stdio needs.

@@ -23,7 +23,7 @@ pub struct StandardValidators {
 }
 
 impl StandardValidators {
-    /// The names of the validators.
+    /// The names of the standard validators.
     pub const NAMES: [Validator; 4] = [
         Validator::Sandbox,
         Validator::Readonly,

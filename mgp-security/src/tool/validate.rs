@@ -26,7 +26,7 @@ pub trait Validate: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CheckedCall<'a> {
-    /// The call to check.
+    /// The call whose arguments are checked.
     pub call: &'a Call,
     /// The name of the validator that runs.
     pub validator: &'a Validator,
@@ -34,7 +34,7 @@ pub struct CheckedCall<'a> {
     pub assessment: &'a Assessment,
     /// The definition of the tool as its server lists it, if it is known.
     pub definition: Option<&'a mcp::Tool>,
-    /// The operator's trust in the server.
+    /// The operator's trust in the server of the tool.
     pub trust: &'a TrustLevel,
 }
 

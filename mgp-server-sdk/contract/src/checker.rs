@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The maximum size of a compiled pattern, in bytes.
 const MAX_PATTERN: usize = 1 << 20;
 
-/// The maximum length of a reason, in bytes.
+/// The maximum length of the reason that a failed check reports, in bytes.
 const MAX_REASON: usize = 300;
 
 /// Compiles a schema.

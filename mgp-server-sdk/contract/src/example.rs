@@ -8,10 +8,10 @@ use crate::pattern::text_for;
 /// The maximum depth of an example, at which the examples of recursive schemas end.
 const MAX_DEPTH: usize = 24;
 
-/// The maximum length of a generated text or list.
+/// The maximum length of a text or list in a generated example.
 const MAX_LENGTH: usize = 4096;
 
-/// The maximum number of parts of an example.
+/// The maximum number of parts of a generated example.
 const MAX_PARTS: usize = 20_000;
 
 /// The error for a schema for which no example was found.
@@ -22,9 +22,9 @@ pub struct NoExample(String);
 /// The selection of members that an example contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Size {
-    /// Only required members.
+    /// The example contains only required members.
     Required,
-    /// All members that the schema names.
+    /// The example contains all members that the schema names.
     All,
 }
 

@@ -28,14 +28,14 @@ pub enum LintLevel {
 /// One flaw of a definition or a specification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lint {
-    /// The weight.
+    /// The severity of the flaw.
     pub level: LintLevel,
     /// The line of the document, from 1; `None` for a definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
     /// The name of the tool; empty for a flaw of the whole document.
     pub tool: String,
-    /// The flaw and its remedy.
+    /// The description of the flaw, with its remedy.
     pub message: String,
 }
 

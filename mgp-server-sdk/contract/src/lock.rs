@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::contract::Contract;
 use crate::diff::{ToolDifference, compare_all};
 
-/// The version of the format.
+/// The version of the format of lock files.
 const FORMAT: u64 = 1;
 
 /// The content of a lock file.
@@ -31,7 +31,7 @@ pub struct LockedServer {
     /// The package that a runner such as `npx` or `uvx` starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<LockedPackage>,
-    /// The definitions of the tools.
+    /// The definitions of the server's tools.
     pub tools: Vec<Value>,
 }
 
@@ -40,9 +40,9 @@ pub struct LockedServer {
 pub struct LockedPackage {
     /// The kind of package: `npm`, `pypi` or `file`.
     pub kind: String,
-    /// The name.
+    /// The name of the package.
     pub name: String,
-    /// The installed version.
+    /// The installed version of the package.
     pub version: String,
     /// The SHA-256 over all files of the package.
     pub hash: String,
@@ -53,9 +53,9 @@ pub struct LockedPackage {
 pub struct LockDrift {
     /// The id of the server.
     pub server: String,
-    /// The changes of what is started.
+    /// The changes of what is started for the server.
     pub started: Vec<String>,
-    /// The tools that differ.
+    /// The tools of the server that differ.
     pub tools: Vec<ToolDifference>,
 }
 

@@ -5,7 +5,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 /// The maximum length of a generated text, in bytes.
 const MAX_TEXT: usize = 1 << 14;
 
-/// The maximum depth of an expression.
+/// The maximum depth of a regular expression in a schema.
 const MAX_DEPTH: u32 = 64;
 
 /// Returns a text that matches a pattern, with at least `min` characters if the pattern permits it.

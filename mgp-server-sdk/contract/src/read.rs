@@ -6,7 +6,7 @@ use crate::contract::Contract;
 use crate::lock::LockFile;
 use crate::spec::read_spec;
 
-/// The maximum number of tools in one text.
+/// The maximum number of tool definitions in one text.
 const MAX_TOOLS: usize = 10_000;
 
 /// The reason why no tool definitions can be read from a text.
@@ -26,7 +26,7 @@ pub enum ReadError {
         "the entry {0} of the list is not a tool: a tool has `name` and an object `inputSchema`"
     )]
     NotATool(usize),
-    /// There are too many tools.
+    /// The text has more tools than may be read.
     #[error("the text has more than {MAX_TOOLS} tools")]
     TooMany,
 }

@@ -73,7 +73,7 @@ impl Span {
 
 #[derive(Default)]
 pub(crate) struct Page {
-    /// The events.
+    /// The events on the page, which match the filter.
     pub(crate) events: Vec<AuditEvent>,
     /// The cursor of the next page; `None` on the last page.
     pub(crate) next_cursor: Option<String>,

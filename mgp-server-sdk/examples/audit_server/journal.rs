@@ -27,9 +27,9 @@ struct JournalState {
     file: File,
     /// The offset of each event, in order of arrival.
     offsets: Vec<u64>,
-    /// The offset after the last event.
+    /// The offset in the file after the last stored event.
     end: u64,
-    /// The index of each sequence number.
+    /// The index of each stored event by its sequence number.
     numbers: BTreeMap<u64, usize>,
     /// The ranges of missing sequence numbers, with inclusive bounds.
     missing: Vec<(u64, u64)>,
@@ -43,7 +43,7 @@ struct JournalState {
 pub(crate) enum Stored {
     New,
     Duplicate,
-    /// The journal is full.
+    /// The event was not stored, because the journal is full.
     Full,
 }
 

@@ -10,7 +10,7 @@
 //! The suite defines the answer of each tool, prompt and resource: `cargo xtask conformance` runs it.
 //! The server offers every MGP extension that the library serves.
 //!
-//! The file of keys and tokens is an object with these optional members:
+//! The `FILE` of `--auth-fixture` contains the accepted API keys and tokens, as an object with these optional members:
 //!
 //! ```json
 //! {"keys": [{"key": "mgp_…", "subject": "ann", "permissions": ["…"], "expires": "2027-01-01T00:00:00Z"}, "mgp_…"],

@@ -130,7 +130,7 @@ fn task(word: &LitStr) -> syn::Result<TokenStream> {
     Ok(quote!(#mcp::TaskSupport::#variant))
 }
 
-/// Returns the expression of a duration.
+/// Returns the Rust expression of the `Duration` that a literal such as `"500ms"` or `"2m"` means.
 fn duration(text: &LitStr) -> syn::Result<TokenStream> {
     let value = text.value();
     let wrong = || {

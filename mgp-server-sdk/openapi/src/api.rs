@@ -15,7 +15,7 @@ use crate::reference::resolve;
 use crate::request::Credentials;
 use crate::response;
 
-/// The maximum size of a document, in bytes.
+/// The maximum size of an OpenAPI document, in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
 
 /// The maximum number of operations; further operations are left out.
@@ -47,9 +47,9 @@ pub struct Api {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// The method and the path.
+    /// The method and the path of the operation that is left out.
     pub operation: String,
-    /// The reason.
+    /// The reason why the operation is left out.
     pub why: String,
 }
 

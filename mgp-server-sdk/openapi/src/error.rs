@@ -4,10 +4,10 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenApiError {
-    /// The text is too long.
+    /// The text of the document is too long.
     #[error("the document has more than {0} bytes")]
     TooLong(usize),
-    /// The text is neither JSON nor YAML.
+    /// The text of the document is neither JSON nor YAML.
     #[error("the document is neither JSON nor YAML: {0}")]
     Syntax(String),
     /// The document is not an OpenAPI document, or has a version that is not supported.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-/// The maximum length of a name that hosts accept.
+/// The maximum length of a tool's name that hosts accept.
 const MAX_NAME: usize = 64;
 
 /// Returns a name that is not in use yet, and records that it is in use.

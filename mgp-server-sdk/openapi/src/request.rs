@@ -13,9 +13,9 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Credentials {
-    /// The headers, by lower-case name.
+    /// The headers of the request, by lower-case name.
     pub headers: Vec<(String, String)>,
-    /// The query parameters.
+    /// The query parameters of the request.
     pub query: Vec<(String, String)>,
 }
 

@@ -16,7 +16,7 @@ const MAX_SCHEMAS: usize = 2_000;
 
 const MAX_DEPTH: usize = 32;
 
-/// The maximum length of a chain of references.
+/// The maximum length of a chain of references in a document's schemas.
 const MAX_CHAIN: usize = 24;
 
 /// The maximum length of an argument's description.

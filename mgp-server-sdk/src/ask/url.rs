@@ -16,9 +16,9 @@ use super::{ClientCapability, Question, read};
 pub enum UrlElicited {
     /// The user agreed to visit the page; it is not known yet whether the visit takes place.
     Agreed,
-    /// The user declined.
+    /// The user declined to open the URL.
     Declined,
-    /// The user dismissed the request.
+    /// The user dismissed the request to open the URL.
     Cancelled,
 }
 

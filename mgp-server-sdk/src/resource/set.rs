@@ -75,7 +75,7 @@ pub trait ResourceSet: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page<T> {
-    /// The entries on the page.
+    /// The entries on this page of the list.
     pub items: Vec<T>,
     /// The cursor of the next page; `None` on the last page.
     pub next: Option<String>,

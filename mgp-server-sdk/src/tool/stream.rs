@@ -20,7 +20,7 @@ use super::result::IntoToolResult;
 /// A chunk is held back until the function waits or sends the next chunk, because only then is it known not to be the
 /// last one.
 pub(crate) struct ChunkRecorder {
-    /// The outlet to the caller; without a sink if the caller wants no chunks.
+    /// The outlet through which chunks are sent to the caller; `Outlet::none()` if the caller wants no chunks.
     inner: Outlet,
     /// If set, chunks are not held back, because the function blocks its thread and never waits.
     is_blocking: bool,

@@ -40,7 +40,7 @@ impl Listening {
     }
 }
 
-/// The headers and members of a client.
+/// The kinds of HTTP clients in the tests, which differ in headers and in members of their messages.
 #[derive(Clone)]
 enum Client {
     Modern,

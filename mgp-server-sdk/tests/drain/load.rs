@@ -14,9 +14,9 @@ use tokio::time::sleep;
 use crate::drains;
 use crate::world::{Began, Random, Received, World, call, request, rest, server, write};
 
-/// The maximum number of calls of a peer.
+/// The maximum number of calls that a peer makes in a test.
 const CALLS: u64 = 60;
-/// The id of the request to shut down.
+/// The id of the request that asks the server to shut down.
 const SHUTDOWN: u64 = 999_999;
 
 /// The event that triggers a drain.

@@ -14,7 +14,7 @@ use super::memory::grows_less_than;
 use super::world::{Hold, server};
 
 const SESSIONS: usize = 10_000;
-/// The maximum memory of one session.
+/// The maximum memory of one idle session, in bytes.
 const EACH: u64 = 12 << 10;
 const MINUTE: Duration = Duration::from_mins(1);
 const IDLE: Duration = Duration::from_mins(10);

@@ -13,7 +13,7 @@ const NEGATIVE: [&str; 9] =
 pub enum CallbackAnswer {
     /// The user's response: one of the options, a text, or the object of a completion.
     Given(Payload),
-    /// The user declined.
+    /// The user declined to answer the question.
     Declined,
     /// The user closed the question without an answer, or there is no user.
     Dismissed,

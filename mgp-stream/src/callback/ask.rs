@@ -16,7 +16,7 @@ use crate::cancel::CancelSignal;
 
 /// The time limit of a question that does not set one.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
-/// The maximum time limit of a question.
+/// The maximum time that a server can give the answer to a callback.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
 /// The time after which an unanswered notification is sent again, because it may have been lost.
 const RESEND_INTERVAL: Duration = Duration::from_secs(5);

@@ -41,7 +41,7 @@ pub(crate) struct Recipient {
     pub(crate) key: CallKey,
     /// The id that the caller gave the call.
     pub(crate) id: Id,
-    /// The trace of the call.
+    /// The trace id of the call.
     pub(crate) trace: Option<ByteString>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct ChunkSender {
 
 #[derive(Debug, Default)]
 struct SendState {
-    /// The number of the next chunk.
+    /// The number that the next chunk of the call gets.
     next: u64,
     bytes: u64,
     is_done: bool,

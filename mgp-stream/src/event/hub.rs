@@ -278,8 +278,8 @@ impl EventHub {
         Ok(())
     }
 
-    /// Stores durable subscriptions in a database that other parts of the program may also use; see
-    /// [`keep_in`](Self::keep_in).
+    /// Reads the durable subscriptions from a database and stores further ones there, like [`keep_in`](Self::keep_in)
+    /// with a store. Other parts of the program may use the same database.
     ///
     /// # Errors
     /// The error of the store if it fails.

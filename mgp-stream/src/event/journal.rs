@@ -18,13 +18,13 @@ use super::subscription::Subscription;
 /// The maximum number of events that wait to be stored; at this limit, publishing fails.
 const MAX_PENDING: usize = 65_536;
 
-/// The maximum number of events that are stored together.
+/// The maximum number of events that the journal stores in one batch.
 const MAX_BATCH: usize = 4_096;
 
 /// The maximum time that a publisher waits until its event is stored.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The delays between attempts to store.
+/// The delays between two attempts of the journal to store events.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
@@ -76,7 +76,7 @@ pub struct StoredSubscription {
     pub id: String,
     /// The owner, the patterns and the minimum severity, as JSON.
     pub terms: String,
-    /// The number of the next event.
+    /// The number that the next event of the subscription gets.
     pub next_seq: u64,
     /// The sizes of the stored events, oldest first; they have consecutive numbers.
     pub sizes: Vec<u32>,

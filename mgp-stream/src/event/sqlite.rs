@@ -14,10 +14,10 @@ const STEPS: &[&str] = &[
          stored_at INTEGER NOT NULL, PRIMARY KEY (subscription, seq)) WITHOUT ROWID",
 ];
 
-/// The time for which events are kept.
+/// The time for which the database keeps events.
 const MAX_AGE: Duration = Duration::from_hours(24 * 7);
 
-/// The time after which an unused subscription is removed.
+/// The time after which a durable subscription that is not used is removed.
 const MAX_UNUSED: Duration = Duration::from_hours(24 * 30);
 
 /// Subscriptions in a database that other parts of the program also use.

@@ -19,11 +19,12 @@ use super::subscription::{ID_PREFIX, Subscription, Target};
 /// The maximum number of durable subscriptions of a principal.
 const MAX_DURABLE: usize = 16;
 
-/// The maximum number of channels in one request.
+/// The maximum number of channels that one subscription request may name.
 const MAX_REQUESTED: usize = 64;
 
-/// The number of events in an answer if the caller sets no limit, and the maximum number.
+/// The number of replayed events in an answer if the caller sets no limit.
 const DEFAULT_REPLAY: u64 = 100;
+/// The maximum number of replayed events in an answer.
 const MAX_REPLAY: u64 = 1_000;
 
 /// The size limit for the answer to a replay, which is one line on the wire. A full answer has `has_more` set.

@@ -40,8 +40,9 @@ const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 /// The number of unsent events from which on publishers wait for the subscriber.
 const HIGH_MARK: u64 = MAX_KEPT as u64 / 2;
 
-/// The maximum number of events that a durable subscription stores, and their maximum size in bytes.
+/// The maximum number of events that a durable subscription stores.
 const MAX_STORED: usize = 10_000;
+/// The maximum size of the events that a durable subscription stores, in bytes.
 const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
 
 /// The maximum event number that a subscriber may set; numbers are exact in JSON up to 2^53.
@@ -65,13 +66,13 @@ pub(super) struct Subscription {
     scope: Option<Scope>,
     pub(super) is_durable: bool,
     state: Mutex<SubscriptionState>,
-    /// Notified when events were sent.
+    /// Notified when events of the subscription were sent.
     sent: Notify,
-    /// Notified when events were stored.
+    /// Notified when events of the subscription were stored.
     pub(super) changed: Notify,
     /// Notified when the subscription has ended.
     ended: Notify,
-    /// Locked while an event is sent.
+    /// A lock that a task holds while it sends an event.
     sending: tokio::sync::Mutex<()>,
     /// `true` while the subscriber reads nothing; publishers do not wait for it then.
     is_stuck: AtomicBool,
@@ -82,10 +83,10 @@ struct SubscriptionState {
     kept_bytes: usize,
     /// The sizes of the stored events if the subscription is durable; `kept` is then empty.
     sizes: VecDeque<u32>,
-    /// The number of the last stored event.
+    /// The number of the last event that was stored for the subscription.
     stored: u64,
     next_seq: u64,
-    /// The number that precedes the first event.
+    /// The number that precedes the first event of the subscription.
     base: u64,
     /// The number of the last event that was sent or dropped.
     cursor: u64,

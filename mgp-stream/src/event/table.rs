@@ -12,7 +12,7 @@ use super::EventLimits;
 use super::pattern::Pattern;
 use super::subscription::Subscription;
 
-/// The maximum number of known channels.
+/// The maximum number of channels that the table knows.
 const MAX_CHANNELS: usize = 65_536;
 
 /// The maximum number of known channels per server, so that one server cannot displace the channels of others.

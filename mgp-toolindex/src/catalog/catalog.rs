@@ -36,7 +36,7 @@ pub(crate) struct Record {
     pub(crate) server: ServerNumber,
     /// The number of the tool's category list, a `LabelList`.
     pub(crate) categories: u32,
-    /// The effective risk, 0 to 3.
+    /// The effective risk of the tool, from 0 to 3.
     pub(crate) risk: u8,
 }
 

@@ -6,16 +6,16 @@ use rustc_hash::FxHashMap;
 
 use super::category_words::{SUBJECTS, VERBS};
 
-/// The separator of levels.
+/// The separator of the levels in the name of a category.
 pub(crate) const SEPARATOR: char = '/';
 
-/// The maximum number of levels of a category.
+/// The maximum number of levels in the name of a category.
 const MAX_LEVELS: usize = 4;
 
 /// The maximum length of the name of one level, in bytes.
 const MAX_LEVEL_BYTES: usize = 48;
 
-/// The maximum number of categories per tool.
+/// The maximum number of categories of a tool.
 pub(crate) const MAX_CATEGORIES: usize = 16;
 
 /// The category of a tool that no word assigns to another category.

@@ -20,7 +20,7 @@ pub struct CategoryTree {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CategoryNode {
-    /// The full name, e.g. `filesystem/read`.
+    /// The full name of the category, e.g. `filesystem/read`.
     pub path: String,
     /// The number of tools in this category, including the categories within it.
     pub tools: usize,

@@ -52,9 +52,9 @@ pub(crate) struct Entry {
 /// The source of a tool's security metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SecuritySource {
-    /// The kernel decided the metadata.
+    /// The kernel decided the security metadata of the tool.
     Kernel,
-    /// The server claims the metadata.
+    /// The server claims the security metadata of the tool.
     Server,
 }
 

@@ -61,17 +61,17 @@ pub enum EmbedError {
     /// The model, or the library that runs it, is missing or unsuitable.
     #[error("the model `{model}` cannot be used: {reason}")]
     Unavailable {
-        /// The name of the model.
+        /// The name of the model that cannot be used.
         model: String,
-        /// The reason, and the remedy.
+        /// The reason why the model cannot be used, and the remedy.
         reason: String,
     },
-    /// The model ran and failed.
+    /// The model ran on a text and failed.
     #[error("the model `{model}` failed: {reason}")]
     Failed {
-        /// The name of the model.
+        /// The name of the model that failed.
         model: String,
-        /// The message of the model.
+        /// The message of the model about the failure.
         reason: String,
     },
 }

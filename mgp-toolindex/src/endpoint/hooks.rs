@@ -10,7 +10,7 @@ use crate::catalog::IndexedTool;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Availability {
-    /// The tool can be called.
+    /// The caller can call the tool.
     Callable,
     /// The tool can be called once these permissions are approved.
     NeedsApproval {
@@ -66,7 +66,7 @@ pub struct CreationRequest {
     pub preferred_risk_level: Option<RiskLevel>,
     /// The task for which the caller needs the tool.
     pub context: Option<String>,
-    /// The trace id of the task.
+    /// The trace id of the task for which the caller needs the tool.
     pub task_trace_id: Option<String>,
 }
 

@@ -6,7 +6,7 @@
 
 use tantivy_fst::Automaton;
 
-/// The maximum number of edits.
+/// The maximum number of edits between a word and its misspelling.
 const MAX_CHANGES: usize = 2;
 
 /// The number of ways in which the letters of two words may be aligned: a letter may be shifted by up to

@@ -5,8 +5,9 @@ use super::partition::Partition;
 use super::query::{QueryId, StoredQuery, ToolCalls, WordHash};
 use super::table::HistoryTable;
 
-/// The number of the nearest past queries that vote, and the exponent applied to their similarity.
+/// The number of the nearest past queries that vote for tools.
 const MAX_VOTERS: usize = 12;
+/// The exponent that is applied to the similarity of a past query that votes.
 const VOTE_EXPONENT: i32 = 4;
 
 /// The number of candidates that are compared exactly: this many found by words, and as many found by vector.
@@ -18,8 +19,9 @@ const MAX_TOOLS: usize = 24;
 /// The number of average queries that every tool is assumed to have had, so that a few real ones are not decisive.
 const AVERAGE_QUERIES: f32 = 2.0;
 
-/// The divisor that scales the word feature to about one, and the rate at which a worse mean vector loses weight.
+/// The divisor that scales the word feature to about one.
 const WORD_SCALE: f32 = 6.0;
+/// The rate at which a worse mean vector loses weight.
 const MEAN_DECAY: f32 = 8.0;
 
 /// The parts of a query that are compared with past queries.

@@ -70,7 +70,7 @@ impl Owner {
 // === impl StoredQuery ===
 
 impl StoredQuery {
-    /// Returns the weight of a tool in the calls after this query.
+    /// Returns the weight of a tool among the calls that callers made after this query; 0 if they did not call it.
     pub(super) fn weight_of(&self, tool: u32) -> f32 {
         self.calls.iter().find(|call| call.tool == tool).map_or(0.0, |call| call.weight())
     }
@@ -79,7 +79,7 @@ impl StoredQuery {
         self.words.binary_search(&word).is_ok()
     }
 
-    /// Returns the greatest weight of a tool in the calls after this query.
+    /// Returns the greatest weight that any tool has among the calls that callers made after this query.
     pub(super) fn max_weight(&self) -> f32 {
         self.calls.iter().copied().map(ToolCalls::weight).fold(f32::MIN_POSITIVE, f32::max)
     }

@@ -16,8 +16,9 @@ use super::rows::{
 };
 use crate::catalog::{IndexedTool, SecuritySource};
 
-/// The number of tools in a batch for the parser thread, and the maximum number of batches that wait for it.
+/// The number of tools in a batch for the parser thread.
 const BATCH: usize = 256;
+/// The maximum number of batches that wait for the parser thread.
 const MAX_WAITING_BATCHES: usize = 4;
 
 pub(super) const NAMESPACE: &str = "toolindex";

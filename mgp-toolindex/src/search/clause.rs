@@ -223,7 +223,8 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
     if sentence.trim_start().starts_with(['-', '*', '•']) {
         is_request |= begins_step(&words);
     }
-    // The first word of the part, and the number of its content words.
+    // The index of the first word of the current part of the sentence, and the number of content words in that part so
+    // far.
     let (mut first, mut content) = (0, 0);
     while at < words.len() {
         let before = sentence[..words[at].0].trim_end();

@@ -73,7 +73,8 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     }
     let before = start.checked_sub(1).map(|at| bytes[at]);
     let after = bytes.get(end);
-    // A piece continues after an apostrophe (`it's`) and with letters of other scripts.
+    // The tokenizer does not split words before an apostrophe (`it's`) or between ASCII letters and those of other
+    // scripts, so such a run of letters is only a part of a word.
     let ends_here = after.is_none_or(|byte| byte.is_ascii() && *byte != b'\'');
     let begins_here = before.is_none_or(|byte| byte.is_ascii() && byte != b'\'');
     let is_known = || std::str::from_utf8(&bytes[first..end]).is_ok_and(is_one_token);

@@ -53,7 +53,8 @@ impl Caller {
 fn a_caller_never_sees_the_session_of_another() {
     let index = ToolIndex::new();
     let sessions = Sessions::new();
-    // All callers share one connection and one legacy session; in a third scope each request is independent.
+    // The first callers share one connection, and the next ones a legacy session. Each of the last ones has its own
+    // scope of a request.
     let shared = [Scope::new(ScopeKind::Connection), Scope::new(ScopeKind::Session)];
     let mut all = Vec::new();
     for place in 0..3 {

@@ -133,8 +133,8 @@ where
         }
     }
 
-    /// Answers finished calls, unless too many answers wait for the peer to read them; returns `true` if further calls
-    /// may be finished.
+    /// Sends the answers of finished calls, unless too many answers wait for the peer to read them. Returns `true` if
+    /// it stopped after `MAX_FINISHED_PER_TURN` calls, so that other calls may be finished too.
     fn answer_finished(&mut self, task: &mut Task<'_>) -> bool {
         for _ in 0..MAX_FINISHED_PER_TURN {
             if self.calls.is_empty()

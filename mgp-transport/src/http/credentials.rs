@@ -39,9 +39,9 @@ pub trait Credentials: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RequestTarget<'a> {
-    /// HTTP method.
+    /// The HTTP method of the request.
     pub method: &'a str,
-    /// Absolute URL.
+    /// The absolute URL of the request.
     pub url: &'a str,
 }
 
@@ -51,7 +51,7 @@ pub struct RequestTarget<'a> {
 pub struct RequestCredentials {
     /// The value of the header `Authorization`, if any.
     pub authorization: Option<String>,
-    /// Further headers, by lower-case name.
+    /// The further headers that the credentials need, by lower-case name.
     pub headers: Vec<(&'static str, String)>,
 }
 
@@ -59,14 +59,14 @@ pub struct RequestCredentials {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CredentialRefusal {
-    /// Status code.
+    /// The status code of the refusal.
     pub status: u16,
-    /// The values of the header `WWW-Authenticate`.
+    /// The values of the header `WWW-Authenticate` of the refusal.
     pub challenges: Vec<String>,
     /// The value of `Authorization` with which the request was sent. If it differs from the current value, another
     /// request has already caused a renewal.
     pub shown: Option<String>,
-    /// Nonce for later proofs (`DPoP-Nonce`).
+    /// The nonce for later proofs of possession (the header `DPoP-Nonce`).
     pub nonce: Option<String>,
     /// The number of times that the request was refused, including this one.
     pub attempts: u32,

@@ -104,15 +104,15 @@ pub struct StdioWriter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StdioKind {
-    /// A pipe, named or not.
+    /// The descriptor is a pipe, named or not.
     Pipe,
-    /// A stream socket.
+    /// The descriptor is a stream socket.
     Socket,
-    /// A regular file.
+    /// The descriptor is a regular file.
     File,
-    /// A terminal.
+    /// The descriptor is a terminal.
     Terminal,
-    /// `/dev/null` or any other device.
+    /// The descriptor is `/dev/null` or any other device.
     Device,
 }
 
@@ -123,7 +123,7 @@ pub enum StdioError {
     /// The caller is not inside a tokio runtime.
     #[error("stdin and stdout can only be taken inside a tokio runtime")]
     NoRuntime,
-    /// The channel was taken before.
+    /// The channel over standard input and output was taken before.
     #[error("stdin and stdout were taken already; a process has one protocol channel on them")]
     AlreadyTaken,
     /// Descriptor 0 is closed or cannot be read.

@@ -41,7 +41,7 @@ struct WriteQueue {
 
 #[derive(Default)]
 struct WriteState {
-    /// Bytes the thread has not taken yet.
+    /// The bytes that the thread has not taken yet.
     waiting: Vec<u8>,
     /// `true` while the thread has bytes that are not written.
     writing: bool,

@@ -27,7 +27,7 @@ pub trait CallerChannel: Send + Sync {
     /// Discards the answer to a question if the caller sent the answer before the question was asked.
     fn forget_early(&self, _key: &str) {}
 
-    /// Returns a value that was stored under this key in an earlier round.
+    /// Returns the value that the call stored under this key before the caller repeated it, if there is one.
     fn kept(&self, _key: &str) -> Option<Payload> {
         None
     }

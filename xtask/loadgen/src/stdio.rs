@@ -131,7 +131,7 @@ struct Counts {
     warm: usize,
     total: usize,
     depth: usize,
-    /// The number of answered requests.
+    /// The number of requests that were answered.
     done: usize,
     /// The number of requests that the writer may have sent.
     granted: usize,

@@ -31,7 +31,7 @@ pub(crate) use toolindex::index_speed;
 /// The amount of work that a benchmark does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effort {
-    /// Uses fewer calls and rounds.
+    /// Uses fewer calls and rounds than `Full`.
     Quick,
     /// Uses as many calls and rounds as when the bounds were set.
     Full,
@@ -58,7 +58,7 @@ impl Effort {
     }
 }
 
-/// The transport of the calls.
+/// The transport over which the measured calls are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transport {
     Stdio,

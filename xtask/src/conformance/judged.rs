@@ -18,9 +18,9 @@ pub(super) struct Judged {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
-    /// The suite reports a success, but checked nothing.
+    /// The suite reports a success of the scenario, but checked nothing.
     Vacuous,
-    /// A recommendation was not met.
+    /// The scenario did not meet a recommendation.
     Warned,
     Fail,
 }

@@ -33,7 +33,7 @@ const EVERYTHING_MJS: &str = include_str!("peers/everything.mjs");
 /// The time within which the kernel must list the tools of the server.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The time limit of a `tools/list` request.
+/// The time limit of a `tools/list` request to the kernel.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The id of the server in the kernel's configuration.

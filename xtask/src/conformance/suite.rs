@@ -30,7 +30,7 @@ const LOOPBACK: &str = include_str!("loopback.cjs");
 /// the machine may be busy.
 const SCENARIO_TIMEOUT_MS: &str = "90000";
 
-/// The time limit of a whole set.
+/// The time limit of one whole set of conformance tests.
 const SET_TIMEOUT: Duration = Duration::from_mins(20);
 
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use crate::{
 use serde_json::Value;
 use std::{process::Command, time::Duration};
 
-/// The time limit of the client for one row.
+/// The time limit of the client for one row of the corpus.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Builds the client and its faulty child, and returns the client's path.

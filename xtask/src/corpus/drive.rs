@@ -11,7 +11,7 @@ use crate::run::now;
 use serde_json::json;
 use std::time::Duration;
 
-/// The time limit of the handshake.
+/// The time limit of the handshake with the server under test.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit of the server's reaction, and of the ping.
 const REACTION_TIMEOUT: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use serde_json::{Value, value::RawValue};
 pub(super) struct Reply {
     /// The id as written by the server; `None` if the reply has none.
     pub(super) id: Option<String>,
-    /// The error code; `None` for a result.
+    /// The error code of the reply; `None` for a result.
     pub(super) code: Option<i64>,
 }
 
@@ -20,7 +20,7 @@ pub(super) enum Line {
     Replies(Vec<Reply>),
     /// A request or notification that the server sent by itself.
     Own,
-    /// Text that is not JSON-RPC.
+    /// The server sent text that is not JSON-RPC.
     Noise,
 }
 

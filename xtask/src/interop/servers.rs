@@ -22,7 +22,7 @@ struct Server {
     command: fn(&Places) -> Outcome<Vec<OsString>>,
     tool: &'static str,
     arguments: fn(&Places) -> Value,
-    /// A text that the result must contain.
+    /// A text that the result of the call must contain.
     wanted: &'static str,
 }
 

@@ -7,7 +7,7 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The maximum number of files in a cycle.
+/// The maximum number of files that may import each other in a cycle.
 const MAX_FILES: usize = 4;
 
 /// The maximum length of a chain of re-exports; stops cycles among re-exports.

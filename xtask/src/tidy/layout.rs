@@ -6,7 +6,7 @@ use super::{
     source::{Source, closing},
 };
 
-/// The maximum number of lines of a file.
+/// The maximum number of lines of a source file.
 const MAX_LINES: usize = 600;
 
 /// The maximum number of lines of a function, from `fn` to its closing brace.

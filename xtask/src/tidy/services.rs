@@ -5,10 +5,10 @@ use super::Violation;
 use crate::tidy::source::Source;
 use std::collections::BTreeSet;
 
-/// The document that contains the list.
+/// The document that contains the list of services.
 const PAGE: &str = "docs/governance.md";
 
-/// The heading of the list in this document.
+/// The heading of the list of services in this document.
 const HEADING: &str = "### Services of a kernel's call\n";
 
 /// The maximum number of services that a call through the kernel may pass.

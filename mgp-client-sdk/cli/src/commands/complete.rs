@@ -14,7 +14,7 @@ use crate::{prompt, state};
 /// The time after which a key press gets no names.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The bound of names that are printed.
+/// The maximum number of names that `mgp __complete` prints.
 const MAX_NAMES: usize = 1000;
 
 /// `mgp __complete`.
@@ -29,9 +29,9 @@ pub(crate) struct Complete {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NameKind {
     Server,
-    /// A tool with its server.
+    /// Names of tools, each with the id of its server.
     Tool,
-    /// A tool of this server.
+    /// Names of the tools of the server with this id.
     ToolOf(String),
     Agent,
 }

@@ -303,8 +303,8 @@ impl Change {
     }
 }
 
-/// The planned change of a known host's file, for `mgp setup`: the host will start mgp instead of the servers that the
-/// planned configuration has.
+/// A change of the configuration file of a host, planned by `mgp setup`. After it, the host starts `mgp` in place of
+/// those of its servers that are in the planned configuration of `mgp`.
 pub(super) struct HostChange {
     host: KnownHost,
     file: PathBuf,

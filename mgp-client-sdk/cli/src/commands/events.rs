@@ -18,7 +18,7 @@ use crate::{control, time_args};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The maximum length of data in a table.
+/// The maximum length of an event's data in the table that `mgp events` prints.
 const MAX_DATA: usize = 160;
 
 /// `mgp events`.

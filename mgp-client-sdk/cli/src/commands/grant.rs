@@ -101,7 +101,7 @@ impl GrantResult {
 pub(super) struct NewAccess<'a> {
     pub(super) agent: String,
     pub(super) servers: Vec<&'a ServerConfig>,
-    /// The reason for the audit log.
+    /// The reason for the grants, which the audit log records.
     pub(super) because: String,
 }
 

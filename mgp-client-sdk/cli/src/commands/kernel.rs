@@ -20,7 +20,7 @@ use crate::lock::{self, LockAttempt};
 use crate::output::{ActionReport, Cell, Color, Output, Render, plural, print};
 use crate::{control, state, time_args};
 
-/// The default drain timeout of the kernel.
+/// The default time that `mgp stop` lets the running calls of the kernel finish.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The time connections and servers may take to close after the drain.

@@ -31,7 +31,7 @@ const FORCE: &str = "add --force to decide about one that comes later";
 /// The length from which on a name that resembles another one is probably mistyped.
 const MIN_TYPO_BYTES: usize = 5;
 
-/// Introduces the name that was perhaps meant.
+/// The part of an error message before the known name that the user perhaps meant.
 pub(super) const DID_YOU_MEAN: &str = "; did you mean";
 
 /// The hint at the end of the error about an agent whose name resembles that of a known agent.
@@ -48,7 +48,7 @@ pub(super) struct AcceptedNames {
     pub(super) new_agent: bool,
 }
 
-/// The names that exist now.
+/// The names of agents and servers that exist at the time of the command.
 pub(super) struct KnownNames {
     /// The servers and their tools; the set is empty if the server has not listed its tools yet.
     servers: BTreeMap<String, BTreeSet<String>>,

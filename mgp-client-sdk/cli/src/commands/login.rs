@@ -34,7 +34,7 @@ const ELSEWHERE: &str = "http://127.0.0.1:8976/callback";
 /// The time that the running kernel may take to reconnect to the server.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum length of a pasted address.
+/// The maximum length of the address that a user pastes to complete a login, in bytes.
 const MAX_PASTED_BYTES: u64 = 16 * 1024;
 
 /// `mgp servers login`.

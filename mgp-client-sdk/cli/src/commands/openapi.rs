@@ -14,10 +14,10 @@ use crate::exit::{CliResult, Failure};
 use crate::output::{Output, Render, print};
 use crate::time_args;
 
-/// The maximum size of a document at a URL.
+/// The maximum size of an OpenAPI document at a URL, in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
 
-/// The maximum size of a response of an API.
+/// The maximum size of a response of the described API, in bytes.
 const MAX_RESPONSE: usize = 8 << 20;
 
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(30);

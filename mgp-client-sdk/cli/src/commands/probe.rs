@@ -50,13 +50,13 @@ const MAX_PAGES: usize = 100;
 pub(super) struct ProbedServer {
     pub(super) era: &'static str,
     pub(super) revision: String,
-    /// `true` if the server speaks MGP.
+    /// `true` if the probed server speaks MGP.
     pub(super) mgp: bool,
     pub(super) name: Option<String>,
     pub(super) version: Option<String>,
-    /// The tools that can be called.
+    /// The tools of the probed server that can be called.
     pub(super) tools: Vec<Tool>,
-    /// The names of all tools.
+    /// The names of all tools that the probed server lists.
     pub(super) listed: Vec<String>,
     /// The JSON texts of all tools as the server sent them.
     pub(super) raw: Vec<Payload>,

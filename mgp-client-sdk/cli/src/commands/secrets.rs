@@ -11,7 +11,7 @@ use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Output, Render, print};
 use crate::{control, prompt, state};
 
-/// Maximum length of a value on standard input.
+/// The maximum length of a secret's value on standard input, in bytes.
 const MAX_INPUT_BYTES: u64 = 1 << 20;
 
 /// `mgp secrets`.

@@ -15,8 +15,9 @@ use crate::output::{ActionReport, Output, Render, print};
 use crate::replace_file::replace_file;
 use crate::{control, state};
 
-/// The name of the unit, and of the agent.
+/// The name of the unit of systemd.
 const UNIT: &str = "mgp.service";
+/// The name of the agent of launchd.
 const AGENT: &str = "mgp.kernel";
 
 /// The seconds that a kernel without an HTTP address stays without a host: for ever.
@@ -149,9 +150,9 @@ impl Manager {
 
 /// The parts of a service.
 struct Description {
-    /// The program and its arguments.
+    /// The program that the service starts, and its arguments.
     command: Vec<String>,
-    /// The search path for programs of servers.
+    /// The search path (`PATH`) of the service, for the programs of servers.
     path: String,
 }
 

@@ -9,7 +9,7 @@ use crate::control;
 use crate::exit::CliResult;
 use crate::output::{Cell, Color, Output, Render, print};
 
-/// The maximum length of an event in a table.
+/// The maximum length of an event in the table that the command prints.
 const MAX_EVENT: usize = 160;
 
 /// The webhooks.

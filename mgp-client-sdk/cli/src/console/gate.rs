@@ -24,7 +24,7 @@ pub(super) struct Gate {
 
 /// The names by which browsers may reach the pages; a foreign name that resolves to this machine is refused.
 enum Names {
-    /// A port of 127.0.0.1.
+    /// The console is served at this port of 127.0.0.1.
     Local(SocketAddr),
     /// The host names given to `mgp serve --http`, and the public URL in the configuration.
     Served { hosts: Vec<String>, url: Option<String>, is_tls: bool },

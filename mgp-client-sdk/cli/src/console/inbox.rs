@@ -339,7 +339,7 @@ pub(super) fn rules(viewer: &Viewer, explained: &KernelExplainResult) -> Markup 
     table(texts.rules, &[texts.stage, texts.result, texts.rule], &rows)
 }
 
-/// Returns the newest records about the tool of an approval.
+/// Returns the newest audit events about the tool that an approval concerns.
 async fn earlier(
     viewer: &Viewer,
     approval: &KernelApproval,

@@ -17,7 +17,7 @@ use crate::commands::keys::{self, KeyInfo};
 use crate::exit::Failure;
 use crate::state;
 
-/// The maximum number of rows in each table.
+/// The maximum number of rows in each table of the page with the keys.
 const MAX_ROWS: usize = 200;
 
 /// Returns the keys and the quotas as tables.

@@ -24,14 +24,15 @@ use super::sessions::random;
 use super::texts::{self, Texts};
 use super::{Console, Shared};
 
-/// The name of the session's cookie.
+/// The name of the cookie that contains a session of the console.
 const COOKIE: &str = "mgp_console";
 
 /// The time for which an unused link remains valid.
 const LINK_TTL: Duration = Duration::from_mins(10);
 
-/// The number of wrong logins that are possible at once, and the time after which one more is possible.
+/// The number of wrong logins to the console that are possible at once.
 const MAX_WRONG_LOGINS: u32 = 10;
+/// The time after which one further wrong login to the console is possible.
 const WRONG_LOGIN_INTERVAL: Duration = Duration::from_secs(6);
 
 /// The way to a session.
@@ -45,11 +46,11 @@ pub(super) enum Login {
 /// A login that was refused.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
-    /// The link or the credential is not valid.
+    /// The link or the credential of the login is not valid.
     Invalid,
     /// The credential is not that of an operator of this kernel.
     NotOperator,
-    /// Too many logins were wrong.
+    /// Too many logins before this one were wrong.
     TooMany,
     /// The login cannot be checked or completed.
     Failed,

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::operator::Operator;
 
-/// The time after which an unused session ends.
+/// The time after which an unused session of the console ends.
 const SESSION_TTL: Duration = Duration::from_hours(12);
 
 /// The maximum number of sessions; a further one ends the oldest.

@@ -51,10 +51,10 @@ mod others {
     /// The maximum size of the socket table that is read.
     const MAX_TABLE_BYTES: u64 = 64 << 20;
 
-    /// The maximum number of kernels that are asked.
+    /// The maximum number of running kernels that a command asks for their consent.
     const MAX_KERNELS: usize = 256;
 
-    /// The flag of a listening socket.
+    /// The flag of a listening socket in `/proc/net/unix`.
     const LISTENS: u64 = 0x10000;
 
     /// Asks the user's other kernels to permit the change; a kernel that does not use this file is not asked.

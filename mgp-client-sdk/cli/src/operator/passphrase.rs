@@ -30,7 +30,7 @@ const PASSES: u32 = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct PassphraseFile(PrivateFile);
 
-/// The content of the file.
+/// The content of the file that stores the hash of the passphrase.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     revision: u8,

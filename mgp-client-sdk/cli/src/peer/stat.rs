@@ -16,7 +16,7 @@ pub(crate) struct ProcessStat {
     pub(crate) name: String,
     pub(crate) parent: i32,
     pub(crate) group: i32,
-    /// The process id of the session leader.
+    /// The process id of the leader of the process's session.
     pub(crate) session: i32,
     /// The device number of the controlling terminal; 0 if the process has none.
     pub(crate) terminal: i32,

@@ -94,7 +94,7 @@ pub(crate) mod fake {
         programs: HashMap<i32, PathBuf>,
         inputs: HashMap<i32, PathBuf>,
         groups: HashMap<i32, String>,
-        /// Called after each read of a process.
+        /// The callback after each read of a process from this table.
         pub(crate) after: Option<AfterRead>,
     }
 

@@ -21,7 +21,7 @@ pub(super) struct EventSubscriptions {
 }
 
 struct Subscription {
-    /// The params of the host's request.
+    /// The params of the request with which the host subscribed.
     params: Value,
     /// The number of the last event that the host received.
     last: u64,

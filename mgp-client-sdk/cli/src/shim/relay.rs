@@ -14,10 +14,10 @@ use super::lines::LineReader;
 use super::session::{Forward, Session, is_leaving};
 use crate::exit::{CliResult, Failure};
 
-/// The interval at which the relay tries to connect to the next kernel.
+/// The interval at which the relay tries to connect to another kernel after its kernel has ended.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The time the next kernel may take to answer the repeated handshake.
+/// The time that a kernel may take to answer the handshake that the relay repeats after the previous kernel has ended.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The state that the two threads share: one reads from the host, one from the kernel.

@@ -13,7 +13,7 @@ const MAX_KEPT_BYTES: usize = 8 << 20;
 #[derive(Default)]
 pub(super) struct OpenRequests {
     requests: HashMap<Id, OpenRequest>,
-    /// The total length of their lines.
+    /// The total length of the lines of all unanswered requests, in bytes.
     kept_bytes: usize,
     /// `true` while the kernel is about to end, so that requests wait for the next one.
     is_holding: bool,

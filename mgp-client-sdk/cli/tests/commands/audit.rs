@@ -11,7 +11,7 @@ use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType};
 
 use crate::world::Home;
 
-/// More records than one query reads.
+/// The number of audit records in the test's log; one query reads fewer.
 const MANY: usize = 17_000;
 
 /// Creates a home whose audit log has `MANY` records of one kind, and an access grant before and after them.

@@ -91,10 +91,10 @@ fn without_a_terminal_nobody_is_assumed_to_sit_at_the_host() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.err.contains("--interactive yes lets claude-code ask"), "{ended:?}");
     assert_eq!(home.json("connect", &["connect", "claude-code"])["interactive"], false);
-    // A person may still be asked the next time.
+    // `mgp connect` without a terminal records no answer, so a later run may still ask the person.
     assert!(!fs::read_to_string(home.own()).unwrap_or_default().contains("interactive"));
 
-    // A new server is for the agents of connected hosts.
+    // An added server is granted to the agents of the connected hosts.
     let added = home.succeed(&["servers", "add", "echo", "--", &program("echo")]);
     for expected in ["access for claude-code", "access for default", "`mgp access revoke"] {
         assert!(added.contains(expected), "{expected}: {added}");
@@ -403,7 +403,7 @@ fn setup_puts_mgp_between_all_hosts_and_their_servers_and_undo_restores_every_by
     ];
     let unchanged = || files.iter().all(|(file, text)| fs::read_to_string(file).unwrap() == *text);
 
-    // Without an answer, it shows the change and makes none.
+    // Without a terminal to answer at, `mgp setup` shows the planned change and makes none.
     let shown = home.run(&["setup"]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
     assert!(shown.err.contains("mgp setup --yes") && unchanged(), "{shown:?}");
@@ -438,7 +438,7 @@ fn setup_puts_mgp_between_all_hosts_and_their_servers_and_undo_restores_every_by
     let own = fs::read_to_string(home.own()).unwrap();
     assert!(own.contains("[agents.codex]") && own.contains("id = \"terminal\""), "{own}");
 
-    // A second time there is nothing to change.
+    // The second `mgp setup` has nothing to change.
     let again = home.json("setup", &["setup", "claude-code", "cursor", "--yes"]);
     let all = again["hosts"].as_array().unwrap();
     assert!(all.iter().all(|host| host["difference"] == json!([])), "{again}");

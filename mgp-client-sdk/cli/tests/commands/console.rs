@@ -18,7 +18,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running console with a browser that has logged in; dropping this value ends both.
 pub(crate) struct Browser {
-    /// The process; `None` for another browser of the same console.
+    /// The process of `mgp console`; `None` if another `Browser` of the same console holds it.
     pub(crate) console: Option<Child>,
     pub(crate) address: String,
     pub(crate) base: String,

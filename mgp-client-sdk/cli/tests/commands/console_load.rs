@@ -18,19 +18,21 @@ use crate::program::program;
 use crate::served_console::{key, served};
 use crate::world::Home;
 
-/// The most calls in a second, and the connections that make them.
+/// The maximum number of tool calls that all callers together make in a second.
 const CALLS_PER_SECOND: u32 = 1000;
+/// The number of connections over which the tool calls are made.
 const CALLERS: u32 = 4;
 
-/// The number of pages from which on figures are compared with their bounds.
+/// The number of open pages from which on the test compares its figures with their bounds.
 const FULL: u64 = 50;
 
-/// The largest CPU of a call with open pages, as a multiple of that without.
+/// The maximum CPU time of a call while pages are open, as a multiple of its CPU time without pages.
 const MAX_CPU_RATIO: f64 = 1.05;
 
+/// The maximum time until an open page shows a change.
 const MAX_DELAY: Duration = Duration::from_millis(500);
 
-/// The largest memory at the end, as a multiple of that after the first phase with pages.
+/// The maximum memory of the kernel at the end, as a multiple of its memory after the first phase with open pages.
 const MAX_MEMORY_RATIO: f64 = 1.1;
 
 fn size(name: &str, default: u64) -> u64 {
@@ -82,7 +84,7 @@ fn cpu_of_calls(pid: u32, address: &str, key: &str, lasts: Duration) -> f64 {
     });
     let spent = f64::from(u32::try_from(ticks(pid) - before).unwrap());
     let calls = f64::from(u32::try_from(calls).unwrap());
-    // A tick is 10 ms.
+    // A tick of the CPU time is 10 ms, i.e. 10,000 µs.
     spent * 10_000.0 / calls
 }
 

@@ -54,7 +54,7 @@ fn an_idle_server_is_explained_after_a_restart_of_the_kernel() {
     assert_eq!(states(&kernel.home), before);
     assert_eq!(before.2, "pinned");
     assert_eq!(kernel.server("echo")["status"], "registered", "it was not started for the answer");
-    // What is switched off is shown as that.
+    // A server that the configuration disables is shown as disabled.
     assert_eq!(kernel.server("off")["status"], "disabled");
     let home = &kernel.home;
     assert!(home.succeed(&["servers", "ls"]).contains("`mgp servers enable off` uses it again"));

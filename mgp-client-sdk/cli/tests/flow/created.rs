@@ -182,7 +182,7 @@ async fn each_guardrail_of_created_tools_holds() {
     let watcher = host(&world, "watcher").await;
     let ada = host(&world, "ada").await;
     world.knows(5).await;
-    // Without a grant.
+    // The agent has no access grant yet.
     let answer = request(&ada).await;
     assert_eq!(answer["status"], "unavailable", "{answer}");
     assert_eq!(register(&ada, "made", SCRIPT).await["code"], 1000);
@@ -209,7 +209,7 @@ async fn each_guardrail_of_created_tools_holds() {
     assert_eq!(reply["status"], "pending_approval", "{reply}");
     ada.close().await;
     until("nothing waits", async || world.json(&["approvals", "ls"]) == json!([])).await;
-    // Without the switch.
+    // The changed configuration no longer enables the creation of tools.
     world.configure(&config().replace("enabled = true", "enabled = false"));
     let ada = host(&world, "ada").await;
     until("it is not enabled", async || request(&ada).await.to_string().contains("not enabled"))

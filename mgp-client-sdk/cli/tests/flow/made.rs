@@ -10,7 +10,7 @@ use crate::model::{Model, Speaks, Way};
 use crate::world::World;
 use mgp_testkit::until;
 
-/// A configuration with only the server `tool.terminal`, and with automatic approval of permissions.
+/// The configuration of a kernel whose only server is `tool.terminal`, with automatic approval of permissions.
 const ALONE: &str = r#"
 [[servers]]
 id = "tool.terminal"

@@ -16,9 +16,9 @@ pub(crate) const SEARCH: &str = "[kernel]\nsurface = \"search\"\n";
 /// The way in which a host lets its model call a tool that the model has found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Way {
-    /// Directly, by the name of the tool.
+    /// The host calls the tool directly, by its name.
     ByName,
-    /// Through `mgp_tools_call`, because the host permits only calls of listed tools.
+    /// The host calls the tool through `mgp_tools_call`, because it permits only calls of listed tools.
     Through,
 }
 

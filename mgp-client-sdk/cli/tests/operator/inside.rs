@@ -11,9 +11,11 @@ use crate::setting::{GRANT, Setting};
 use crate::wire::OPERATOR;
 use crate::world::{World, within};
 
-/// Environment variables with which this test program runs itself as a server.
+/// The environment variable with the socket to which this test program connects when it runs itself as a server.
 const SOCKET: &str = "MGP_TEST_HELLO_SOCKET";
+/// The environment variable with the lines that the server of the test sends over the socket.
 const HELLOS: &str = "MGP_TEST_HELLO_LINES";
+/// The environment variable with the file to which the server of the test writes the replies.
 const REPLIES: &str = "MGP_TEST_HELLO_REPLIES";
 
 /// Starts a kernel whose server `evil` runs a script; in the script, `MGP` is the `mgp` program with the kernel's

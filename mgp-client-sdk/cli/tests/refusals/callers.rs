@@ -131,7 +131,7 @@ async fn a_rollback_does_not_run_with_a_revoked_key() {
     let bob = serving.comes(&other).await;
     let read = async || bob.call("notes.read").arg("title", "a").await.unwrap().to_text();
     assert_eq!(read().await, "kept");
-    // An operator may still undo it.
+    // An operator may still roll back the transaction.
     world.json(&["transactions", "retry", "tx"]);
     assert_eq!(read().await, "undone");
 }
@@ -171,7 +171,7 @@ async fn tls_is_served_and_a_renewed_certificate_is_used_without_a_restart() {
     until("the new certificate is used", async || connect(renewed).await.is_ok()).await;
     certify(&world, "no certificate", "no key");
     assert!(connect(renewed).await.is_ok(), "a broken file changes nothing");
-    // An open connection is kept.
+    // A connection that was opened before the certificates changed is kept.
     assert_ne!(client.list_tools().await.unwrap().len(), 0);
 }
 

@@ -57,7 +57,7 @@ async fn http2_is_served_without_tls_beside_http1() {
     let world = World::new("");
     let serving = Serving::new(&world).await;
     let key = world.json(&["keys", "add", "ada"])["key"].as_str().unwrap().to_owned();
-    // Over HTTP/1.1.
+    // The kernel also serves a client over HTTP/1.1.
     serving.comes(&key).await;
     let socket = TcpStream::connect(address(&serving.url)).await.unwrap();
     multiplex(socket, &serving.url, &key).await;

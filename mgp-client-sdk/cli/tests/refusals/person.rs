@@ -122,8 +122,8 @@ impl Desk {
     }
 }
 
-/// The person's behaviour (last word of the path), the text that the caller reads (`None` if the call runs), and the
-/// resulting state in the inbox.
+/// The forms of a test. Each has the behaviour of the person (the last word of the path), the text that the caller
+/// reads (`None` if the call runs), and the resulting state of the approval in the inbox.
 const FORMS: [(&str, Option<&str>, &str); 7] = [
     ("/srv/a/quick", None, "used"),
     ("/srv/a/slow", None, "used"),

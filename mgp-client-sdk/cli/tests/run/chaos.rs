@@ -20,10 +20,10 @@ use crate::serving::Serving;
 use crate::wire::Wire;
 use crate::world::{Host, World, kill, lives, stat, within};
 
-/// The number of concurrent clients.
+/// The number of clients that call at the same time.
 const CLIENTS: usize = 8;
 
-/// The number of rounds per state folder; several, so that recovery is also tested with long logs.
+/// The number of rounds for which one state folder is used; several, so that recovery is also tested with long logs.
 const A_FOLDER: usize = 20;
 
 /// From this number of rounds on, the test is the acceptance check and enforces its time bounds; an ordinary run has

@@ -18,7 +18,7 @@ use crate::program::program;
 use crate::serving::Serving;
 use crate::world::{World, kill};
 
-/// The kills of the durability test.
+/// The number of times that the durability test kills the kernel.
 const KILLS: usize = 5;
 
 fn world(more: &str) -> World {

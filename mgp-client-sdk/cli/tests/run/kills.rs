@@ -25,7 +25,7 @@ use crate::world::{World, kill, lives, within, within_time};
 
 const KILLS: usize = 6;
 
-/// The number of kills per state folder; several, so that recovery is also tested with long logs.
+/// The number of kills for which one state folder is used; several, so that recovery is also tested with long logs.
 const A_FOLDER: usize = 10;
 
 const CLIENTS: usize = 4;
@@ -35,11 +35,11 @@ const KINDS: [&str; 3] = ["ticket", "page", "post"];
 /// The knowledge of a client about a call with a key.
 #[derive(Clone, Debug)]
 enum Key {
-    /// The call was sent.
+    /// The client sent the call, and has no answer yet.
     Sent,
-    /// The call was answered with this text.
+    /// The client got this text as the answer of the call.
     Answered(String),
-    /// The kernel does not know whether the call ran.
+    /// The kernel answered that it does not know whether the call ran.
     Unknown,
 }
 
@@ -48,11 +48,11 @@ enum Key {
 struct Saga {
     is_begun: bool,
     asked_to_commit: bool,
-    /// The state in the answer to its end.
+    /// The state that the answer to the end of the transaction named.
     ended: Option<TransactionStatus>,
 }
 
-/// The knowledge of all clients.
+/// The knowledge of all clients about their calls and transactions.
 #[derive(Default)]
 struct Known {
     keys: Mutex<BTreeMap<String, Key>>,
@@ -266,7 +266,7 @@ async fn repeat(url: &str, known: &Known, keys: &str) {
             {
                 known.key(&key, Key::Unknown);
             }
-            // The server is restarting.
+            // The call failed, because the server is restarting.
             (Err(error), _) => {
                 assert!(tokio::time::Instant::now() < until, "{key}: {error}");
                 tokio::time::sleep(Duration::from_millis(20)).await;

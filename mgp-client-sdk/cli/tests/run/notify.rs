@@ -14,7 +14,7 @@ use crate::events::{Posted, receiver, signature};
 use crate::program::program;
 use crate::world::{Host, World, kill, within};
 
-/// The time in which no message may come where none is expected.
+/// The time for which a test waits to see that no message is sent.
 const QUIET: Duration = Duration::from_millis(1500);
 
 /// Creates a world whose tool `echo` waits up to one second for a person's approval.

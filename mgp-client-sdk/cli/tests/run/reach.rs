@@ -109,8 +109,9 @@ pub(crate) fn text(value: &str) -> Value {
     json!({"content": [{"type": "text", "text": value}]})
 }
 
-/// The default limits of a result, for text and for binary data.
+/// The default limit of the text in a result, in bytes.
 const TEXT: usize = 64 << 10;
+/// The default limit of the binary data in a result, in bytes.
 const DATA: usize = 4 << 20;
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::wire::{Wire, agent};
 use crate::world::World;
 
-/// The number of approved servers that are not deregistered again.
+/// The number of approved servers that the agent does not deregister again.
 const STAY: usize = 2;
 
 /// An environment variable that marks the processes of registered servers.

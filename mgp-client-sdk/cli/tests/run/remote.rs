@@ -33,9 +33,9 @@ struct RemoteServer {
 #[derive(Default)]
 struct Script {
     ailment: Option<Ailment>,
-    /// The number of starts, which is part of each session id.
+    /// The number of starts of the server, which is part of each session id.
     starts: u32,
-    /// The number of received requests.
+    /// The number of requests that the server received.
     requests: u32,
 }
 

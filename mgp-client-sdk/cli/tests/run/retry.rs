@@ -72,7 +72,7 @@ fn failed_calls_are_repeated_as_the_table_says_before_and_after_a_reload() {
     assert_eq!(attempts(&world, &mut host, "look", BROKE, 1), (true, 2));
     assert_eq!(attempts(&world, &mut host, "add", BROKE, 1), (false, 1));
 
-    // Each attempt is recorded.
+    // The audit log has an event for each attempt.
     let recorded = world.operator().ask("mgp/kernel/audit", &json!({"limit": 500})).unwrap();
     let calls = |events: &Value| {
         let events = events["events"].as_array().unwrap().clone();

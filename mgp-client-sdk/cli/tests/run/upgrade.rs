@@ -31,7 +31,7 @@ const MARK: &str = "mgp program version ";
 struct Releases {
     path: PathBuf,
     content: Vec<u8>,
-    /// The position of the version in the file.
+    /// The position of the version in the program file.
     at: usize,
 }
 

@@ -47,15 +47,15 @@ pub(super) struct Counted<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaCount {
-    /// The agent, or the server.
+    /// The name of the agent or the id of the server that the usage belongs to.
     pub name: String,
     /// `true` for a server, whose quotas all agents share.
     pub is_server: bool,
-    /// `hour` or `day`.
+    /// The length of the period: `hour` or `day`.
     pub period: &'static str,
-    /// The calls of this period.
+    /// The number of calls in this period.
     pub calls: u64,
-    /// The units of this period.
+    /// The number of units that calls were charged in this period.
     pub units: u64,
     /// The maximum number of calls, if calls are limited.
     pub max_calls: Option<u64>,

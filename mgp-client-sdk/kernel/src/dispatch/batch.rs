@@ -15,20 +15,20 @@ use serde::{Deserialize, Serialize};
 use super::dispatcher::Dispatcher;
 use super::tools;
 
-/// The maximum number of calls in a batch.
+/// The maximum number of calls in one batch of `mgp_tools_call_many`.
 const MAX_CALLS: usize = 32;
 
 /// The maximum number of calls that run at the same time.
 const MAX_AT_ONCE: usize = 8;
 
-/// The arguments of the tool.
+/// The arguments of `mgp_tools_call_many`.
 #[derive(Deserialize)]
 struct Batch {
-    /// The calls, each with the arguments of `mgp_tools_call`.
+    /// The calls of the batch, each with the arguments of `mgp_tools_call`.
     calls: Vec<RawObject>,
 }
 
-/// The result of the tool.
+/// The result of `mgp_tools_call_many`.
 #[derive(Serialize)]
 struct Results {
     /// The outcomes, in the order of the calls.

@@ -18,8 +18,9 @@ const SPACE: &str = "kernel_saved_context";
 /// The time after which the savings of counted lists are computed.
 pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(5);
 
-/// The maximum number of days that are kept for each agent, and of agents whose lists have not been computed.
+/// The maximum number of days that are kept for each agent.
 const MAX_DAYS: usize = 60;
+/// The maximum number of agents whose lists have not been computed.
 const MAX_AGENTS: usize = 256;
 
 /// The counted lists for which the savings are not computed yet.
@@ -27,7 +28,7 @@ const MAX_AGENTS: usize = 256;
 pub(crate) struct SavedContext {
     lists: Mutex<BTreeMap<String, u64>>,
     is_due: AtomicBool,
-    /// Held while stored sums are changed.
+    /// A lock that a task holds while it changes the stored sums.
     settling: tokio::sync::Mutex<()>,
 }
 

@@ -22,7 +22,7 @@ use super::server_features::{
 };
 use crate::fleet::{ListKind, ManagedServer, declared_skills};
 
-/// The media type of directories.
+/// The media type that the kernel reports for directories of skills.
 const DIRECTORY: &str = "inode/directory";
 
 /// Returns the settings of the extension that the kernel declares.

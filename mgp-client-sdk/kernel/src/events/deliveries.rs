@@ -27,19 +27,22 @@ const SPACE: &str = "events.failed";
 /// The maximum number of given-up events that are kept per delivery.
 const MAX_FAILURES: usize = 100;
 
-/// The number of attempts before an event is given up, about ten minutes, and the delays between them.
+/// The number of attempts to deliver an event before it is given up, after about ten minutes.
 const ATTEMPTS: u32 = 12;
+/// The delay before the second attempt to deliver an event.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// The maximum delay between two attempts to deliver an event.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(2);
 
-/// The limits of an answer.
+/// The maximum time that a receiver of events may take to answer a delivery.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum size of the answer of a receiver of events, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// The number of events that are read at a time.
 const BATCH: usize = 32;
 
-/// The maximum length of an error that is kept.
+/// The maximum length of the error of a failed delivery that is kept.
 const MAX_ERROR: usize = 256;
 
 /// The deliveries of a kernel. This handle is cheap to clone.
@@ -59,7 +62,7 @@ struct RunningDelivery {
     task: JoinSet<()>,
 }
 
-/// The receiver of a delivery.
+/// The receiver of a delivery of events.
 #[derive(Clone, PartialEq)]
 enum Outbound {
     Webhook(WebhookConfig),
@@ -88,7 +91,7 @@ pub(super) type ServedConsole = Arc<OnceLock<String>>;
 /// A delivery: its position in the stream of events, and its statistics.
 pub(super) struct Delivery {
     pub(super) name: String,
-    /// The receiver as operators see it.
+    /// The name of the receiver that operators see.
     target: String,
     reader: Mutex<Option<EventReader>>,
     state: Mutex<DeliveryState>,
@@ -100,7 +103,7 @@ struct DeliveryState {
     last_error: Option<String>,
 }
 
-/// The result of an attempt.
+/// The result of an attempt to deliver an event.
 pub(super) enum Attempt {
     Accepted,
     /// Another attempt may succeed.

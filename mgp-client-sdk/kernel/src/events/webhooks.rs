@@ -11,7 +11,7 @@ use mgp_types::{Sha256Hash, to_hex};
 
 use super::deliveries::{Delivery, SenderContext, post};
 
-/// The block size of SHA-256.
+/// The block size of SHA-256, in bytes.
 const BLOCK: usize = 64;
 
 /// A URL that gets events.

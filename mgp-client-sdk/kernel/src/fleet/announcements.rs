@@ -11,7 +11,7 @@ use super::changed_lists::{ChangedLists, Changes};
 use super::refresh_queue::ListGroup;
 use super::servers::{Fleet, WeakFleet};
 
-/// Time over which changes are collected.
+/// The time over which changes of lists are collected before clients are notified.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Maximum time for which a change waits until servers that were just added have started, since these change the same

@@ -9,12 +9,12 @@ use mgp_types::sync::Mutex;
 
 use super::session::SessionKind;
 
-/// The maximum number of lines; the oldest are dropped first.
+/// The maximum number of lines in the log of a server; the oldest are dropped first.
 const MAX_LINES: usize = 500;
 
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Missing logins that are remembered.
+/// The maximum number of missing logins that are remembered for each server.
 const MAX_LOGINS: usize = 32;
 
 /// The log of a server, which is kept across restarts of its process.

@@ -62,7 +62,7 @@ pub(super) struct Session {
     client: SupervisedClient,
     hop: Hop,
     login: LoginState,
-    /// The number of calls in flight.
+    /// The number of calls in flight in this session.
     running: AtomicUsize,
     /// The time at which the last call began or ended, whichever is later.
     used_at: Mutex<Instant>,

@@ -68,7 +68,7 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
 struct Starting {
     context: FleetContext,
     log: Arc<ServerLog>,
-    /// The owner of the login at the server.
+    /// The principal who owns the login at the server.
     owner: Option<Principal>,
 }
 

@@ -18,18 +18,20 @@ use mgp_types::proposal::{
 use mgp_types::service::{Context, Reply, Router};
 use mgp_types::{Payload, RawObject, RpcError};
 
-/// The default number of recommendations for a need, and the maximum number.
+/// The default number of servers that are recommended for a need.
 const DEFAULT_RESULTS: usize = 3;
+/// The maximum number of servers that are recommended for a need.
 const MAX_RESULTS: usize = 20;
 
 /// The maximum number of needs in one request for which servers are recommended.
 const MAX_NEEDS: usize = 8;
 
-/// The maximum length of a need in bytes.
+/// The maximum length of the need that a request for recommendations states, in bytes.
 const MAX_NEED_BYTES: usize = 2000;
 
-/// The minimum share of the need's words that a server has, and the minimum score of one that shares no word.
+/// The minimum share of the need's words that a recommended server has.
 const MIN_COVERAGE: f32 = 0.3;
+/// The minimum score of a recommended server that shares no word with the need.
 const MIN_SCORE: f32 = 0.68;
 
 /// The servers of a registry, with a search index of their own. This handle is cheap to clone.

@@ -42,9 +42,9 @@ pub(crate) struct References(Option<Arc<Broker>>);
 struct Broker {
     server: ReferenceServer,
     known: KnownReferences,
-    /// Reads from servers on this machine.
+    /// The fetcher of data from servers on this machine.
     local: Arc<GuardedFetch>,
-    /// Reads from all other servers.
+    /// The fetcher of data from all other servers.
     public: Arc<GuardedFetch>,
     keep: Duration,
     max_inline: u64,

@@ -45,7 +45,8 @@ impl Sink for CappedChunks {
         match item {
             OutletItem::Chunk(chunk) => match self.fitting(&chunk) {
                 Some(chunk) => self.inner.send(OutletItem::Chunk(chunk)),
-                // The tool continues to run, because its complete result can be read in parts.
+                // Chunks beyond the limit are dropped, not refused, so the tool continues to run. The caller can read
+                // its complete result in parts.
                 None => Box::pin(std::future::ready(Ok(()))),
             },
             item => self.inner.send(item),

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 /// The body of a `tools/call` request in the modern era, from a client that offers MGP.
 pub(crate) const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"now","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":["streaming"]}}}}}}"#;
 
-/// The headers of that request.
+/// The headers of the request whose body is [`CALL`].
 pub(crate) const HEADERS: [(&str, &str); 5] = [
     ("Content-Type", "application/json"),
     ("Accept", "application/json, text/event-stream"),

@@ -20,7 +20,7 @@ pub(crate) struct Row {
     section: String,
 }
 
-/// The prefix of a table cell whose subject is still missing in the code.
+/// The prefix of a table cell in `docs/errors.md` whose subject the code does not implement yet.
 const OPEN: &str = "**open**: ";
 
 impl Page {

@@ -26,7 +26,8 @@ pub(crate) const PEERS: [(Era, Dialect); 4] = [
     (Era::Modern, Dialect::Plain),
 ];
 
-/// Longer than every timeout of a server: the clock of the tests is paused, so waiting takes no real time.
+/// The time limit of waiting for a line. It is longer than every timeout of a server, and takes no real time, because
+/// the clock of the tests is paused.
 const LINE_TIMEOUT: Duration = Duration::from_hours(1);
 
 pub(crate) struct Peer {
@@ -35,7 +36,7 @@ pub(crate) struct Peer {
     writer: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     next: u64,
-    /// The most recent line that was received.
+    /// The most recent line that the peer received.
     pub(crate) last: String,
 }
 

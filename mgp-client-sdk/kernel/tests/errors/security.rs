@@ -164,7 +164,7 @@ async fn code_1003_auth_expired() {
     assert!(response.contains("expired; get a new one"), "{answer:?}");
     assert!(answer.body["error"].get("data").is_none(), "nothing was negotiated: {answer:?}");
 
-    // The credentials expire during the connection, and the gates refuse the next call.
+    // The credentials expire while the connection is open, so the server refuses the next call over it.
     let governance = open_to_all();
     let ended = around(|mut call: Call, next: Stack| async move {
         call.cx_mut().extensions.insert(CredentialGrant::new(["tools.call"], || false));

@@ -35,18 +35,18 @@ pub(in crate::auth) enum Binding {
 /// The authentication schemes that a refusal names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::auth) enum Schemes {
-    /// No supported scheme is named.
+    /// The refusal names no supported scheme.
     #[default]
     Unstated,
-    /// Bearer tokens only.
+    /// The refusal names bearer tokens only.
     Bearer,
-    /// Bound tokens only.
+    /// The refusal names bound tokens only.
     Dpop,
-    /// Both.
+    /// The refusal names bearer tokens and bound tokens.
     Both,
 }
 
-/// The declared support for our proofs.
+/// The support for the client's proofs that metadata declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::auth) enum ProofSupport {
     /// The metadata declares no algorithms.

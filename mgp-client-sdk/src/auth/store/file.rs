@@ -18,7 +18,7 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The delay between two attempts to acquire the renewal lock.
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(50);
-/// The version of the file format.
+/// The version of the format of token files.
 const VERSION: u32 = 1;
 
 /// A token store in a file.

@@ -88,7 +88,7 @@ pub struct TokenEntry {
     /// The key to which the tokens are bound, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<ProofKey>,
-    /// The tokens.
+    /// The tokens that the issuer issued for the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
 }
@@ -166,15 +166,15 @@ pub struct Tokens {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenStoreError {
-    /// The file cannot be used.
+    /// The file with the tokens cannot be used.
     #[error(transparent)]
     File(#[from] PrivateFileError),
     /// The file does not contain tokens.
     #[error("`{path}` is not a token file: {why}; remove it to start again")]
     Damaged {
-        /// The file.
+        /// The path of the damaged file.
         path: PathBuf,
-        /// The reason.
+        /// The reason why the file is not a token file.
         why: String,
     },
     /// Another process has been renewing the tokens for too long.
@@ -183,7 +183,7 @@ pub enum TokenStoreError {
         /// The time for which this process waited.
         timeout: Duration,
     },
-    /// A store of another kind failed.
+    /// A token store of another kind failed.
     #[error("the token store failed: {0}")]
     Other(String),
 }
@@ -218,7 +218,7 @@ impl Entries {
     }
 }
 
-/// A shared store.
+/// A token store that several clients share.
 #[async_trait]
 impl<S: TokenStore> TokenStore for Arc<S> {
     async fn load(

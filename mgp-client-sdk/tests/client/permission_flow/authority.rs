@@ -19,7 +19,7 @@ pub(crate) struct TestAuthority(Arc<AuthorityState>);
 struct AuthorityState {
     grants: Mutex<BTreeMap<Permission, Grant>>,
     expires_at: Mutex<Option<Timestamp>>,
-    /// The duration of a decision.
+    /// The time that the authority takes for a decision.
     with_decision_time: Mutex<DecisionTime>,
     asked: Mutex<Vec<(ServerId, Vec<String>)>>,
     changes: watch::Sender<u64>,

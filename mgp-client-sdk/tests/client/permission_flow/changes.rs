@@ -19,11 +19,11 @@ async fn a_connected_server_is_notified_of_changes_only() {
         script.serve(method, json!({})).await;
         let client = finish(&mut script, connecting).await;
 
-        // The same decision again is not a change.
+        // Setting the same decision again is not a change.
         authority.set("shell.execute", Some(Approved.into()));
         assert!(timeout(Duration::from_secs(10), script.read()).await.is_err());
 
-        // Several changes are sent as one message.
+        // The server is notified of several changes in one message.
         authority.set("shell.execute", Some(Denied.into()));
         authority.set("camera", Some(Approved.into()));
         authority.set("com.example.x", Some(Denied.into()));
@@ -35,7 +35,7 @@ async fn a_connected_server_is_notified_of_changes_only() {
         });
         assert_eq!(notification["params"]["grants"], grants);
 
-        // A withdrawn decision is reported too.
+        // The server is also notified of a decision that was withdrawn.
         authority.set("camera", None);
         let notification = script.serve(method, json!({})).await;
         assert_eq!(notification["params"]["request_id"], "perm-3");

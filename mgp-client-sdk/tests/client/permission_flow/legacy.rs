@@ -164,7 +164,7 @@ async fn a_connection_can_be_closed_for_want_of_a_permission() {
             let authority = TestAuthority::new(&[("shell.execute", decision)]);
             let (mut script, connecting) =
                 begin(strict(&authority), needing(&[extension], &["shell"])).await;
-            // The server receives the reason.
+            // The server receives the reason for the decision.
             let notification = script.serve(method, json!({})).await;
             assert_eq!(notification["params"]["grants"]["shell"], word);
             if decision == Approved {

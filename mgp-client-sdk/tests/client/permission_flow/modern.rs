@@ -84,7 +84,7 @@ async fn expired_grants_are_not_carried_as_granted() {
 
 #[tokio::test]
 async fn a_server_that_reads_grants_of_later_revisions_learns_what_was_granted() {
-    // It treats a call without this member as ungranted, and does not know the request.
+    // A server treats a call without this member as ungranted, and does not know the request that would notify it.
     let authority = TestAuthority::new(&[("camera", Approved)]);
     let (end, mut script) = Script::new();
     let connecting = authority.client().era(EraChoice::Modern).connect(end.reader, end.writer);
@@ -100,7 +100,7 @@ async fn a_server_that_reads_grants_of_later_revisions_learns_what_was_granted()
     let request = call(&client, &mut script).await;
     let approved = json!({ "camera": "approved" });
     assert_eq!(request["params"]["_meta"]["dev.cloto/mgp/grants"], approved);
-    // A later decision reaches it as well.
+    // The server is also notified of a later decision.
     authority.set("camera", Some(Denied.into()));
     let request = call(&client, &mut script).await;
     assert_eq!(request["params"]["_meta"]["dev.cloto/mgp/grants"]["camera"], "denied");

@@ -33,7 +33,7 @@ async fn its_request_is_answered_with_the_decision() {
         assert_eq!(answer["result"], result);
         let asked = ["shell.execute", "camera", "network.listen"].map(str::to_owned).to_vec();
         assert_eq!(authority.asked(), [("files".into(), asked)]);
-        // The decision it received as an answer is not sent again.
+        // The decision that the server received as an answer is not sent to it again.
         authority.set("camera", Some(Denied.into()));
         assert!(timeout(Duration::from_secs(10), script.read()).await.is_err());
         authority.set("camera", Some(Approved.into()));
@@ -60,7 +60,7 @@ async fn a_server_cannot_have_many_requests_open() {
     for _ in 0..4 {
         assert_eq!(script.read().await.unwrap()["result"]["grants"]["camera"], "deferred");
     }
-    // Answered requests make room.
+    // Once a request was answered, the server may send another one.
     let params = json!({ "request_id": "r", "permissions": ["camera"] });
     script
         .say(json!({ "jsonrpc": "2.0", "id": 7, "method": "mgp/permission/request", "params": params }))

@@ -20,11 +20,11 @@ use crate::handshake::client::{ConnectConfig, ConnectError, UngrantedPolicy};
 /// The result of a notification to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delivery {
-    /// The server answered, with any result.
+    /// The server answered the notification, with any result.
     Acknowledged,
-    /// The server does not know the method.
+    /// The server does not know the method of the notification.
     Unsupported,
-    /// The server refused, did not answer, or disconnected.
+    /// The server refused the notification, did not answer it, or disconnected.
     Failed,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct QuotaCounters {
 
 #[derive(Debug, Default)]
 struct CounterState {
-    /// The number of the period, counted from 1970.
+    /// The number of the quota's period, counted from 1970.
     period: u128,
     used: HashMap<Caller, Usage, ahash::RandomState>,
     /// The use by all principals that are not counted separately.

@@ -7,7 +7,7 @@ use super::RateLimit;
 /// The parameters of a bucket, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BucketParams {
-    /// Interval between two calls at the average rate.
+    /// The interval between two calls at the average rate, in nanoseconds.
     interval: u64,
     /// The amount of time by which calls may be ahead of the average rate; it allows a burst.
     tolerance: u64,
@@ -18,7 +18,7 @@ pub(super) struct BucketParams {
 pub(super) struct TooSoon {
     /// The time until the call would be allowed, in nanoseconds; `None` if it will never be.
     pub(super) wait: Option<u64>,
-    /// Number of calls currently counted.
+    /// The number of calls that the bucket counts at present.
     pub(super) current: u32,
 }
 

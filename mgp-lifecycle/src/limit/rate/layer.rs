@@ -19,7 +19,7 @@ use super::table::{BucketTable, CallKeys, LimitReached};
 use super::{RateKey, RateLimit, RateLimited, RateUse};
 use crate::error::LifecycleError;
 
-/// Maximum number of keys that are counted separately.
+/// The maximum number of rate keys, such as principals, whose calls are counted separately.
 const MAX_KEYS: usize = 65_536;
 
 /// Layer that refuses tool calls above a rate (3000), and passes on all other methods. The refusal contains the time

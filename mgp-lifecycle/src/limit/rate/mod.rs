@@ -39,7 +39,7 @@ pub enum RateKey {
     Agent,
     /// The subject, i.e. a user, an API key or a client id.
     Subject,
-    /// The called tool.
+    /// Calls are counted for each called tool.
     Tool,
     /// The called server, on an outbound stack; a server's own stack has only one server.
     Server,
@@ -145,7 +145,7 @@ impl fmt::Display for Keys {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimited {
     limit: RateLimit,
-    /// Number of calls currently counted.
+    /// The number of calls that the limit counts at present.
     current: u32,
     /// The time until the next call is allowed; `None` if no call will be.
     wait: Option<Duration>,

@@ -100,9 +100,9 @@ struct InboxState {
 
 /// The result of looking up a question.
 pub(super) enum Lookup {
-    /// The request for the question, decided by an operator.
+    /// An operator has decided the approval request of the question.
     Decided(Decision),
-    /// The request for the question, still open.
+    /// The approval request of the question, about which no operator has decided yet.
     Open(Arc<ApprovalRequest>),
 }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::super::event::{Event, cut};
 
-/// The size limit for a received event.
+/// The maximum size of an event that the endpoint receives, in bytes.
 const MAX_BYTES: usize = 16 * 1024;
 
 /// The number of events that a server may send in a burst.
@@ -22,7 +22,7 @@ const BURST: u32 = 200;
 /// The maximum number of events per second after the burst; events beyond it are dropped and counted.
 const EVENTS_PER_SECOND: u32 = 50;
 
-/// The interval of reports about dropped events.
+/// The interval at which the endpoint reports events that it dropped.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Records `notifications/mgp.audit` of servers, on the client's inbound side.

@@ -17,7 +17,7 @@ use crate::access::{About, AdminCheck, Need};
 /// The number of events in an answer if the caller sets no limit.
 const DEFAULT_LIMIT: u64 = 100;
 
-/// The maximum number of events in an answer.
+/// The maximum number of events in an answer to a replay request.
 const MAX_LIMIT: u64 = 1000;
 
 /// The size limit for an answer in bytes. An answer that reaches it has `has_more` set.

@@ -66,7 +66,7 @@ pub(super) struct Line<'a> {
     pub(super) outbox: Option<u64>,
     /// The number of the intent that this record repeats, if any.
     pub(super) of: Option<u64>,
-    /// The event, intent or checkpoint.
+    /// The content of the line: the event, intent or checkpoint.
     pub(super) body: &'a str,
     text: &'a [u8],
     hash: &'a [u8],

@@ -15,7 +15,7 @@ pub struct LogConfig {
     pub fsync: Fsync,
     /// The size in bytes from which on a new file is begun; a group of records may exceed it.
     pub segment_bytes: u64,
-    /// The number of files that are retained.
+    /// The number of log files that are retained.
     pub retention: FileRetention,
     /// The number of records after which a checkpoint is written, also after 8 MiB; opening reads back to the last one.
     pub checkpoint_every: u64,
@@ -36,7 +36,7 @@ pub enum Fsync {
     Always,
     /// With each checkpoint and each new file; after opening, once the first waiting callers were answered.
     OnCheckpoint,
-    /// Never explicitly; the operating system decides.
+    /// The file is never synced explicitly; the operating system decides.
     Never,
 }
 
@@ -44,7 +44,7 @@ pub enum Fsync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileRetention {
-    /// All files are retained.
+    /// All files of the log are retained.
     All,
     /// The newest files; older ones are removed after a checkpoint. The file being written is always retained.
     Newest(u32),

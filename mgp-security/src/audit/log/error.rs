@@ -18,7 +18,7 @@ pub enum LogError {
         "`{path}` is accessible to other users (mode {mode:o}), who may read or change the log; run `chmod {private:o}` on it"
     )]
     Exposed {
-        /// The path of the directory or file.
+        /// The path of the directory or file that other users can access.
         path: PathBuf,
         /// The permission bits that the directory or file has.
         mode: u32,
@@ -30,7 +30,7 @@ pub enum LogError {
         "another process writes the log `{name}` in `{dir}`; stop it, or set another name for this log"
     )]
     InUse {
-        /// The directory of the log.
+        /// The directory that contains the log.
         dir: PathBuf,
         /// The name of the log.
         name: String,
@@ -49,7 +49,7 @@ pub enum LogError {
     /// A file system operation failed.
     #[error("`{path}` cannot be {verb}: {source}")]
     Io {
-        /// The file or directory.
+        /// The path of the file or directory.
         path: PathBuf,
         /// The failed operation, as a verb.
         verb: &'static str,
@@ -65,7 +65,7 @@ pub enum LogError {
 pub struct BadRecord {
     /// The record number; zero if the flaw is in the head, the lock or the key.
     pub seq: u64,
-    /// The flaw that was found.
+    /// The flaw that verification found in the record.
     pub why: RecordFlaw,
 }
 

@@ -27,7 +27,7 @@ const FILE_LENGTH: usize = 192;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogHead {
-    /// The record number; zero for an empty log.
+    /// The number of the record; zero for an empty log.
     pub seq: u64,
     /// The hash of the record.
     pub hash: [u8; 32],

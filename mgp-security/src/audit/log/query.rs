@@ -157,9 +157,9 @@ pub(super) struct LogReader {
 /// The last record that a reader may read.
 #[derive(Clone, Debug)]
 enum ReadLimit {
-    /// The newest durable record of a log that is being written; it grows.
+    /// The newest record on the disk of a log that is still written, so later reads may read further.
     Written(Arc<LogQueue>),
-    /// The record with a fixed number.
+    /// A fixed record, by its number.
     Record(u64),
 }
 

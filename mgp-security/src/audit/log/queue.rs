@@ -48,7 +48,7 @@ pub(super) enum Reservation {
 /// The intent record of a call, which its final record names.
 #[derive(Debug, Default)]
 pub(super) struct Intent {
-    /// The record number; zero until it is written.
+    /// The number of the record; zero until the record is written.
     seq: AtomicU64,
     /// `true` if the intent could not be written, so that the call never ran.
     void: AtomicBool,

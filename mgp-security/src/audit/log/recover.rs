@@ -26,7 +26,7 @@ const TAIL_READ: u64 = 13 * 1024 * 1024;
 pub(super) struct RecoveredLog {
     pub(super) disk: SegmentFile,
     pub(super) chain: Chain,
-    /// The length of the newest file in bytes.
+    /// The length of the log's newest file, in bytes.
     pub(super) length: u64,
     /// The number of the first record in the newest file.
     pub(super) first: u64,
@@ -48,7 +48,7 @@ pub(super) struct RecoveredLog {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CutEnd {
     pub(super) bytes: u64,
-    /// The number of complete lines among them.
+    /// The number of complete lines among the bytes that were cut off.
     pub(super) lines: u64,
 }
 

@@ -43,7 +43,7 @@ const MAX_HEAD_LAG: Duration = Duration::from_secs(1);
 /// The time without items after which a newly opened log is synced to the disk.
 const SYNC_DELAY: Duration = Duration::from_millis(100);
 
-/// The delay before a failed operation is retried.
+/// The delay before the writer retries a failed operation on the log.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 type Reason = Arc<dyn StdError + Send + Sync>;
@@ -88,7 +88,7 @@ pub(super) struct Writer {
 enum HeadSave {
     /// Together with the group, because a caller waits for it.
     Now,
-    /// Later, because no caller waits for it.
+    /// The head is saved later, because no caller waits for it.
     Later,
 }
 

@@ -7,7 +7,7 @@ use mgp_types::service::AuditError;
 
 use super::MAX_KEYS;
 
-/// An error of creating, changing or reading keys.
+/// An error that occurs when API keys are created, changed or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -34,7 +34,7 @@ pub enum KeyError {
     /// The system cannot provide random bytes for a new key.
     #[error("the system has no randomness: {0}")]
     NoRandomness(getrandom::Error),
-    /// The key store failed.
+    /// The store of the API keys failed.
     #[error(transparent)]
     Store(#[from] KeyStoreError),
     /// The audit log could not record the change. A new key was then not created; a revoked key is revoked
@@ -43,7 +43,7 @@ pub enum KeyError {
     Unaudited(#[from] AuditError),
 }
 
-/// An error of a key store.
+/// An error of a store of API keys.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyStoreError {
@@ -53,9 +53,9 @@ pub enum KeyStoreError {
     /// The content of the file does not have the expected format.
     #[error("`{path}` is not a valid key file: {why}")]
     Unreadable {
-        /// The path of the file.
+        /// The path of the key file.
         path: PathBuf,
-        /// The reason why it cannot be read.
+        /// The reason why the key file cannot be read.
         why: String,
     },
     /// A key store implemented outside this crate failed.

@@ -23,5 +23,5 @@ pub use store::{KeyStore, MemoryKeys};
 
 pub(super) use keys::Lookup;
 
-/// The maximum number of keys in a store.
+/// The maximum number of API keys in a store.
 pub const MAX_KEYS: usize = 10_000;

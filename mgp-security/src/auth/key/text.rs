@@ -3,7 +3,7 @@
 use mgp_types::from_hex;
 use sha2::{Digest, Sha256};
 
-/// The prefix of every key.
+/// The prefix of every API key.
 pub(super) const PREFIX: &str = "mgp_";
 const MAX_ID: usize = 64;
 const MAX_SECRET: usize = 256;

@@ -15,7 +15,7 @@ use super::jws::Jws;
 
 /// The size limit for a key set document, in bytes.
 pub(super) const MAX_DOCUMENT: usize = 256 * 1024;
-/// The maximum number of keys in a document.
+/// The maximum number of public keys in a JWKS document of an issuer.
 const MAX_KEYS: usize = 100;
 /// The accepted sizes of RSA keys: the minimum of RFC 7518 §3.3, and a maximum that bounds the cost of verification.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;

@@ -37,7 +37,7 @@ pub(super) struct FetchedKeys {
     place: KeysPlace,
     fetcher: SharedFetch,
     cached: Mutex<CachedKeys>,
-    /// Locked while keys are fetched.
+    /// A lock that a task holds while it fetches the keys of the issuer.
     fetching: Arc<AsyncMutex<()>>,
 }
 

@@ -5,8 +5,9 @@ use std::ops::Range;
 /// The maximum number of times that a text is decoded.
 const NESTED_MAX: usize = 3;
 
-/// The maximum number of decoded texts per text, and the maximum of their total size in bytes.
+/// The maximum number of texts that are decoded from one text.
 const TEXTS_MAX: usize = 24;
+/// The maximum total size of the texts that are decoded from one text, in bytes.
 const BYTES_MAX: usize = 32 * 1024;
 
 /// The minimum length of a word that may be encoded.

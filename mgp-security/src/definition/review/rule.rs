@@ -9,7 +9,7 @@ macro_rules! rules {
         pub(in crate::definition) enum Rule { $($name),* }
 
         impl Rule {
-            /// All rules.
+            /// All rules of the review.
             pub(super) const ALL: &[Self] = &[$(Self::$name),*];
 
             /// Returns the rule's id, which each finding contains.

@@ -8,10 +8,10 @@ use super::rule::Rule;
 /// The maximum nesting depth of a schema. Models and validators have problems with depths far below it.
 const DEPTH_MAX: usize = 48;
 
-/// The maximum number of values in a schema.
+/// The maximum number of values of a tool's schema that the review reads.
 const VALUES_MAX: usize = 20_000;
 
-/// The maximum length of a chain of references.
+/// The maximum length of a chain of references in a tool's schema.
 const CHAIN_MAX: usize = 16;
 
 /// The types of JSON Schema.

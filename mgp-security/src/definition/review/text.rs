@@ -30,7 +30,7 @@ pub(super) struct Sign {
     pub(super) group: usize,
     pub(super) weight: u32,
     pub(super) evidence: String,
-    /// The place in the normalized text, if known.
+    /// The place of the sign in the normalized text, if it is known.
     pub(super) range: Option<Range<usize>>,
 }
 

@@ -100,9 +100,9 @@ const ORDERING: &str = "first then also and please always must should to now jus
 /// The part of a definition that a text comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The description of the tool.
+    /// The text comes from the description of the tool.
     Description,
-    /// Any other part of the definition.
+    /// The text comes from any other part of the definition.
     Elsewhere,
 }
 

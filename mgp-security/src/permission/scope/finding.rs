@@ -311,9 +311,9 @@ struct Item {
 /// A command in the form in which it was passed.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// A whole command line.
+    /// The value is a whole command line.
     Line(String),
-    /// A list of words.
+    /// The value is a list of words.
     Words(Vec<String>),
 }
 

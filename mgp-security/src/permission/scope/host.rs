@@ -208,7 +208,7 @@ fn split_port(text: &str) -> Result<(&str, Option<u16>), String> {
 #[derive(Debug)]
 struct Entry {
     hosts: Hosts,
-    /// The port; `None` means any port.
+    /// The port of the host; `None` means any port.
     port: Option<u16>,
 }
 

@@ -8,10 +8,10 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 /// The maximum length of arguments in bytes; longer ones are out of scope.
 const LENGTH_MAX: usize = 256 * 1024;
 
-/// The maximum number of values in the arguments.
+/// The maximum number of values in the arguments of a call.
 const VALUES_MAX: usize = 2048;
 
-/// The maximum nesting depth of the arguments.
+/// The maximum nesting depth of the arguments of a call.
 const DEPTH_MAX: usize = 32;
 
 /// One JSON value.

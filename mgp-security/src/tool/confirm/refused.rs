@@ -18,7 +18,7 @@ pub struct ConfirmRefused {
     /// A description of the missing permissions that the question was also about.
     lacks: String,
     why: Unconfirmed,
-    /// The reason that the person gave.
+    /// The reason that the person gave for the decision.
     reason: Option<String>,
     /// The action that would allow the call to run.
     remedy: String,
@@ -67,22 +67,22 @@ impl Need {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unconfirmed {
-    /// No approver is available.
+    /// No approver is available to confirm the call.
     #[error("there is nobody to ask")]
     NobodyToAsk,
     /// The approver denied the call.
     #[error("a person denied it")]
     Denied,
-    /// The approver has not decided.
+    /// The approver has not decided about the call.
     #[error("nobody confirmed it in time")]
     Deferred,
     /// The person closed the question without an answer.
     #[error("the question was closed without an answer")]
     Closed,
-    /// The approver did not answer in time.
+    /// The approver did not answer in time whether the call may run.
     #[error("nobody confirmed it in time")]
     Unanswered,
-    /// The confirmation has expired.
+    /// The confirmation of the call has expired.
     #[error("the confirmation has expired")]
     Expired,
     /// The definition of the tool changed while the confirmation was requested.

@@ -4,9 +4,9 @@ use super::{Resolver, address::is_public};
 use std::net::{IpAddr, Ipv6Addr};
 use url::{Host, Url};
 
-/// The maximum number of redirections in a chain.
+/// The maximum number of redirections of one request.
 const MAX_REDIRECTS: usize = 10;
-/// The maximum length of a URL in bytes.
+/// The maximum length of a URL that is checked, in bytes.
 const MAX_URL: usize = 16 * 1024;
 /// Ports that browsers refuse, because servers of other protocols would interpret HTTP requests as commands (WHATWG
 /// Fetch).

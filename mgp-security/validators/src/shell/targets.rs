@@ -12,21 +12,21 @@ struct Client {
     valued: &'static str,
     /// Long options whose value does not name a target.
     long: &'static str,
-    /// The form of the operands.
+    /// The form of the command's operands.
     operands: Operands,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operands {
-    /// URLs, with or without a scheme.
+    /// The operands are URLs, with or without a scheme.
     Urls,
-    /// A host, followed by other words.
+    /// The operands are a host, followed by other words.
     Host,
     /// `host:path` or `user@host`; the host may be an alias from the program's configuration.
     Remotes,
     /// Words that begin with a scheme; no other word is a target.
     Schemes,
-    /// Addresses such as `TCP:host:port`.
+    /// The operands are addresses such as `TCP:host:port`.
     Parts,
 }
 

@@ -22,7 +22,7 @@ const MAX_CHANGES: usize = 200;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Bump {
-    /// There is no change.
+    /// The definition did not change.
     #[default]
     None,
     /// Only texts changed; calls are not affected.
@@ -40,7 +40,7 @@ pub struct Change {
     pub bump: Bump,
     /// The place in the definition, as a JSON pointer.
     pub path: String,
-    /// The change.
+    /// The description of the change.
     pub what: String,
 }
 

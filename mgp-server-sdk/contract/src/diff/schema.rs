@@ -15,9 +15,9 @@ const MAX_SCHEMAS: usize = 20_000;
 /// The use of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// For arguments: callers write values.
+    /// The schema is for arguments: callers write the values.
     Input,
-    /// For results: callers read values.
+    /// The schema is for results: callers read the values.
     Output,
 }
 

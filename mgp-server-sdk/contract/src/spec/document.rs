@@ -8,7 +8,7 @@ use crate::checker::first_violation;
 use crate::contract::Contract;
 use crate::lint::{Lint, LintLevel, lint};
 
-/// The maximum number of tools in a document.
+/// The maximum number of tools in a specification.
 const MAX_TOOLS: usize = 10_000;
 
 /// The contents of a specification.
@@ -17,7 +17,7 @@ const MAX_TOOLS: usize = 10_000;
 pub struct SpecDocument {
     /// The tools that have a name and an input schema.
     pub contracts: Vec<Contract>,
-    /// The flaws of the document.
+    /// The flaws of the specification.
     pub lints: Vec<Lint>,
 }
 

@@ -284,7 +284,8 @@ async fn one_of_a_hundred_subscribers_that_is_stuck_costs_the_others_nothing() {
         one.subscribe(&["flood.*"]).await;
         subscribers.push(one);
     }
-    // The publisher does not exceed the queues of the subscribers that read, and never waits for the one that is stuck.
+    // The test publishes only as many events as fit into the queues of the 99 subscribers that read, and never waits
+    // for the stuck subscriber 0.
     let least = || received[1..].iter().map(|count| count.load(Ordering::Relaxed)).min().unwrap();
     let until = tokio::time::Instant::now() + Duration::from_mins(2);
     let reached = async |count: usize| {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub struct SentencesConfig {
     /// The onnxruntime library, version 1.24 or newer; `None` uses the library in the model's folder.
     pub library: Option<PathBuf>,
-    /// The maximum number of cached vectors.
+    /// The maximum number of vectors in the cache of the encoder.
     pub cached_vectors: usize,
     /// The cache folder for models that are downloaded from the Hugging Face hub.
     pub cache: PathBuf,

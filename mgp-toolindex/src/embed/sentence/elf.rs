@@ -42,7 +42,8 @@ pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
 fn needed(file: &mut (impl Read + io::Seek)) -> io::Result<Option<u64>> {
     let mut header = [0; 64];
     let read = read_full(file, &mut header)?;
-    // Check only 64-bit little-endian ELF, because onnxruntime exists only for Linux machines with this format.
+    // Other formats are left to the loader: onnxruntime, the library to check, exists on Linux only as 64-bit
+    // little-endian ELF.
     if !header.starts_with(&[0x7f, b'E', b'L', b'F', 2, 1]) {
         return Ok(None);
     }

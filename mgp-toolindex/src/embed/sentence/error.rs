@@ -25,7 +25,7 @@ pub enum ModelError {
     Manifest {
         /// The path of the manifest.
         file: PathBuf,
-        /// The parse error.
+        /// The error of parsing the manifest.
         #[source]
         reason: Cause,
     },
@@ -35,13 +35,13 @@ pub enum ModelError {
         /// The path of the missing file.
         file: PathBuf,
     },
-    /// A file differs from the manifest.
+    /// A file of the model differs from the manifest.
     #[error("{} differs from the manifest: it was truncated or changed; make the folder again as docs/sentence-encoder.md describes", file.display())]
     Changed {
         /// The path of the changed file.
         file: PathBuf,
     },
-    /// A file cannot be read.
+    /// A file of the model cannot be read.
     #[error("{}: {reason}", file.display())]
     File {
         /// The path of the file.
@@ -53,7 +53,7 @@ pub enum ModelError {
     /// The library cannot be loaded, is not onnxruntime, or is too old.
     #[error("{} cannot be used as onnxruntime (1.{} or newer): {reason}", library.display(), ort::MINOR_VERSION)]
     Library {
-        /// The path of the library.
+        /// The path of the runtime's library.
         library: PathBuf,
         /// The error of the loader.
         #[source]

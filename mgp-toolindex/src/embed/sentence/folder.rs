@@ -31,7 +31,7 @@ pub(super) struct ModelManifest {
     format: u32,
     pub(super) model: String,
     precision: String,
-    /// The length of a vector.
+    /// The number of dimensions of the model's vectors.
     pub(super) dimensions: usize,
     /// The maximum number of tokens that the model reads from a text.
     pub(super) max_tokens: usize,
@@ -41,7 +41,7 @@ pub(super) struct ModelManifest {
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 struct ModelRuntime {
-    /// The file name of the library.
+    /// The name of the file with the runtime's library.
     file: String,
 }
 

@@ -15,7 +15,7 @@ pub(in crate::http) type Connector<R> = hyper_rustls::HttpsConnector<ProxyConnec
 #[cfg(not(feature = "tls"))]
 pub(in crate::http) type Connector<R> = ProxyConnector<R>;
 
-/// Time after which a dead connection is detected.
+/// The time after which a client detects that a connection to a server is dead.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The choice whether a connection uses TLS.

@@ -17,9 +17,9 @@ pub enum HttpClientError {
     /// The URL is not a valid URL of an endpoint.
     #[error("`{url}` is not a valid server URL: {why}")]
     Url {
-        /// The given URL, without secrets.
+        /// The URL of the server that the client was given, without secrets.
         url: String,
-        /// The reason.
+        /// The reason why the URL is not valid.
         why: String,
     },
     /// The URL needs TLS, which is not built in.
@@ -54,11 +54,11 @@ pub(super) enum Fault {
     Broken { place: String, why: String },
     /// The server sent a redirect that the client does not follow.
     Redirect { status: StatusCode, to: String },
-    /// An error status without a JSON-RPC error.
+    /// The server answered with an error status, without a JSON-RPC error.
     Status { status: StatusCode, wait: Option<Duration>, challenge: String, has_credentials: bool },
-    /// The answer is malformed.
+    /// The answer of the server is malformed.
     Malformed(String),
-    /// The answer or one event is too long.
+    /// The answer of the server, or one event in it, is too long.
     TooLong { what: &'static str, bound: usize },
     /// The stream ended before the answer and cannot be resumed.
     Cut(String),
@@ -66,7 +66,7 @@ pub(super) enum Fault {
     Timeout { what: &'static str, bound: Duration },
     /// The session is lost and could not be opened again.
     Session(String),
-    /// A header cannot be written.
+    /// A header of the request cannot be written.
     Header(String),
 }
 

@@ -220,7 +220,7 @@ async fn send(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sent {
     Done,
-    /// The server no longer knows the connection.
+    /// The server no longer knows the connection of the client.
     Lost,
 }
 

@@ -38,7 +38,7 @@ type Sender = SendRequest<Full<Bytes>>;
 type SendResult = Result<Response<Incoming>, PoolError>;
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Minimum size of hyper's buffer.
+/// The minimum size of hyper's buffer of a connection, in bytes.
 const MIN_BUFFER_BYTES: usize = 8 << 10;
 
 pub(super) struct Pool<C = Connector<GaiResolver>> {
@@ -214,7 +214,7 @@ struct IdleConnections {
 
 #[derive(Default)]
 struct IdleState {
-    /// The oldest first.
+    /// The idle connections, of which the oldest is the first.
     connections: Vec<IdleConnection>,
     /// The task that closes expired connections; it exists while at least one connection is idle.
     reaper: Option<JoinHandle<()>>,

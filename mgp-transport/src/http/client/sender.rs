@@ -20,7 +20,7 @@ use crate::http::{CredentialRefusal, RequestCredentials, RequestTarget};
 
 /// The maximum number of bytes of an unneeded body that are read so that its connection can be reused.
 const MAX_DRAINED_BYTES: usize = 64 << 10;
-/// The maximum time for reading an unneeded body.
+/// The maximum time for which the client reads a response body that it does not need.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A sender of requests to one endpoint.

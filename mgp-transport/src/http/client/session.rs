@@ -19,7 +19,7 @@ pub(super) struct Session {
     state: Mutex<SessionState>,
     /// Locked while a new session is opened, so that all requests that find the session lost wait for the same new one.
     pub(super) renewing: tokio::sync::Mutex<()>,
-    /// Notified when the session is replaced or ends.
+    /// Notified when the client's session is replaced or ends.
     changed: Notify,
 }
 
@@ -94,8 +94,8 @@ impl Session {
         session_ref: SessionRef,
         headers: &mut HeaderMap,
     ) -> bool {
-        // Compared after the headers were inserted, because `insert_headers` reads the session and its headers under
-        // one lock.
+        // The session is compared only after its headers were inserted, because `insert_headers` reads both under one
+        // lock.
         self.insert_headers(headers) == session_ref
     }
 

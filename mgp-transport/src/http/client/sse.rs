@@ -38,7 +38,7 @@ pub(super) struct SseReader {
     progress: u64,
 }
 
-/// The event being read.
+/// The event of the stream that is being read.
 #[derive(Debug, Default)]
 struct Draft {
     name: Vec<u8>,

@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForbiddenAddress {
-    /// An address of this machine.
+    /// The address is one of this machine.
     #[error("it is an address of this machine")]
     Loopback,
-    /// An address of a private network.
+    /// The address belongs to a private network.
     #[error("it is an address of a private network")]
     Private,
     /// A link-local address. On cloud machines, such an address may be that of the metadata service, which returns the
@@ -22,7 +22,7 @@ pub enum ForbiddenAddress {
     /// An address inside the network of an internet provider (100.64.0.0/10).
     #[error("it is an address inside a provider's network")]
     Shared,
-    /// A multicast or broadcast address.
+    /// The address is a multicast or broadcast address.
     #[error("it is an address of many receivers")]
     Multicast,
     /// An address that belongs to no machine: unspecified, for documentation, or reserved.

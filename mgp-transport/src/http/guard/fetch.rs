@@ -29,7 +29,7 @@ use crate::http::client::{
     Connector, Endpoint, HttpClientError, Proxy, Roots, Security, causes, connector,
 };
 
-/// The default time limit for one document.
+/// The default time limit for fetching one document.
 const TIME: Duration = Duration::from_secs(10);
 /// The default size limit for one document, in bytes.
 const BYTES: usize = 1 << 20;

@@ -21,7 +21,7 @@ use crate::http::GuardedFetch;
 /// The maximum number of times that a read is resumed without any progress.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// The maximum time between two pieces of the data.
+/// The maximum time between two pieces of the data of a reference.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A reason why a reference cannot be served or read.
@@ -40,21 +40,21 @@ pub enum ReferenceError {
     /// The response comes from this machine, but not from a server of data references.
     #[error("the URL of the data reference does not lead to a server of data references")]
     Foreign,
-    /// The connection broke too often.
+    /// The connection over which the data was read broke too often.
     #[error("reading the data reference was interrupted {MAX_ATTEMPTS} times: {0}")]
     Interrupted(String),
-    /// There are more bytes than allowed.
+    /// The data of the reference has more bytes than the reader may read, which is this number.
     #[error("the data has more than {0} bytes")]
     TooLarge(u64),
-    /// The size differs from that of the reference.
+    /// The size of the data differs from the size that the reference names.
     #[error("the data has {found} bytes, and the data reference names {expected}")]
     Size {
         /// The number of bytes that were read.
         found: u64,
-        /// The number in the reference.
+        /// The number of bytes that the reference names.
         expected: u64,
     },
-    /// The checksum differs from that of the reference.
+    /// The checksum of the data differs from the checksum in the reference.
     #[error("the checksum of the data differs from that of the data reference")]
     Checksum,
     /// The operating system provides no randomness.

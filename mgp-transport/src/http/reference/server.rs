@@ -28,10 +28,10 @@ use super::reader::{ReferenceError, open_remote};
 use super::table::{Entry, ReferenceData, ReferenceTable};
 use crate::http::{ConnectionLimits, listen};
 
-/// The purpose for which tokens are sealed.
+/// The purpose for which the tokens in the URLs of references are sealed.
 const SEAL_PURPOSE: &str = "data_reference";
 
-/// The path of all references, before the token.
+/// The beginning of the path of all references, before the token.
 const PATH: &str = "/references/";
 
 /// Settings of a [`ReferenceServer`].

@@ -27,7 +27,7 @@ pub enum ReferenceData {
 /// Another server's reference.
 #[derive(Clone, Debug)]
 pub struct RemoteReference {
-    /// The URL.
+    /// The URL of the other server's reference.
     pub url: String,
     /// The client that decides which addresses may be reached.
     pub fetch: Arc<GuardedFetch>,

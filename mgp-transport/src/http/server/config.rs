@@ -79,7 +79,7 @@ pub enum AnswerMode {
     /// JSON, or an event stream if there are messages before the answer.
     #[default]
     AsNeeded,
-    /// Always an event stream.
+    /// The server always answers with an event stream.
     Streams,
 }
 

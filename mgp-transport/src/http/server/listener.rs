@@ -103,7 +103,7 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// The maximum number of rejected connections that are being answered; further ones are closed without an answer.
 const MAX_REJECTIONS: usize = 64;
 
-/// The maximum time for answering one rejected connection.
+/// The maximum time for answering one connection that the listener rejects.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A bound address, with or without TLS.

@@ -121,9 +121,9 @@ pub(super) struct LoadGuard {
 /// The limit that a request exceeds.
 #[derive(Clone, Copy, Debug)]
 enum ExceededLimit {
-    /// The limit of the server.
+    /// The request exceeds the limit of the server.
     Server,
-    /// The share of one caller.
+    /// The request exceeds the share of its caller.
     Caller,
 }
 
@@ -156,7 +156,8 @@ impl LoadGuard {
         })
     }
 
-    /// Refuses a body that is too long for a ping, if the request is served only as a ping.
+    /// Refuses the request if a limit is exceeded, so that only a ping would be served, and its body of `bytes` is
+    /// longer than that of a ping.
     pub(super) fn check_ping_size(&self, bytes: usize) -> Result<(), Refusal> {
         if bytes > MAX_PING_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }

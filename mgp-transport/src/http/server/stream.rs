@@ -24,7 +24,7 @@ const MAX_UNREAD_BYTES: usize = 1 << 20;
 pub(super) struct EventBudget {
     /// The total size of the events that are kept, in bytes.
     held: AtomicUsize,
-    /// The limit for `held`.
+    /// The maximum of `held`, in bytes.
     bound: usize,
     /// The number of bytes that a single stream may keep for a client that resumes it.
     replay: usize,
@@ -78,9 +78,9 @@ pub(super) struct Stream {
 #[derive(Debug, Default)]
 struct StreamState {
     events: VecDeque<Bytes>,
-    /// Number of the first event in `events`.
+    /// The number of the first event in `events`.
     first: u64,
-    /// Number of the next event for the reader.
+    /// The number of the next event that the reader gets.
     next: u64,
     /// The size, in bytes, of the events that the reader has not received.
     unread: usize,
@@ -104,9 +104,9 @@ struct StreamState {
 pub(super) enum FirstOutput {
     /// The call ended with this answer and sent no messages before it.
     Answer(Vec<u8>),
-    /// The call ended without an answer.
+    /// The call ended without an answer and without other messages.
     Nothing,
-    /// There are messages before the answer.
+    /// There are messages that the reader gets before the answer.
     Events,
 }
 

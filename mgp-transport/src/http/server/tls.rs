@@ -57,7 +57,7 @@ mod files {
         versions: FileVersions,
     }
 
-    /// The modification time and length of both files.
+    /// The modification time and the length of the files with the certificate and the key.
     type FileVersions = [Option<(SystemTime, u64)>; 2];
 
     /// The reason why a certificate or key cannot be used.
@@ -67,9 +67,9 @@ mod files {
         /// A file cannot be read, or has no certificate or key in PEM.
         #[error("`{}` cannot be used: {why}", path.display())]
         File {
-            /// The file.
+            /// The path of the file that cannot be used.
             path: PathBuf,
-            /// The reason.
+            /// The reason why the file cannot be used.
             why: String,
         },
         /// The certificate and the key do not belong together, or are not supported.

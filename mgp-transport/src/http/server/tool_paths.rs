@@ -27,9 +27,9 @@ const TOOLS: &str = "/tools";
 
 /// A path that belongs to tools.
 pub(super) enum ToolPath<'a> {
-    /// The list of tools.
+    /// The path of the list of tools.
     List,
-    /// A tool, by its URL-encoded name.
+    /// The path of a tool, with the URL-encoded name of the tool.
     Tool(&'a str),
 }
 

@@ -158,13 +158,13 @@ pub(super) struct TimeoutSocket<T> {
     /// The timer of the periodic check whether a request has begun. It runs all the time, because starting a timer for
     /// each request would cost more.
     reading: Option<Pin<Box<Sleep>>>,
-    /// The waker that is registered with `reading`.
+    /// The waker that is registered with the timer `reading`.
     reader: Option<Waker>,
     /// The number of requests that had begun at the last check.
     begun: usize,
     /// A timer that runs from the first write that had to wait until everything is written.
     writing: Option<Pin<Box<Sleep>>>,
-    /// Number of bytes written since `writing` was started.
+    /// The number of bytes that were written since the timer `writing` was started.
     written: usize,
 }
 

@@ -24,24 +24,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mode = std::env::args().nth(1).unwrap_or_default();
     let argument = std::env::args().nth(2);
     match mode.as_str() {
-        // Copies stdin to stdout.
+        // A child that copies stdin to stdout.
         "echo" => echo(),
-        // Ignores the end of stdin and SIGTERM.
+        // A child that ignores the end of stdin and SIGTERM.
         "hang" => hang(),
         // Writes the given number of bytes to stderr and answers pings meanwhile; then prints "done".
         "flood-stderr" => flood(argument.ok_or("how many bytes?")?.parse()?),
-        // Sends two replies to each request.
+        // A child that sends two replies to each request.
         "reply-twice" => reply_twice(),
-        // Never reads stdin.
+        // A child that never reads stdin.
         "never-read" => {
             sleep();
             Ok(())
         }
         // Starts a `sleep` in this program's process group, prints its process id, then echoes.
         "fork" => fork(),
-        // Exits with the given code.
+        // A child that exits with the given code.
         "exit" => std::process::exit(argument.ok_or("which code?")?.parse()?),
-        // Prints its environment and descriptors.
+        // A child that prints its environment and descriptors.
         "env" => inherited(),
         // Starts `hang` as a child, prints the child's process id, and waits until a test kills this process.
         "parent" => parent(),

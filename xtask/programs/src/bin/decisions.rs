@@ -22,9 +22,11 @@ use tokio::time::Instant;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// The size of the test data: access entries, servers, and tools of each server.
+/// The number of access entries in the test data.
 const ENTRIES: usize = 10_000;
+/// The number of servers in the test data.
 const SERVERS: usize = 100;
+/// The number of tools of each server in the test data.
 const TOOLS: usize = 100;
 
 /// The permissions that are granted to each server.

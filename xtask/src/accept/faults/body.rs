@@ -16,7 +16,7 @@ const CHUNK: usize = 1 << 16;
 /// The maximum number of bytes that the client may send until it reads the refusal: the server's limit and the socket
 /// buffers.
 const MAX_SENT: u64 = 64 << 20;
-/// The maximum growth of the server's peak memory.
+/// The maximum growth of the server's peak memory in the test, in bytes.
 const MAX_GROWTH: u64 = 48 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// The number of slow connections.
+/// The number of slow connections that the check opens.
 const CONNECTIONS: usize = 300;
 /// The interval between two bytes on a connection.
 const BYTE_INTERVAL: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{collections::BTreeSet, fs, io::Write as _, path::Path, thread, time::Duration};
 
-/// The number of kills.
+/// The number of times that the check kills a process.
 const KILLS: usize = 1000;
 
 /// The maximum time to open a log after a kill.

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::{fs, thread, time::Duration};
 
-/// The number of configured servers.
+/// The number of servers in the configuration of the measured kernel.
 const SERVERS: usize = 5;
 
 /// The maximum time until the kernel is ready, in milliseconds.
@@ -18,8 +18,9 @@ const MAX_READY_MS: f64 = 20.0;
 /// The maximum resident memory of the kernel, in MiB.
 const MAX_RESIDENT_MIB: f64 = 12.0;
 
-/// The kernel counts as idle once its memory has not changed for `IDLE_INTERVAL`; `IDLE_TIMEOUT` limits the wait.
+/// The time after which a kernel whose memory has not changed counts as idle.
 const IDLE_INTERVAL: Duration = Duration::from_secs(5);
+/// The maximum time for which the benchmark waits until the kernel is idle.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Returns the id and the command of each configured server.

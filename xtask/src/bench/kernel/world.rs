@@ -165,7 +165,8 @@ impl World {
         Server { name: "mgp", command }
     }
 
-    /// Returns the command of a kernel over stdio that runs in the started process, not in a shared one.
+    /// Returns the command of a kernel that serves stdio itself, without a connection to a kernel that several hosts
+    /// share.
     pub(super) fn hop_stdio(&self, place: &Place) -> Server {
         Server { name: "mgp", command: self.serve(place, &["--stdio", "--standalone"]) }
     }

@@ -137,9 +137,9 @@ fn section(rows: &[Row], effort: Effort) -> String {
 /// The processors on which the measuring program may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// The program runs on one processor.
+    /// The measuring program runs on one processor.
     One,
-    /// The program may use all processors.
+    /// The measuring program may use all processors.
     Free,
 }
 

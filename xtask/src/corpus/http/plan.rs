@@ -19,7 +19,7 @@ use super::{super::input::Input, wire::Wire};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// The time limit of an ordinary row.
+/// The time limit of an ordinary row of the corpus.
 const LIMIT: Duration = Duration::from_secs(15);
 /// The time limit of a row that makes the server wait; the server's own limits must be shorter.
 const STALLED: Duration = Duration::from_secs(35);

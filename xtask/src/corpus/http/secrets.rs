@@ -6,15 +6,15 @@ use crate::run::{Outcome, now_seconds};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
-/// The issuer of the tokens.
+/// The issuer of the tokens in the corpus.
 pub(super) const ISSUER: &str = "https://issuer.example";
-/// The audience of the tokens.
+/// The audience of the tokens in the corpus.
 pub(super) const AUDIENCE: &str = "https://mcp.example/mcp";
-/// The scope of the tokens.
+/// The scope of the tokens in the corpus.
 pub(super) const SCOPE: &str = "mcp:use";
-/// The lifetime of a token, in seconds.
+/// The lifetime of a token in the corpus, in seconds.
 const LIFE: i64 = 3600;
-/// The name of the signing key.
+/// The id of the key that signs the tokens in the corpus.
 const KEY_ID: &str = "corpus-1";
 
 /// The private key that signs the tokens of this check. It is used nowhere else, so it may be public.

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) struct Wire {
     pub(super) method: String,
     pub(super) path: String,
-    /// Header lines, without their line ends.
+    /// The header lines of the request, without their line ends.
     pub(super) lines: Vec<String>,
     pub(super) body: Input,
 }

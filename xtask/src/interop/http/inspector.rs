@@ -19,7 +19,7 @@ use crate::{
 use serde_json::Value;
 use std::process::Command;
 
-/// The text that the tool must echo.
+/// The text that the called tool must echo.
 const TEXT: &str = "żółw 🦀";
 
 /// Returns a cell for each protocol era.

@@ -9,7 +9,7 @@ use std::path::Path;
 struct Step {
     name: &'static str,
     asked: Value,
-    /// Texts that the result must contain.
+    /// The texts that the result of the step must contain.
     wanted: Vec<String>,
     /// The kind of request, e.g. `sampling`, that the client must have received during the step.
     question: Option<&'static str>,

@@ -23,7 +23,7 @@ use std::{
 /// The time within which the kernel must know the tools of all five servers, long enough for a busy machine.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The time limit of a command of `mgp`.
+/// The time limit of each command of `mgp` in the conversation.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The id of the server that requests roots and keeps state, so each agent gets its own instance of it.

@@ -80,7 +80,7 @@ pub(super) fn remove(
 
 /// A mapping in block style.
 struct Block {
-    /// The line with its key.
+    /// The line that contains the key of the mapping.
     header: Range<usize>,
     /// The names of the mapping's members, with the ranges of their lines.
     members: Vec<(String, Range<usize>)>,

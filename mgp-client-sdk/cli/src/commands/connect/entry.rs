@@ -22,10 +22,10 @@ pub(super) struct HostEntry {
     kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'static str>,
-    /// The program; for `OpenCode`, also its arguments.
+    /// The program of the server; in a file of `OpenCode`, the program and its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<Value>,
-    /// The program in a file of Goose.
+    /// The program of the server in a file of Goose.
     #[serde(skip_serializing_if = "Option::is_none")]
     cmd: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -17,7 +17,7 @@ use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::state;
 
-/// The maximum size of a file with definitions.
+/// The maximum size of a file with tool definitions, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads the definitions of all sources of a command.

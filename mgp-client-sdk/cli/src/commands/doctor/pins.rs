@@ -20,7 +20,7 @@ pub(super) struct ToolInventory {
     unknown: Vec<String>,
 }
 
-/// A tool, and the tokens of its definition.
+/// A tool of a server, and the number of tokens of its definition.
 #[derive(Debug)]
 struct Tool {
     server: String,

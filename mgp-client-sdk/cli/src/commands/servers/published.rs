@@ -18,7 +18,7 @@ use crate::operator::admit_edit;
 use crate::output::{Output, first_line, print_note};
 use crate::{prompt, state};
 
-/// The longest list of values for one setting.
+/// The maximum number of values that one setting of a server can have.
 const MAX_VALUES: usize = 100;
 
 /// A server that was chosen but not added yet.

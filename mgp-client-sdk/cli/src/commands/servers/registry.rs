@@ -20,16 +20,19 @@ use crate::output::print_note;
 use crate::replace_file::replace_file;
 use crate::state;
 
-/// Limits of the list of a registry.
+/// The number of servers that are requested with each page of a registry's list.
 const PAGE: usize = 100;
+/// The maximum number of pages that are read of a registry's list.
 const MAX_PAGES: usize = 300;
+/// The maximum number of servers that the local copy of a registry's list has.
 const MAX_SERVERS: usize = 20_000;
+/// The maximum time to read all pages of a registry's list.
 const LIST_TIME: Duration = Duration::from_mins(2);
 
-/// The largest copy of a list.
+/// The maximum size of the file with the local copy of a registry's list, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// The age at which the copy of the list is brought up to date.
+/// The age from which on the local copy of a registry's list is brought up to date before it is used.
 const FRESH: Duration = Duration::from_hours(12);
 
 /// A place that lists published servers.

@@ -14,10 +14,13 @@ use crate::output::{first_line, print_note};
 use crate::replace_file::create_private;
 use crate::state;
 
-/// Limits of a bundle: the file, its entries, what they have unpacked, and its manifest.
+/// The maximum size of the file of a bundle, in bytes.
 const MAX_FILE_BYTES: u64 = 512 << 20;
+/// The maximum number of files in a bundle.
 const MAX_ENTRIES: usize = 50_000;
+/// The maximum size of all unpacked files of a bundle together, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
+/// The maximum size of the manifest of a bundle, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
 /// Returns whether a path on the command line names a bundle.
@@ -34,7 +37,7 @@ pub(super) struct BundleFile {
     /// `true` if the file was downloaded, and is removed with this value.
     is_download: bool,
     archive: ZipArchive<File>,
-    /// The manifest.
+    /// The manifest of the bundle.
     pub(super) bundle: Bundle,
 }
 

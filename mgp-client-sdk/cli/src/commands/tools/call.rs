@@ -18,7 +18,7 @@ use crate::output::{Output, Render, first_line, print, print_note};
 use crate::socket_hello::DEFAULT_AGENT;
 use crate::{backend, control, state};
 
-/// Maximum length of arguments on standard input.
+/// The maximum length of a tool's arguments on standard input, in bytes.
 const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
 
 /// The maximum number of agents for which the tool's visibility is checked.
@@ -113,7 +113,7 @@ async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
     {
         let tools = fetch_tools(&client, None, Some(&agent)).await?;
         let Some(tool) = tools.iter().find(|tool| is_meant(tool)) else {
-            // It may be one of the kernel's own.
+            // The named tool may be one of the kernel's own.
             return Ok(DEFAULT_AGENT.to_owned());
         };
         match (tool.seen_by_agent, &*agent) {

@@ -89,7 +89,7 @@ fn a_published_server_is_added_updated_and_removed() {
         all.map(str::to_owned).collect()
     };
 
-    // Without a terminal nothing is added unasked, and the card shows what would run.
+    // Without a terminal, `mgp servers add` adds no server without `--yes`, and shows the program that would run.
     let shown = run(&home, &with(&["servers", "add", "io.github.acme/desk"]));
     assert_eq!(shown.code, Some(2), "{shown:?}");
     assert!(shown.err.contains("npx -y @acme/desk@1.0.0"), "{}", shown.err);

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 const PAGE: usize = 100;
 
-/// Ways of answering wrongly: pages without an end, and redirects; 0 is as it should be.
+/// The mode in which the registry answers with pages that never end; in mode 0 it answers correctly.
 const ENDLESS: u8 = 1;
+/// The mode in which the registry answers with redirects.
 const MOVED: u8 = 2;
 
 #[derive(Default)]

@@ -11,21 +11,22 @@ use tokio::time::Instant;
 
 use super::super::{APPROVAL_DECIDED, APPROVAL_REQUESTED, DEFINITION_CHANGED, TRANSACTION_STUCK};
 
-/// The maximum number of lines in a message, and of decisions that are collected for it.
+/// The maximum number of lines in a message to a person.
 const MAX_LINES: usize = 10;
+/// The maximum number of decisions that are collected for a message.
 const MAX_WAITING: usize = 256;
 
-/// The maximum length of an id in a link.
+/// The maximum length of an id in a link to the console, in bytes.
 const MAX_LINK_ID: usize = 256;
 
-/// The maximum length of a name.
+/// The maximum length of a name in a message to a person.
 const MAX_NAME: usize = 64;
 
 /// A message to a person.
 #[derive(Debug, Serialize)]
 pub(super) struct Message {
     pub(super) title: String,
-    /// The number of things that wait.
+    /// The number of decisions that wait for a person.
     waiting: usize,
     pub(super) lines: Vec<String>,
     /// The page of the console for each line, if there is a console with an address.
@@ -47,7 +48,7 @@ pub(super) struct Waiting {
 
 struct Line {
     text: String,
-    /// The path of its page in the console.
+    /// The path of the console's page about the decision.
     page: String,
     expires_at: Option<Timestamp>,
 }

@@ -2,7 +2,7 @@
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// The maximum length of a path, in bytes.
+/// The maximum length of a path that limits are checked for, in bytes.
 const LENGTH_MAX: usize = 4096;
 
 /// The maximum number of layers of percent-encoding that are decoded.
@@ -20,13 +20,13 @@ pub(super) struct Path {
 /// The root that a path starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Root {
-    /// The root directory, `/`.
+    /// The path starts at the root directory, `/`.
     Slash,
-    /// A Windows drive, in lower case.
+    /// The path starts at a Windows drive, in lower case.
     Drive(char),
     /// A Windows share: server and share name, in lower case.
     Share(String),
-    /// The home directory, `~`.
+    /// The path starts at the home directory, `~`.
     Home,
     /// The working directory of the server, for a relative path.
     Here,

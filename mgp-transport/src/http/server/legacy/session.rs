@@ -29,7 +29,7 @@ pub(in super::super) struct Session {
     state: Mutex<SessionState>,
     /// Time of the last use, in seconds of the table's clock.
     pub(super) last_used: AtomicU64,
-    /// Number of running calls.
+    /// The number of calls that are running in the session.
     running_calls: AtomicUsize,
     /// Requests that the server sent to the client; created on first use, because most sessions have none.
     pending: OnceLock<PendingRequests>,
@@ -38,7 +38,7 @@ pub(in super::super) struct Session {
 #[derive(Default)]
 struct SessionState {
     streams: u64,
-    /// Streams of the running calls.
+    /// The streams of the calls that are running in the session.
     calls: HashMap<CallKey, Arc<Stream>, ahash::RandomState>,
     standalone: Option<Arc<Stream>>,
     /// Streams of ended calls that can still be resumed, the oldest first.

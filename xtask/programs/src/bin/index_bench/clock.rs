@@ -14,9 +14,9 @@ pub(crate) struct Moment {
 /// A duration on both clocks.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Took {
-    /// The elapsed time.
+    /// The time that elapsed on the wall clock.
     pub(crate) wall: Duration,
-    /// The processor time of this process.
+    /// The processor time that this process used.
     pub(crate) processor: Duration,
 }
 
