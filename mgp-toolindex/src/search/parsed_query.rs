@@ -186,6 +186,10 @@ fn hint_of(text: &str, own: &QueryWords, hints: &mut QueryWords, analyzer: &Anal
     let all = words_of(text, MAX_HINT_WORDS);
     let mut hint = Hint::default();
     for relation in relations(&all) {
+        // A query of one word rarely asks for anything but what the word says.
+        if own.raw.len() == 1 && !relation.is_certain() {
+            continue;
+        }
         if relation.word.is_some_and(|at| is_unlikely(&analyzer.stem(&all[at]), own)) {
             continue;
         }
