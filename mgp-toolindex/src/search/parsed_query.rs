@@ -95,7 +95,7 @@ impl<'a> ParsedQuery<'a> {
             hints.terms.clear();
             for unit in &mut units {
                 unit.terms.clear();
-                unit.hint.terms.clear();
+                unit.hint = Hint::default();
             }
         }
         let of_name = |term: &Term| Term {
@@ -186,7 +186,7 @@ fn hint_of(text: &str, own: &QueryWords, hints: &mut QueryWords, analyzer: &Anal
     let all = words_of(text, MAX_HINT_WORDS);
     let mut hint = Hint::default();
     for relation in relations(&all) {
-        // A query of one word rarely asks for anything but what the word says.
+        // A query of one word asks for what the word means.
         if own.raw.len() == 1 && !relation.is_certain() {
             continue;
         }
