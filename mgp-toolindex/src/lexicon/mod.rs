@@ -21,7 +21,7 @@ mod words;
 use std::borrow::Cow;
 
 #[cfg(feature = "lexicon")]
-pub(crate) use related::related;
+pub(crate) use related::{related, relations};
 #[cfg(feature = "lexicon")]
 pub(crate) use sum::calculator;
 #[cfg(feature = "lexicon")]
@@ -47,7 +47,31 @@ pub(crate) fn related(_: &str) -> impl Iterator<Item = &'static str> {
     std::iter::empty()
 }
 
-/// Returns no words, because the crate is built without the lexicon.
+/// The words of tools that everyday words lead to; there are none without the lexicon.
+#[cfg(not(feature = "lexicon"))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Relation {
+    pub(crate) word: Option<usize>,
+}
+
+#[cfg(not(feature = "lexicon"))]
+impl Relation {
+    pub(crate) fn words(self) -> impl Iterator<Item = &'static str> {
+        std::iter::empty()
+    }
+
+    pub(crate) fn is_certain(self) -> bool {
+        false
+    }
+}
+
+/// Knows no everyday words, because the crate is built without the lexicon.
+#[cfg(not(feature = "lexicon"))]
+pub(crate) fn relations(_: &[String]) -> Vec<Relation> {
+    Vec::new()
+}
+
+/// Recognises no sums, because the crate is built without the lexicon.
 #[cfg(not(feature = "lexicon"))]
 pub(crate) fn calculator(_: &str) -> &'static [&'static str] {
     &[]

@@ -9,7 +9,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::language::{Language, Script, without_accents};
 use super::token::tokens;
-use super::words::{FUNCTION_WORD, MAX_SENSES, RELATED_MARK, Senses};
+use super::words::{EVERYDAY_MARK, FUNCTION_WORD, MAX_SENSES, RELATED_MARK, Senses};
 
 const LANGUAGES: &[(&str, Language)] = &[
     ("ar", Language::Arabic),
@@ -63,6 +63,7 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
     add_related(&heads, &mut lines);
     let mut values: BTreeMap<Vec<u8>, u64> =
         lines.into_iter().map(|(key, all)| (key, value(all))).collect();
+    values.extend(everyday(&heads));
     for line in read("function_words.tsv").lines() {
         let (code, words) = line.split_once('\t').expect(line);
         let (_, language) = LANGUAGES.iter().find(|(known, _)| *known == code).expect(code);
@@ -101,6 +102,47 @@ fn add_related(heads: &[String], lines: &mut Lines) {
             lines.entry(key.clone()).or_default().push((place, number as u64));
         }
     }
+}
+
+/// Returns the everyday words and pairs of words of `everyday.tsv`, with the words of tools that they lead to.
+///
+/// A line has words or pairs, a tab, and the words of tools, the likeliest first. `!` before these marks what rarely
+/// means anything else; it comes first where several lines have the same word.
+fn everyday(heads: &[String]) -> BTreeMap<Vec<u8>, u64> {
+    let mut all: BTreeMap<Vec<u8>, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
+    for line in read("everyday.tsv").lines().filter(|line| !line.starts_with('#')) {
+        let (words, tools) = line.split_once('\t').expect(line);
+        let (is_certain, tools) =
+            tools.strip_prefix('!').map_or((false, tools), |tools| (true, tools));
+        let number = |tool: &str| {
+            let number = heads.iter().position(|head| head == tool);
+            number.unwrap_or_else(|| panic!("{tool} is not in english.txt")) as u64
+        };
+        let numbers: Vec<u64> = tools.split(", ").map(number).collect();
+        for words in words.split(", ") {
+            let mut stems: Vec<String> =
+                words.split(' ').map(|word| Language::English.stem(word)).collect();
+            stems.sort_unstable();
+            stems.dedup();
+            assert!(stems.len() <= 2, "{words}");
+            let key = [&[EVERYDAY_MARK], stems.join(" ").as_bytes()].concat();
+            let (certain, likely) = all.entry(key).or_default();
+            if is_certain { certain } else { likely }.extend(&numbers);
+        }
+    }
+    let pack = |(mut certain, likely): (Vec<u64>, Vec<u64>)| {
+        let is_certain = !certain.is_empty();
+        certain.extend(likely);
+        let mut numbers: Vec<u64> = Vec::new();
+        for number in certain {
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
+        }
+        let value = Senses::pack(numbers.into_iter());
+        if is_certain { Senses::certain(value) } else { value }
+    };
+    all.into_iter().map(|(key, tools)| (key, pack(tools))).collect()
 }
 
 fn folder() -> PathBuf {

@@ -1,7 +1,37 @@
 //! Finds the words that tools use for a related word of a user: an umbrella is about weather (MGP §16.5).
 
+use std::cmp::Ordering;
+
 use super::language::Language;
-use super::words::Lexicon;
+use super::words::{Lexicon, Senses};
+
+/// The maximum number of words of a text that are read. Longer texts describe what they ask for.
+const MAX_WORDS: usize = 40;
+
+/// The maximum distance of the two words of a pair, in words.
+const MAX_DISTANCE: usize = 5;
+
+/// The words of tools that an everyday word or pair of words leads to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Relation {
+    senses: Senses,
+    /// The index of the word, or `None` for a pair of words.
+    pub(crate) word: Option<usize>,
+}
+
+// === impl Relation ===
+
+impl Relation {
+    /// Returns the words of tools, the likeliest first.
+    pub(crate) fn words(self) -> impl Iterator<Item = &'static str> {
+        Lexicon::get().english(self.senses)
+    }
+
+    /// Returns whether the everyday words rarely mean anything else.
+    pub(crate) fn is_certain(self) -> bool {
+        self.senses.is_certain()
+    }
+}
 
 /// Returns the words that tools use and that are related to an English word in lower case.
 pub(crate) fn related(word: &str) -> impl Iterator<Item = &'static str> {
@@ -10,4 +40,68 @@ pub(crate) fn related(word: &str) -> impl Iterator<Item = &'static str> {
         .related(&Language::English.stem(word))
         .into_iter()
         .flat_map(|senses| lexicon.english(senses))
+}
+
+/// Returns what the everyday words of a text lead to. A word of a pair counts only as part of the pair.
+pub(crate) fn relations(words: &[String]) -> Vec<Relation> {
+    if words.len() > MAX_WORDS {
+        return Vec::new();
+    }
+    let lexicon = Lexicon::get();
+    let stems: Vec<String> = words.iter().map(|word| Language::English.stem(word)).collect();
+    let places: Vec<_> = stems.iter().map(|stem| lexicon.everyday(stem)).collect();
+    let mut found = Vec::new();
+    let mut is_paired = vec![false; words.len()];
+    for first in 0..stems.len() {
+        for second in first + 1..stems.len().min(first + MAX_DISTANCE + 1) {
+            // The key has the stems of a pair in alphabetical order.
+            let (begin, end) = match stems[first].cmp(&stems[second]) {
+                Ordering::Less => (first, second),
+                Ordering::Greater => (second, first),
+                Ordering::Equal => continue,
+            };
+            let Some(place) = &places[begin] else { continue };
+            if let Some(senses) = lexicon.pair(place, &stems[end]) {
+                found.push(Relation { senses, word: None });
+                (is_paired[first], is_paired[second]) = (true, true);
+            }
+        }
+    }
+    for (at, place) in places.iter().enumerate() {
+        let is_repeated = stems[..at].contains(&stems[at]);
+        let senses = place.as_ref().and_then(|place| place.senses);
+        if let Some(senses) = senses.filter(|_| !is_paired[at] && !is_repeated) {
+            found.push(Relation { senses, word: Some(at) });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::words_of;
+
+    #[track_caller]
+    fn check(text: &str, is_pair: bool, expected: &str) {
+        let all = relations(&words_of(text, MAX_WORDS));
+        let is_found = |relation: &Relation| {
+            relation.word.is_none() == is_pair && relation.words().any(|word| word == expected)
+        };
+        assert_eq!(all.iter().filter(|relation| is_found(relation)).count(), 1, "{text}: {all:?}");
+    }
+
+    #[test]
+    fn a_pair_of_words_leads_to_words_of_tools_in_any_order() {
+        check("get wet", true, "weather");
+        check("wet, as I get", true, "weather");
+        check("wet and a long walk before you get", false, "weather");
+    }
+
+    #[test]
+    fn a_word_leads_to_words_of_tools_once() {
+        check("drizzle or drizzle", false, "weather");
+        assert!(relations(&[]).is_empty());
+        assert!(relations(&vec!["drizzle".to_owned(); MAX_WORDS + 1]).is_empty());
+    }
 }

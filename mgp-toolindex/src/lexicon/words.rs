@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use tantivy_fst::raw::Fst;
+use tantivy_fst::raw::{CompiledAddr, Fst};
 
 use super::language::Language;
 
@@ -23,6 +23,12 @@ pub(super) const FUNCTION_WORD: u64 = (1 << BITS) - 1;
 /// The byte that precedes English words that have related words in the lexicon.
 pub(super) const RELATED_MARK: u8 = b'~';
 
+/// The byte before everyday words and pairs of them that lead to the words of tools.
+pub(super) const EVERYDAY_MARK: u8 = b'&';
+
+/// The bit of a value that is set if everyday words rarely mean anything else.
+const CERTAIN: u64 = 1 << (MAX_SENSES * BITS);
+
 static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| Lexicon {
     words: Fst::new(PACKED).expect("the lexicon is part of the crate, and a test reads it"),
     heads: HEADS.lines().collect(),
@@ -38,7 +44,15 @@ pub(super) struct Lexicon {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Senses(u64);
 
+/// The place in the lexicon after an everyday word, where the pairs that begin with it continue.
+pub(super) struct Place {
+    pub(super) senses: Option<Senses>,
+    /// The address of the node after the word and a space, and the sum of the outputs before it.
+    pairs: Option<(CompiledAddr, u64)>,
+}
+
 mgp_types::opaque_debug!(Lexicon);
+mgp_types::opaque_debug!(Place);
 
 // === impl Lexicon ===
 
@@ -62,7 +76,33 @@ impl Lexicon {
         self.words.get(&key).map(|value| Senses(value.value()))
     }
 
-    /// Returns the length in bytes of the longest prefix of a text that is a known word, and the entry of that word.
+    /// Returns what is known of an everyday word by its stem.
+    pub(super) fn everyday(&self, stem: &str) -> Option<Place> {
+        let root = (self.words.root().addr(), 0);
+        let word = self.walk(self.walk(root, &[EVERYDAY_MARK])?, stem.as_bytes())?;
+        Some(Place { senses: self.senses(word), pairs: self.walk(word, b" ") })
+    }
+
+    /// Returns what is known of a pair of everyday words: the place of the first, and the stem of the second.
+    pub(super) fn pair(&self, first: &Place, stem: &str) -> Option<Senses> {
+        self.senses(self.walk(first.pairs?, stem.as_bytes())?)
+    }
+
+    /// Follows bytes from a node, with the sum of the outputs before it.
+    fn walk(&self, from: (CompiledAddr, u64), bytes: &[u8]) -> Option<(CompiledAddr, u64)> {
+        bytes.iter().try_fold(from, |(address, sum), byte| {
+            let node = self.words.node(address);
+            let transition = node.transition(node.find_input(*byte)?);
+            Some((transition.addr, sum + transition.out.value()))
+        })
+    }
+
+    fn senses(&self, (address, sum): (CompiledAddr, u64)) -> Option<Senses> {
+        let node = self.words.node(address);
+        node.is_final().then(|| Senses(sum + node.final_output().value()))
+    }
+
+    /// Returns the length in bytes of the longest beginning of a text that is a word, with what is known of it.
     pub(super) fn longest(&self, language: Language, text: &str) -> Option<(usize, Senses)> {
         let mut node = self.words.root();
         let mut sum = 0;
@@ -93,6 +133,11 @@ impl Senses {
         self.0 == FUNCTION_WORD
     }
 
+    /// Returns whether everyday words rarely mean anything else.
+    pub(super) fn is_certain(self) -> bool {
+        self.0 & CERTAIN != 0
+    }
+
     fn numbers(self) -> impl Iterator<Item = u64> {
         let all = (0..MAX_SENSES).map(move |place| self.0 >> (place * BITS) & FUNCTION_WORD);
         all.filter(|number| !matches!(*number, 0 | FUNCTION_WORD)).map(|number| number - 1)
@@ -103,5 +148,11 @@ impl Senses {
     pub(super) fn pack(numbers: impl Iterator<Item = u64>) -> u64 {
         let places = numbers.take(MAX_SENSES).enumerate();
         places.fold(0, |value, (place, number)| value | (number + 1) << (place * BITS))
+    }
+
+    /// Marks the value of everyday words that rarely mean anything else.
+    #[cfg(test)]
+    pub(super) fn certain(value: u64) -> u64 {
+        value | CERTAIN
     }
 }

@@ -45,8 +45,12 @@ impl Evidence {
         k: usize,
     ) -> Result<Self, IndexError> {
         let terms = view.keywords.look_up(&parsed.words)?;
-        let found = terms.top(MAX_BY_WORDS.max(2 * k), within)?;
+        let mut found = terms.top(MAX_BY_WORDS.max(2 * k), within)?;
         let has_words = !found.is_empty();
+        let hints = view.keywords.look_up(&parsed.hints)?;
+        if !parsed.hints.is_empty() {
+            found.extend(hints.top(MAX_BY_WORDS.max(2 * k), within)?);
+        }
         let vectors = parsed.vectors();
         let queries: Vec<&[f32]> = vectors.iter().map(|(_, vector)| *vector).collect();
         let near = match view.vectors.filter(|_| !queries.is_empty()) {
@@ -63,6 +67,7 @@ impl Evidence {
         let mut word_scores = terms.each(&slots)?;
         let named = view.keywords.look_up(&parsed.names)?.each(&slots)?;
         word_scores.iter_mut().zip(named).for_each(|(score, named)| *score += named);
+        let hint_scores = if parsed.hints.is_empty() { Vec::new() } else { hints.each(&slots)? };
         let mut evidence = Self {
             strength: vec![0.0; slots.len() * parsed.units.len()],
             meaning: vec![None; slots.len()],
@@ -72,8 +77,9 @@ impl Evidence {
             has_words,
         };
         evidence.add_words(parsed);
-        evidence.add_meaning(view, &vectors, weights.meaning);
+        let hint_cosines = evidence.add_meaning(view, parsed, &vectors, weights.meaning);
         evidence.add_servers(view, parsed, weights.server);
+        evidence.add_hints(parsed, &hint_scores, &hint_cosines);
         Ok(evidence)
     }
 
@@ -107,11 +113,24 @@ impl Evidence {
         }
     }
 
-    /// Adds the cosines of queries and tools; the part that the vectors of all tools share is subtracted before.
-    fn add_meaning(&mut self, view: &View<'_>, vectors: &[(usize, &[f32])], weight: f32) {
-        let Some(table) = view.vectors.filter(|_| weight > 0.0) else { return };
+    /// Adds the cosines of queries and tools, after subtracting the part that all tools' vectors share.
+    ///
+    /// Returns the cosines of the hints and the candidates: those of each hint that has a vector, in the order of the
+    /// units.
+    fn add_meaning(
+        &mut self,
+        view: &View<'_>,
+        parsed: &ParsedQuery<'_>,
+        vectors: &[(usize, &[f32])],
+        weight: f32,
+    ) -> Vec<f32> {
+        let Some(table) = view.vectors.filter(|_| weight > 0.0) else { return Vec::new() };
         let count = self.slots.len();
-        let queries: Vec<&[f32]> = vectors.iter().map(|(_, vector)| *vector).collect();
+        let hints: Vec<&[f32]> =
+            parsed.units.iter().filter_map(|unit| unit.hint.vector.as_deref()).collect();
+        let mut hint_cosines = vec![0.0; hints.len() * count];
+        let queries: Vec<&[f32]> =
+            vectors.iter().map(|(_, vector)| *vector).chain(hints.iter().copied()).collect();
         let common = CommonPart::of(table.mean());
         let shared: Vec<f32> = queries.iter().map(|query| common.product(query)).collect();
         let asked = queries.len();
@@ -119,7 +138,7 @@ impl Evidence {
         queries.push(&common.vector);
         let mut own = vec![0.0; queries.len()];
         let mut row = Vec::new();
-        let mut sums = vec![(0.0, 0usize); asked];
+        let mut sums = vec![(0.0, 0usize); vectors.len()];
         let mut missing = Vec::new();
         for at in 0..count {
             if !table.products(&queries, self.slots[at], &mut row, &mut own) {
@@ -136,6 +155,10 @@ impl Evidence {
                     self.meaning[at] = Some(own[number]);
                 }
             }
+            for number in 0..hints.len() {
+                let product = own[vectors.len() + number] - shared[vectors.len() + number];
+                hint_cosines[number * count + at] = product * scale;
+            }
         }
         // A tool that has no vector yet gets the average of the candidates.
         for (number, (unit, _)) in vectors.iter().enumerate() {
@@ -145,6 +168,34 @@ impl Evidence {
             let strength = self.unit_mut(*unit);
             for at in &missing {
                 strength[*at] += weight * average;
+            }
+        }
+        hint_cosines
+    }
+
+    /// Adds what everyday words lead to, if the unit has little evidence of its own.
+    fn add_hints(&mut self, parsed: &ParsedQuery<'_>, scores: &[f32], cosines: &[f32]) {
+        let count = self.slots.len();
+        let names = parsed.hints.terms.len() / 2;
+        let mut cosines = cosines.chunks_exact(count.max(1));
+        for (at, unit) in parsed.units.iter().enumerate() {
+            let cosines = unit.hint.vector.as_ref().and_then(|_| cosines.next());
+            let strength = &mut self.strength[at * count..][..count];
+            let best = strength.iter().copied().fold(0.0, f32::max);
+            let share = weight::hint_share(best, parsed.is_translated);
+            if share <= 0.0 {
+                continue;
+            }
+            for (term, weight) in &unit.hint.terms {
+                for term in [*term, names + *term] {
+                    let scores = &scores[term * count..][..count];
+                    let add =
+                        |(strength, score): (&mut f32, &f32)| *strength += share * weight * score;
+                    strength.iter_mut().zip(scores).for_each(add);
+                }
+            }
+            for (strength, cosine) in strength.iter_mut().zip(cosines.into_iter().flatten()) {
+                *strength += share * weight::HINT_MEANING_WEIGHT * cosine;
             }
         }
     }

@@ -1,13 +1,19 @@
 //! A parsed query: its words, its clauses, and the vectors of both (MGP §16.5).
 
 use super::clause::{Clause, clauses};
-use super::weight::{NEXT_RELATED_WEIGHT, ORIGINAL_WORD_WEIGHT, RELATED_WEIGHT, Weights};
+use super::weight::{
+    CERTAIN_HINT_WEIGHT, NEXT_RELATED_WEIGHT, ORIGINAL_WORD_WEIGHT, PAIR_HINT_WEIGHT,
+    RELATED_WEIGHT, WORD_HINT_WEIGHT, Weights,
+};
 use super::{FallbackReason, View};
-use crate::lexicon::{Translation, calculator, related};
-use crate::text::{Analyzer, Field, QueryWords, Term};
+use crate::lexicon::{Translation, calculator, related, relations};
+use crate::text::{Analyzer, Field, QueryWords, Term, words_of};
 
 /// The maximum number of bytes that are read from a query; a longer text is probably a pasted document.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
+
+/// The maximum number of words of a unit that are read for everyday words, and one more.
+const MAX_HINT_WORDS: usize = 41;
 
 #[derive(Debug)]
 pub(super) struct ParsedQuery<'a> {
@@ -15,8 +21,12 @@ pub(super) struct ParsedQuery<'a> {
     pub(super) words: QueryWords,
     /// The same words, for the look-up in the names of tools.
     pub(super) names: QueryWords,
+    /// The words of tools that everyday words lead to; first to look up in texts, then the same in names.
+    pub(super) hints: QueryWords,
     /// The whole query, then its clauses.
     pub(super) units: Vec<Unit<'a>>,
+    /// If set, the query was translated.
+    pub(super) is_translated: bool,
 }
 
 /// A part of the query that is scored separately: the whole query or a clause.
@@ -28,6 +38,19 @@ pub(super) struct Unit<'a> {
     /// The indices of the unit's words in `ParsedQuery::words`.
     pub(super) terms: Vec<usize>,
     /// The vector; `None` if no vector is needed, or if the embedder knows no word of the text.
+    pub(super) vector: Option<Vec<f32>>,
+    /// The words of tools that its everyday words lead to.
+    pub(super) hint: Hint,
+}
+
+/// The words of tools that the everyday words of a unit lead to.
+#[derive(Debug, Default)]
+pub(super) struct Hint {
+    /// The indices of words in `ParsedQuery::hints`, each with its weight.
+    pub(super) terms: Vec<(usize, f32)>,
+    /// The words of which everyday words rarely mean anything else.
+    text: String,
+    /// The vector of `text`.
     pub(super) vector: Option<Vec<f32>>,
 }
 
@@ -56,18 +79,23 @@ impl<'a> ParsedQuery<'a> {
             }
         }
         let terms = (0..words.terms.len()).collect();
-        let mut units = vec![Unit { text, request: 0, terms, vector: None }];
+        let mut hints = QueryWords::default();
+        let hint = hint_of(text, &words, &mut hints, analyzer);
+        let mut units = vec![Unit { text, request: 0, terms, vector: None, hint }];
         for Clause { text, request } in clauses(text) {
             let mut clause_words = analyzer.query(text);
             add_related(text, &mut clause_words, analyzer);
             let place = |term: &Term| words.terms.iter().position(|word| word.text == term.text);
             let terms = clause_words.terms.iter().filter_map(place).collect();
-            units.push(Unit { text, request, terms, vector: None });
+            let hint = hint_of(text, &clause_words, &mut hints, analyzer);
+            units.push(Unit { text, request, terms, vector: None, hint });
         }
         if weights.words == 0.0 {
             words.terms.clear();
+            hints.terms.clear();
             for unit in &mut units {
                 unit.terms.clear();
+                unit.hint = Hint::default();
             }
         }
         let of_name = |term: &Term| Term {
@@ -79,7 +107,8 @@ impl<'a> ParsedQuery<'a> {
             terms: words.terms.iter().map(of_name).collect(),
             ..QueryWords::default()
         };
-        Self { words, names, units }
+        hints.terms.extend(hints.terms.iter().map(of_name).collect::<Vec<_>>());
+        Self { words, names, hints, units, is_translated: translation.is_some() }
     }
 
     /// Embeds the query and its clauses.
@@ -96,6 +125,9 @@ impl<'a> ParsedQuery<'a> {
             let vector =
                 vector.map_err(|error| FallbackReason::EmbedderFailed(error.to_string()))?;
             unit.vector = unit_length(vector);
+            if !unit.hint.text.is_empty() {
+                unit.hint.vector = embedder.embed(&unit.hint.text).ok().and_then(unit_length);
+            }
         }
         match self.units[0].vector {
             Some(_) => Ok(()),
@@ -149,7 +181,55 @@ fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
     }
 }
 
-/// Scales a vector to length one; returns `None` if that is not possible, e.g. for zeros.
+/// Returns what the everyday words of a unit lead to, and adds it to `hints`; `own` are the words of the unit.
+fn hint_of(text: &str, own: &QueryWords, hints: &mut QueryWords, analyzer: &Analyzer) -> Hint {
+    let all = words_of(text, MAX_HINT_WORDS);
+    let mut hint = Hint::default();
+    for relation in relations(&all) {
+        // A query of one word asks for what the word means.
+        if own.raw.len() == 1 && !relation.is_certain() {
+            continue;
+        }
+        if relation.word.is_some_and(|at| is_unlikely(&analyzer.stem(&all[at]), own)) {
+            continue;
+        }
+        let mut weight = match (relation.is_certain(), relation.word) {
+            (true, _) => CERTAIN_HINT_WEIGHT,
+            (false, None) => PAIR_HINT_WEIGHT,
+            (false, Some(_)) => WORD_HINT_WEIGHT,
+        };
+        for word in relation.words() {
+            let stem = analyzer.stem(word);
+            if own.terms.iter().all(|term| term.text != stem || term.weight < 1.0) {
+                hint.add(hints.place(&stem), weight);
+            }
+            weight *= NEXT_RELATED_WEIGHT;
+            if relation.is_certain() {
+                hint.text.push_str(word);
+                hint.text.push(' ');
+            }
+        }
+    }
+    hint
+}
+
+/// Returns whether a word is a less likely translation of a foreign one.
+fn is_unlikely(stem: &str, own: &QueryWords) -> bool {
+    own.terms.iter().any(|term| term.text == stem && term.weight < 1.0)
+}
+
+// === impl Hint ===
+
+impl Hint {
+    fn add(&mut self, at: usize, weight: f32) {
+        match self.terms.iter_mut().find(|(known, _)| *known == at) {
+            Some((_, known)) => *known = known.max(weight),
+            None => self.terms.push((at, weight)),
+        }
+    }
+}
+
+/// Scales a vector to length one; returns `None` if it has no direction.
 fn unit_length(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if !length.is_normal() {

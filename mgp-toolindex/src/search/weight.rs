@@ -30,7 +30,26 @@ pub(super) const RELATED_WEIGHT: f32 = 0.5;
 /// The factor by which the weight of each further related word is lower than that of the related word before it.
 pub(super) const NEXT_RELATED_WEIGHT: f32 = 0.7;
 
-/// The weight of the original words of a translated query; its English words have the weight 1.
+/// The weight of the first word of tools that everyday words lead to, if they rarely mean anything else.
+pub(super) const CERTAIN_HINT_WEIGHT: f32 = 1.1;
+
+/// The weight of the first word of tools that a pair of everyday words leads to otherwise.
+pub(super) const PAIR_HINT_WEIGHT: f32 = 0.6;
+
+/// The weight of the first word of tools that a single everyday word leads to otherwise.
+pub(super) const WORD_HINT_WEIGHT: f32 = 0.5;
+
+/// The weight of the cosine of a tool and the words that certain hints lead to.
+pub(super) const HINT_MEANING_WEIGHT: f32 = 8.0;
+
+/// The evidence for the best tool up to which hints count in full, and from which on they do not count: a query that
+/// fits a tool by its own words needs none.
+const HINTED_EVIDENCE: (f32, f32) = (18.0, 29.0);
+
+/// The same for a translated query, whose words fit more tools by chance.
+const HINTED_TRANSLATED_EVIDENCE: (f32, f32) = (24.0, 40.0);
+
+/// The weight of a translated query's original words; its English words have weight 1.
 pub(super) const ORIGINAL_WORD_WEIGHT: f32 = 0.2;
 
 /// The weight with which the evidence for the whole query is added to the evidence for each clause.
@@ -73,4 +92,10 @@ pub(super) const HALF_COMMON_TOOLS: f32 = 200.0;
 /// Returns the confidence, 0 to 1, that follows from the evidence for the best tool.
 pub(super) fn confidence(evidence: f32) -> f32 {
     1.0 - (-evidence.max(0.0) * std::f32::consts::LN_2 / HALF_CONFIDENCE_EVIDENCE).exp()
+}
+
+/// Returns the weight of hints, 0 to 1, from the evidence for the best tool without them.
+pub(super) fn hint_share(evidence: f32, is_translated: bool) -> f32 {
+    let (full, none) = if is_translated { HINTED_TRANSLATED_EVIDENCE } else { HINTED_EVIDENCE };
+    ((none - evidence) / (none - full)).clamp(0.0, 1.0)
 }

@@ -42,4 +42,13 @@ impl QueryWords {
             None => self.terms.push(Term { text: text.to_owned(), weight, place: Field::Text }),
         }
     }
+
+    /// Returns the index of a word, after adding it with weight 1 if it is not there.
+    pub(crate) fn place(&mut self, text: &str) -> usize {
+        let known = self.terms.iter().position(|term| term.text == text);
+        known.unwrap_or_else(|| {
+            self.terms.push(Term { text: text.to_owned(), weight: 1.0, place: Field::Text });
+            self.terms.len() - 1
+        })
+    }
 }
