@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use mgp_client_sdk::{Client, EraChoice, ResumeLayer, StreamItem, ToolResult};
@@ -24,6 +25,8 @@ pub(crate) fn server() -> Server {
             stream.send_text(format!("{row}\n")).await?;
             if row % 7 == 6 {
                 stream.checkpoint(&(row + 1)).await?;
+                // Without a pace, a reader on a loaded machine can lag behind, and then further chunks are dropped.
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
         Ok::<_, RpcError>(())
