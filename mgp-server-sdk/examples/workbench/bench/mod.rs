@@ -6,6 +6,8 @@ mod guarded;
 mod plain;
 mod settings;
 
+use std::time::Duration;
+
 use mgp_lifecycle::MgpOffer;
 use mgp_server_sdk::prelude::*;
 
@@ -13,6 +15,8 @@ pub(crate) use settings::Settings;
 
 pub(crate) fn server(settings: &Settings) -> Server {
     let mut server = Server::new("workbench", env!("CARGO_PKG_VERSION"))
+        // The time limits of kernels and clients are tested with tools that take longer.
+        .timeout(Duration::from_secs(3600))
         .channel("bench.published", "An example of a channel; `publish` uses any");
     let (tools, events) = (server.tools(), server.events());
     for tool in plain::tools(&tools).into_iter().chain(flow::tools(&events)).chain(guarded::tools())
