@@ -16,7 +16,7 @@ pub(crate) use settings::Settings;
 pub(crate) fn server(settings: &Settings) -> Server {
     let mut server = Server::new("workbench", env!("CARGO_PKG_VERSION"))
         // The time limits of kernels and clients are tested with tools that take longer.
-        .timeout(Duration::from_secs(3600))
+        .timeout(Duration::from_hours(1))
         .channel("bench.published", "An example of a channel; `publish` uses any");
     let (tools, events) = (server.tools(), server.events());
     for tool in plain::tools(&tools).into_iter().chain(flow::tools(&events)).chain(guarded::tools())
