@@ -137,17 +137,21 @@ impl Stream for ToolStream {
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            if let Poll::Ready(Some(item)) = self.poll_item(task) {
+            let next = self.poll_item(task);
+            if let Poll::Ready(Some(item)) = next {
                 return Poll::Ready(Some(item));
             }
             let Some(call) = &mut self.call else {
-                // The call has ended and the channel is empty, so only the result remains.
+                // The result follows the last item. An empty channel is not enough to know that there is none: Tokio
+                // also returns `Pending` if the task has used up its budget, although items are waiting.
+                ready!(next);
                 return Poll::Ready(self.last.take().map(|last| last.map(StreamItem::Result)));
             };
             match call.as_mut().poll(task) {
                 Poll::Ready(result) => {
                     self.last = Some(result);
                     self.call = None;
+                    self.items.close();
                 }
                 // Poll again, because the call may have put an item into the channel while it was polled.
                 Poll::Pending => match self.poll_item(task) {

@@ -1,5 +1,7 @@
 //! Calls as streams, many calls at once, and results as data.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,6 +12,7 @@ use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
 use mgp_types::mcp::ContentBlock;
 use serde_json::{Value, json};
+use tokio::task::coop;
 
 fn talker() -> Server {
     let talk = Tool::new("talk", "Talks", |outlet: Outlet| async move {
@@ -55,6 +58,28 @@ async fn chunks_and_steps_come_before_the_result() {
     }
     let client = TestClient::new(talker().without_mgp()).await;
     assert_eq!(told(&client).await, (String::new(), vec![0.5, 1.0], "done".to_owned()));
+}
+
+/// Before every second poll, uses up what Tokio lets a task do before it must yield.
+#[tokio::test]
+async fn a_task_without_budget_loses_no_chunk() {
+    let client = TestClient::new(talker()).await;
+    let mut stream = client.call("talk").stream();
+    let (mut text, mut polls) = (String::new(), 0_u32);
+    loop {
+        let item = poll_fn(|task| {
+            polls += 1;
+            while polls.is_multiple_of(2) && coop::has_budget_remaining() {
+                let _ = pin!(coop::consume_budget()).poll(task);
+            }
+            stream.poll_next_unpin(task)
+        });
+        match item.await.unwrap().unwrap() {
+            StreamItem::Chunk(block) => text += block.as_text().unwrap(),
+            StreamItem::Result(result) => break assert_eq!(text, result.to_text()),
+            _ => {}
+        }
+    }
 }
 
 #[tokio::test]
