@@ -217,6 +217,7 @@ async fn a_call_that_hangs_is_answered_when_its_time_is_over() {
     raw.notify("notifications/initialized", json!({})).await;
     let answer = raw.answer("tools/call", call("sleep")).await;
     assert_eq!(answer["result"]["isError"], true, "{answer}");
+    assert!(answer.to_string().contains("`Server::timeout`"), "{answer}");
     assert!(raw.answer("tools/list", json!({})).await["result"].is_object());
 }
 

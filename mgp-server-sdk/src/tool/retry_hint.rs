@@ -2,10 +2,11 @@
 //!
 //! Applies to: inbound.
 
+use std::error::Error as _;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-use mgp_lifecycle::{RepeatPolicy, ToolRetryInfo};
+use mgp_lifecycle::{LifecycleError, RepeatPolicy, ToolRetryInfo};
 use mgp_types::mcp;
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Call, MgpService, Reply, Target};
@@ -67,7 +68,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let error = match ready!(this.future.poll(task)) {
-            Err(error) => error,
+            Err(error) if this.tool.is_some() => name_limit(error),
             answer => return Poll::Ready(answer),
         };
         let is_repeatable = match this.tool.take() {
@@ -76,6 +77,19 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         };
         Poll::Ready(Err(if is_repeatable { with_retry_hints(error) } else { error }))
     }
+}
+
+/// Adds to the error of a call that took too long where its limit is set: callers know only limits of their own.
+fn name_limit(error: RpcError) -> RpcError {
+    let refusal = error.source().and_then(|source| source.downcast_ref::<LifecycleError>());
+    if !matches!(refusal, Some(LifecycleError::TimedOut(_))) {
+        return error;
+    }
+    let message = error.message();
+    let text = format!(
+        "{message}; the server sets this limit in its code, with `Tool::timeout` or `Server::timeout`"
+    );
+    error.with_message(text)
 }
 
 /// Adds retry hints to the error of a tool that may safely run twice; hints that the author set are not changed.
