@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_security::AuditLayer;
+use mgp_server_sdk::TasksConfig;
 use mgp_server_sdk::prelude::*;
 use mgp_types::service::{MemoryAudit, Router, Stack, around, gate, mock};
 use mgp_types::{Payload, mcp};
@@ -156,26 +157,46 @@ async fn a_routed_tool_call_keeps_the_time_limit_of_its_server() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_tool_with_task_support_becomes_a_task_of_a_caller_that_supports_them() {
+/// A tool that takes a minute and can become a task.
+fn slow() -> Tool {
     let slow = Tool::new("slow", "Takes a while", || async {
         tokio::time::sleep(Duration::from_mins(1)).await;
         "done"
     });
-    let slow = slow.define(|tool| {
+    slow.define(|tool| {
         let mut execution = mcp::ToolExecution::new();
         execution.task_support = Some(mcp::TaskSupport::Optional);
         tool.execution = Some(execution);
-    });
-    let mut client = mock::client(Server::new("s", "1").tool(slow).into_stack().unwrap());
-    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
-    let discover = client.request("server/discover", &format!("{{{meta}}}")).await.unwrap();
+    })
+}
+
+/// What a caller that supports tasks adds to its requests.
+const TASKS: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_with_task_support_becomes_a_task_of_a_caller_that_supports_them() {
+    let mut client = mock::client(Server::new("s", "1").tool(slow()).into_stack().unwrap());
+    let discover = client.request("server/discover", &format!("{{{TASKS}}}")).await.unwrap();
     assert!(discover.as_str().contains(mcp::key::TASKS_EXTENSION));
     let created: Payload =
-        client.request("tools/call", &format!(r#"{{"name":"slow",{meta}}}"#)).await.unwrap();
+        client.request("tools/call", &format!(r#"{{"name":"slow",{TASKS}}}"#)).await.unwrap();
     let created: mcp::CreateTaskResult = created.get().unwrap();
     tokio::time::sleep(Duration::from_secs(61)).await;
-    let get = format!(r#"{{"taskId":"{}",{meta}}}"#, created.task_id);
+    let get = format!(r#"{{"taskId":"{}",{TASKS}}}"#, created.task_id);
     let task = client.request("tasks/get", &get).await.unwrap();
     assert!(task.as_str().contains("\"completed\"") && task.as_str().contains("done"), "{task:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_keeps_no_more_tasks_than_it_was_told_to() {
+    let mut tasks = TasksConfig::default();
+    tasks.max_tasks = 2;
+    let server = Server::new("s", "1").tool(slow()).tasks(tasks);
+    let mut client = mock::client(server.into_stack().unwrap());
+    let call = format!(r#"{{"name":"slow",{TASKS}}}"#);
+    for _ in 0..2 {
+        client.request("tools/call", &call).await.unwrap();
+    }
+    let refused = client.request("tools/call", &call).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::RESOURCE_EXHAUSTED, "{refused}");
 }

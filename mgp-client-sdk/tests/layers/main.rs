@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, EraChoice, TestClient};
 use mgp_security::{
-    Access, AccessLayer, AuditLayer, ConfiguredApprover, ConfirmLayer, Confirmations,
-    DefinitionLayer, Definitions, PermissionChange, PermissionLayer, Permissions, Policies,
-    ServerPolicy, ValidateLayer,
+    Access, AccessLayer, AuditLayer, ConfiguredApprover, ConfirmConfig, ConfirmLayer,
+    Confirmations, DefinitionLayer, Definitions, PermissionChange, PermissionLayer, Permissions,
+    Policies, ServerPolicy, ValidateLayer,
 };
 use mgp_server_sdk::{Server, Tool};
 use mgp_types::mcp;
@@ -20,6 +20,7 @@ use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, EntryType, Permission, RiskLevel, Validator,
 };
 use mgp_types::service::{MemoryAudit, MgpService, Principal, ServerId, Stack};
+use serde_json::json;
 use tower_layer::Layer;
 
 // === The place of a layer ===
@@ -196,6 +197,24 @@ async fn confirmations_are_required_on_either_side() {
         let client = between(layer, place, server).await;
         assert_eq!(client.text("wipe", ()).await, "done", "{place:?}");
         assert_eq!(client.refusal("format", ()).await.code().0, 1000, "{place:?}");
+        assert_eq!(tools.ran(), 1, "{place:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_person_is_not_asked_about_arguments_that_are_too_long_to_read() {
+    let mut config = ConfirmConfig::default();
+    config.arguments = 40;
+    for place in PLACES {
+        let tools = Files::default();
+        let wipe = tools.tool("wipe").risk(RiskLevel::Dangerous);
+        let approver = ConfiguredApprover::new().tool("files", "wipe");
+        let confirmations = Confirmations::new(Policies::default(), approver).config(&config);
+        let layer = ConfirmLayer::new(confirmations, knowing(&wipe)).server("files");
+        let client = between(layer, place, Server::new("f", "1").tool(wipe)).await;
+        assert_eq!(client.text("wipe", json!({ "path": "/a" })).await, "done", "{place:?}");
+        let refused = client.refusal("wipe", json!({ "path": "a".repeat(60) })).await;
+        assert!(refused.message().contains("shorter arguments"), "{place:?}: {refused}");
         assert_eq!(tools.ran(), 1, "{place:?}");
     }
 }
