@@ -1,4 +1,5 @@
-//! Requests to visit a page, with a call that waits or is repeated, and the notification after the visit.
+//! URL elicitation: a legacy call fails with the URL and is to be repeated, a modern call asks; then the notification
+//! that the visit is complete.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, UrlElicited};

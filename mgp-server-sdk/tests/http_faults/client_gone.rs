@@ -175,7 +175,8 @@ async fn session_that_its_server_closed_is_unknown() {
     assert_eq!((world.service.sessions(), world.service.stored_bytes()), (0, 0));
 }
 
-/// A question that no client reads is kept, and so is everything after its answer.
+/// A client whose stream was cut after a question can still answer it, and then read the result with the event id of
+/// the question.
 #[tokio::test]
 async fn question_is_answered_over_a_stream_that_was_cut() {
     let world = World::open(|server| server).await;

@@ -187,7 +187,7 @@ fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// Formats a figure with two decimals, or with none if it is large.
+/// Formats a figure with two decimals, or with none if it is at least 100, or a whole number of at least 10.
 pub(super) fn figure(value: f64) -> String {
     if value >= 100.0 || (value.fract() == 0.0 && value >= 10.0) {
         format!("{value:.0}")

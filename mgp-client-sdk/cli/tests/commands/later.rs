@@ -46,7 +46,7 @@ fn reviews(home: &Home, state: &str) -> Vec<Value> {
     all.filter(|one| one["server_id"] == "late" && one["state"] == state).cloned().collect()
 }
 
-/// Lets the server start, and returns what is asked then.
+/// Lets the server start, and returns the open approval request for its permissions.
 fn first_start(home: &Home) -> Value {
     fs::write(home.path("ready"), "").unwrap();
     // It may be started, or have given up, by now.

@@ -99,7 +99,7 @@ async fn a_key_runs_once_in_each_pair_of_eras() {
         for call in calls {
             assert_eq!(call.await.unwrap().unwrap().to_text(), "paid ann in run 2");
         }
-        // Another agent's key is another one.
+        // The same key from another agent is a different key, so its call runs.
         let other = payer(&kernel, "bob", above).await;
         assert_eq!(pay(&other, "k", "ann").await.unwrap().to_text(), "paid ann in run 3");
         client.close().await;

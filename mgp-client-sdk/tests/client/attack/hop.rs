@@ -136,7 +136,7 @@ async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
         let server = || Server::new("below", "1").tool(wipe.clone()).governed(&below, "disk");
         let stack = gateway(server(), era, &above).await;
         let mut agent = RawClient::modern(&stack, Principal::local());
-        // First it learns the keys and declines.
+        // The agent first calls only to learn the keys of the questions, and answers none of them.
         let mut keys = Vec::new();
         let mut params = json!({"name": "wipe", "arguments": {}});
         let response = agent.ask("tools/call", params.clone()).await;

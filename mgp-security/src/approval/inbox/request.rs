@@ -200,7 +200,8 @@ impl ApprovalRequest {
         self.is_review && self.server_id.as_deref() == Some(server.as_str())
     }
 
-    /// Returns the request about a call with only those of its permissions that are still needed; `None` if all are.
+    /// Returns a copy of the request without the permissions that are no longer needed; `None` if all are still needed,
+    /// or if the request has no hash of a call.
     pub(super) fn only(&self, is_needed: impl Fn(&Permission) -> bool) -> Option<Self> {
         // Without the hash of the call, the answer is bound to the permissions.
         self.call.as_ref()?;

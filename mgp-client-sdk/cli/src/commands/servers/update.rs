@@ -291,7 +291,8 @@ fn entry_of(server: &PublishedServer) -> Option<Entry> {
     import.servers.into_iter().next().map(|server| server.entry)
 }
 
-/// Returns what a person would want to know that changes between versions.
+/// Returns the lines that describe a version: the values it asks for, and its description. Two versions are compared
+/// line by line.
 fn described(server: &PublishedServer) -> Vec<String> {
     let needs = server.needs().into_iter();
     let mut lines: Vec<String> = needs
