@@ -79,7 +79,7 @@ pub enum Refusal {
     /// A validator blocked the call, or the tool's validator is not installed.
     #[error(transparent)]
     Blocked(Box<ValidationBlocked>),
-    /// The caller is not authenticated.
+    /// The credentials of the caller are missing or not accepted, or cannot be checked now.
     #[cfg(feature = "auth")]
     #[error(transparent)]
     Auth(#[from] AuthRefused),

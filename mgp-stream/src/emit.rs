@@ -248,7 +248,7 @@ pin_project! {
         #[pin]
         inner: F,
         stream: Option<Arc<ChunkSender>>,
-        // The body of the answer, while the end of the stream is being sent.
+        // The future that ends the stream, and the body to return after it; set when the inner service has answered.
         ending: Option<(BoxFuture<'static, ()>, Body)>,
     }
 }

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use mgp_stream::{EventDraft, EventHub};
 use mgp_types::store::Db;
 
-/// The number of kills if the environment variable is not set.
+/// The number of kills if the environment variable `KILLS` is not set.
 const KILLS: u64 = 30;
 
 /// The environment variable with the folder of a publisher; it turns the test process into one.

@@ -123,7 +123,7 @@ impl PublishedServers {
     /// Downloads a bundle into a new file, and removes it again unless its bytes have this SHA-256.
     ///
     /// # Errors
-    /// Returns the reason why there is no such file now.
+    /// Returns the reason why the bundle was not downloaded. An existing file is never changed or replaced.
     pub async fn download(&self, url: &str, sha256: &str, file: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("`{}`: {error}", file.display());
         let mut out = fs::File::create_new(file).map_err(failed)?;

@@ -13,7 +13,8 @@ pub(super) struct Reportable {
     prompts: bool,
     resources: bool,
     subscriptions: bool,
-    /// `true` if the server reports changes of its state, which are sent on any stream.
+    /// `true` if the server reports changes of its state and the user has hooks for them. The server sends these
+    /// reports on every open `subscriptions/listen` stream, so the filter of the stream does not name them.
     pub(super) states: bool,
 }
 

@@ -316,10 +316,11 @@ impl ServerRun {
         self.connect_once(HttpTransport::Sse).await
     }
 
-    /// Connects to a server at a URL. While the server does not answer the first request, sends further requests in
-    /// parallel.
+    /// Connects to a server at a URL. As long as no attempt has ended, starts another one in parallel every
+    /// [`ATTEMPT_INTERVAL`], up to [`MAX_ATTEMPTS`]. The first attempt that ends decides the outcome.
     ///
-    /// A server that hung never answers the requests of that time, even after it has recovered.
+    /// One attempt is not enough: a server that hangs for a while may never answer the requests that it received
+    /// during that time, even after it has recovered.
     #[cfg(feature = "http")]
     async fn connect_url(&self, transport: HttpTransport) -> Result<ReadyServer, Error> {
         let mut attempts = FuturesUnordered::new();

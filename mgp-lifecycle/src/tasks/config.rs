@@ -23,11 +23,13 @@ pub struct TasksConfig {
     pub max_ttl: Duration,
     /// Poll interval that is recommended to callers. Default: 1 s.
     pub poll_interval: Duration,
-    /// Time for which a modern call may complete as a normal request before it becomes a task. Default: 50 ms; zero
-    /// means one poll.
+    /// The time for which a modern call runs as a normal request before it becomes a task. Default: 50 ms.
     ///
-    /// Zero makes every call of a tool that runs on its own tokio task a task, because such a call never completes
-    /// within one poll. Callers of 2025-11-25 request a task themselves, so their calls always get one poll.
+    /// With zero, a call becomes a task unless its future completes the first time it is polled. The call of a tool
+    /// that runs on its own tokio task never does, so it always becomes an MCP task.
+    ///
+    /// Does not apply to callers of 2025-11-25: they request each task themselves, and get one even for a call that
+    /// completes at once.
     pub grace: Duration,
 }
 

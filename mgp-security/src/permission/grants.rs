@@ -18,10 +18,12 @@ const NAME_MAX: usize = 128;
 
 /// The decisions about permissions that apply to one connection or one call.
 ///
-/// The handshake and the permission protocol store decisions here: in the state of the connection's scope, or in the
-/// extensions of a call, which take precedence. A server that received no decisions runs all its tools, because the
-/// client enforces permissions (§8.2). A server that received decisions refuses tools whose permissions were not
-/// granted, with 1000.
+/// The handshake and the permission protocol store the decisions for a connection in the state of its
+/// [`Scope`](mgp_types::service::Scope). Decisions in the extensions of a call replace them for that call.
+///
+/// A server that received no decisions runs all its tools, because the client enforces permissions (§8.2). Once it has
+/// received any decision, all other permissions count as deferred, and it refuses each tool that needs a permission
+/// that is not granted, with error code 1000.
 ///
 /// ```
 /// use mgp_security::{Grants, GrantState};

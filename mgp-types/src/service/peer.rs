@@ -48,7 +48,7 @@ pub trait Link: Send + Sync + 'static {
 pub struct InFlight {
     /// The wire id, used to cancel the request.
     pub id: Id,
-    /// The context: principal, outlet, the way to ask the caller.
+    /// The context of the request, e.g. its principal, its output for partial results, and how to ask its caller.
     pub cx: Context,
     /// The queue for partial results, which arrive in order before the answer.
     pub inbox: Inbox,

@@ -63,7 +63,7 @@ pub(crate) enum Tools {
         after_help = "Example:\n  mgp tools approve files               # all definitions of a server that wait, e.g. after an upgrade\n  mgp tools approve files.read_file 'git.*'\n  mgp tools approve files.read_file --reject --because 'it asks for secrets'"
     )]
     Approve(Approve),
-    /// Show the tokens of an agent's tool list, and of a list of all tools
+    /// Show how many tokens an agent's tool list costs, and how many a list of all its tools would cost
     Tokens {
         /// Agent
         #[arg(long, value_name = "NAME", default_value = "default")]

@@ -17,14 +17,14 @@ use super::notice::{GrantNotice, RequestedPermissions};
 use super::{ACK_TIMEOUT, Dialect, PermissionFlow};
 use crate::handshake::client::{ConnectConfig, ConnectError, UngrantedPolicy};
 
-/// The result of a notification to a server.
+/// The result of a request that tells a server about permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delivery {
-    /// The server answered the notification, with any result.
+    /// The server answered the request with a result; the content of the result is not checked.
     Acknowledged,
-    /// The server does not know the method of the notification.
+    /// The server does not know the method of the request.
     Unsupported,
-    /// The server refused the notification, did not answer it, or disconnected.
+    /// The server refused the request, did not answer it, or disconnected.
     Failed,
 }
 

@@ -37,7 +37,7 @@ pub struct EventActor {
     process: Option<ActorProcess>,
 }
 
-/// The local process through which the actor of an event called.
+/// The local process through which the actor of an event acts, i.e. the peer process of its connection.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct ActorProcess {
     pid: u32,

@@ -1,4 +1,4 @@
-//! Access tokens: JWTs of one issuer, checked by a resource server, or tokens of a custom verifier.
+//! Access tokens: [`ResourceServer`] verifies the JWTs of one issuer; a [`TokenVerifier`] of your own, other tokens.
 
 mod algorithm;
 mod claims;

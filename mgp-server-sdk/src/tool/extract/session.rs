@@ -58,7 +58,7 @@ impl SessionInfo {
         self.0.has(extension)
     }
 
-    /// Returns all parameters that were negotiated with the client.
+    /// Returns everything that is known about the client: what was negotiated, and what the client claims.
     #[must_use]
     pub fn facts(&self) -> &PeerInfo {
         &self.0

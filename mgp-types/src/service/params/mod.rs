@@ -227,11 +227,14 @@ impl Params {
         Self::split("tools/call", text.into()).unwrap_or_default()
     }
 
-    /// Creates params from the JSON of members, without the braces around them, and from the trace id of the call.
-    /// `write` must not write a member that names a target or belongs to one hop, such as `_meta`.
+    /// Creates params from the text that `write` appends: at least one JSON member, without braces around the members.
+    /// Adds the member `trace_id` if there is a trace id.
     ///
-    /// Unlike [`split`](Self::split), this does not parse the text, because stream notifications
-    /// are sent in large numbers.
+    /// `write` must not write a member that becomes the [`Target`] (e.g. `name` of `tools/call`), nor a hop-by-hop
+    /// member such as `_meta`.
+    ///
+    /// Unlike [`split`](Self::split), this does not parse the text. That saves time for stream notifications, which are
+    /// sent in large numbers.
     #[must_use]
     pub fn from_members(write: impl FnOnce(&mut Vec<u8>), trace_id: Option<&str>) -> Self {
         let mut text = Vec::with_capacity(256);
