@@ -42,7 +42,7 @@ async fn print_events(url: &str, file: &Path, channels: &[String]) -> Result<(),
         if std::io::stdout().write_all(line.as_bytes()).is_err() {
             std::process::exit(0);
         }
-        // After the event was processed: a crash before this line prints it again, but loses none.
+        // Written after the event was printed: a crash before this line makes it print the event again, but loses none.
         write_position(file, &events);
     }
     Ok(())

@@ -16,8 +16,8 @@ use crate::handler::ServerChange;
 /// The cached lists of one server.
 #[derive(Debug, Default)]
 pub(crate) struct ListCache {
-    /// The version of what the gates show. It changes when they show other items than before, e.g. after access was
-    /// granted.
+    /// A version of the lists that the client's layers let through. It changes when the layers start to show other
+    /// items, e.g. after access was granted.
     visibility: Option<Mutex<watch::Receiver<u64>>>,
     /// The retry layer, which receives the tools of each list.
     retry: Option<RetryLayer>,
@@ -33,7 +33,7 @@ impl ListCache {
         Self { visibility, retry: config.retry.clone(), ..Self::default() }
     }
 
-    /// Drops all lists if the gates show other items than before.
+    /// Drops all lists if the client's layers show other items than before.
     pub(crate) fn invalidate_if_changed(&self) {
         let Some(visibility) = &self.visibility else { return };
         let mut visibility = visibility.lock();

@@ -35,13 +35,13 @@ pub struct ClientConfig {
     pub max_pages: usize,
     /// The maximum number of rounds of questions that a modern server may ask during one call. Default: 16.
     pub max_rounds: u32,
-    /// The retry layer, outside all gates; `None` disables retries.
+    /// The retry layer, which is outside all other layers; `None` disables retries.
     pub retry: Option<RetryLayer>,
     /// The layer that resumes streams whose connection was lost; `None` disables resuming.
     pub resume: Option<ResumeLayer>,
     /// The limits of the connection to the server.
     pub limits: Limits,
-    /// The stream of changes of a modern server.
+    /// The retry settings for the stream of changes of a modern server.
     pub listen: ListenConfig,
     /// Settings for servers at a URL.
     #[cfg(feature = "http")]
@@ -51,9 +51,9 @@ pub struct ClientConfig {
     /// Handlers of the server's requests and notifications.
     pub handlers: Router,
     pub(crate) hooks: Hooks,
-    /// The stacks of one supervised connection for a gateway; set when the connection is attached.
+    /// The stacks of one supervised connection for a gateway; the supervisor sets them when it starts the connection.
     pub(crate) gateway: std::sync::Arc<std::sync::OnceLock<crate::wire::GatewayStacks>>,
-    /// Finds the caller to which a server's question is passed if it belongs to no call.
+    /// Finds the caller to whom a server's question is passed if the question belongs to no call.
     pub(crate) unattributed: Option<crate::wire::FindCaller>,
     /// Answers the callbacks of the server.
     pub(crate) callbacks: Option<crate::wire::CallbackHandler>,
@@ -97,7 +97,7 @@ impl ClientConfig {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenConfig {
-    /// The first delay; each further delay is twice as long. Default: 1 s.
+    /// The delay before the first retry; each further delay is twice as long. Default: 1 s.
     pub retry: Duration,
     /// The maximum delay between two attempts. Default: 60 s.
     pub max_retry: Duration,

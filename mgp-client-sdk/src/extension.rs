@@ -1,4 +1,4 @@
-//! Extensions beyond MGP that the author of a client chooses.
+//! Extensions that a client does not offer by default, but that its author can add.
 
 use mgp_stream::ResumeLayer;
 use mgp_types::mgp::Extension;
@@ -7,7 +7,7 @@ use crate::builder::ClientBuilder;
 
 /// An extension to add to a client with [`ClientBuilder::extension`].
 ///
-/// An [`Extension`] itself is one too: it is offered, and calls and results may have its members.
+/// An [`Extension`] can be added itself: the client offers it, and calls and results may then have its members.
 pub trait ClientExtension {
     /// Returns the extension to offer.
     fn extension(&self) -> Extension;

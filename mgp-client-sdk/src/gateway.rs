@@ -1,7 +1,7 @@
 //! Functions for a gateway: a program that forwards the calls of its own clients to servers.
 //!
 //! - [`supervise`] starts a server whose command or address is resolved again at each start.
-//! - [`ungated`] and [`ungated_supervised`] return the stacks without gates, for the gateway's own requests.
+//! - [`ungated`] and [`ungated_supervised`] return stacks without the layers that check and record calls.
 //! - [`pass_callbacks`] passes callbacks of a server to the callers of its calls.
 //! - [`ask_unattributed`] finds the caller to ask when a server sends a request outside of any call.
 //! - [`AuthorizationFailed`] is the cause of a start or call for which no credentials could be obtained.
@@ -78,10 +78,11 @@ where
     })))
 }
 
-/// Returns the stack of a connection without its gates.
+/// Returns the stack of a supervised connection without its gates, i.e. without the layers that check and record
+/// calls. For any other connection, returns its usual stack.
 ///
-/// Calls on this stack are neither checked nor recorded: use it for the gateway's own requests only, never for
-/// a caller's.
+/// Without gates, calls are neither checked nor recorded: use the stack for the gateway's own requests only, never
+/// for a caller's.
 #[must_use]
 pub fn ungated(client: &Client) -> &Stack {
     client.ungated()
@@ -107,7 +108,7 @@ pub fn weak(client: &Client) -> WeakClient {
     client.weak()
 }
 
-/// Returns the number of events between the last event and this one, and stores the number of this one.
+/// Returns the number of events that were missed before the event with this number, and stores the number.
 fn missed(last: &AtomicU64, seq: Option<u64>) -> u64 {
     let Some(seq) = seq else { return 0 };
     let before = last.fetch_max(seq, Ordering::Relaxed);

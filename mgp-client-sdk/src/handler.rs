@@ -154,7 +154,7 @@ pub(crate) struct Hooks {
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
     /// The function that looks up what governance knows about tools, for retries.
     pub(crate) known_tools: Option<Arc<FindKnownTool>>,
-    /// The version of what the gates show; it changes when they show other items than before.
+    /// A version that changes when the client's layers let other items through in lists, e.g. after access was granted.
     pub(crate) visibility: Option<tokio::sync::watch::Receiver<u64>>,
 }
 

@@ -104,7 +104,7 @@ impl HealthWatch {
         let change = last.wait_for(is_unhealthy).await.ok().and_then(|last| last.clone());
         match change {
             Some(change) => change,
-            // Unreachable, because this watch owns the sender.
+            // This branch is never reached, because this watch owns the sender.
             None => pending().await,
         }
     }

@@ -96,13 +96,13 @@ pub use mgp_lifecycle::{
 };
 /// Governance and its layers; most programs need only its `prelude`.
 pub use mgp_security as security;
-/// The vocabulary: messages, principals, calls.
 pub use mgp_stream::{CallbackAnswer, ResumeLayer};
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{
     Bearer, CredentialRefusal, Credentials, EraCache, GuardedFetch, HttpClientConfig,
     RequestCredentials, RequestTarget,
 };
+/// The vocabulary: messages, principals, calls.
 pub use mgp_types as types;
 pub use result::ToolResult;
 pub use session_state::SessionStateJar;

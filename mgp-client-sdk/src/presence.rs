@@ -65,7 +65,7 @@ impl Presence {
         self.record.lost(how);
     }
 
-    /// Records that the client closed the connection, unless the server ended before.
+    /// Records that the client closed the connection, or that the server was lost if it ended before.
     pub(crate) fn close(&self, how: &str) {
         match self.liveness.reason() {
             Some(reason) => self.record.lost(&reason),
@@ -94,7 +94,7 @@ impl PresenceRecord {
 
     fn record_end(&self, event: fn(&ServerId, &str) -> Event, how: &str) {
         if self.is_connected.swap(false, Ordering::AcqRel) {
-            // Do not await the record: the sink completes it, and no call remains that could fail because of it.
+            // Do not wait until the record is written: the sink writes it anyway, and no call depends on it.
             drop(self.sink.record(event(&self.server, how).build()));
         }
     }

@@ -31,7 +31,7 @@ pub trait ToolResult: Sized {
     /// [`Error::Tool`] if the tool failed, −32603 if the data has another type.
     fn get<T: DeserializeOwned>(&self) -> Result<T, Error>;
 
-    /// Returns the member of an extension that the server added to the result.
+    /// Returns the member of an extension that the server added to the result, if it did.
     ///
     /// # Errors
     /// −32602 if it has another form.

@@ -61,7 +61,7 @@ impl SessionStateJar {
         }
     }
 
-    /// Keeps the state of an answer.
+    /// Keeps the state that an answer contains; drops the state if the answer is an error that refuses it.
     fn update(&self, answer: &Result<Reply, RpcError>) {
         match answer {
             Ok(reply) => {

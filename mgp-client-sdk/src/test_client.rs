@@ -47,7 +47,7 @@ macro_rules! loud {
 }
 
 impl TestClient {
-    /// Connects to a server, or to any stack, in the newest era it supports and with all MGP extensions of both sides.
+    /// Connects to a server, or to any stack, in the newest era it supports, with all MGP extensions that both offer.
     ///
     /// # Panics
     /// If the server cannot be built or the handshake fails.

@@ -20,7 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 const ROWS: u64 = 1000;
 
-/// Forwards bytes both ways, and cuts the connection on which the server has sent `after` bytes, once.
+/// Forwards bytes both ways. Cuts the first connection on which the server has sent more than `after` bytes, and no
+/// other.
 async fn cutting_proxy(to: SocketAddr, after: usize, cuts: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -48,7 +49,7 @@ async fn cutting_proxy(to: SocketAddr, after: usize, cuts: Arc<AtomicUsize>) -> 
     address
 }
 
-/// A server whose tool lists rows, with a checkpoint after each seventh, and the number of its calls.
+/// Returns a server whose tool lists rows, with a checkpoint after each seventh row; `runs` counts the tool's calls.
 fn rows(runs: &Arc<AtomicUsize>, checkpoints: CheckpointLayer) -> Server {
     let runs = Arc::clone(runs);
     let list = move |from: Resume<u64>, stream: ResultStream| {

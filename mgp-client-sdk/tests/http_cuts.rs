@@ -70,7 +70,7 @@ async fn followed(server: Server) -> (Vec<f64>, String, usize) {
     tokio::spawn(bound.run());
     let client = Client::builder("c", "1")
         .era(EraChoice::Legacy)
-        // A cut of a reused connection is a cut of another request.
+        // Connections are not reused, because a cut of a reused connection could cut another request.
         .http(|config| (config.retry, config.idle_connections) = (retry, 0))
         .connect_url(format!("http://{proxy}/mcp"))
         .await

@@ -76,7 +76,8 @@ async fn a_client_limits_its_calls_to_each_server() {
     }
 }
 
-/// The person is asked in rounds in the modern era and within one call in the legacy era; both are one call.
+/// In the modern era, the client sends the call again with each answer; in the legacy era, the person is asked while
+/// the call runs. Both are charged as one call.
 #[tokio::test]
 async fn a_call_that_asks_is_charged_once_on_either_side() {
     for era in ERAS {
@@ -128,7 +129,7 @@ struct Text {
     text: String,
 }
 
-/// A waiting call follows one call of each other caller, not all of them.
+/// A waiting call runs after at most one call of each other caller, not after all their calls.
 #[tokio::test]
 async fn callers_take_turns() {
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -1,6 +1,7 @@
-//! Reads a configuration and prints its servers and findings:
+//! Reads a configuration and prints its servers and findings.
 //!
-//! Without a file it reads the files that `mgp` reads. It starts no server, runs no command and shows no value.
+//! If the command line names no file, it reads the files that `mgp` reads. It starts no server, runs no command and
+//! shows no value.
 
 #![expect(clippy::print_stdout, reason = "a program that prints its findings")]
 

@@ -31,7 +31,7 @@ pub enum DiscoveryError {
         path: PathBuf,
         /// The operation as a past participle, for the error message.
         verb: &'static str,
-        /// The error of the system.
+        /// The error that the operating system reported.
         source: io::Error,
     },
     /// This process has no permission to read a file.
@@ -66,15 +66,15 @@ pub enum DiscoveryError {
         /// The path of the file.
         path: PathBuf,
     },
-    /// The configuration file of another host is not valid.
+    /// The configuration file of an MCP host, e.g. of Claude Code, is not valid.
     #[error("`{path}` cannot be read: {reason}")]
     Foreign {
         /// The path of the file.
         path: PathBuf,
-        /// The reason why it is not valid.
+        /// The reason why the file is not valid.
         reason: String,
     },
-    /// The decision could not be written to the audit log, so it was not made.
+    /// The decision of an operator could not be written to the audit log, so it was not made.
     #[error("no decision was made because it could not be recorded: {0}")]
     Unaudited(#[from] AuditError),
     /// A file was changed between reading and writing it.
@@ -89,7 +89,7 @@ pub enum DiscoveryError {
     /// A caller who is not an operator tried to decide on a registration.
     #[error("only an operator may decide on registrations; ask one")]
     NotRegistrar,
-    /// A registered server could not be registered, started or removed.
+    /// The server of an agent could not be registered, started or removed.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
     /// The maximum number of approvals is reached.
@@ -98,10 +98,10 @@ pub enum DiscoveryError {
     /// A `${…}` in a server's entry could not be expanded.
     #[error(transparent)]
     NotExpanded(#[from] Box<ExpandError>),
-    /// State could not be stored.
+    /// The store of the kernel's state could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A file could not be written.
+    /// A private file could not be read, locked or written.
     #[error(transparent)]
     PrivateFile(#[from] PrivateFileError),
 }
@@ -118,7 +118,7 @@ impl From<DiscoveryError> for RpcError {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
             DiscoveryError::NotExpanded(_) => (ErrorCode::SERVER_NOT_READY, error.to_string()),
-            // A caller must not learn paths and lines of the operator's files.
+            // The message contains no details, because a caller must not learn paths and lines of the operator's files.
             _ => (
                 ErrorCode::SERVER_NOT_READY,
                 "the configuration cannot be used; the operator of the kernel must check it"
@@ -156,7 +156,7 @@ fn registration(refused: &RegistrationError) -> RpcError {
             hints.retry_after_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
             hints
         }
-        // Mark these as retryable: they can succeed after the operator or the caller has acted.
+        // Forbid a retry for these: the same request succeeds only after the operator or the caller has acted.
         Refused::TooMany { .. }
         | Refused::Changed(_)
         | Refused::MissingFile { .. }

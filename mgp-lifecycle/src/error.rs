@@ -130,7 +130,7 @@ pub enum LifecycleError {
     /// A call with this key ended, but its result is no longer stored, because it was too long or too old (proposal 5).
     #[error("the call with this `idempotency_key` ran at {0}; its result is no longer kept")]
     ResultNotKept(Timestamp),
-    /// The maximum number of keys is stored (proposal 5).
+    /// The maximum number of idempotency keys is stored (proposal 5).
     #[error(
         "too many idempotency keys are kept; wait until some expire, or choose a shorter time to keep them"
     )]

@@ -70,7 +70,7 @@ enum OnTimeout {
 }
 
 impl ReadyLayer {
-    /// Creates a gate for the server with this state.
+    /// Creates a layer for the server with this state.
     pub fn new(state: StateHandle) -> Self {
         Self {
             state,
@@ -104,9 +104,9 @@ impl ReadyLayer {
 
     /// Makes the layer pass a call on, instead of refusing it, if the server is not connected in time.
     ///
-    /// Use this if the decisions of gates must still be valid when the call runs. Put this layer outside of the gates,
-    /// so that calls wait before the gates decide. Put a second layer, without a wait, inside of the gates: it refuses
-    /// the call, and the gates record the refusal.
+    /// Use this if the decisions of gates, e.g. about access, must still be valid when the call runs. Put this layer
+    /// outside of the gates, so that calls wait before the gates decide. Put a second layer, without a wait, inside of
+    /// the gates: it refuses the call, and the gates record the refusal.
     pub fn pass_on_timeout(mut self) -> Self {
         self.on_timeout = OnTimeout::Pass;
         self
@@ -143,7 +143,8 @@ impl ReadyLayer {
             return self.refuse(call.cx().server.as_ref());
         };
         let mut state = self.state.watch();
-        // Between a failed start and the next attempt there are other states, which do not end the wait; these do.
+        // Between a failed start and the next attempt there are other states. They do not end the wait; the following
+        // ones do.
         let settled = state.wait_for(|state| {
             use ServerState::{Connected, Disconnected, Draining, Registered};
             matches!(state, Connected | Disconnected | Draining | Registered)

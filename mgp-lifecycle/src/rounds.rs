@@ -41,7 +41,7 @@ impl Default for RoundsConfig {
     }
 }
 
-/// Layer that enables inner gates and handlers to ask a modern caller questions.
+/// Layer that enables inner layers and handlers to ask a modern caller questions.
 ///
 /// ```
 /// use mgp_lifecycle::{HandshakeLayer, RoundsLayer, ServerOffer};
@@ -84,13 +84,13 @@ impl RoundsLayer {
         Self { sealer, config: Arc::default() }
     }
 
-    /// Sets the limits.
+    /// Sets the limits of rounds.
     pub fn config(mut self, config: RoundsConfig) -> Self {
         self.config = Arc::new(config);
         self
     }
 
-    /// Decrypts the state of a call and adds the new answers to it.
+    /// Returns the state of a call with its new answers; in the first round, the state is new, else it is decrypted.
     fn open(&self, call: &Call) -> Result<RoundState, RpcError> {
         let params = call.params();
         let responses: InputResponses = match params.input_responses() {

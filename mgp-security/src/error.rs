@@ -62,7 +62,7 @@ pub enum Refusal {
     Unlisted {
         /// The server that did not list its tools.
         server: ServerId,
-        /// The error that the server returned.
+        /// The reason, e.g. the error that the server returned.
         #[source]
         reason: RpcError,
     },

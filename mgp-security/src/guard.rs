@@ -12,7 +12,7 @@ use crate::definition::{Inspection, NameFlaw};
 
 /// The maximum length of an input line, in bytes. A longer line is blocked, and its rest is skipped.
 const LINE_MAX: u64 = 4 * 1024 * 1024;
-/// The maximum number of durations of judgements that are stored.
+/// The maximum number of judgements whose durations are stored.
 const MAX_DURATIONS: usize = 1_000_000;
 
 /// A judge for one kind of test cases: `sandbox`, `network_restricted`, `readonly`, `code_safety` or `tooldef`.
@@ -57,7 +57,7 @@ impl Guard {
     pub const KINDS: [&'static str; 5] =
         ["sandbox", "network_restricted", "readonly", "code_safety", "tooldef"];
 
-    /// Creates the judge with a name.
+    /// Creates the judge with a name in [`KINDS`](Self::KINDS); returns `None` for any other name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let judge = match name {
@@ -70,7 +70,7 @@ impl Guard {
     /// Reads the allowlists of §7.3 to which test cases with code refer.
     ///
     /// # Errors
-    /// The position at which the text is not an object of objects.
+    /// An error with the position at which the text is not an object of objects.
     pub fn configs(self, text: &str) -> Result<Self, serde_json::Error> {
         let judge = match self.judge {
             Judge::Validator(cases) => Judge::Validator(cases.configs(text)?),

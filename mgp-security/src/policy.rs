@@ -47,7 +47,7 @@ pub struct ServerPolicy {
     pub trust: TrustLevel,
     /// The access of callers to whom no entry applies. Default: `opt-in`, i.e. no access.
     pub default_policy: DefaultPolicy,
-    /// The way permissions are approved. `interactive`.
+    /// The way permissions are approved. Default: `interactive`.
     #[serde(deserialize_with = "approval_policy")]
     pub permission_policy: ApprovalPolicy,
     /// Permissions that `auto_approve` does not grant; for them, `interactive` applies instead.
@@ -56,7 +56,8 @@ pub struct ServerPolicy {
     pub permissions: Vec<Permission>,
     /// The permissions the server needs for all of its tools, besides those that it declares itself.
     pub permissions_required: Vec<Permission>,
-    /// The limits of these permissions, each of which applies to the permissions that it is about.
+    /// The limits of the granted [`permissions`](Self::permissions), each of which applies to the permissions that it
+    /// is about.
     pub permission_limits: PermissionScope,
     /// The permissions that the server never gets, even if they are granted elsewhere.
     pub denied: Vec<Permission>,

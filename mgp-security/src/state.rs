@@ -296,7 +296,7 @@ impl<S: Snapshot> State<S> {
         Ok(revision)
     }
 
-    /// Commits the expiry of an entry. Unlike another change, it is made even if it cannot be recorded.
+    /// Commits the expiry of an entry. Unlike other changes, it is made even if it cannot be recorded.
     ///
     /// # Errors
     /// As for [`commit`](Self::commit), but a change that could not be recorded is not undone.

@@ -38,8 +38,8 @@ fn forgeries() -> Vec<Value> {
         with(
             json!({ "_meta": { "io.modelcontextprotocol/clientInfo": { "name": "root" } }, "_mgp": { "agent_id": "root" } }),
         ),
-        // Used as a revocation, the first removes an entry that restricts others, the second one that restricts the
-        // agent.
+        // As params of a revocation, the first ones would remove an entry that restricts another agent, the second ones
+        // an entry of the agent itself.
         json!({ "agent_id": "ann", "server_id": "files", "entry_type": "server_grant" }),
         json!({ "agent_id": "mallory", "server_id": "files", "entry_type": "tool_grant" }),
         json!({}),
@@ -85,7 +85,7 @@ fn total(log: &MemoryAudit) -> u64 {
     log.dropped() + log.events().len() as u64
 }
 
-/// Returns the number of events of a type since a count.
+/// Returns the number of events of a type among those that were recorded after the first `before` events.
 fn since(log: &MemoryAudit, before: u64, event_type: &str) -> usize {
     let new = usize::try_from(total(log) - before).unwrap();
     let events = log.events();
@@ -105,7 +105,7 @@ async fn no_administrative_method_in_any_spelling_changes_anything() {
     for info in administrative {
         let served = matches!(info.name, "mgp/access/grant" | "mgp/access/revoke");
         for forged in forgeries() {
-            // First as a method, then as a notification with the same name.
+            // Send the params in a request first, then in a notification of the same method.
             let seen = total(&log);
             let answer = client.request(info.name, &forged.to_string()).await;
             if served {

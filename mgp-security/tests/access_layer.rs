@@ -79,7 +79,8 @@ async fn a_refusal_names_agent_tool_reason_and_remedy() {
 async fn a_list_is_read_only_if_a_tool_may_be_hidden() {
     let access = Access::in_memory(Policies::default());
     allow(&access, "local", None).await;
-    // A list that cannot be parsed cannot be filtered, so it is refused.
+    // The layer parses a list only if it must hide a tool. Until then it passes on even this list, which cannot be
+    // parsed.
     let mut odd = client(&access, r#"{"tools":7}"#);
     assert_eq!(odd.request("tools/list", "{}").await.unwrap().as_str(), r#"{"tools":7}"#);
     let mut client = client(&access, LIST);

@@ -190,8 +190,7 @@ impl World {
         match law % 5 {
             0 => {
                 let with = self.with(Line { allows: true, ..more }).decided().await;
-                // An entry on a narrower level overrides one on a wider level; among entries on one level, an allow
-                // hides nothing.
+                // Adding an allow never hides a tool.
                 assert!(
                     seen.iter().all(|pair| with.contains(pair)),
                     "an allow hid: {seen:?} {with:?}"

@@ -242,7 +242,7 @@ async fn at_every_poll(world: &World, name: &str, stack: impl Fn() -> Stack) -> 
             return polls;
         }
         let cancelled = shown(&world.last(&trace).await);
-        // A call that was still waiting at a gate did not run.
+        // A call that was dropped before the layers had decided about it did not run.
         let is_held = cancelled == "TOOL_BLOCKED BLOCKED cancelled" && world.ran() == ran;
         assert!(is_held || cancelled == "TOOL_EXECUTED FAILURE cancelled", "{trace}: {cancelled}");
     }
@@ -257,7 +257,7 @@ async fn a_call_dropped_after_any_number_of_polls_is_recorded() {
     let stack = world.governed(Person::Slow);
     let warm = at_every_poll(&world, "warm", || stack.clone()).await;
     let alone = at_every_poll(&world, "alone", || world.alone()).await;
-    // The tool yields four times, the approver three times, and a ticket may be ready at the first poll.
+    // The tool yields four times, the approver three times, and the log may accept the call at the first poll.
     assert!(cold >= 8 && warm >= 8 && alone >= 5, "{cold} {warm} {alone}");
     world.end();
 }
@@ -413,7 +413,7 @@ async fn a_tool_that_panics_is_recorded_as_failed() {
 
 // === processes that die ===
 
-/// An approver that reports its question to the parent, and never answers.
+/// An approver that reports its question to the parent process, and never answers.
 struct Asked;
 
 #[async_trait]

@@ -25,7 +25,7 @@ use mgp_types::store::{Db, Store};
 use processes::{ChildTest, number_after, report, role};
 use tokio::time::Instant;
 
-/// The number of kills if the environment variable is not set.
+/// The number of kills if the environment variable `KILLS` is not set.
 const KILLS: u32 = 30;
 
 /// The number of kills for which one folder is used.
@@ -130,7 +130,7 @@ impl Open {
         (0..=at_most).rev().find(fits).expect("the entries match one moment")
     }
 
-    /// Returns the events after a sequence number, once there are as many as the changes cause.
+    /// Returns the events after a sequence number, once there are at least as many as expected.
     async fn events(&self, mut seq: u64, expected: usize) -> Vec<AuditEvent> {
         // Reading the log also takes committed events out of the store that are not in the log yet.
         let until = Instant::now() + PATIENCE;
@@ -172,7 +172,7 @@ fn change_and_kill(folder: &Path, from: u64, kill: u32) -> Option<u64> {
     let mut child = ChildTest::start(&from.to_string(), folder);
     let mut acknowledged = None;
     if kill % 4 == 3 {
-        // At that moment the process is usually still opening the folder.
+        // After such a short time the process is usually still opening the folder.
         std::thread::sleep(Duration::from_micros(fastrand::u64(..25_000)));
     } else {
         for _ in 0..fastrand::u32(1..60) {

@@ -398,7 +398,7 @@ async fn a_definition_that_turns_into_a_lie_is_not_called() {
         let changed = claiming(tool, &lie);
         world.liar.lists(std::slice::from_ref(&changed));
         world.governance.definitions().mark_stale(&"liar".into());
-        // Members that neither models nor gates read may be changed freely.
+        // A server may freely change members that neither a model nor a security layer reads.
         let unseen = matches!(lie.as_object().unwrap().keys().next().unwrap().as_str(), "_meta")
             && lie["_meta"]["dev.cloto/mgp"]["security"].is_null();
         let outcome = world.call("echo").await;
@@ -422,7 +422,7 @@ async fn hiding_a_tool_does_not_evade_the_operators_policy() {
         assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
         let shell = World::about(&[Permission::ShellExecute]);
         world.governance.permissions().approve(&operator(), shell.clone()).await.unwrap();
-        // The validator that the tool declares does not exist.
+        // The validator that the policy sets for the tool is not installed.
         assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::VALIDATION_BLOCKED);
         world.governance.permissions().deny(&operator(), shell).await.unwrap();
         assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);

@@ -132,7 +132,8 @@ impl World {
         self.client.request("tools/list", "{}").await.unwrap();
     }
 
-    /// Starts a call, and waits until the approver has received the question with the given number.
+    /// Starts a call about which the approver is asked one of the [`QUESTIONS`], and waits until it has received the
+    /// question.
     async fn ask(&mut self, question: usize) -> tokio::task::JoinHandle<Result<Reply, RpcError>> {
         if question == 2 {
             self.governance.permissions().approve(&operator(), Self::shell()).await.unwrap();
@@ -142,7 +143,7 @@ impl World {
         call
     }
 
-    /// Lets the approver approve, and checks that the call is refused and that this is recorded once.
+    /// Checks that a call was refused with a code and did not run, and that this is recorded once.
     #[track_caller]
     fn refused(&self, outcome: Result<Reply, RpcError>, code: i64, what: &str) {
         let error = outcome.expect_err(what);

@@ -9,8 +9,8 @@ use mgp_server_sdk::prelude::*;
 async fn main() -> Result<(), ServeError> {
     let clean = Tool::new("clean", "Deletes old files", |cx: Context| async move {
         let age = cx.select("Delete files of which age?", ["a month", "a year"]).await?;
-        // Returns `true` only if the user clearly agrees. Without an answer in time, the call
-        // fails, and nothing is deleted.
+        // `confirm` returns `true` only if the user clearly agrees. Without an answer in time, the call fails, and
+        // nothing is deleted.
         if !cx.confirm(format!("Delete 3 files older than {age}?")).await? {
             return Ok("nothing was deleted".to_owned());
         }

@@ -28,7 +28,7 @@ fn server(more: usize) -> Result<Server, RpcError> {
             "Echo the message back",
             |Args(echo): Args<Echo>| async move { echo.message },
         );
-    // Inline, because the tool takes microseconds only.
+    // Run the tool inline on the connection's task, because it takes only microseconds.
     let echo = echo.inline().risk(RiskLevel::Safe);
     let mut server = Server::new("echo", env!("CARGO_PKG_VERSION")).tool(echo);
     for number in 0..more {
@@ -55,7 +55,7 @@ fn filler(number: usize) -> Result<Tool, RpcError> {
     Ok(tool.input_schema(RawObject::of(&schema)?))
 }
 
-/// A folder that is removed on drop.
+/// The path of a folder; the folder is removed when this value is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -65,7 +65,7 @@ impl Drop for Folder {
     }
 }
 
-/// Permission, access, risk and audit: every caller may call every tool, and each call is recorded.
+/// Returns the governance for `--governed`: every caller may call every tool, and each call is recorded in a log.
 async fn governance(log: &Path) -> Result<Governance, Box<dyn std::error::Error>> {
     let log = AuditLog::open(LogConfig::new(log), None).await?;
     let governance = Governance::builder().audit(Arc::new(log)).build();

@@ -1,8 +1,9 @@
 //! Tools that affect the system and declare their effects: MGP clients check, confirm and refuse calls by these
 //! declarations.
 //!
-//! A plain MCP client sees the hints that follow from them (`readOnlyHint`, `destructiveHint`, `openWorldHint`).
-//! The client performs the checks; the server itself refuses only calls whose permissions are known to be denied.
+//! A plain MCP client sees the hints that follow from the declarations (`readOnlyHint`, `destructiveHint`,
+//! `openWorldHint`). The MGP client performs the checks; the server itself only refuses calls whose permissions the
+//! client has denied to it.
 
 use std::process::Stdio;
 

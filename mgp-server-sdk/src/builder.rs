@@ -52,8 +52,8 @@ impl Server {
         self
     }
 
-    /// Sends change notifications through a [`ChangeNotifier`], which several servers may share. Must be called before
-    /// resources and prompts are added.
+    /// Makes the server send change notifications through a [`ChangeNotifier`], which several servers may share. Must
+    /// be called before resources and prompts are added.
     ///
     /// `watches` handles the subscriptions of callers to resources.
     pub fn herald(mut self, herald: &ChangeNotifier, watches: impl ResourceSubscriber) -> Self {
@@ -266,7 +266,7 @@ impl Server {
         self
     }
 
-    /// Makes the program itself responsible for SIGTERM and SIGINT.
+    /// Leaves SIGTERM and SIGINT to the program: the server itself does not handle them.
     ///
     /// By default, both signals drain a server that uses stdin and stdout or listens on an address, and a second signal
     /// ends the process. A program that handles signals itself can drain the server with [`Server::drain_handle`].

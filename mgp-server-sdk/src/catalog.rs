@@ -68,7 +68,7 @@ pub(crate) struct Snapshot<E> {
     /// The id of this version of the list, part of its cursors. Equal lists have the same id in all processes.
     revision: u32,
     page_size: usize,
-    /// The cursor that the last page returns, if the list continues in another source.
+    /// The cursor on the last page, if the list continues in another source, e.g. in a set of resources.
     final_cursor: Option<String>,
     pages: Vec<[OnceLock<Result<Payload, RpcError>>; 2]>,
 }
@@ -79,7 +79,7 @@ impl<E: Entry> Catalog<E> {
         Self(Arc::new(CatalogState { snapshot, subscribers }))
     }
 
-    /// Adds an entry, or replaces the entry with the same key; returns `true` if it replaced one.
+    /// Adds an entry to the list, or replaces the entry with the same key; returns `true` if it replaced one.
     pub(crate) fn add(&self, entry: E) -> bool {
         let entry = Arc::new(entry);
         let replaced = self.change(|order| {
@@ -94,7 +94,7 @@ impl<E: Entry> Catalog<E> {
         replaced
     }
 
-    /// Removes an entry; returns `true` if there was one.
+    /// Removes the entry with this key; returns `true` if there was one.
     pub(crate) fn remove(&self, key: &str) -> bool {
         let removed = self.change(|order| {
             let before = order.len();
@@ -170,7 +170,8 @@ impl<E: Entry> Snapshot<E> {
         &self.order
     }
 
-    /// Returns one page, which is encoded once per era; `None` for a cursor that does not belong to this list.
+    /// Returns the page at a cursor; `None` if the cursor does not belong to this list. Each page is encoded once per
+    /// era.
     pub(crate) fn page(&self, cursor: Option<&str>, era: Era) -> Option<Result<Payload, RpcError>> {
         let number = match cursor {
             None => 0,

@@ -1,5 +1,5 @@
-//! Change notifications for servers whose lists are stored elsewhere, e.g. in a gateway (MCP `list_changed`,
-//! `subscribe`).
+//! Change notifications for servers whose tools, prompts and resources are stored outside of the server, e.g. in a
+//! gateway (MCP `list_changed`, `subscribe`).
 
 use std::any::Any;
 use std::fmt;
@@ -104,8 +104,8 @@ impl ChangeNotifier {
         self.0.updated_for(name, matches);
     }
 
-    /// Notifies the clients of matching principals that a server behind this one changed its state (§11.4). Completes
-    /// when every message was sent or has failed.
+    /// Notifies the clients of matching principals that a server behind this one changed its state (MGP §11.4). The
+    /// future completes when every message has been sent or has failed.
     ///
     /// Only clients that negotiated `lifecycle` are notified, and modern ones only while they listen.
     ///
@@ -140,7 +140,8 @@ impl fmt::Debug for dyn ResourceSubscriber {
 }
 
 impl ResourceWatcher {
-    /// Subscribes to a resource for a stream; returns `None` if the resource does not support subscriptions.
+    /// Subscribes to a resource for the notification stream of a modern client, and returns the URI with the
+    /// subscription; `None` if the resource does not support subscriptions.
     pub(crate) async fn subscribe(
         &self,
         cx: &Context,

@@ -29,7 +29,7 @@ const TTL: Duration = Duration::from_hours(1);
 /// The data references of a server: tools use it to export and import data that passes through neither the client nor a
 /// model. Cheap to clone.
 ///
-/// Exported data is served at URLs that expire. The address is opened with the first export.
+/// Exported data is served over HTTP at URLs that expire. The server begins to listen at the first export.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -93,7 +93,7 @@ impl DataReferences {
         self.changed(|state| state.settings.listen = address)
     }
 
-    /// Sets the beginning of the URLs, if other servers reach the address by another name, e.g. through a proxy.
+    /// Sets the beginning of the URLs of exported data, if other servers reach this server by another address.
     #[must_use]
     pub fn url(self, base: impl Into<String>) -> Self {
         self.changed(|state| state.settings.url = Some(base.into()))
@@ -180,8 +180,8 @@ impl DataReferences {
         Ok(reference)
     }
 
-    /// Returns a reference as the result of a tool. The URL is sent only to a caller that negotiated the extension, in
-    /// `_meta`, so that models do not see it.
+    /// Returns the result of a tool that contains a reference. The URL of the data is only in `_meta`, which models do
+    /// not see, and only if the caller negotiated the extension.
     ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
@@ -218,7 +218,7 @@ impl DataReferences {
         Ok(ReferenceReader::new(url, Arc::new(fetch)).expect(reference.size_bytes, sha256))
     }
 
-    /// Returns the HTTP client that is allowed to read a URL.
+    /// Returns an HTTP client that may read a URL: it may also reach the kernel and the explicitly allowed hosts.
     fn fetch(&self, url: &str) -> Result<GuardedFetch, ReferenceError> {
         let kernel = std::env::var(KERNEL).unwrap_or_default();
         let is_of_kernel = !kernel.is_empty()

@@ -10,7 +10,7 @@ pub(crate) struct Shutdown {
     pub(crate) drain: Drain,
     /// If set, the program itself handles SIGTERM and SIGINT.
     pub(crate) leaves_signals: bool,
-    /// If set, the peer of [`Server::serve`](crate::Server::serve) owns the server.
+    /// If set, the peer of [`Server::serve`](crate::Server::serve) owns the server and may shut it down.
     pub(crate) is_owned: bool,
 }
 
@@ -20,10 +20,11 @@ pub(crate) struct CloseWhenDrained(JoinHandle<()>);
 
 impl CloseWhenDrained {
     pub(crate) fn when_drained(drain: Drain, ending: CloseHandle) -> Self {
-        // A separate task, so that the connection need not check with each message whether the server has drained.
+        // Use a separate task, so that the connection need not check with each message whether the server has drained.
         Self(tokio::spawn(async move {
             drain.wait_begun().await;
-            // The end is announced first, so that messages to a peer that does not read do not count as running calls.
+            // Announce the end first, so that answers that wait for a peer that does not read do not count as running
+            // calls.
             ending.announce();
             drain.wait_ended().await;
             ending.drain();

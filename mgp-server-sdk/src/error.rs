@@ -17,7 +17,7 @@ pub enum ServeError {
     /// Standard input and output cannot be used.
     #[error("cannot serve on stdin and stdout: {0}")]
     Stdio(#[from] StdioError),
-    /// The connection failed.
+    /// The connection to the peer failed, for this reason.
     #[error(transparent)]
     Connection(CloseReason),
     /// The server cannot be built.
@@ -53,7 +53,7 @@ pub enum ServeError {
         "`{0}` would serve callers without authentication; add `.auth(…)`, or `.no_auth()` on a loopback address"
     )]
     Unguarded(std::net::SocketAddr),
-    /// The server would be reachable from the network without authentication.
+    /// Authentication is off, but the address is reachable from other machines.
     #[cfg(feature = "http")]
     #[error(
         "`{0}` is reachable from other machines, so `.no_auth()` is not allowed; use `.auth(…)`"
@@ -92,7 +92,7 @@ pub(crate) enum BuildError {
     /// A prompt, resource or completion needs state that the server lacks.
     #[error("{what} takes `State<{state}>`, and the server has none; give it one with `.state(…)`")]
     MissingState { what: String, state: &'static str },
-    /// The server was governed more than once.
+    /// [`Server::governed`](crate::Server::governed) was called more than once for the server.
     #[error("the server is governed twice; one `governed` is enough")]
     GovernedTwice,
     /// Two prompts or resources have the same name.

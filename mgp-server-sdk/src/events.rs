@@ -44,8 +44,8 @@ impl Server {
     }
 }
 
-/// Returns the layer that offers the endpoints of events as tools too (later revisions of MGP §13), to clients that
-/// negotiated events.
+/// Returns the layer that also offers the methods about events as tools, to clients that negotiated events (later
+/// revisions of MGP §13).
 pub(crate) fn tools_gate(events: &EventHub) -> Gate {
     let tools = KernelToolsLayer::new(events.router());
     Gate(Box::new(move |inner| {

@@ -11,7 +11,8 @@ use crate::tool::{FromCall, ToolRequest};
 
 /// An extension to add to a server with [`Server::extension`].
 ///
-/// An [`Extension`] itself implements this trait: the server then offers it, and handlers use its members.
+/// [`Extension`] implements this trait: the server then only offers the extension, and handlers use its members
+/// themselves.
 pub trait ServerExtension {
     /// Returns the extension to offer.
     fn extension(&self) -> Extension;
@@ -31,7 +32,7 @@ impl ServerExtension for Extension {
     }
 }
 
-/// Runs tool calls with the same idempotency key only once; the check is inside all gates of the server.
+/// Runs tool calls with the same idempotency key only once; checks only calls that all other layers have admitted.
 ///
 /// ```
 /// use mgp_lifecycle::Idempotency;

@@ -29,7 +29,7 @@ use crate::{change_notifier, listen, log};
 /// The features of a server other than tools.
 #[derive(Debug)]
 pub(crate) struct Features {
-    /// Present if `structured_errors` is offered.
+    /// The layer for the extension `structured_errors`, if the server offers it.
     pub(crate) structured_errors: Option<StructuredErrorsLayer>,
     pub(crate) resources: Resources,
     /// The skills; their files are served as resources.
@@ -47,7 +47,7 @@ pub(crate) struct Features {
     pub(crate) errors: Vec<BuildError>,
 }
 
-/// The announcement of a shutdown.
+/// The parts that a server needs to notify its clients of its shutdown.
 #[derive(Debug)]
 pub(crate) struct ShutdownNotice {
     pub(crate) drain: Drain,
@@ -91,7 +91,7 @@ impl Features {
         errors
     }
 
-    /// Adds the features to the server's offer; returns their endpoints, and whether logging is enabled.
+    /// Adds the features to the server's offer; returns the router of their endpoints, and whether logging is enabled.
     pub(crate) fn assemble(
         self,
         offer: &mut ServerOffer,
@@ -101,7 +101,8 @@ impl Features {
     ) -> (Router, bool) {
         let offered = &mut offer.capabilities;
         self.offer(offered, tools);
-        // The author may have added capabilities to the offer; their endpoints are served even without entries.
+        // Serve the endpoints of each offered capability, even without entries, because the author may have added it to
+        // the offer.
         let mut router = Router::new();
         if offered.prompts.is_some() {
             router = router.merge(self.prompts.routes(config));
@@ -170,7 +171,7 @@ impl Features {
         }
     }
 
-    /// Returns the endpoints by which clients subscribe to changes and to the server's states.
+    /// Returns the endpoints by which clients subscribe to changes, events and the server's shutdown.
     fn notifications(
         self,
         offered: &ServerCapabilities,

@@ -1,4 +1,4 @@
-//! The health of a server: its own figures, and the checks that its author added (MGP §11.3).
+//! The health report of a server: numbers that the library counts, and the checks that the author added (MGP §11.3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,7 +52,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Adds the server's own figures to its health report.
+/// Adds the numbers of tools and running requests, and the server's id, to its health report.
 pub(crate) fn of(
     health: Health,
     offer: &ServerOffer,

@@ -27,8 +27,8 @@ use crate::pages::Pages;
 use crate::server::Server;
 use crate::signals::SignalGuard;
 
-/// A type-erased service with its authentication layer. It is cloned for each request, which is cheaper than for a
-/// boxed service.
+/// A type-erased HTTP service with its authentication layer. It is cloned for each request, so it is an `Arc` of a
+/// function, which is cheaper to clone than a boxed service.
 #[derive(Clone)]
 struct BoxedService(Arc<dyn Fn(Request<Incoming>) -> ResponseFuture + Send + Sync>);
 
@@ -154,8 +154,8 @@ impl HttpServer {
         self
     }
 
-    /// Serves callers without authentication: every program and user that can connect to this
-    /// machine's loopback address.
+    /// Serves all callers without authentication, i.e. every program that can connect to this machine's loopback
+    /// address.
     pub fn no_auth(mut self) -> Self {
         self.authentication = Authentication::Off;
         self.config.anonymous = Some(Principal::local());
@@ -226,7 +226,7 @@ impl HttpServer {
         for address in &addresses {
             match &authentication {
                 Authentication::Unset => return Err(ServeError::Unguarded(*address)),
-                // Checked even if there is an authentication layer, because the layer may accept anonymous callers.
+                // Check this even if there is an authentication layer, because the layer may accept anonymous callers.
                 _ if config.anonymous.is_some() && !address.ip().is_loopback() => {
                     return Err(ServeError::Exposed(*address));
                 }
@@ -355,12 +355,12 @@ impl BoundServer {
         self.local
     }
 
-    /// Returns the stack, to serve it over other transports as well.
+    /// Returns the stack of the server, so that it can also be served over other transports.
     pub fn stack(&self) -> Stack {
         self.stack.clone()
     }
 
-    /// Returns the service without authentication, to inspect running calls.
+    /// Returns the HTTP service without its authentication layer, e.g. to inspect running calls.
     pub fn service(&self) -> HttpService {
         self.service.clone()
     }
@@ -417,7 +417,7 @@ impl BoundServer {
                 Poll::Ready(()) => Poll::Ready(()),
             })
             .await;
-            // Ends the open streams of clients, which would otherwise keep their connections open.
+            // End the open streams of clients, which would otherwise keep their connections open.
             service.end_streams();
         };
         listen(listener, boxed, limits, end).await;

@@ -53,7 +53,7 @@ impl Service<Call> for GatewayLeaf {
 pub(crate) struct Leaf {
     tools: Tools,
     endpoints: Router,
-    /// `false` if the author routes `tools/call` elsewhere; likewise `own_lists` for lists.
+    /// `false` if the author added an endpoint for `tools/call`; `own_lists` is the same for `tools/list`.
     own_calls: bool,
     own_lists: bool,
     events: Option<EventHub>,
@@ -99,8 +99,8 @@ impl Leaf {
 
     /// Starts a tool, or asks the caller for missing permissions.
     fn run(&self, mut call: Call) -> LeafFuture {
-        // Checks first that the arguments are an object: a call that will be refused must not cause
-        // a question to the caller.
+        // Check first that the arguments are an object: a call that will be refused must not cause a question to the
+        // caller.
         let callable = call
             .tool()
             .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));
@@ -116,7 +116,7 @@ impl Leaf {
     }
 }
 
-/// Checks a call again that an outer layer made wait, because rights may have ended meanwhile.
+/// Checks the rights of a call again if an outer layer made it wait, because they may have ended in the meantime.
 fn recheck(tools: &Tools, call: &Call) -> Result<(), RpcError> {
     if WaitMark::is_set(call.cx()) { tools.recheck(call) } else { Ok(()) }
 }
@@ -140,7 +140,7 @@ fn refuse_cursor(call: &Call) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// A result that is available already, or a running tool.
+/// The future of a call: a result that is available already, or a running tool.
 pub(crate) enum LeafFuture {
     Ready(Option<Result<Reply, RpcError>>),
     Running(Running),

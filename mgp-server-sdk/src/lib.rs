@@ -196,7 +196,7 @@ pub use tool::{
     ToolRequest, Tools, Trace,
 };
 
-/// The crates that generated code and examples need in addition to this one.
+/// The other crates that the generated code and the examples use.
 #[doc(hidden)]
 pub mod reexports {
     pub use {mgp_types, schemars, serde};

@@ -22,15 +22,15 @@ use crate::subscribers::{ListKind, ListSet, MAX_WATCHED, Subscribers, WatchedRes
 #[derive(Clone, Debug)]
 pub(crate) struct ListenSources {
     pub(crate) subscribers: Subscribers,
-    /// Set if the server offers subscriptions to resources.
+    /// The handler of subscriptions to resources; set if the server offers them.
     pub(crate) resources: Option<ResourceWatcher>,
     /// `true` if the server announces changes that MCP defines. Then clients without MGP may open a stream too.
     pub(crate) announces_changes: bool,
-    /// Set if the server offers events.
+    /// The hub of the server's events; set if the server offers events.
     pub(crate) events: Option<EventHub>,
 }
 
-/// Returns the endpoint that opens a stream. If nothing else ends the stream, it ends with the server.
+/// Returns the endpoint that opens a stream, which ends when the client ends it or the server has drained.
 pub(crate) fn routes(sources: ListenSources, drain: Drain) -> Router {
     let listening = Stack::from_fn(move |call: Call| {
         let (sources, drain) = (sources.clone(), drain.clone());

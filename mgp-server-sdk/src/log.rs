@@ -58,14 +58,14 @@ impl Logger {
             && self.cx.outlet.wants(OutletItemKind::Log)
     }
 
-    /// Returns the lowest level of the messages that a call sends, or `None` if it sends none.
+    /// Returns the lowest level of the log messages that are sent to the caller of a call, or `None` if none are sent.
     #[must_use]
     pub fn min_level(cx: &Context) -> Option<LogLevel> {
         let threshold = cx.extensions.get::<LogThreshold>()?;
         cx.outlet.wants(OutletItemKind::Log).then(|| threshold.least())
     }
 
-    /// Returns whether a legacy session accepts messages of this level that belong to none of its calls.
+    /// Returns whether a legacy session wants messages of this level that belong to none of its calls.
     #[must_use]
     pub fn is_sent_to(session: &Scope, level: LogLevel) -> bool {
         level >= session.state::<SessionLevel>().get()
@@ -103,12 +103,12 @@ impl FromCall for Logger {
     }
 }
 
-/// The source of the lowest level that a call sends.
+/// The source of the lowest level of the log messages that are sent to the caller of a call.
 #[derive(Debug)]
 enum LogThreshold {
-    /// The session's level at the time of the message.
+    /// The level of the legacy session, read when a message is sent.
     Session(Arc<SessionLevel>),
-    /// The log level that the request of the caller names.
+    /// The level that the modern request itself contains.
     Request(LogLevel),
 }
 
@@ -164,7 +164,7 @@ fn requested_level(call: &Call) -> Option<LogLevel> {
     serde_json::from_str(call.params().meta_member(MetaKey::LogLevel)?).ok()
 }
 
-/// Returns the endpoint that sets the level.
+/// Returns the endpoint with which a client sets the level of its legacy session.
 pub(crate) fn routes() -> Router {
     Router::new().on::<LoggingSetLevel, _, _>(|cx, params| {
         cx.scope.state::<SessionLevel>().set(params.level);

@@ -46,7 +46,7 @@ impl Pages {
         self
     }
 
-    /// Returns the answer to a request of a page.
+    /// Returns the answer to a request for a page, or `None` if there is no page at the path of the request.
     pub(crate) fn answer<B>(&self, request: &Request<B>) -> Option<Response<HttpBody>> {
         let (_, make) = self.0.iter().find(|(path, _)| path == request.uri().path())?;
         let (status, text) = match *request.method() {

@@ -1,5 +1,5 @@
-//! Permission grants in a modern request, which apply only to that request, and the question for
-//! missing grants (MGP §3.6).
+//! Permission grants in a modern request, which apply only to that request, and the question to the caller for grants
+//! that the request lacks (MGP §3.6).
 
 use mgp_security::Grants;
 use mgp_types::Payload;
@@ -14,7 +14,7 @@ use mgp_types::service::{Call, CallerRequest, InputRequired, Params, Reply};
 /// The key of the question for permissions. If a call contains an answer under this key, its caller is not asked again.
 const KEY: &str = "mgp.permission";
 
-/// Applies the grants that a call contains to that call.
+/// Applies the permission grants in a call's params to that call.
 pub(crate) fn apply_grants(call: &mut Call) {
     if sends_grants(call)
         && let Some(grants) = Grants::carried_by(call.params())
@@ -23,8 +23,8 @@ pub(crate) fn apply_grants(call: &mut Call) {
     }
 }
 
-/// Applies the grants of a call that needs permissions. If the call contains decisions about only some of the
-/// permissions, and no answer, returns a question for the others.
+/// Applies the grants of a call that needs permissions. If the call lacks decisions about some of them, and is not
+/// itself the answer to such a question, returns a question about these.
 pub(crate) fn apply_grants_or_ask(
     call: &mut Call,
     needed: &[Permission],
@@ -45,7 +45,8 @@ pub(crate) fn apply_grants_or_ask(
     Ok(None)
 }
 
-/// Returns whether the caller sends its grants with each call. A caller without MGP does not, and is never asked.
+/// Returns whether the caller sends its grants with each call. A caller without MGP does not, and is never asked for
+/// them.
 pub(crate) fn sends_grants(call: &Call) -> bool {
     let caller = &call.cx().caller;
     caller.era == Era::Modern && caller.has(Extension::Permissions)

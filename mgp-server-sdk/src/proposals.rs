@@ -1,4 +1,4 @@
-//! Extensions that need more than additional members: each adds its layers and endpoints to a server.
+//! Extensions that add layers and endpoints to a server, and not only members to its messages.
 
 use mgp_lifecycle::StructuredErrorsLayer;
 use mgp_security::{CallerConfirmLayer, Scopes};
@@ -10,7 +10,7 @@ use mgp_types::service::Router;
 use crate::extension::ServerExtension;
 use crate::server::Server;
 
-/// The extension `structured_errors` (proposal 11): errors have a category, a delay and advice.
+/// The extension `structured_errors` (proposal 11): errors contain a category, the delay before a retry, and advice.
 ///
 /// To set these itself, a tool returns a [`StructuredError`](mgp_types::proposal::StructuredError).
 ///

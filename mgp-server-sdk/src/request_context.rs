@@ -31,7 +31,7 @@ impl<S: MgpService> Service<Call> for RequestContext<S> {
             if self.layer.logging {
                 log::store_level(&mut call);
             }
-            // The counter is needed only if questions are answered in a next round, in which the handler runs again.
+            // Only a caller that answers with its next request needs the counter, because the handler then runs again.
             if let CallerAccess::Channel(_) = call.cx().caller_access {
                 call.cx_mut().extensions.insert(QuestionCounter::default());
             }

@@ -89,15 +89,15 @@ impl ServerMonitor {
         self.0.running()
     }
 
-    /// Returns the size, in bytes, of the chunks that running calls have sent and still store, to answer a cancellation
-    /// or a gap.
+    /// Returns the size, in bytes, of the sent chunks that running calls still store, because a client may cancel the
+    /// call or request lost chunks.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.0.kept_bytes()
     }
 }
 
-/// Decides whether a call of a tool that another server runs may become a task.
+/// A function that decides whether a call of a tool that another server runs may become a task.
 struct TaskSupportFn(Box<dyn Fn(&str) -> TaskSupport + Send + Sync>);
 
 mgp_types::opaque_debug!(TaskSupportFn);
@@ -110,8 +110,8 @@ const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Lifecycle)
     .with(Extension::Callbacks);
 
-/// Returns the layer of tasks. The given function decides which calls may become tasks or, if there is none, the tools
-/// of this server do.
+/// Returns the layer of tasks. The function `support` decides which calls may become tasks; without it, the definitions
+/// of this server's tools decide.
 fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools) -> TasksLayer {
     match support {
         None => TasksLayer::new(config, move |tool| tools.task_support(tool)),
@@ -126,7 +126,7 @@ impl Server {
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut offer = ServerOffer::new(Implementation::new(name, version));
         let mut mgp = MgpOffer::new(SERVED);
-        // Handlers ask callers of both eras by the same functions.
+        // Handlers can ask modern callers the same questions as legacy callers, with the same functions.
         mgp.asks_in_rounds = true;
         offer.mgp = Some(mgp);
         Self {
@@ -155,7 +155,7 @@ impl Server {
 
     /// Returns a router for the methods that built-in layers of every server answer: health, shutdown and cancellation.
     ///
-    /// With it, a gateway can offer these methods as tools too.
+    /// With this router, a gateway can offer these methods as tools too.
     #[must_use]
     pub fn system_router(&self) -> Router {
         let router = self.health.router().merge(self.drain_handle().router());
@@ -257,7 +257,7 @@ impl Server {
         self
     }
 
-    /// Sets which calls of tools may become tasks if another server runs the tools, e.g. behind a gateway.
+    /// Sets the function that decides which calls of tools may become tasks, if another server runs the tools.
     ///
     /// The function is called only if the caller can wait for a task, and not for tools that can run only as tasks.
     pub fn task_support(
@@ -282,7 +282,7 @@ impl Server {
         self.offer.mgp.as_mut().filter(|_| !self.chose_extensions)
     }
 
-    /// Adds a layer inside all gates, so that it receives only calls that the gates admitted.
+    /// Adds a layer inside all layers that the author added, so that it receives only the calls that they admit.
     pub(crate) fn inner_layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
@@ -305,7 +305,7 @@ impl Server {
         self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
     }
 
-    /// Answers requests for the manifest of the server.
+    /// Makes the server answer requests for its manifest.
     pub(crate) fn describe(mut self, manifest: Manifest) -> Self {
         self.manifest = Some(manifest);
         self
@@ -375,7 +375,7 @@ impl Server {
         let serving = HandlerConfig { timeout: self.timeouts.tool, state };
         let (drain, structured_errors) = (self.shutdown.drain, self.features.structured_errors);
         name_server(&drain, &self.offer);
-        // An endpoint for `tools/call` that the author added knows the names of its tools; this server does not.
+        // If the author added an endpoint for `tools/call`, only that endpoint knows the names of the tools.
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         let events =
             (offers(Extension::Events) && !routes_tools).then(|| self.features.events.clone());
@@ -402,7 +402,7 @@ impl Server {
         };
         let stack = inbound(StackParts {
             outer,
-            // The limits are inside all gates, so that a call refused by a gate is not charged.
+            // The limits are inside the author's layers, so that a call that these refuse does not count for a limit.
             gates: event_tools.into_iter().chain(bounds).chain(self.gates).collect(),
             limit: ConcurrencyLimitLayer::new(self.limit),
             timeout: TimeoutLayer::with_timeouts(self.timeouts)
@@ -416,9 +416,9 @@ impl Server {
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
-    /// Adds two layers around the gates: outermost the layer that receives the members of proposals, because all gates
-    /// may use them, and inside it the layer that answers with the manifest. A server that routes tool calls elsewhere
-    /// adds its own layers.
+    /// Adds two layers around all others: outermost the layer that reads the members of proposals, because all other
+    /// layers may use them, and inside it the layer that answers with the manifest. A server whose author added an
+    /// endpoint for `tools/call` adds such layers itself.
     fn add_proposal_layer(&mut self) {
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {
@@ -441,7 +441,7 @@ impl Server {
             }
             let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
             mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
-            // If the author chose the extensions explicitly, the choice is not changed.
+            // Do not change the extensions if the author chose them explicitly.
             if !mgp.permissions_required.is_empty() && !self.chose_extensions {
                 mgp.extensions = mgp.extensions.with(Extension::Permissions);
             }
@@ -471,7 +471,7 @@ impl Server {
         let _leaving = CloseWhenDrained::when_drained(drain.clone(), connection.close_handle());
         match connection.run().await {
             CloseReason::Eof | CloseReason::Local => Ok(()),
-            // Only logs a warning: the shutdown was requested, so a supervisor must not regard it as a failure.
+            // Log only a warning: the shutdown was requested, so a supervisor must not regard it as a failure.
             closed if drain.is_draining() => {
                 tracing::warn!(%closed, "closed before the peer had read all messages");
                 Ok(())
@@ -480,7 +480,7 @@ impl Server {
         }
     }
 
-    /// Serves the parent process, i.e. the one that started this process, over stdin and stdout.
+    /// Serves the process that started this one (its parent) over stdin and stdout.
     ///
     /// Redirects standard output to standard error first, so that a stray `println!` cannot corrupt the protocol.
     ///

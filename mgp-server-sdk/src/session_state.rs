@@ -138,7 +138,7 @@ impl CallerState {
         self.cx.add_to_result(&StateChanged(true))
     }
 
-    /// Returns the names to which the sealed state is bound.
+    /// Returns the names to which the sealed state is bound: the tenant, the subject and the agent of the caller.
     fn owner(&self) -> [&str; 3] {
         let principal = &self.cx.principal;
         let agent = principal.as_agent().map_or("", |agent| agent.as_str());

@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// The number of servers in this process that drain on signals.
 static ACTIVE_SERVERS: AtomicUsize = AtomicUsize::new(0);
 
-/// A guard that makes a server drain at the first signal; dropping the guard ends this.
+/// A guard that makes a server drain at the first signal. After the guard is dropped, signals do not drain the server.
 #[derive(Debug)]
 pub(crate) struct SignalGuard(Arc<AtomicBool>);
 
@@ -70,7 +70,7 @@ impl SignalStream {
     }
 }
 
-/// Ctrl-C, the only signal on this system.
+/// The signals to wait for; on this system, Ctrl-C is the only one.
 #[cfg(not(unix))]
 struct SignalStream;
 
@@ -96,7 +96,7 @@ impl SignalStream {
             let (is_active, other_servers) =
                 (is_active.load(Ordering::Acquire), ACTIVE_SERVERS.load(Ordering::Acquire) > 0);
             if !is_active && other_servers {
-                // A server is still running, and its guard handles the signal.
+                // Another server is still running, and its own task handles the signal.
                 continue;
             }
             if !is_active || !is_first {

@@ -132,7 +132,7 @@ impl Skill {
         mcp::Skill::new(format!("{root}/{}", mcp::Skill::FILE), self.frontmatter.clone(), files)
     }
 
-    /// Returns the files as resources.
+    /// Converts the files of the skill to resources.
     fn into_resources(self) -> impl Iterator<Item = Resource> {
         let root = self.root();
         let Self { name, description, files, .. } = self;
@@ -151,7 +151,7 @@ impl Skill {
     }
 }
 
-/// Reads the files of a folder.
+/// Reads all files below a folder into `files`, and adds their sizes to `size`.
 fn collect(
     folder: &Path,
     path: &str,

@@ -1,5 +1,5 @@
-//! The inbound stack of a server: the outer layers, the gates, the limits, and the innermost service. Layers are listed
-//! outermost first, one per line, each with the reason for its place.
+//! The inbound stack of a server: the outer layers, the gates (the author's layers and the limits), and the innermost
+//! service. Layers are listed outermost first, one per line, each with the reason for its place.
 //!
 //! [`CallLimits`](crate::limit::CallLimits) determines the order of the gates for rates, quotas and sizes.
 
@@ -26,7 +26,7 @@ pub(crate) struct StackParts {
     pub(crate) gates: Vec<Gate>,
     pub(crate) limit: ConcurrencyLimitLayer,
     pub(crate) timeout: TimeoutLayer,
-    /// `false` if tool calls are routed elsewhere, and have no time limit in this server.
+    /// `false` if the author added an endpoint for `tools/call`; then this server applies no time limit to tool calls.
     pub(crate) bounds_calls: bool,
     pub(crate) tools: Tools,
     pub(crate) endpoints: Router,
@@ -34,7 +34,7 @@ pub(crate) struct StackParts {
     pub(crate) events: Option<EventHub>,
 }
 
-/// A layer that the author added.
+/// A gate: a layer that the author added, or a limit, through which a call passes on its way to a tool.
 pub(crate) struct Gate(pub(crate) Box<dyn FnOnce(Stack) -> Stack + Send>);
 
 impl Gate {
@@ -73,7 +73,7 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     outer.around(gated(gates, inner))
 }
 
-/// Puts the author's gates around the inner services.
+/// Puts the gates around the inner services.
 fn gated(gates: Vec<Gate>, inner: impl MgpService) -> Stack {
     gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack))
 }
@@ -104,8 +104,8 @@ impl OuterLayers {
             // Identifies the caller and its extensions for all layers inside, and translates
             // their errors for the caller.
             .layer(self.handshake)
-            // Inside of the handshake, which knows whether the caller negotiated it, and outside of every layer that
-            // refuses calls.
+            // Inside of the handshake, which knows whether the caller negotiated `structured_errors`, and outside of
+            // every layer that refuses calls.
             .option_layer(self.structured_errors)
             // Inner gates and handlers may ask a modern caller for input; this layer converts their questions to the
             // reply.
@@ -124,10 +124,10 @@ impl OuterLayers {
             // Returns refusals of the layers inside immediately. A call that continues may become a
             // task, and keeps its guards.
             .layer(self.tasks)
-            // Adds what gates and handlers need to log and to ask. Inside of `tasks`, so that the questions of a task
-            // belong to the task.
+            // Adds the context that gates and handlers need to send log messages and ask the caller. Inside of `tasks`,
+            // so that the questions of a task belong to the task.
             .layer(RequestContextLayer { logging: self.logging })
-            // The author's gates, then the limits.
+            // The gates, then the limit of running calls and the innermost service.
             .service(inner);
         Stack::new(service)
     }

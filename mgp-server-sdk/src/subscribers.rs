@@ -24,7 +24,8 @@ use tokio::task::JoinSet;
 
 use crate::error::Refusal;
 
-/// The maximum number of listeners. Further clients are served, but receive no change notifications.
+/// The maximum number of listeners (clients that receive change notifications). Further clients are served without
+/// them.
 const MAX_LISTENERS: usize = 131_072;
 
 /// The maximum number of resources that one listener may subscribe to.
@@ -33,7 +34,7 @@ pub(crate) const MAX_WATCHED: usize = 1_000;
 /// The time for which changes are collected before they are sent.
 const COALESCE_DELAY: Duration = Duration::from_millis(10);
 
-/// A list with change notifications.
+/// A list of which the server can announce changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListKind {
     Tools,
@@ -64,13 +65,13 @@ enum ListenerKey {
     Stream(CallKey),
 }
 
-/// A client that receives notifications.
+/// A client that receives change notifications: a legacy session, or a notification stream of a modern client.
 struct Listener {
     peer: Peer,
     scope: Scope,
     principal: Principal,
-    /// The call whose stream carries the notifications, and the `_meta` that each of them repeats; `None` for a
-    /// session.
+    /// The call that opened the stream of a modern client, and the `_meta` that each notification repeats; `None` for a
+    /// legacy session.
     stream: Option<(CallKey, Meta)>,
     lists: ListSet,
     /// If set, the client negotiated notifications of the server's lifecycle state.
@@ -106,7 +107,7 @@ impl WatchedResource {
     }
 }
 
-/// The changes that are not sent yet.
+/// The changes that have not been sent to a listener yet.
 #[derive(Default)]
 struct Changes {
     lists: ListSet,
@@ -375,8 +376,8 @@ impl Listener {
         }
     }
 
-    /// Records changes, and starts the task that sends them unless it is running; `add` returns whether it added a
-    /// change.
+    /// Records changes by calling `add`, which returns whether it added any, and starts the task that sends them if
+    /// necessary.
     fn record(
         self: &Arc<Self>,
         add: impl FnOnce(&mut Changes, &BTreeMap<String, WatchedResource>) -> bool,
@@ -389,13 +390,13 @@ impl Listener {
         }
     }
 
-    /// Sends the changes until there are none left.
+    /// Sends the recorded changes to the client, until there are none left.
     async fn send_changes(self: Arc<Self>) {
         loop {
             tokio::time::sleep(COALESCE_DELAY).await;
             let Some(changes) = self.take() else { return };
             if let Err(error) = self.send_once(changes).await {
-                // Sending stops for now. The listener stays in the table until its scope ends.
+                // Stop sending. The listener stays in the table until the scope of its session or stream ends.
                 tracing::debug!(%error, "listener disconnected");
                 return;
             }

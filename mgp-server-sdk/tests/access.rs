@@ -1,4 +1,4 @@
-//! Clients of a server with access control are notified of changes of access (MGP §5).
+//! Tests that a server with access control notifies its clients when their access changes (MGP §5).
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Warnings that a server logs while it is built.
+//! Tests of the warnings that a server logs while it is built.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

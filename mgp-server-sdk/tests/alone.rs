@@ -1,4 +1,4 @@
-//! A server with only the audit layer: the example program, started in the same way as by a client (MGP §6).
+//! Tests a server with only the audit layer: starts the example program `audit_alone` as a client would (MGP §6).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use mgp_security::{AuditLog, AuditQuery, LogConfig, LogHead, verify};
 use serde_json::{Value, json};
 
-/// Runs the example on some requests, and returns its messages.
+/// Runs the example with some requests on its stdin, and returns the messages that it writes.
 fn run(folder: &Path, requests: &[Value]) -> Vec<Value> {
     let mut path = std::env::current_exe().unwrap();
     path.pop();

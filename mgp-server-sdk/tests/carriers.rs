@@ -1,6 +1,6 @@
 //! Tests on which stream each kind of message is sent to the peer: stdio, HTTP in both eras (`docs/carriers.md`).
 //!
-//! All messages are sent by one tool, because it does not matter what sends them.
+//! One tool sends most kinds of messages, because the stream does not depend on which code sends a message.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -52,7 +52,7 @@ mod world {
     pub(crate) use super::World;
 }
 
-/// A value by which tools send something after their call has ended, and report the outcome.
+/// A handle that makes the tools send progress after their calls have ended, and reports whether that succeeded.
 #[derive(Clone)]
 struct Late {
     go: Arc<Notify>,
@@ -232,7 +232,7 @@ async fn stdio_carries_everything_in_the_order_it_was_sent() {
     // The two calls run concurrently, so the answer to the second may be in any position.
     output.retain(|message| message != "3");
     assert_eq!(output, [OF_THE_CALL.as_slice(), &OF_NO_CALL, &[END, "2"]].concat());
-    // The call has ended, but its connection has not.
+    // The call has ended, but its connection is still open, so messages of the call can still be sent.
     assert_eq!(late.outcome().await, Ok(()));
     let progress = [next().await, next().await];
     assert_eq!(progress, [OF_THE_CALL[1], OF_THE_CALL[2]]);
@@ -259,7 +259,7 @@ async fn legacy_http_has_a_stream_for_each_call_and_one_for_the_session() {
     let late = events(&mut session, 2).await;
     assert_eq!(methods(&late), [OF_THE_CALL[1], OF_THE_CALL[2]]);
 
-    // The ids are consecutive, without a gap.
+    // The ids of the events are consecutive numbers, so the client has missed no event.
     let ids: Vec<_> = messages.iter().map(|event| event.id.clone().unwrap()).collect();
     let numbered = |id: &String| id.split_once('-').unwrap().1.parse::<usize>().unwrap();
     assert_eq!(ids.iter().map(numbered).collect::<Vec<_>>(), (0..ids.len()).collect::<Vec<_>>());
@@ -275,7 +275,7 @@ async fn unread_messages_of_a_legacy_session_are_stored_until_they_are_read() {
     let mut session = caller.get(None).await;
     assert_eq!(methods(&events(&mut session, 1).await), [LIST_CHANGED]);
     drop(session);
-    // A client that disconnected without having received the messages can read them again.
+    // A client that disconnects can open the stream again and receive the messages that it has missed.
     let mut session = caller.get(None).await;
     assert!(world.tools.remove("new"));
     let changed = events(&mut session, 1).await;
@@ -302,7 +302,7 @@ async fn stored_events_are_bounded_and_their_ids_show_the_gap() {
     assert_eq!(rest.last().unwrap().data["params"]["number"], 99);
 }
 
-/// `index` shows which chunks were dropped, and the answer contains the whole text.
+/// The member `index` of the chunks shows which of them the server dropped, and the answer contains the whole text.
 #[tokio::test]
 async fn chunks_that_were_dropped_are_in_the_answer() {
     let world = World::open(|config| config.replay_bytes = 2_000).await;
@@ -339,7 +339,7 @@ async fn modern_http_has_the_response_of_the_request_and_nothing_else() {
     assert_eq!(result_text(&answered.message().await), "answered");
     assert_eq!(world.late.outcome().await, Err(ConsumerGone), "its stream is over");
 
-    // Changes are sent only on the stream that was opened for them.
+    // The server sends notifications of changes to a modern client only on the stream that the client opened for them.
     world.change_tools();
     let wish = json!({ "notifications": { "toolsListChanged": true } });
     let mut listening = caller.request(3, "subscriptions/listen", wish).await;
@@ -355,7 +355,7 @@ async fn modern_http_has_the_response_of_the_request_and_nothing_else() {
     assert_eq!(world.service.stored_bytes(), 0, "nothing is stored without a reader");
 }
 
-/// A peer that did not subscribe is not notified, over any transport.
+/// A peer that did not request the messages does not receive them, in either era.
 #[tokio::test]
 async fn items_that_were_not_requested_are_not_made() {
     let world = World::open(|_| {}).await;

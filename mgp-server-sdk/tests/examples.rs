@@ -1,4 +1,4 @@
-//! The example servers, started in the same way as by a client.
+//! Tests of the example servers, which the tests start as a client would.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// A running example.
+/// A running process of an example server.
 struct Example {
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
@@ -137,7 +137,7 @@ async fn conformance_server() {
     let prompt = server.ask("prompts/get", &params).await;
     let text = "Prompt with arguments: arg1='hello', arg2='world'";
     assert_eq!(prompt["messages"][0]["content"]["text"], text);
-    // The client did not declare that it can be asked.
+    // The client did not declare that it can show forms, so the tool cannot ask it.
     let refused = server.call("test_elicitation", json!({ "message": "Who?" })).await;
     assert_eq!(refused["code"], 1000);
     server.end().await;

@@ -1,7 +1,7 @@
-//! The 19 methods and 6 notifications of MGP with each of the nine extensions, in both eras (MGP §2.4).
+//! Tests of the 19 methods and 6 notifications of MGP with each of the nine extensions, in both eras (MGP §2.4).
 //!
-//! Without its extension, nothing of a method is sent, and a call of it fails as unknown. With its extension, the
-//! method is served, or this file lists it as not served.
+//! If the extension of a method is not negotiated, the server sends nothing that belongs to the method, and refuses it
+//! as unknown. If the extension is negotiated, the server serves the method, unless this file lists it as not served.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -59,7 +59,7 @@ impl Peer {
         Self { raw, era, capabilities, negotiated }
     }
 
-    /// Returns the extensions that the server named.
+    /// Returns the extensions that the server listed in its answer to the handshake.
     fn named(&self) -> Vec<&str> {
         let all = self.negotiated["extensions"]["dev.cloto/mgp"]["extensions"].as_array();
         all.into_iter().flatten().filter_map(Value::as_str).collect()
@@ -100,7 +100,7 @@ fn whole(info: &MethodInfo) -> Extension {
     info.extension.unwrap().whole()
 }
 
-/// Returns for each method of the specification whether it is still not served.
+/// Returns for each method of the specification whether it is one of those that the library does not serve yet.
 fn open_rows() -> BTreeMap<String, bool> {
     seed().map(|info| (info.name.to_owned(), UNSERVED.contains(&info.name))).collect()
 }
@@ -138,8 +138,8 @@ async fn a_method_without_its_extension_is_unknown() {
     }
 }
 
-/// Returns whether this kind of server does not serve an extension: governed servers serve access, kernels both kinds
-/// of discovery.
+/// Returns whether only another kind of server serves an extension: governed servers serve access control, and kernels
+/// serve both kinds of discovery.
 fn is_anothers(extension: Extension) -> bool {
     matches!(extension, Extension::AccessControl | Extension::Discovery | Extension::ToolDiscovery)
 }
@@ -168,11 +168,11 @@ async fn what_is_served_is_advertised_and_nothing_else() {
     for era in [Era::Legacy, Era::Modern] {
         for &extension in Extension::STANDARD {
             let peer = Peer::new(era, &[], Some(extension)).await;
-            // A part of an extension may be offered without the rest.
+            // The server may offer only a part of an extension.
             let offered = ExtensionSet::from_offer(peer.named());
             for info in seed().filter(|info| whole(info) == extension) {
-                // A peer that offers a whole extension gets the whole as the answer, even if one
-                // half of it is not served.
+                // A server answers the offer of the whole extension `bidirectional` with the whole, even if it serves
+                // only one half of it.
                 if extension == Extension::Bidirectional && open[info.name] {
                     continue;
                 }
@@ -242,7 +242,7 @@ async fn a_plain_peer_sees_no_name_of_mgp() {
         let mut all = vec![peer.negotiated.clone()];
         all.extend(everything(&mut peer).await);
         for message in all {
-            // This includes the error for wrong arguments.
+            // The messages include the error for wrong arguments, which must not mention MGP either.
             assert!(!message.to_string().to_lowercase().contains("mgp"), "{era:?}: {message}");
         }
     }

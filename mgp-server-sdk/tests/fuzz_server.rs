@@ -1,5 +1,4 @@
-//! Mutated lines are sent to a server with its whole stack, so that they reach every decoder;
-//! none of them causes a panic.
+//! Tests that no mutated line causes a panic in a server with its whole stack, in which the lines reach every decoder.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -14,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 const LINES: usize = 40_000;
 const BLOCK: usize = 200;
-/// A text by which the test's own requests are distinguished from the mutated lines.
+/// The id of the test's own requests, which distinguishes them from the mutated lines.
 const OURS: &str = "the test";
 
 #[derive(Deserialize, JsonSchema)]

@@ -1,4 +1,4 @@
-//! Layers that the author adds to a server: their position, and what they see of a call.
+//! Tests of the layers that the author adds to a server: of their position, and of the parts of a call that they see.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -170,7 +170,7 @@ fn slow() -> Tool {
     })
 }
 
-/// What a caller that supports tasks adds to its requests.
+/// The member `_meta` that a caller that supports tasks adds to the params of its requests.
 const TASKS: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
 
 #[tokio::test(start_paused = true)]

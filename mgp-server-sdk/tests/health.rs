@@ -1,4 +1,4 @@
-//! Health reports of a server under any load (MGP §11.3).
+//! Tests that a server reports its health under any load (MGP §11.3).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -90,7 +90,7 @@ async fn a_ping_is_answered_while_all_slots_are_taken() {
     assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
 }
 
-/// The tool repeatedly blocks the worker thread that was reading, until the test releases it.
+/// A tool repeatedly blocks the worker thread that was reading from the connection, until the test releases the tool.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
@@ -118,7 +118,7 @@ async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
         for round in 0..20 {
             let call = json!({"jsonrpc": "2.0", "id": 1000 + round, "method": "tools/call", "params": {"name": "blocks"}});
             writer.write_all(format!("{call}\n").as_bytes()).await.unwrap();
-            // Gives every task time to become idle.
+            // Wait until every task has had time to become idle.
             tokio::time::sleep(Duration::from_millis(2)).await;
             for ping in 0..5 {
                 let ping = json!({"jsonrpc": "2.0", "id": ping, "method": "mgp/health/ping"});

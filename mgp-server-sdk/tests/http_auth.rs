@@ -1,4 +1,4 @@
-//! A server over HTTP that authenticates its callers.
+//! Tests of a server over HTTP that authenticates its callers.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

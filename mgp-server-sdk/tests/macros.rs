@@ -1,4 +1,4 @@
-//! The attributes `#[tool]` and `#[tools]` expand to the same tools as the corresponding builder calls.
+//! Tests that the attributes `#[tool]` and `#[tools]` expand to the same tools as the corresponding builder calls.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::unused_async, reason = "tools are async whether they wait or not")]
@@ -272,7 +272,7 @@ impl FromCall for Agent {
     }
 }
 
-/// A type with the name of an extractor.
+/// Types that are not extractors, but have the names of extractors.
 mod geography {
     use super::{Deserialize, JsonSchema};
 

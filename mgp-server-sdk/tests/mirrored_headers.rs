@@ -1,4 +1,4 @@
-//! Arguments that headers repeat are compared with the headers, if a call has headers (MCP 2026-07-28, `x-mcp-header`).
+//! Tests that a server compares arguments with the headers that repeat them (MCP 2026-07-28, `x-mcp-header`).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -44,7 +44,7 @@ async fn headers_and_arguments_must_be_equal() {
         (Some(&[("Region", "=?base64?SGVsbG8?=")]), Some(-32020)),
         (Some(&[("Region", "hello")]), Some(-32020)),
         (Some(&[]), Some(-32020)),
-        // A transport without headers: there is nothing to compare.
+        // The transport has no headers, so the server compares nothing.
         (None, None),
     ] {
         assert_eq!(call("look", hello, headers).await, expected, "{headers:?}");

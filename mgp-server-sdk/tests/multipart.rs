@@ -1,5 +1,5 @@
-//! Binary data that is sent over HTTP as parts of a body (proposal 10): the tool receives the
-//! same as if it were base64.
+//! Tests of binary data that is sent over HTTP as parts of a body (proposal 10): the tool receives the same arguments
+//! as if the data were sent in Base64.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ struct Look {
     image: String,
 }
 
-/// Serves a tool that returns its argument as it received it.
+/// Serves a tool that returns its argument unchanged, and returns the address.
 async fn serve(with_extension: bool) -> SocketAddr {
     let look = Tool::new("look", "Returns an image", |Args(look): Args<Look>| async { look.image });
     let mut server = Server::new("eyes", "1").tool(look);
@@ -37,7 +37,7 @@ async fn serve(with_extension: bool) -> SocketAddr {
     address
 }
 
-/// A client of HTTP that uses no library.
+/// A client that sends HTTP requests without a library.
 struct Caller {
     to: SocketAddr,
     session: Option<String>,

@@ -1,4 +1,5 @@
-//! The permissions of a server: the decisions that it receives, and the requests that it sends (MGP §3.5, §3.6).
+//! Tests of a server's permissions: the client's decisions that it receives, and its requests to clients (MGP §3.5,
+//! §3.6).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -37,7 +38,7 @@ fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// Returns a legacy connection, and the server's answer to the handshake.
+/// Connects to a server and sends `initialize`; returns the connection, and the MGP part of the server's answer.
 async fn legacy(server: Server, capabilities: Value) -> (Raw, Value) {
     let mut raw = Raw::connect(server);
     let answer = raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
@@ -52,8 +53,8 @@ async fn the_extension_is_offered_once_a_tool_needs_a_permission() {
         let needed = json!(["shell.execute", "camera"]);
         assert_eq!(mgp["permissions_required"], needed);
     }
-    // A client of the first specification knows one name for both halves of the extension; this
-    // server has one of the halves.
+    // A client of the first specification has one name, `security`, for two extensions; this server serves only one of
+    // the two.
     let (mut raw, mgp) = legacy(Server::new("s", "1"), offer(&["security"])).await;
     assert_eq!(mgp["extensions"], json!(["security"]));
     let params = json!({ "request_id": "p", "grants": {} });
@@ -74,7 +75,8 @@ async fn all_four_methods_are_answered_and_hold_from_the_next_call_on() {
         assert_eq!(answer["result"], json!({ "request_id": "p1", "status": "waiting" }));
         raw.notify("notifications/initialized", json!({})).await;
         let call = json!({ "name": "run", "arguments": {} });
-        // The client's message makes the server wait for the decision.
+        // The client has announced a decision about the permission, so the server refuses the call until it receives
+        // the decision.
         let answer = raw.answer("tools/call", call.clone()).await;
         assert_eq!(answer["error"]["code"], 1000, "{answer}");
 
@@ -130,7 +132,7 @@ async fn a_modern_call_uses_the_grants_it_carries_and_no_others() {
 #[tokio::test]
 async fn a_modern_caller_is_asked_once_for_missing_grants() {
     asked_once(offer(&["permissions"])).await;
-    // A client that also supports other questions is asked in rounds, with a sealed state.
+    // A client that also supports other questions receives a sealed state with the question about permissions.
     let mut answers_forms = offer(&["permissions"]);
     answers_forms["elicitation"] = json!({ "form": {} });
     asked_once(answers_forms).await;

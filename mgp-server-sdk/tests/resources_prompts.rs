@@ -1,4 +1,4 @@
-//! The example `resources_prompts`, as its callers see it.
+//! Tests of the example `resources_prompts`, as its callers see it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The lifecycle of a legacy connection, from the server's side (MCP lifecycle, all revisions).
+//! Tests of the lifecycle of a legacy connection, from the server's side (MCP lifecycle, all revisions).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -108,7 +108,7 @@ async fn the_server_asks_nothing_before_the_client_is_ready() {
 
 // === Capabilities ===
 
-/// Decodes a member as a type and encodes it again.
+/// Checks that a member of a message stays the same when it is decoded as the type `T` and encoded again.
 fn check<T: serde::Serialize + serde::de::DeserializeOwned>(message: &Value, member: &str) {
     let typed: T = serde_json::from_value(message[member].clone()).unwrap();
     assert_eq!(serde_json::to_value(&typed).unwrap(), message[member]);

@@ -1,4 +1,5 @@
-//! The example `echo` as a child of real parent programs, with every kind of descriptor that they pass to it.
+//! Tests of the example `echo` as a child process of real programs, with every kind of file descriptor that they pass
+//! on.
 //!
 //! Each parent completes the handshake, calls the tool and closes the connection. It must receive its two answers and
 //! nothing else, and exit code 0. A parent that is not installed is skipped with a message; with `MGP_STRICT=1`, it is
@@ -17,7 +18,7 @@ use std::time::Duration;
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"parent","version":"1"}}}"#;
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const RUNTIMES: [&str; 2] = ["current", "multi"];
-/// More bytes than pipes and sockets can buffer, so that both sides have to wait.
+/// The length of a message that pipes and sockets cannot buffer, so that both sides have to wait.
 const LONG: usize = 300_000;
 
 fn echo() -> PathBuf {
@@ -57,7 +58,7 @@ fn check(output: &str, length: usize) {
     assert_eq!((text.len(), text.ends_with("é€😀 \n\"")), (length + 12, true));
 }
 
-/// Waits for a process to exit, and reads its stdout if it is a pipe.
+/// Waits for a process to exit successfully, and returns its stdout if that is a pipe.
 #[track_caller]
 fn finish(mut child: Child) -> String {
     let stdout = child.stdout.take();
@@ -88,14 +89,13 @@ fn is_there(program: &str) -> bool {
     }
     let strict = std::env::var("MGP_STRICT").is_ok_and(|strict| strict == "1");
     assert!(!strict, "`{program}` is missing and MGP_STRICT is set");
-    // Written in a way that bypasses the capture of the test's output.
+    // Write to stderr directly, because the test harness would capture the output of `eprintln!`.
     let output = format!("SKIPPED: `{program}` is not installed; a parent was not tested\n");
     std::io::stderr().write_all(output.as_bytes()).unwrap();
     false
 }
 
-/// Runs a parent in another language with the program, the runtime and the lines as arguments; it
-/// prints what it has read.
+/// Runs a script in another language as the parent of `echo`, once per mode; the script prints the lines that it reads.
 fn parent(program: &str, flag: &str, script: &str, modes: &[&str]) {
     if !is_there(program) {
         return;
@@ -242,7 +242,7 @@ fn a_shell_with_pipes_on_both_sides() {
     }
 }
 
-/// A user at a terminal, which echoes the input and uses its own line ends.
+/// The parent is a terminal with a user, which echoes the input and uses its own line ends.
 #[test]
 fn a_terminal() {
     if !is_there("script") {

@@ -1,4 +1,4 @@
-//! Tools as their callers see them: lists, arguments, results and failures.
+//! Tests of tools as their callers see them: lists, arguments, results and failures.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Declarations, arguments and errors of tools, as their callers see them.
+//! Tests of the declarations, arguments and errors of tools, as their callers see them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -254,7 +254,7 @@ async fn the_server_asks_for_the_permissions_of_its_tools() {
 #[tokio::test]
 async fn a_tool_without_its_permission_answers_1000_itself() {
     let (mut client, _) = connect(Server::new("t", "1").tool(shell()), MGP).await;
-    // The client has made no decision, so the server runs the tool, and the client must enforce its own rules.
+    // The client has sent no decision about the permission, so the server runs the tool.
     call(&mut client, "shell", &json!({})).await.unwrap();
     let grants = client.cx.scope.state::<Grants>();
     let past = Timestamp::from("2020-01-01T00:00:00Z");
@@ -286,7 +286,7 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
         assert!(error.message().ends_with(&remedy), "{error}");
         assert_eq!(remedy.starts_with("call again"), standing == GrantState::Deferred, "{remedy}");
     }
-    // Grants in a call take precedence over those of its connection.
+    // Grants in a call take precedence over the grants that the client sent for the connection.
     let own = Grants::default();
     own.note(&Permission::ShellExecute, Approved, None);
     client.cx.extensions.insert(own);

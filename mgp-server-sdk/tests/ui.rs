@@ -1,4 +1,4 @@
-//! Compile errors for invalid tools: the macros' own errors, and the traits' notes.
+//! Tests of the compile errors for invalid tools: of the macros' own errors, and of the notes of the traits.
 //!
 //! `TRYBUILD=overwrite cargo test -p mgp-server-sdk --test ui` updates the expected texts.
 

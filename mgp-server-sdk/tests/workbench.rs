@@ -1,4 +1,4 @@
-//! The workbench behaves as its flags and tools promise; other tests rely on that.
+//! Tests that the example `workbench` behaves as its documentation promises, because other tests rely on that.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,7 +32,7 @@ fn call(tool: &str, arguments: &Value) -> Value {
     json!({"name": tool, "arguments": arguments, "_mgp": {"stream": true}})
 }
 
-/// Calls a tool and returns its text; the text has a prefix if the tool failed.
+/// Calls a tool and returns the text of its result, with a prefix if the tool failed.
 async fn text(raw: &mut Raw, tool: &str, arguments: Value) -> String {
     let answer = raw.answer("tools/call", call(tool, &arguments)).await;
     let text = answer["result"]["content"][0]["text"].as_str();

@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use crate::chunk::ChunkReceiver;
 
-/// Sets `_mgp.stream` on a tool call whose outlet accepts chunks, if the callee negotiated streaming.
+/// Sets `_mgp.stream` on a tool call whose caller accepts chunks, if the callee negotiated streaming.
 ///
 /// The chunks arrive through [`RouteLayer`](crate::RouteLayer) on the inbound stack of the same connection.
 #[derive(Clone, Debug, Default)]

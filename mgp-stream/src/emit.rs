@@ -1,7 +1,7 @@
 //! The outlet of an inbound call, which converts partial results to notifications (MGP §12.4, §12.6; MCP progress,
 //! logging).
 //!
-//! Items that the caller did not negotiate or request are not created.
+//! Items of a kind that the caller did not negotiate or request are not created; see [`Outlet::wants`].
 //!
 //! Applies to: inbound.
 
@@ -117,7 +117,7 @@ struct LastStep {
     step: Option<Step>,
 }
 
-/// The remaining time in the `_meta` of progress in MCP's form, so that a receiver need not combine two notifications.
+/// The `_meta` of a progress notification of MCP: the remaining time, which otherwise only MGP's notification has.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct EstimateMeta {
     pub(crate) estimated_remaining_ms: u64,

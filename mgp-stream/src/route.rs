@@ -1,4 +1,4 @@
-//! Delivers partial results that a peer sends to the calls to which they belong (MGP §12.4, §12.6; MCP progress).
+//! Delivers the partial results of a peer, each to the call to which it belongs (MGP §12.4, §12.6; MCP progress).
 //!
 //! Each notification is delivered when it arrives, so partial results stay in order and an answer is never delivered
 //! before its chunks.
@@ -24,7 +24,7 @@ use crate::chunk::{ChunkNotification, ChunkReceiver, ReceivedChunk};
 use crate::collect::ProgressForms;
 use crate::emit::EstimateMeta;
 
-/// Delivers chunks and progress to the outlet of the call to which they belong, and passes on everything else.
+/// Delivers chunks and progress to the consumer of the call to which they belong, and passes on everything else.
 ///
 /// Chunks are delivered in the order of their numbers. Missing ones are requested from the callee. If they are lost,
 /// the caller gets no further chunks, and finds the remaining content in the result.

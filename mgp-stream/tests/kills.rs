@@ -20,9 +20,9 @@ use mgp_types::store::Db;
 /// The number of kills if the environment variable `KILLS` is not set.
 const KILLS: u64 = 30;
 
-/// The environment variable with the folder of a publisher; it turns the test process into one.
+/// The environment variable with the folder of a publisher; a test process that has it acts as a publisher.
 const FOLDER: &str = "EVENTS_FOLDER";
-/// The environment variable with the number of a publisher.
+/// The environment variable with the number of a publisher, which is part of the names of its events.
 const RUN: &str = "EVENTS_RUN";
 
 /// The name that the test gives an event: the number of the publishing process, and the event's number in it.
@@ -34,7 +34,7 @@ fn say(word: &str, name: Name) {
     out.flush().unwrap();
 }
 
-/// Reads the events that earlier processes left, then publishes events until it is killed.
+/// In a publisher process, reads the events that earlier processes left, then publishes until the process is killed.
 #[tokio::test]
 async fn publisher() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
@@ -83,7 +83,7 @@ fn run(folder: &Path, run: u64, kill_at: u64) -> Printed {
             "acknowledged" => printed.acknowledged.push((run, number)),
             _ => {}
         }
-        // Lines that it printed before the kill took effect are still read.
+        // The lines that the child printed before the kill took effect are still read.
         if (word == "ready" && kill_at == 0) || (word == "acknowledged" && number == kill_at) {
             child.kill().unwrap();
         }

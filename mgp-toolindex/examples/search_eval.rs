@@ -104,7 +104,8 @@ fn main() -> Result<(), Failure> {
 /// Records calls from which the index learns. Each line of the file has a query and its relevant tools, which are
 /// recorded as calls after the query, by the `subject` of the line or, if there is none, by the local user.
 fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
-    // With a runtime, the index learns in the background, as in a server; without one, each record would wait.
+    // Within a runtime, the index learns in the background, as in a server; otherwise each recorded call would wait for
+    // it.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let _entered = runtime.enter();
     let tools: HashMap<&str, &str> = ids.iter().map(|(tool, id)| (&**id, &**tool)).collect();
@@ -124,7 +125,7 @@ fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result
     Ok(())
 }
 
-/// Context costs, in tokens.
+/// The context costs in tokens, and the number of budget violations.
 struct Costs {
     /// All definitions together: the cost for a host that lists every tool.
     all: u64,
@@ -240,7 +241,7 @@ impl Options {
     }
 }
 
-/// The servers of the file, with their tools.
+/// The servers and tools in the file that the option `--tools` names.
 #[derive(Default)]
 struct Catalogue {
     servers: HashMap<String, ServerEntry>,

@@ -89,11 +89,11 @@ pub enum RequestError {
     /// A word in a request is not one of the values that are allowed there.
     #[error("unknown {what} `{word}`; known: {known}")]
     UnknownWord {
-        /// The kind of the value.
+        /// The kind of the value, e.g. `order` or `risk level`.
         what: &'static str,
         /// The unknown word, truncated.
         word: String,
-        /// The known values.
+        /// The values that are allowed.
         known: String,
     },
     /// No capability was requested.

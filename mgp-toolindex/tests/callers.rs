@@ -221,7 +221,7 @@ async fn the_history_of_a_caller_affects_only_that_caller() {
     assert_eq!(names(&all["tools"]), before);
     local.cx.principal = Principal::local();
     assert_eq!(names(&ask(&mut local, "discover", query).await["tools"]), before);
-    // A call marks the tool as used.
+    // The calls of `ann` have put the tool into the session of `ann`.
     assert_eq!(ask(&mut ann, "session", json!({})).await["cached"], json!(["gamma_run"]));
 }
 

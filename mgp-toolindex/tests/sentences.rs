@@ -58,7 +58,7 @@ impl Copy {
 #[test]
 fn texts_of_one_meaning_are_near() {
     let Some(folder) = folder() else { return };
-    // Opening the encoder has already compared its vectors with known ones.
+    // `open` also compares the vectors of the encoder with known ones.
     let encoder = Sentences::open(&folder).unwrap();
     assert_eq!((encoder.dimensions(), encoder.cost()), (384, Cost::Large));
     assert!(encoder.model().starts_with("all-MiniLM-L6-v2 int8 256 "), "{}", encoder.model());

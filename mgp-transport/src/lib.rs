@@ -1,7 +1,7 @@
 //! Transports of the Model General Protocol, which convert bytes to calls: framing, connections, HTTP, stdio and child
 //! processes (MGP §1.4).
 //!
-//! Features: `http` (streamable HTTP, server and client), `tls` (`https` for the client).
+//! Features: `http` (streamable HTTP, server and client), `http2` (HTTP/2 for the server), `tls` (TLS for both).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -35,12 +35,12 @@ fn children() -> usize {
     found
 }
 
-/// A single test, because it counts the children and descriptors of its process.
+/// This file contains only this test, because it counts the children and descriptors of its process.
 #[tokio::test]
 async fn a_child_killed_mid_call_fails_every_call_and_leaves_nothing() {
     let mut before = None;
     for round in 0..100 {
-        // In neither mode the child answers: in one it reads, in the other it does not.
+        // The child answers in neither mode: in one it reads, in the other it does not.
         let mode = if round % 2 == 0 { "hang" } else { "never-read" };
         let mut child = ChildCommand::new(program("child_zoo")).arg(mode).spawn().unwrap();
         let (reader, writer) = child.take_io().unwrap();

@@ -213,11 +213,11 @@ async fn closing_on_this_side_waits_for_the_linger_time_only() {
     let started = Instant::now();
     peer.close("enough");
     assert!(matches!(soon(driving).await.unwrap(), CloseReason::Local));
-    // Once for the queued bytes, and once for the shutdown of the writer.
+    // The connection waits once until the queued bytes are written, and once for the shutdown of the writer.
     assert!(started.elapsed() <= 2 * Limits::default().linger_timeout, "{:?}", started.elapsed());
 }
 
-/// Counts drops.
+/// A value that increments a counter when it is dropped.
 struct CountDrop(Arc<AtomicUsize>);
 
 impl Drop for CountDrop {

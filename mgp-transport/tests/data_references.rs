@@ -99,7 +99,8 @@ async fn a_file_passes_a_second_server_and_its_checksum_is_compared() {
     assert!(matches!(bounded, ReferenceError::TooLarge(_)), "{bounded}");
 }
 
-/// Starts a server for `whole` whose connections break after `piece` bytes; also returns the counter of connections.
+/// Starts a server that serves `whole`, and breaks each connection after `piece` bytes. Returns its URL and a counter
+/// of its connections.
 async fn breaking(whole: Vec<u8>, piece: usize) -> (String, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/references/x", listener.local_addr().unwrap());

@@ -87,7 +87,7 @@ async fn a_secret_in_a_url_is_not_shown_in_the_error() {
     }
 }
 
-/// Without this rule, a connector without TLS would send the request unencrypted.
+/// In a build without TLS, the fetcher must refuse `https`, because its connector would send the request unencrypted.
 #[tokio::test]
 async fn https_is_never_sent_in_clear_text() {
     let address = server("").await;

@@ -18,7 +18,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 
 use mgp_testkit::program;
 
-/// Larger than any pipe, so that both sides have to wait.
+/// A number of bytes that is larger than any pipe, so that both sides have to wait.
 const LARGE: usize = 3 << 20;
 
 fn cat() -> Command {

@@ -149,7 +149,7 @@ impl Sha256Hash {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Returns the digest.
+    /// Returns the bytes of the digest.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -412,7 +412,7 @@ mod tests {
         assert!(deep < flat * 5, "{flat:?} flat, {deep:?} at depth 100");
     }
 
-    /// The earlier recursive implementation, to which the test compares the results.
+    /// The earlier recursive implementation; the test compares its results with those of `canonical`.
     fn by_levels(json: &str) -> Option<String> {
         fn write(value: &serde_json::Value) -> String {
             match value {

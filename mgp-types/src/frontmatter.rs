@@ -158,7 +158,7 @@ fn plain(text: &str) -> Value {
     if let Ok(whole) = text.parse::<i64>() {
         return whole.into();
     }
-    // Names such as `1e5` are numbers in YAML; `inf` and `nan` were excluded above.
+    // Texts such as `1e5` are numbers in YAML; `inf` and `nan`, which Rust would parse too, were excluded above.
     let float = text.parse::<f64>().ok().and_then(Number::from_f64);
     float.map_or_else(|| text.into(), Value::Number)
 }

@@ -40,8 +40,8 @@ macro_rules! opaque_debug {
     };
 }
 
-/// Declares the service of a layer: the struct, its `Debug`, and the `Layer` that creates it with a clone of
-/// itself.
+/// Declares the service of a layer: the struct, its `Debug` impl, and the `Layer` impl that creates the service with a
+/// clone of the layer.
 ///
 /// Only the `Service<Call>` impl remains to be written: `self.inner` is the inner service, and `self.layer` the
 /// layer with its configuration. Use [`always_ready!`](crate::always_ready) for `poll_ready`.

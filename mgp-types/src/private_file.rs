@@ -53,7 +53,7 @@ pub enum PrivateFileError {
     /// The system reported an error.
     #[error("`{path}` cannot be {verb}: {source}")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The failed operation.
         verb: &'static str,
@@ -65,21 +65,21 @@ pub enum PrivateFileError {
         "`{path}` is open to others (mode {mode:o}), who may have read it; remove it, or `chmod 600` it"
     )]
     Exposed {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
     /// The path does not name a regular file.
     #[error("`{path}` is not a plain file")]
     NotPlain {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The file is longer than allowed.
     #[error("`{path}` is longer than {max_bytes} bytes, so this program did not write it")]
     TooLong {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The maximum length, in bytes.
         max_bytes: u64,

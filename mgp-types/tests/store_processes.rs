@@ -97,7 +97,7 @@ async fn number(db: &Db, key: &str) -> u64 {
     found.map_or(0, |record| record.value.unwrap().get().unwrap())
 }
 
-/// Writes continuously, almost without pauses.
+/// Writes a record again and again; one change is always queued while another one is being stored.
 async fn hammer(db: &Db) {
     let write = || db.commit(Change::new().put("s", "hammer", Payload::null()));
     let (mut one, mut other) = (write(), write());

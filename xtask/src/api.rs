@@ -20,7 +20,7 @@ use std::{
 /// The maximum length of a chain of modules and re-exports; stops cycles.
 const MAX_DEPTH: usize = 8;
 
-/// The keywords of the items that are listed.
+/// The keywords of the items that the command `api` lists.
 const KINDS: &[&str] =
     &["const", "enum", "fn", "macro", "static", "struct", "trait", "type", "union"];
 

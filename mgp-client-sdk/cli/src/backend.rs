@@ -42,7 +42,7 @@ pub(crate) enum Backend {
 
 /// The outcome of an approval.
 pub(crate) struct Approved {
-    /// `approved`, or the state of a server that was registered.
+    /// `approved`, or the state of the server whose registration was approved.
     pub(crate) status: String,
     /// A message for the operator about the server that the approval registered.
     pub(crate) message: Option<String>,
@@ -161,7 +161,7 @@ impl Backend {
         }
     }
 
-    /// Approves a request, and returns its new state, e.g. `approved`.
+    /// Approves a pending request for approval, and returns its new state, e.g. `approved`.
     pub(crate) async fn approve(
         &self,
         params: &KernelApprovalDecisionParams,
@@ -190,7 +190,7 @@ impl Backend {
         }
     }
 
-    /// Denies a request.
+    /// Denies a pending request for approval.
     pub(crate) async fn deny(&self, params: &KernelApprovalDecisionParams) -> CliResult {
         match self {
             Self::Kernel(client) => {
@@ -227,7 +227,7 @@ impl Backend {
         Ok(changed.permissions.len())
     }
 
-    /// Keeps a review of the permissions of a server, which the kernel asks for once the server is ready.
+    /// Lets the kernel ask an operator for the permissions of a server once the server is ready.
     pub(crate) async fn review_later(&self, server: &str) -> CliResult {
         match self {
             Self::Kernel(client) => {
@@ -261,7 +261,7 @@ impl Backend {
     }
 }
 
-/// Returns the inbox of a folder, for the commands of a terminal.
+/// Returns the inbox of approvals in the state folder; answers to it are recorded as given in a terminal.
 fn inbox(governance: &Governance) -> CliResult<Inbox> {
     let inbox = governance.inbox();
     let missing = || Failure::failed("the state folder has no inbox of approvals");

@@ -166,7 +166,7 @@ impl ConfigFile {
         })
     }
 
-    /// Removes a server and the pins of its tools, which are returned.
+    /// Removes a server and the pins of its tools; returns these pins.
     pub(crate) fn remove_server(&self, id: &str) -> CliResult<Vec<String>> {
         let ids = self.server_ids()?;
         let is_it = |server: &dyn TableLike| server.get("id").and_then(Item::as_str) == Some(id);
@@ -248,7 +248,7 @@ impl ConfigFile {
     }
 }
 
-/// Replaces the texts of a value, at any depth.
+/// Replaces each text in a TOML value that is a key of `replacements`, at any depth.
 fn replace_texts(item: &mut Item, replacements: &BTreeMap<String, String>) {
     if let Some(to) = item.as_str().and_then(|text| replacements.get(text)) {
         *item = value(to);

@@ -33,8 +33,8 @@ pub(crate) async fn connect_with_timeout(global: &Global, timeout: Duration) -> 
     open(global, Hello::operator(Intent::Change), Some(timeout)).await
 }
 
-/// Checks that this process may read as an operator: asks the running kernel, or looks for a server among its
-/// ancestors.
+/// Checks that this process may read as an operator: asks the running kernel, or else refuses a process that a server
+/// started.
 pub(crate) async fn admit_reader(global: &Global) -> CliResult {
     match connect(global).await {
         Ok(client) => {
@@ -82,7 +82,7 @@ pub(crate) async fn reload_over(client: &Client) {
     }
 }
 
-/// The answer of a kernel, and the stream behind it.
+/// The first line of a kernel's answer, the bytes that were read after it, and the connection.
 #[cfg(unix)]
 pub(crate) struct Greeting {
     pub(crate) line: Vec<u8>,

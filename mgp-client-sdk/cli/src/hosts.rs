@@ -30,7 +30,7 @@ enum UserFile {
     Home(&'static str),
     /// A path below `~/.config` on all systems but Windows.
     Config(&'static str),
-    /// Below the folder in which the system keeps settings of programs.
+    /// A path below the folder in which the system keeps settings of programs.
     Programs(&'static str),
 }
 

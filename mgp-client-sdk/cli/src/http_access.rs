@@ -33,7 +33,7 @@ pub(crate) async fn auth_layer(
     Ok(AuthLayer::new().keys(keys).tokens(tokens))
 }
 
-/// Returns whether a file of API keys has a key with an id that is neither revoked nor expired.
+/// Returns whether a file of API keys contains the key `id`, and this key is neither revoked nor expired.
 pub(crate) async fn is_live_key(file: PathBuf, id: String) -> bool {
     let Ok(records) = FileKeys::new(file).load().await else { return false };
     let now = SystemTime::now();
@@ -44,7 +44,7 @@ pub(crate) async fn is_live_key(file: PathBuf, id: String) -> bool {
     records.iter().any(is_live)
 }
 
-/// Returns the TLS of the listener, if it is configured.
+/// Returns the TLS settings of the HTTP listener, if the configuration has some.
 pub(crate) fn tls(config: &HttpAccessConfig, folder: &Path) -> CliResult<Option<ServerTls>> {
     let Some((certificate, key)) = &config.tls else { return Ok(None) };
     ServerTls::from_files(path_in(folder, certificate), path_in(folder, key)).map(Some).map_err(
@@ -61,7 +61,7 @@ pub(crate) fn url(kernel: &Kernel, bound: &BoundServer) -> String {
     format!("{scheme}://{}/mcp", bound.local_addr())
 }
 
-/// Returns the URL at which a bound kernel serves the console; `None` if it is not known how others name this machine.
+/// Returns the URL at which a bound kernel serves the console; `None` if it listens at all addresses of this machine.
 pub(crate) fn console_url(kernel: &Kernel, bound: &BoundServer) -> Option<String> {
     if bound.local_addr().ip().is_unspecified() {
         return None;

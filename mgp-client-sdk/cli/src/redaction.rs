@@ -7,13 +7,13 @@ use mgp_discovery::ExpandedServer;
 
 use crate::exit::Failure;
 
-/// The maximum number of bytes that are shown of a file.
+/// The maximum size of a configuration file that is shown, in bytes.
 const MAX_BYTES: u64 = 256 << 10;
 
 /// Minimum length of a secret that is hidden; shorter values would hide ordinary words.
 const MIN_SECRET_BYTES: usize = 6;
 
-/// Texts that are not shown.
+/// The secret texts that are replaced by `…` in everything that is shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Secrets {
     /// Longest first, because one secret may be a prefix of another.
@@ -57,7 +57,7 @@ pub(crate) fn masked(file: &Path) -> Result<String, Failure> {
     Ok(document.to_string())
 }
 
-/// Masks values: all below a table of variables or headers, else those whose key names a secret.
+/// Masks all values in a table of variables or headers, and elsewhere those that are secrets by their key or text.
 fn mask(table: &mut dyn toml_edit::TableLike, is_secret: bool) {
     for (key, item) in table.iter_mut() {
         let key = key.get();
@@ -92,7 +92,7 @@ fn mask_value(value: &mut toml_edit::Value, is_secret: bool) {
     }
 }
 
-/// Masks the elements of an array, e.g. of arguments: also the one behind a flag that names a secret.
+/// Masks the secret elements of an array, e.g. of arguments, and the element after a flag that names a secret.
 fn mask_array(array: &mut toml_edit::Array, is_secret: bool) {
     let mut follows_flag = false;
     for value in array.iter_mut() {

@@ -39,7 +39,7 @@ pub(crate) fn answer(failure: &Failure) {
     );
     let error = json!({ "code": ErrorCode::INTERNAL_ERROR.0, "message": message });
     let response = json!({ "jsonrpc": "2.0", "id": id, "error": error });
-    // The host may have gone.
+    // Ignore an error, because the host may have ended.
     let _ = write_stdout(&(response.to_string() + "\n"));
 }
 

@@ -247,7 +247,7 @@ async fn start(options: Options) -> CliResult<Running> {
     attached
 }
 
-/// Connects a kernel to everything it serves, then writes the ready file and reports that it serves.
+/// Starts to serve clients in every configured way, then writes the ready file and reports that the kernel serves.
 async fn attach(
     kernel: &Kernel,
     #[cfg(unix)] socket: LocalSocket,
@@ -305,7 +305,7 @@ async fn attach(
     })
 }
 
-/// The clients that a kernel is connected to, besides those of its socket.
+/// The services through which clients reach a kernel, besides its socket, and how long it stays without a client.
 struct Carriers {
     stack: mgp_types::service::Stack,
     http: Option<BoundServer>,

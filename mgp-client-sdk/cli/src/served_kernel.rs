@@ -36,7 +36,7 @@ const HOLDING_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) enum ServedClient {
     /// The host that started this process.
     Host,
-    /// A relay of a host at the local socket, which continues its session with the next kernel.
+    /// The relay between a host and the local socket, which continues the host's session with the next kernel.
     Shim,
     /// Any other program at the local socket.
     Program,
@@ -60,7 +60,7 @@ pub(crate) struct ServedKernel {
     pub(crate) kernel: Kernel,
     pub(crate) stack: Stack,
     pub(crate) drain: Drain,
-    /// `true` if hosts started it, who may replace it by a newer one.
+    /// `true` if hosts start this kernel and may replace it by a newer one.
     #[cfg(unix)]
     pub(crate) is_shared: bool,
     #[cfg(unix)]
@@ -138,7 +138,7 @@ fn repeated_later(stack: Stack, drain: Drain, holding: Arc<Notify>) -> Stack {
             holding.notify_one();
         }
         let is_late = is_request && drain.is_draining();
-        // Send these calls at once, because the drain counts only calls that were sent before it began.
+        // Send the call now, not when the future is polled: a drain counts only calls that were sent before it began.
         let sent = (!is_holding && !is_late).then(|| stack.send(call));
         async move {
             match sent {

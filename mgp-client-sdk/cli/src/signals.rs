@@ -56,8 +56,8 @@ pub(crate) fn exit_code(number: i32) -> i32 {
 impl Signals {
     /// Makes the kernel's process exit at the second signal; its keepers then end the servers.
     ///
-    /// The first one drains, and is `received` if it has begun that: many hosts close the standard input and send a
-    /// signal right after.
+    /// `received` is `true` if the first signal began the stop. If a host disconnected instead, the next signal counts
+    /// as the first, because many hosts send a signal right after they close the standard input.
     pub(crate) fn exit_on_second(mut self, received: bool) {
         tokio::spawn(async move {
             if !received {

@@ -168,7 +168,7 @@ async fn serve_connection(
                 if admitted.is_ok() && served.is_shared && hello.is_newer() {
                     tracing::info!("a host has a newer version of this program; giving way to it");
                     served.kernel.request_stop(None);
-                    // As below: the shim starts the next kernel.
+                    // Closing without a reply makes the shim start the next kernel.
                     return Err(ErrorKind::ConnectionAborted.into());
                 }
                 if hello.is_shim() {

@@ -2,9 +2,9 @@
 //!
 //! The peer writes `{"mgp":1,"as":"agent","agent":"NAME"}` or `{"mgp":1,"as":"operator"}`, the kernel replies with one
 //! line, and from then on both speak MCP. A shim adds `"shim":true`, because its parent is the host, and its
-//! `"version"`, to which an older kernel gives way; an operator that
-//! changes something adds `"changes":true`, and `"passphrase"` if the kernel asks for it. Before a configuration is
-//! edited, each kernel of the user is asked with `"file"`; one that does not follow that file has no say.
+//! `"version"`; an older kernel then stops, so that the shim starts a newer one. An operator that changes something
+//! adds `"changes":true`, and `"passphrase"` if the kernel asks for it. Before a command edits a configuration, it
+//! asks each kernel of the user with `"file"`; a kernel that does not use this file cannot prevent the edit.
 
 use std::borrow::Cow;
 use std::io;
@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use crate::exit::{CliResult, Failure};
 use crate::version;
 
-/// The revision of these two lines.
+/// The revision of the first lines that both sides send.
 const REVISION: u8 = 1;
 
 /// The time within which each side must receive the other side's first line.
@@ -129,7 +129,7 @@ pub(crate) struct HelloReply {
     /// `true` if the operator has given no proof, and so may only read over this connection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) reads_only: bool,
-    /// The kernel does not follow the file that a change is about.
+    /// `true` if the kernel does not use the configuration file that the client wants to change.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unrelated: bool,
 }
@@ -149,13 +149,13 @@ impl<'a> Hello<'a> {
         Self { agent: Some(Cow::Borrowed(name)), ..Self::new(Role::Agent) }
     }
 
-    /// Creates the first line of a shim, which names the host: the shim's parent process.
+    /// Creates the first line of a shim for an agent; the kernel then regards the shim's parent process as a host.
     #[cfg(unix)]
     pub(crate) fn shim(name: &'a str) -> Self {
         Self { shim: true, version: Some(Cow::Borrowed(version::own())), ..Self::agent(name) }
     }
 
-    /// Returns whether this is the line of a shim.
+    /// Returns whether a shim sent this line.
     #[cfg(unix)]
     pub(crate) fn is_shim(&self) -> bool {
         self.shim
@@ -263,13 +263,13 @@ impl HelloReply {
         Self { unrelated: true, ..Self::refused("this kernel does not follow that file") }
     }
 
-    /// Returns whether a line reports that the kernel does not follow the file of a change.
+    /// Returns whether a reply reports that the kernel does not use the file that the client wants to change.
     #[cfg(unix)]
     pub(crate) fn is_unrelated(line: &[u8]) -> bool {
         serde_json::from_slice::<Self>(line).is_ok_and(|reply| reply.unrelated)
     }
 
-    /// Returns whether a line is the question for the passphrase.
+    /// Returns whether a reply asks for the operator's passphrase.
     #[cfg(unix)]
     pub(crate) fn is_passphrase_question(line: &[u8]) -> bool {
         let reply: Option<Self> = serde_json::from_slice(line).ok();

@@ -11,7 +11,7 @@ pub(crate) fn own() -> &'static str {
     &MARKED[MARK..]
 }
 
-/// Returns whether a version is newer than another one; a version that cannot be read is not.
+/// Returns whether a version is newer than another one; `false` if one of them cannot be parsed.
 #[cfg(unix)]
 pub(crate) fn is_newer(version: &str, than: &str) -> bool {
     parts(version).zip(parts(than)).is_some_and(|(version, than)| version > than)

@@ -6,7 +6,7 @@
 //! token_stream --calls 1024         # calls of 1 MiB through two kernels to a slow reader; prints the memory
 //! ```
 //!
-//! All ends are in this process, so a profiler counts a chunk from its tool to its reader.
+//! The tool, the kernels and the client run in this process, so a profiler sees the whole way of a chunk.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn connect(stack: Stack) -> Result<Client, Failure> {
     Ok(Client::builder("reader", "1.0").connect(here.reader, here.writer).await?)
 }
 
-/// Returns a server behind this many kernels, which govern each call.
+/// Returns a server whose calls pass through this many kernels, each of which checks the call.
 fn behind(kernels: usize) -> BoxFuture<'static, Result<Server, Failure>> {
     Box::pin(async move {
         if kernels == 0 {
@@ -67,7 +67,7 @@ fn behind(kernels: usize) -> BoxFuture<'static, Result<Server, Failure>> {
         let mut open = GovernanceConfig::default();
         open.default_policy = DefaultPolicy::OptOut;
         open.risk.insert("think".to_owned(), RiskLevel::Safe);
-        // By default an agent gets 64 KiB of a result, and reads on.
+        // By default an agent gets only the first 64 KiB of a result, and must request the rest; 0 switches this off.
         let config = Config::parse("mgp.toml", "[kernel.results]\nmax_text = 0")?.config;
         let builder = Kernel::builder().config(config);
         let kernel = if kernels == 1 {
@@ -90,7 +90,8 @@ fn behind(kernels: usize) -> BoxFuture<'static, Result<Server, Failure>> {
     })
 }
 
-/// Calls the tool; prints its answer as it comes, or counts its pieces after a pause for each.
+/// Calls the tool and reads its answer: without `pause` prints the pieces as they come, with it pauses after each piece
+/// and returns their number.
 async fn read(
     client: &Client,
     answer: [usize; 3],
@@ -123,14 +124,15 @@ fn show(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Returns a figure of this process in KiB.
+/// Returns the value of a line of `/proc/self/status` in KiB, e.g. of `VmHWM`.
 fn memory(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
-/// Makes calls of 1 MiB, eight at a time, to a reader that pauses behind each piece.
+/// Makes calls with answers of 1 MiB, eight at a time, pausing after each piece that it reads, and prints by how much
+/// the memory of this process has grown.
 async fn bulk(client: &Client, calls: usize) -> Result<(), Failure> {
     let one = || read(client, [64, 16 << 10, 0], Some(Duration::from_micros(100)));
     let all = |calls: usize| async move {

@@ -19,11 +19,11 @@ pub(super) struct ActiveConfig {
     pub(super) origin: Option<ConfigOrigin>,
     /// The findings of the last time the configuration files were read.
     findings: RwLock<Vec<KernelFinding>>,
-    /// A finding of the last start of the kernel; it remains until the next start.
+    /// A finding from the start of the kernel, which is reported until the kernel is started again.
     start_finding: Option<KernelFinding>,
     /// The configuration with which the kernel was started.
     started: Arc<Config>,
-    /// The servers that are switched off, as of the last time that the files were read.
+    /// The ids of the servers that the configuration files, when they were last read, switched off.
     disabled: RwLock<Vec<String>>,
     /// The sender whose drop ends the task that watches the files; it is dropped with the kernel.
     lifetime: watch::Sender<()>,
@@ -38,7 +38,7 @@ pub(super) struct SharedConfig(Arc<RwLock<ConfigState>>);
 #[derive(Clone, Debug, Default)]
 struct ConfigState {
     config: Arc<Config>,
-    /// The ids of servers whose entries are invalid. These ids remain reserved nevertheless.
+    /// The ids of servers whose configuration entries are invalid. No other server can use these ids.
     broken: Arc<HashSet<String>>,
 }
 
@@ -86,7 +86,7 @@ impl ActiveConfig {
         self.findings.read().iter().chain(&self.start_finding).chain(&pending).cloned().collect()
     }
 
-    /// Returns a warning for each key that was changed since the start and applies only from the next start on.
+    /// Returns a warning for each configuration key that was changed since the start and applies only after a restart.
     pub(super) fn pending_findings(&self) -> Vec<KernelFinding> {
         let (old, new) = (&self.started.kernel, &self.config().kernel);
         let keys = [
@@ -152,7 +152,7 @@ impl SharedConfig {
 }
 
 impl SharedConfig {
-    /// Returns the scopes that the configuration allows to a local agent; `None` if it names none.
+    /// Returns the scopes that the configuration allows to a local agent; `None` if it lists no scopes for the agent.
     pub(super) fn scopes(&self, principal: &Principal) -> Option<Arc<[String]>> {
         let config = self.config();
         let scopes = &config.agent(principal)?.scopes;
@@ -208,7 +208,7 @@ pub(super) fn log_config(
 ) -> impl FnOnce(LogConfig) -> LogConfig + Send {
     move |mut log| {
         if let Some(dir) = audit.dir {
-            // A relative path is resolved against the state folder later.
+            // A relative path stays relative here; it is resolved against the state folder later.
             log.dir = path_in(Path::new(""), &dir);
         }
         let log = log.fsync(match audit.fsync {

@@ -1,6 +1,7 @@
 //! The sinks of `[kernel.audit.sinks]`: files, URLs and syslog receivers that get a copy of each audit event.
 //!
-//! Order, retries and the stored position of each sink come from [`Forwarder`]; a sink here only writes one event.
+//! [`Forwarder`] forwards the events in order, repeats failed attempts and stores each sink's position; a sink here
+//! only writes one event.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -76,7 +77,7 @@ impl AuditSinks {
                 let target = Arc::clone(&target);
                 async move { write(&target, &call).await }
             });
-            // Every name was added to the forwarder above.
+            // This always succeeds, because every name was added to the forwarder above.
             if let Ok(forwarding) = forwarder.forward(&name, stack) {
                 running.push((name, forwarding));
             }
@@ -197,7 +198,7 @@ fn is_closed(stream: &TcpStream) -> bool {
     !matches!(stream.try_read(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Returns the message of an event that fits into a datagram.
+/// Returns the syslog message of an event, shortened if necessary so that it fits into a datagram.
 fn datagram(event: &str) -> String {
     if event.len() <= MAX_DATAGRAM {
         return syslog(event);

@@ -73,7 +73,7 @@ pub struct KernelBuilder {
     live_keys: Option<LiveKeys>,
 }
 
-/// The audit log with its sinks, and the database of a kernel in a folder.
+/// The audit log with its sinks and, for a kernel in a folder, the database.
 #[derive(Default)]
 struct KernelStores {
     audit: Option<Arc<dyn EventSource>>,
@@ -151,8 +151,8 @@ impl KernelBuilder {
         self
     }
 
-    /// Sets the function that returns whether the API key with an id is valid now. The rollback of a transaction that
-    /// a caller with a key began asks it; without it, such a rollback waits for an operator.
+    /// Sets the function that returns whether the API key with an id is valid now. The kernel calls it before it rolls
+    /// back a transaction that a caller with a key began; without it, such a rollback waits for an operator.
     pub fn live_keys(
         mut self,
         is_live: impl Fn(String) -> BoxFuture<'static, bool> + Send + Sync + 'static,
@@ -167,7 +167,7 @@ impl KernelBuilder {
         self
     }
 
-    /// Runs a server in this process, governed like any other; `make` creates it for each start.
+    /// Adds a server that runs in this process under the same rules as any other; `make` creates it for each start.
     ///
     /// ```
     /// use mgp_kernel::Kernel;
@@ -185,7 +185,8 @@ impl KernelBuilder {
         self.local_with(id, GovernanceConfig::default(), make)
     }
 
-    /// Runs a server in this process, with settings as in the section `[servers.mgp]` of a configuration file.
+    /// Adds a server that runs in this process, with settings as in the section `[servers.mgp]` of a configuration
+    /// file.
     pub fn local_with(
         mut self,
         id: impl Into<ServerId>,
@@ -202,7 +203,7 @@ impl KernelBuilder {
     /// Builds a kernel that keeps its state only in memory: the state is lost when the kernel is dropped.
     ///
     /// # Errors
-    /// [`KernelError`].
+    /// [`KernelError`] if the kernel cannot be built.
     ///
     /// # Cancel safety
     /// Dropping the future stops the servers that were started.
@@ -212,7 +213,7 @@ impl KernelBuilder {
         governance.open().await?;
         let loaded = self.load(&governance).await?;
         let stores = KernelStores { audit: Some(Arc::new(audit)), ..KernelStores::default() };
-        // Boxed, so that the futures of callers remain small.
+        // Box the future, so that the futures of the code that calls this method remain small.
         Box::pin(self.assemble(governance, ToolIndex::new(), loaded, stores)).await
     }
 
@@ -221,10 +222,10 @@ impl KernelBuilder {
     /// The state consists of grants, permissions, pinned definitions, the tool index and the audit log.
     ///
     /// # Errors
-    /// [`KernelError`].
+    /// [`KernelError`] if the kernel cannot be built.
     ///
     /// # Cancel safety
-    /// As [`build`](Self::build).
+    /// Dropping the future stops the servers that were started, as with [`build`](Self::build).
     pub async fn in_folder(mut self, folder: impl AsRef<Path>) -> Result<Kernel, KernelError> {
         if let Some(sources) = &self.sources {
             // Only the user's own file configures the log; a project's file does not, not even after its approval.
@@ -254,7 +255,7 @@ impl KernelBuilder {
         Box::pin(self.assemble(governance, index, loaded, stores)).await
     }
 
-    /// Reads the configuration files; the stored approvals decide which project files are used.
+    /// Reads the configuration files, if there are any; the stored approvals decide which project files are used.
     async fn load(&mut self, governance: &Governance) -> Result<Option<LoadedConfig>, KernelError> {
         let Some(sources) = &self.sources else { return Ok(None) };
         let loaded = sources.load(&Trust::new(Arc::clone(governance.store()))).await?;
@@ -372,7 +373,7 @@ fn add_servers(
     Ok(())
 }
 
-/// Starts the tasks that accompany a kernel.
+/// Creates the kernel and starts its background tasks.
 fn start_tasks(parts: KernelParts, collector: Option<UrlSink>) -> Kernel {
     let kernel = Kernel(Arc::new(parts));
     tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
@@ -381,7 +382,7 @@ fn start_tasks(parts: KernelParts, collector: Option<UrlSink>) -> Kernel {
     kernel
 }
 
-/// Returns the collector of telemetry, if there is one.
+/// Returns the collector to which telemetry is sent, if one is configured.
 fn collector(config: &KernelConfig, expander: &Expander) -> Result<Option<UrlSink>, KernelError> {
     let Some(url) = &config.telemetry.otlp else { return Ok(None) };
     let proxy = crate::login::proxy(config);
@@ -402,7 +403,7 @@ fn restrict_definitions(
     lock
 }
 
-/// Opens the sessions with scopes; the configuration in force decides what an agent may obtain.
+/// Opens the stored sessions with scopes; the current configuration decides which scopes an agent may obtain.
 async fn open_scopes(
     governance: &Governance,
     config: &SharedConfig,
@@ -422,7 +423,8 @@ fn set_groups(governance: &Governance, config: &Config) {
     }
 }
 
-/// Creates the events of a kernel; one in a folder has durable subscriptions, webhooks and messages to people.
+/// Creates the events of a kernel. A kernel in a folder, which has a database, also gets durable subscriptions,
+/// webhooks and messages to people.
 async fn start_events(
     governance: &Governance,
     view: &CallerView,

@@ -19,7 +19,7 @@ use tower_service::Service;
 /// Returns whether the API key with an id is valid now.
 pub(crate) type LiveKeys = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
-/// The keys and transactions of a kernel. This handle is cheap to clone.
+/// The idempotency keys and transactions of a kernel. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct CallProposals {
     keys: Option<Idempotency>,
@@ -30,7 +30,7 @@ pub(crate) struct CallProposals {
 mgp_types::opaque_debug!(CallProposals { keys, transactions });
 
 impl CallProposals {
-    /// Opens the proposals that the configuration offers, with the state that the store has of them.
+    /// Opens the idempotency keys and transactions that the configuration offers, and reads their state from the store.
     pub(crate) async fn open(
         store: &Arc<dyn Store>,
         config: &Config,
@@ -41,15 +41,15 @@ impl CallProposals {
         if offered.contains(Extension::Transactions) {
             opened.transactions = Some(Transactions::open(Arc::clone(store)).await?);
         }
-        // Compensations have keys, too.
+        // Transactions need the keys too, because the calls that undo their steps carry idempotency keys.
         if offered.contains(Extension::Idempotency) || opened.transactions.is_some() {
             opened.keys = Some(Idempotency::open(Arc::clone(store)).await?);
         }
         Ok(opened)
     }
 
-    /// Adds the layers to the stack of calls to a server; call this before the gates are added, so that the gates are
-    /// outside of these layers.
+    /// Adds the layers to the stack of calls to a server. Call this before the layers with the security checks are
+    /// added, so that those are outside of these layers.
     pub(crate) fn layers(
         &self,
         builder: ClientBuilder,
@@ -61,7 +61,7 @@ impl CallProposals {
                 .may_repeat(may_repeat(governance, server))
                 .recheck(governance.layer(server.clone()).recheck())
         });
-        // This layer is outside the one for keys, so that a repeated step is recognized by its key.
+        // The layer for transactions is outside the one for keys, which can thus recognize a repeated step by its key.
         let transactions = self.transactions.clone().map(TransactionLayer::new);
         if keys.is_none() && transactions.is_none() {
             return builder;
@@ -79,7 +79,7 @@ impl CallProposals {
     }
 }
 
-/// Returns the function that decides whether a call may run again if the end of its first run is unknown.
+/// Returns the function that decides whether a call may run again if the kernel does not know how its first run ended.
 fn may_repeat(
     governance: &Governance,
     server: &ServerId,
@@ -87,7 +87,7 @@ fn may_repeat(
     let (definitions, policies) = (governance.definitions().clone(), governance.policies().clone());
     let server = server.clone();
     move |call| {
-        // The server itself ensures that a key runs only once.
+        // A server that negotiated idempotency keys itself runs a call only once per key.
         if call.cx().callee.mgp.unwrap_or_default().contains(Extension::Idempotency) {
             return true;
         }
@@ -96,13 +96,13 @@ fn may_repeat(
             return false;
         };
         let risk = definitions.assessment(Some(&server), tool.name).effective_risk.clone();
-        // The claims of an untrusted server are ignored.
+        // Ignore the claims of an untrusted server about its tools.
         policies.get(Some(&server)).trust.rank() > 0
             && ToolRetryInfo::of(&definition, risk).repeat == RepeatPolicy::Always
     }
 }
 
-/// Passes calls to the layers of keys and transactions only if their callers negotiated a proposal.
+/// Passes a call through the layers for keys and transactions (`extended`) only if its caller negotiated a proposal.
 #[derive(Clone)]
 struct ForNegotiated {
     inner: Stack,

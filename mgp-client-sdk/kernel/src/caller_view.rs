@@ -1,4 +1,4 @@
-//! What a caller sees of servers and tools. Calls, lists, searches and the registry all use this decision (MGP
+//! Decides which servers and tools a caller sees. Calls, lists, searches and the registry all use this decision (MGP
 //! §5).
 
 use mgp_security::{Governance, MissingStatus};

@@ -35,13 +35,13 @@ struct Caller {
     /// `true` if the caller receives messages that belong to no call. Modern clients request such messages with
     /// each call instead.
     is_notified: bool,
-    /// Lists a session over HTTP as connected while it exists.
+    /// The guard that lists a session over HTTP as connected while the session exists.
     _present: Option<ClientGuard>,
     /// The lowest log level that the caller requested.
     level: Option<LogLevel>,
 }
 
-/// The change of a caller's state that a call caused.
+/// A change of a caller's state, caused by one of its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallerChange {
     None,
@@ -52,7 +52,7 @@ pub(super) enum CallerChange {
 }
 
 impl Callers {
-    /// Updates the table from a call, and returns what changed about its caller.
+    /// Updates the table of callers from a call, e.g. adds its caller, and returns what changed about the caller.
     pub(super) fn note(&self, call: &Call) -> CallerChange {
         if call.tells::<Initialized>() {
             if self.insert(call.cx(), true) {
@@ -78,7 +78,8 @@ impl Callers {
         }
     }
 
-    /// Adds a caller. Returns `false` if the caller was known already, e.g. because a client repeats `initialized`.
+    /// Adds a caller. Returns `false` if the caller was known already, e.g. because a client repeats `initialized`, or
+    /// if there are too many callers.
     fn insert(&self, cx: &Context, is_notified: bool) -> bool {
         let id = cx.scope.id();
         let mut own = cx.clone();
@@ -115,7 +116,7 @@ impl Callers {
         let by_scope = Arc::downgrade(&self.by_scope);
         let remove = move || {
             if let Some(by_scope) = by_scope.upgrade() {
-                // Dropped after the lock is released, because it may be the last handle of a connection.
+                // Drop the entry after the lock is released, because it may be the last handle of a connection.
                 let removed = by_scope.lock().remove(&id);
                 drop(removed);
             }

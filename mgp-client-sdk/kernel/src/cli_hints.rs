@@ -1,8 +1,8 @@
-//! Remedies as commands: a refusal names the method that undoes it, and operators have the program `mgp` (MGP §14.5).
+//! Replaces the method that a refusal names as its remedy by the equivalent command of the program `mgp` (MGP §14.5).
 //!
-//! The layers that refuse do not know the program around them. Where a refusal leaves the kernel, an operator gets the
-//! command, and so do the log and `mgp why`. A model does not: an agent with a shell could run it in place of a person.
-//! Refusals of the servers behind the kernel are passed on unchanged.
+//! The layers that refuse calls do not know the program around them, so this outer layer adds the command, but only for
+//! operators, the log and `mgp why`. A model does not get the command, because an agent with a shell could run it in
+//! place of a person. Refusals by the servers behind the kernel are passed on unchanged.
 //!
 //! Applies to: inbound.
 
@@ -143,7 +143,7 @@ pub(super) fn spare_command(by: &Principal, server: &str, tool: &str) -> Option<
     Some(format!("mgp access grant {agent} {server} {tool} --no-confirm"))
 }
 
-/// Replaces the remedy of a refusal, if there is a command for it.
+/// Replaces the remedy of a refusal by the text that `choose` returns for the command, if there is a command for it.
 fn with_command(
     error: RpcError,
     by: &Principal,
@@ -237,7 +237,7 @@ fn command_remedy(
     }
 }
 
-/// Returns the key of the configuration that admits a call which a validator blocks.
+/// Returns the remedy for a call that a validator blocks: the configuration key that switches off the validator.
 fn validator_remedy(details: &Object) -> Option<String> {
     let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
     let (server, tool) = (shell_word(&server)?, toml_key(&tool)?);

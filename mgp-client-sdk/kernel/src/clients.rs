@@ -11,7 +11,7 @@ use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The time after its last call for which a caller without a connection or session is listed.
+/// The time for which a caller without a connection or session stays listed after its last call.
 const RECENT_TTL: Duration = Duration::from_mins(5);
 
 /// The maximum number of recent callers that are listed. Callers beyond it are served, but not listed.
@@ -93,7 +93,7 @@ pub struct ClientGuard {
 // === impl Clients ===
 
 impl Clients {
-    /// Adds a connection.
+    /// Adds a connected client, which is listed until the returned guard is dropped.
     pub fn add(&self, principal: Principal, carrier: ClientTransport) -> ClientGuard {
         let connected = ConnectedClient {
             principal,
@@ -215,7 +215,7 @@ impl RecentCaller {
     }
 }
 
-// === impl Carrier ===
+// === impl ClientTransport ===
 
 impl ClientTransport {
     /// Returns the transport's name, as `mgp status` shows it.
@@ -229,7 +229,7 @@ impl ClientTransport {
     }
 }
 
-// === impl Present ===
+// === impl ClientGuard ===
 
 impl Drop for ClientGuard {
     fn drop(&mut self) {

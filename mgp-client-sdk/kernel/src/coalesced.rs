@@ -9,15 +9,15 @@ const IDLE: u8 = 0;
 const RUNNING: u8 = 1;
 const RUNNING_AND_REQUESTED: u8 = 2;
 
-/// A kind of work, identified by the type `K`. It runs in at most one task, and is repeated if it is requested
-/// while it runs.
+/// The state of one kind of work, identified by the type `K`. The work runs in at most one task at a time; a request
+/// while it runs makes that task repeat it.
 ///
-/// The value is stored in the scope of the caller that requests the work.
+/// This state is stored in the scope of the caller that requests the work.
 #[derive(Debug, Default)]
 pub(super) struct Coalesced<K>(AtomicU8, PhantomData<K>);
 
 impl<K: Send + Sync + 'static> Coalesced<K> {
-    /// Starts the work, or makes the running task repeat it once more.
+    /// Starts the work or, if it is running, makes the running task repeat it once more.
     pub(super) fn request<F: Future<Output = ()> + Send>(
         self: Arc<Self>,
         work: impl Fn() -> F + Send + Sync + 'static,

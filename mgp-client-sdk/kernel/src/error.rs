@@ -34,10 +34,10 @@ pub enum KernelError {
         /// The reason why the sink cannot be used, with the remedy.
         why: String,
     },
-    /// The collector of telemetry that the configuration names cannot be used.
+    /// The telemetry collector in the configuration cannot be used, for this reason.
     #[error("`kernel.telemetry` cannot be used: {0}")]
     Telemetry(String),
-    /// The address of references cannot be used.
+    /// The kernel cannot listen on the address that the configuration sets for references.
     #[error("`kernel.references.listen`: {0}; use a free port of this machine")]
     References(#[source] std::io::Error),
     /// The configuration cannot be used.
@@ -46,7 +46,7 @@ pub enum KernelError {
     /// The kernel has no files to reload.
     #[error("this kernel was not configured by files; build it with `sources`")]
     NoSources,
-    /// The policies or groups of another configuration could not be applied.
+    /// The policies or groups of a new configuration could not be applied.
     #[error("the configuration is not in force: {}", .0.message())]
     Governed(RpcError),
     /// Too many kernels have started each other, most likely in a circle.
@@ -54,7 +54,7 @@ pub enum KernelError {
         "{0} kernels have started each other: one has itself among its servers; remove it from the configuration"
     )]
     TooDeep(u32),
-    /// The upstream server cannot be built.
+    /// The server that the kernel offers to its clients cannot be built.
     #[error("the kernel cannot be served: {}", .0.message())]
     Upstream(RpcError),
 }

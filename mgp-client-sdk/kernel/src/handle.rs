@@ -18,7 +18,7 @@ use super::dispatch::Dispatcher;
 use super::fleet::{Fleet, describe_all};
 use super::process_info::{KernelEndpoints, ProcessInfo};
 
-/// The kernel: many servers behind one governed server. This type is a cheap handle.
+/// The kernel, which offers many servers as one server and checks each call. This handle is cheap to clone.
 ///
 /// ```
 /// use mgp_kernel::Kernel;
@@ -48,7 +48,7 @@ pub(super) struct KernelParts {
 mgp_types::opaque_debug!(Kernel);
 
 impl Kernel {
-    /// Returns the governance: the rules of access, permissions, approvals and definitions.
+    /// Returns the governance: the rules about access, permissions, approvals and tool definitions.
     #[must_use]
     pub fn governance(&self) -> &Governance {
         &self.0.fleet.context().governance
@@ -66,7 +66,7 @@ impl Kernel {
         &self.0.dispatcher.parts().registrations
     }
 
-    /// Returns the connected clients, and the callers of the last few minutes.
+    /// Returns the table of the connected clients and of the callers of the last few minutes.
     #[must_use]
     pub fn clients(&self) -> &Clients {
         self.0.fleet.context().callers.clients()
@@ -111,7 +111,7 @@ impl Kernel {
         Some(self.0.fleet.get(id.as_str())?.operator_restart(None).await)
     }
 
-    /// Returns the last lines that a server wrote to its standard error, the oldest first: at most 500, of 64 KiB.
+    /// Returns the last lines that a server wrote to its standard error, the oldest first: at most 500, and 64 KiB.
     ///
     /// Returns `None` if there is no such server.
     #[must_use]
@@ -157,7 +157,7 @@ impl Kernel {
         self.0.config.config().kernel.http.clone()
     }
 
-    /// Returns the address of the console, as configured.
+    /// Returns the configured address of the operators' web console.
     #[must_use]
     pub fn console_url(&self) -> Option<String> {
         self.0.config.config().kernel.console_url.clone()
@@ -169,13 +169,13 @@ impl Kernel {
         &self.0.process.started_at
     }
 
-    /// Returns the addresses of the kernel.
+    /// Returns the addresses and files of the kernel, as far as the program that runs it has set them.
     #[must_use]
     pub fn endpoints(&self) -> KernelEndpoints {
         self.0.process.reachable.lock().clone()
     }
 
-    /// Sets the addresses of the kernel.
+    /// Changes the addresses and files of the kernel that [`endpoints`](Self::endpoints) returns.
     pub fn set_endpoints(&self, change: impl FnOnce(&mut KernelEndpoints)) {
         let mut reachable = self.0.process.reachable.lock();
         change(&mut reachable);

@@ -17,7 +17,7 @@ const MAX_HOPS: u32 = 8;
 /// The maximum number of kernels behind which a listed tool may be.
 const MAX_LEVELS: u32 = 3;
 
-/// The member of `_meta` that contains the number of gateways a call has passed.
+/// The member of `_meta` that contains the number of kernels that a call has passed.
 const MEMBER: &str = "dev.cloto/hops";
 
 /// The environment variable that contains the number of kernels that have started each other.
@@ -39,16 +39,16 @@ pub(super) fn depth() -> u32 {
 /// Refuses to start if too many kernels have started each other.
 ///
 /// # Errors
-/// [`KernelError::TooDeep`] with their number.
+/// [`KernelError::TooDeep`] with the number of these kernels.
 pub(super) fn check_depth() -> Result<(), KernelError> {
     let depth = depth();
     if depth >= MAX_HOPS { Err(KernelError::TooDeep(depth)) } else { Ok(()) }
 }
 
-/// Reads how many kernels a call has passed, for later layers.
+/// Reads how many kernels a call has passed, and keeps the number in the call for later layers.
 ///
 /// # Errors
-/// −32602 if the call has passed too many.
+/// −32602 if the call has passed too many kernels.
 pub(super) fn check(call: &mut Call) -> Result<(), RpcError> {
     if call.kind() == Kind::Request
         && let Some(passed) = passed(call)
@@ -61,7 +61,8 @@ pub(super) fn check(call: &mut Call) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Returns the count in a call; `None` if there is none. A count that cannot be parsed is treated as too large.
+/// Returns the number of kernels that a call has passed, as the call states it; `None` if it states none. A number that
+/// cannot be parsed is treated as too large.
 fn passed(call: &Call) -> Option<u32> {
     #[derive(Deserialize)]
     struct Meta {
@@ -83,7 +84,7 @@ fn too_many_hops() -> RpcError {
     ))
 }
 
-/// Increments the count in a request to another kernel.
+/// Adds to a request to another kernel the number of kernels that the call has passed, including this one.
 pub(super) fn count(call: &mut Call, callee: &PeerInfo) {
     if call.kind() == Kind::Request && is_kernel(callee) {
         let passed = call.cx().extensions.get::<Hops>().map_or(0, |hops| hops.0);

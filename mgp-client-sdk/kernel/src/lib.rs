@@ -1,4 +1,4 @@
-//! The kernel: many servers behind one governed server of MCP and MGP (MGP §8, §15, §16).
+//! The kernel, which offers many servers as one server of MCP and MGP, and checks each call (MGP §8, §15, §16).
 //!
 //! ```text
 //! hosts, agents ─▶ upstream server ─▶ dispatcher ─▶ one governed, supervised client for each server
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - `fleet/`: the servers, each with its supervised client and the lists it last returned.
-//! - `dispatch/`: the way of a client's call to the server that answers it; `caller_view.rs`: what a caller sees.
+//! - `dispatch/`: passes a client's call to the server that answers it; `caller_view.rs`: decides what a caller sees.
 //! - `admin/`: the methods for operators, `mgp/kernel/*`; `reload.rs`: changes of the configuration.
 //! - `metrics.rs`: metrics for operators; `audit_sinks.rs`: copies of audit events for other programs.
 //! - `telemetry.rs`: spans and metrics for a collector; `search.rs`: the tool index with its history and encoder.
@@ -18,7 +18,7 @@
 //! - `transactions.rs`: idempotency keys and transactions of calls.
 //! - `references/`: data that moves from server to server by reference.
 //! - `results/`: long results, of which the kernel sends a model only a part.
-//! - `cli_hints.rs`: remedies of refusals as commands of that program.
+//! - `cli_hints.rs`: the remedies in refusals, written as commands of the program `mgp`.
 
 mod active_config;
 mod admin;

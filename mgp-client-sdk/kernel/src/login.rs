@@ -18,10 +18,10 @@ use mgp_types::{ErrorCode, RpcError, Sha256Hash};
 
 use super::cli_hints::shell_word;
 
-/// The folder of the files, below the state folder.
+/// The folder below the state folder that contains the files of tokens.
 const FOLDER: &str = "logins";
 
-/// The digits of the hash in the name of an agent's file.
+/// The number of digits of the hash in the name of the file with an agent's tokens.
 const HASH_DIGITS: usize = 32;
 
 /// The logins at servers at a URL.
@@ -33,7 +33,7 @@ pub struct Logins {
     proxy: Proxy,
 }
 
-/// A server at a URL, expanded.
+/// A server at a URL, with the variables in its configuration expanded.
 #[derive(Clone, Debug)]
 pub struct LoginServer {
     /// The id of the server at the URL.
@@ -48,7 +48,7 @@ pub struct LoginServer {
 pub(crate) type ReportLogin = dyn Fn(Option<&str>) + Send + Sync;
 
 impl Logins {
-    /// Creates the logins of a state folder.
+    /// Creates a handle of the logins whose files are in this state folder.
     #[must_use]
     pub fn in_folder(state: &Path) -> Self {
         Self { folder: Some(state.join(FOLDER)), proxy: Proxy::from_env() }
@@ -66,7 +66,8 @@ impl Logins {
         &self.proxy
     }
 
-    /// Returns the file of an agent's login, or of the login that all agents share; `None` if there is no folder.
+    /// Returns the file with the tokens of an agent's login, or of the login that all agents share if `owner` is
+    /// `None`; `None` if there is no state folder.
     #[must_use]
     pub fn file(&self, server: &ServerId, owner: Option<&Principal>) -> Option<PathBuf> {
         let folder = self.folder.as_ref()?;
@@ -80,7 +81,7 @@ impl Logins {
 
     /// Returns the credentials for connections to a server, or `None` if the server must not receive any.
     ///
-    /// Without a login, they report the missing login once the server requests one.
+    /// Without a login, the credentials cause an error about the missing login once the server requests one.
     pub fn credentials(
         &self,
         server: LoginServer,
@@ -89,7 +90,8 @@ impl Logins {
         self.reporting(server, owner, Arc::new(|_| ()))
     }
 
-    /// Returns the credentials as [`credentials`](Self::credentials); `report` learns whether they are missing.
+    /// Returns the credentials as [`credentials`](Self::credentials) does; they call `report` when a login is missing,
+    /// and again when it is available.
     pub(crate) fn reporting(
         &self,
         server: LoginServer,
@@ -150,7 +152,7 @@ impl LoginServer {
     }
 }
 
-/// Returns the proxy of a configuration.
+/// Returns the proxy that a configuration sets for connections to other machines.
 #[must_use]
 pub fn proxy(config: &KernelConfig) -> Proxy {
     let proxy = match &config.proxy {
@@ -162,7 +164,7 @@ pub fn proxy(config: &KernelConfig) -> Proxy {
     proxy.except(config.no_proxy.iter().map(String::as_str))
 }
 
-/// Reads a private key of any supported kind.
+/// Reads a private key in PEM of any supported kind.
 fn signing_key(pem: &str) -> Result<SigningKey, String> {
     let kinds = [SigningAlgorithm::Es256, SigningAlgorithm::EdDsa, SigningAlgorithm::Rs256];
     let mut keys = kinds.into_iter().map(|kind| SigningKey::from_pem(kind, pem.as_bytes()));
@@ -172,18 +174,18 @@ fn signing_key(pem: &str) -> Result<SigningKey, String> {
     })
 }
 
-/// The name under which the login of an owner is stored.
+/// Returns the name under which the login of an owner is stored: that of the agent, or else of the subject.
 fn agent_name(owner: &Principal) -> &str {
     owner.as_agent().map_or(owner.subject().as_str(), |agent| agent.as_str())
 }
 
-/// Credentials of the connections to one server: a stored login, or those of the kernel itself.
+/// The credentials for the connections to one server: a stored login, or the kernel's own credentials.
 struct ServerLogin {
     server: LoginServer,
     owner: Option<Principal>,
     file: Option<PathBuf>,
     proxy: Proxy,
-    /// The credentials of the server; unset until there is a login.
+    /// The OAuth client with the credentials for the server; unset until there is a login.
     oauth: OnceLock<OAuth>,
     report: Arc<ReportLogin>,
 }
@@ -241,7 +243,7 @@ impl ServerLogin {
         AuthorizationFailed::new(reason).into_error(code)
     }
 
-    /// Returns the command that logs in.
+    /// Returns the command of the program `mgp` with which a person logs in at the server.
     fn command(&self) -> String {
         let mut command = format!("mgp servers login {}", self.server.id);
         let Some(owner) = &self.owner else { return command };

@@ -24,14 +24,14 @@ pub(super) const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 6
 /// The codes of refusals by rules: access, permissions, approvals (MGP §14.3).
 const DENIALS: std::ops::Range<i32> = 1000..1100;
 
-/// The counts of calls. This handle is cheap to clone.
+/// The counts of calls for metrics. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct CallMetrics(Arc<MetricsState>);
 
 #[derive(Default)]
 struct MetricsState {
     is_read: AtomicBool,
-    /// Set if calls are exported.
+    /// The sender of the spans of calls; set only if calls are exported to a collector.
     spans: OnceLock<SpanSender>,
     by_server: Mutex<BTreeMap<ServerId, ServerCalls>>,
 }
@@ -39,9 +39,9 @@ struct MetricsState {
 /// The counts of the calls of one server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServerCalls {
-    /// The calls by their outcome: `ok` or an error code.
+    /// The number of calls by their outcome: 0 for a result, or an error code.
     pub(super) outcomes: BTreeMap<i32, u64>,
-    /// The number of calls by the smallest bucket of durations that contains them.
+    /// The number of calls in each bucket of durations; a call is counted only in the smallest bucket that contains it.
     pub(super) buckets: [u64; BUCKETS.len()],
     pub(super) time: Duration,
 }
@@ -49,12 +49,12 @@ pub(super) struct ServerCalls {
 /// The start of a call that is counted.
 pub(crate) struct CallBegin {
     at: Instant,
-    /// The caller's span, if calls are exported.
+    /// The caller's span, if calls are exported and the caller has sent one.
     parent: Option<String>,
 }
 
 impl CallMetrics {
-    /// Returns the beginning of a call, if calls are counted.
+    /// Returns the start of a call, for [`end`](Self::end); `None` if calls are not counted.
     pub(crate) fn begin(&self, call: &mut Call) -> Option<CallBegin> {
         self.0.is_read.load(Ordering::Relaxed).then(|| {
             let parent = self.0.spans.get().and_then(|_| {
@@ -68,7 +68,7 @@ impl CallMetrics {
         })
     }
 
-    /// Exports the calls from now on.
+    /// Sets the sender over which the spans of calls are exported from now on.
     pub(super) fn export_to(&self, spans: SpanSender) {
         if self.0.spans.set(spans).is_ok() {
             self.0.is_read.store(true, Ordering::Relaxed);
@@ -80,12 +80,12 @@ impl CallMetrics {
         self.0.spans.get()
     }
 
-    /// Returns the counts by server.
+    /// Returns the counts of calls by server.
     pub(super) fn by_server(&self) -> BTreeMap<ServerId, ServerCalls> {
         self.0.by_server.lock().clone()
     }
 
-    /// Counts a call, and logs a denial.
+    /// Counts a call that has ended, and logs the call if it was denied.
     pub(crate) fn end(
         &self,
         cx: &Context,

@@ -58,7 +58,7 @@ pub(super) fn permission_flow(server: &ServerConfig) -> (Duration, UngrantedPoli
     (mgp.permission_timeout, ungranted)
 }
 
-/// Returns whether a server runs elsewhere and is reached at a URL.
+/// Returns whether a server is reached at a URL, so that the kernel does not start it as a process.
 pub(super) fn is_remote(server: &ServerConfig) -> bool {
     matches!(server.target, TargetConfig::Url { .. })
 }

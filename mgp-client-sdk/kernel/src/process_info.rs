@@ -7,7 +7,7 @@ use mgp_types::Timestamp;
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 
-/// The addresses of a kernel and its files, as far as the program that runs the kernel has set them.
+/// The addresses and the files of a kernel, as far as the program that runs the kernel has set them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelEndpoints {
@@ -17,7 +17,7 @@ pub struct KernelEndpoints {
     pub socket: Option<PathBuf>,
     /// The URL at which the kernel serves HTTP.
     pub http: Option<String>,
-    /// The URL at which this process serves the console; links in messages begin with it.
+    /// The URL at which this process serves the operators' web console; links in messages to people begin with it.
     pub console: Option<String>,
     /// The configuration files of the kernel.
     pub config: Vec<PathBuf>,
@@ -51,7 +51,7 @@ impl ProcessInfo {
         });
     }
 
-    /// Waits for a request to stop, and returns its time limit.
+    /// Waits for a request to stop, and returns its time limit, if it has one.
     pub(super) async fn stop_requested(&self) -> Option<Duration> {
         // `self` owns the sender, so the channel cannot be closed here.
         let mut stop = self.stop.subscribe();

@@ -52,20 +52,20 @@ pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Checkpoint)
     .with(Extension::DataReferences);
 
-/// The proposals with which servers declare more about their tools.
+/// The proposals by which servers can declare additional members in the definitions of their tools.
 pub(crate) const OF_TOOLS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::CostHints)
     .with(Extension::Scopes)
     .with(Extension::HumanInTheLoop);
 
-/// The state that the kernel keeps for the proposals. This handle is cheap to clone.
+/// The state that the kernel keeps for some of the proposals. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ProposalState {
-    /// The session states that servers return to callers.
+    /// The session states that servers returned for their callers.
     pub(crate) session_states: SessionStates,
-    /// The registry of servers that are recommended.
+    /// The registry file from which the kernel recommends servers.
     pub(crate) recommender: Recommender,
-    /// The proposals that the kernel serves until its next start: its state was opened for them.
+    /// The proposals that the kernel serves until its next start, because it opened its state for exactly these.
     pub(crate) served: ExtensionSet,
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn layers(inner: impl MgpService, scopes: &Scopes) -> Stack {
         .layer(ProposalLayer::new())
         // The decision about a call needs the scopes of its session.
         .layer(scopes.layer())
-        // This layer answers an unconfirmed call with a question; the gates below it decide about the call.
+        // This layer answers an unconfirmed call with a question; the inner layers check and decide about the call.
         .layer(CallerConfirmLayer)
         // This layer precedes the lookup of tools by name.
         .layer(MetaToolsLayer)
@@ -106,7 +106,7 @@ pub(crate) fn layers(inner: impl MgpService, scopes: &Scopes) -> Stack {
     Stack::new(service)
 }
 
-/// Returns whether layers of proposals apply to a call: its caller negotiated one, or is limited to scopes.
+/// Returns whether the layers of proposals apply to a call: its caller negotiated a proposal, or is limited to scopes.
 pub(crate) fn apply_to(call: &Call, scopes: &Scopes) -> bool {
     let cx = call.cx();
     cx.caller.mgp.is_some_and(|active| !(active & ExtensionSet::PROPOSALS).is_empty())

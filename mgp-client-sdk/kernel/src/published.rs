@@ -42,7 +42,7 @@ pub enum PublishedPlace {
 }
 
 impl PublishedServers {
-    /// Opens the registry that is named, a URL or a file, or else the configured one.
+    /// Opens a registry: the given one, as a URL or the path of a file, or else the configured one.
     ///
     /// # Errors
     /// Returns the reason why the place cannot be a registry.
@@ -61,7 +61,7 @@ impl PublishedServers {
                 let Some(host) = uri.and_then(|uri| uri.host().map(str::to_owned)) else {
                     return Err(format!("`{}` is not the URL of a registry", clip(&base, 60)));
                 };
-                // The person chose this host, so any address of it is permitted.
+                // The user chose this host, so any of its addresses is permitted, also in a private network.
                 fetch = fetch.allow_host(host).map_err(|error| error.to_string())?;
                 PublishedPlace::Url(base)
             }
@@ -103,10 +103,10 @@ impl PublishedServers {
         }
     }
 
-    /// Fetches a document of the registry; `None` if there is none.
+    /// Fetches a JSON document of the registry; `None` if there is no document at the URL.
     ///
     /// # Errors
-    /// Returns the reason why there is no answer, or why it is not a document.
+    /// Returns the reason why the registry did not answer, or why its answer is not a document.
     pub async fn get(&self, url: &str) -> Result<Option<Value>, String> {
         let mut request = FetchRequest::get(url);
         request.headers.push(("accept".into(), "application/json".to_owned()));
@@ -152,7 +152,7 @@ impl PublishedServers {
     /// Reads a file of entries: a list, a stored answer of a registry, or one entry per line.
     ///
     /// # Errors
-    /// Returns the reason why it cannot be read.
+    /// Returns the reason why the file cannot be read.
     pub fn read_file(file: &Path) -> Result<Vec<Value>, String> {
         let failed = |why: &str| format!("`{}` cannot be read: {why}", file.display());
         let metadata = fs::metadata(file).map_err(|error| match error.kind() {

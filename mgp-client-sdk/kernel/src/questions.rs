@@ -97,7 +97,7 @@ impl ServerQuestions {
         all
     }
 
-    /// Returns an open question, and its answer as read from an operator's response.
+    /// Returns an open question, and the answer that an operator's response to it contains.
     pub(crate) fn read(
         &self,
         by: &Principal,
@@ -120,7 +120,7 @@ impl ServerQuestions {
         Ok((one.listed.clone(), CallbackAnswer::read(&one.question, &response)?))
     }
 
-    /// Answers a question. Only the first answer counts.
+    /// Passes an operator's answer to the waiting call. Only the first answer to a question counts.
     pub(crate) fn answer(&self, id: &str, answer: CallbackAnswer) -> Result<(), RpcError> {
         let one = self.0.lock().remove(id).ok_or_else(|| unknown(id))?;
         one.answer.send(answer).map_err(|_| unknown(id))

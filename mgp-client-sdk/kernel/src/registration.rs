@@ -23,7 +23,7 @@ use super::published::{PublishedPlace, PublishedServers};
 /// The id of the kernel itself; grants use it to name the kernel's own tools.
 const KERNEL_ID: &str = "mgp";
 
-/// Runs registered servers. It has no reference to [`Registrations`], which own it.
+/// Runs registered servers in the fleet. It is owned by [`Registrations`], so it contains no reference to them.
 #[derive(Clone)]
 pub(super) struct RegisteredServers {
     fleet: Fleet,
@@ -45,8 +45,8 @@ pub(super) fn registrations(
         if server.is_some() {
             return view.sees(cx, server, tool);
         }
-        // A grant of the whole server that has the kernel's id does not include registration; the tool itself must be
-        // granted.
+        // A grant of a whole server with the kernel's id does not allow a caller to register servers: a grant must name
+        // the tool for registration itself.
         let kernel = ServerId::from(KERNEL_ID);
         access.sees(cx, Some(&kernel), tool)?;
         match access.named(&cx.principal, Some(&kernel), tool, SystemTime::now()) {
@@ -62,7 +62,7 @@ pub(super) fn registrations(
 }
 
 impl Kernel {
-    /// Deletes the decisions about a server that no longer exists; returns `false` if a server with this id exists.
+    /// Deletes the operators' decisions about a server that no longer exists; returns `false` if the server exists.
     pub(super) async fn forget_server(&self, id: &ServerId) -> Result<bool, RpcError> {
         let (fleet, sessions) = (self.0.fleet.clone(), self.0.dispatcher.parts().sessions.clone());
         let servers = RegisteredServers::new(fleet, self.0.config.shared.clone(), sessions);
@@ -98,7 +98,7 @@ impl RegisteredServers {
         Ok(self.fleet.insert(approved.server.clone(), Some(approved))?)
     }
 
-    /// Drains and removes a server. This completes even if the future is dropped.
+    /// Drains and removes a registered server. This completes even if the future is dropped.
     async fn take_out(&self, id: &ServerId) {
         if self.get(id).is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Applies another configuration while the kernel runs; only servers with changes are affected (MGP §15.2).
+//! Applies a new configuration while the kernel runs; only servers whose settings changed are affected (MGP §15.2).
 
 use std::sync::{Arc, Weak};
 
@@ -45,7 +45,7 @@ impl Kernel {
         apply_loaded(self, loaded, by).await
     }
 
-    /// Applies another configuration, as [`reload`](Self::reload) does.
+    /// Applies this configuration in the same way as [`reload`](Self::reload).
     ///
     /// In-process servers are kept.
     ///
@@ -102,8 +102,8 @@ async fn apply_loaded(
     Ok(result)
 }
 
-/// Applies a configuration in a task of its own, so that a server stopped for its replacement is always started
-/// again.
+/// Applies a configuration in a separate task that completes even if the caller is gone, so that each server that is
+/// stopped to be replaced is also started again.
 async fn apply_detached(
     kernel: &Kernel,
     config: Config,
@@ -158,7 +158,7 @@ async fn apply(
     }
     let changes = changes(&change);
     let replaced = reconfigure_servers(kernel, &before, &change);
-    // Set now, so that the next configuration is compared with this one even if servers fail below.
+    // Store the configuration now, so that the next one is compared with it even if servers fail below.
     parts.config.shared.set(config, broken);
     let mut outcome = replace_servers(kernel, &before, &change, replaced).await;
     for id in &change.removed {
@@ -166,7 +166,7 @@ async fn apply(
             outcome = outcome.and(Err(KernelError::Governed(error)));
         }
     }
-    // Registered servers may have lost their ids to the new configuration, or regained them.
+    // The new configuration may use the ids of registered servers, or may have freed such ids.
     if let Err(error) = dispatch.registrations.reconfigured().await {
         outcome = outcome.and(Err(error.into()));
     }
@@ -303,7 +303,7 @@ async fn follow(kernel: Weak<KernelParts>, mut reload: Reload, mut lifetime: wat
     }
 }
 
-/// Reports a change of the files that takes effect only after an operator has given the proof.
+/// Reports a change of the files that is not applied before an operator confirms it with `mgp reload`.
 fn hold(kernel: &Kernel, loaded: &LoadedConfig) {
     let change = ConfigChange::between(&configured(kernel), &loaded.config);
     let mut findings = findings_of(loaded);

@@ -1,4 +1,4 @@
-//! The judge of the scripts of sandboxed servers: the code safety of the validators at the level `strict` (MGP §7).
+//! Judges the scripts of sandboxed servers with the validator of code at the level `strict` (MGP §7).
 
 use async_trait::async_trait;
 use mgp_discovery::{CodeJudge, CodeVerdict, JudgedScript};
@@ -6,7 +6,7 @@ use mgp_security::StandardValidators;
 use mgp_types::RpcError;
 use tokio::task::spawn_blocking;
 
-/// Judges scripts by [`StandardValidators::check_script`].
+/// A judge that checks scripts with [`StandardValidators::check_script`].
 pub(super) struct StrictJudge;
 
 #[async_trait]

@@ -9,7 +9,7 @@ use mgp_types::store::Db;
 
 use super::error::KernelError;
 
-/// Opens the index in the database of a state folder; returns it with the reason why an encoder is not used.
+/// Opens the index in the database of a state folder; also returns the reason if the configured encoder is not used.
 pub(super) async fn open(
     search: &SearchConfig,
     folder: &Path,
@@ -25,7 +25,7 @@ pub(super) async fn open(
             path_in(folder, encoder),
             search.encoder_library.as_ref().map(|library| path_in(folder, library)),
         );
-        // On the blocking pool, because all files of the model are read and compared.
+        // Open the encoder on the blocking pool, because this reads and compares all files of the model.
         let opened =
             tokio::task::spawn_blocking(move || open_encoder(&encoder, library.as_deref()));
         let opened = opened.await.unwrap_or_else(|error| Err(error.to_string()));

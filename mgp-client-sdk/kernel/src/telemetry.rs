@@ -1,4 +1,4 @@
-//! Export of tool calls as spans and of figures to a collector: OTLP over HTTP with JSON.
+//! Exports tool calls as spans, and metrics, to a collector: OTLP over HTTP with JSON.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
@@ -25,10 +25,10 @@ const SPAN_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum time that a stopping kernel waits for the last export.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
-/// The hexadecimal digits of a trace id of OpenTelemetry.
+/// The number of hexadecimal digits of a trace id in OpenTelemetry.
 const TRACE_DIGITS: usize = 32;
 
-/// A tool call that ended.
+/// The span of a tool call that has ended.
 pub(crate) struct CallSpan {
     trace: String,
     /// The trace id of the caller if it does not have the form of OpenTelemetry.
@@ -55,11 +55,11 @@ pub(crate) struct SpanSender(mpsc::Sender<Message>);
 impl SpanSender {
     /// Sends a span, unless too many wait already.
     pub(crate) fn send(&self, span: CallSpan) {
-        // The collector is away; calls must not wait for it.
+        // Drop the span if the queue is full: the collector does not answer, and calls must not wait for it.
         let _ = self.0.try_send(Message::Span(Box::new(span)));
     }
 
-    /// Exports what waits, within a limited time.
+    /// Exports all waiting spans, within a limited time.
     pub(crate) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
         if self.0.try_send(Message::Flush(done)).is_ok() {
@@ -78,7 +78,7 @@ pub(crate) fn parent_of(call: &Call) -> Option<String> {
 }
 
 impl CallSpan {
-    /// Creates the span of a call that ends now.
+    /// Creates the span of a call that has just ended.
     pub(crate) fn new(
         cx: &Context,
         parent: Option<String>,
@@ -92,7 +92,7 @@ impl CallSpan {
         let trace = if is_id {
             given.to_ascii_lowercase()
         } else {
-            // The digits follow the name of the algorithm.
+            // The text of a digest begins with the name of the algorithm, so use only its last digits.
             let digest = Sha256Hash::digest(given.as_bytes()).to_string();
             digest[digest.len() - TRACE_DIGITS..].to_owned()
         };
@@ -139,7 +139,7 @@ impl CallSpan {
     }
 }
 
-/// Starts the export to a collector, if there is one; it ends with the kernel.
+/// Starts the export to a collector, if one is configured; the export ends with the kernel.
 pub(super) fn start(kernel: &Kernel, collector: Option<UrlSink>) {
     let Some(sink) = collector else { return };
     let figures = kernel.0.config.config().kernel.telemetry.interval;

@@ -16,21 +16,21 @@ use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use crate::dispatch;
 use crate::handle::{Kernel, KernelParts};
 
-/// The tools of the servers of a kernel. It does not keep the kernel open.
+/// Calls the tools of a kernel's servers for transactions. It does not keep the kernel alive.
 struct KernelTools(Weak<KernelParts>);
 
 impl Kernel {
-    /// Continues the rollbacks that the end of an earlier process interrupted.
+    /// Continues the rollbacks that were interrupted when an earlier process of the kernel ended.
     pub(crate) fn start_transactions(&self) {
         if let Some(transactions) = &self.0.fleet.context().calls.transactions {
             transactions.start(Arc::new(KernelTools(Arc::downgrade(&self.0))));
         }
     }
 
-    /// Returns the transactions.
+    /// Returns the handle of the kernel's transactions.
     ///
     /// # Errors
-    /// −32601 if the configuration does not offer them.
+    /// −32601 if the configuration does not offer transactions.
     pub(crate) fn transactions(&self) -> Result<&Transactions, RpcError> {
         let off = "this kernel has no transactions; add `transactions` to `kernel.extensions`";
         let off = || RpcError::new(ErrorCode::METHOD_NOT_FOUND, off);
@@ -105,10 +105,10 @@ impl TransactionTools for KernelTools {
     }
 }
 
-/// Returns the rights of the caller of a transaction, which may have ended long ago.
+/// Returns the rights of the caller that began a transaction; the caller's own session may have ended long ago.
 ///
 /// # Errors
-/// 1000 if its key was revoked or has expired.
+/// 1000 if the caller's key was revoked or has expired.
 async fn valid_grant(
     kernel: &KernelParts,
     credentials: TransactionCredentials,

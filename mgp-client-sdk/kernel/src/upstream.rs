@@ -71,13 +71,14 @@ impl Kernel {
             .offer(|offer| {
                 if let Some(mgp) = &mut offer.mgp {
                     mgp.extensions = offered;
-                    // The kernel cannot promise this, because it depends on the servers behind it.
+                    // The kernel cannot promise that all questions come in answers to calls: that depends on its
+                    // servers.
                     mgp.asks_in_rounds = false;
                 }
                 let mut list_changed = ListChanged::new();
                 list_changed.list_changed = Some(true);
                 offer.capabilities.tools = Some(list_changed.clone());
-                // Offered even if no server has any now, because servers may be added and their lists may change.
+                // Offer prompts and resources even if no server has any now, because the servers may change.
                 offer.capabilities.prompts = Some(list_changed);
                 let mut resources = ResourcesCapability::new();
                 resources.list_changed = Some(true);
@@ -88,7 +89,8 @@ impl Kernel {
                 extensions.insert(key::SKILLS_EXTENSION, dispatch::skills_capability());
             })
             .logging()
-            // The limits of tool calls apply later, at the call to the server, so that no wait for a person counts.
+            // The time limits of tool calls apply later, when the call is sent to its server, so that they do not
+            // include the time for which the call waits for a person.
             .timeouts(call_timeouts())
             .task_support(move |tool| dispatch::task_support(&index, tool))
             .layer((
@@ -102,7 +104,7 @@ impl Kernel {
     }
 }
 
-/// Returns the time limits of requests that the kernel answers itself.
+/// Returns the time limits of the requests to the kernel: the default ones, but none for tool calls.
 fn call_timeouts() -> Timeouts {
     let mut timeouts = Timeouts::default();
     timeouts.tool = Duration::MAX;
@@ -119,8 +121,8 @@ fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> 
         .open_connections(move || clients.list().len() as u64)
 }
 
-/// Returns the methods of the outer layers in the form of tools: a shutdown needs an operator, for a model must
-/// not end the kernel of the host that started it.
+/// Returns the methods of the outer layers in the form of tools. The tool for a shutdown needs an operator, because a
+/// model must not end the kernel for the host that started it.
 fn owners_only(system: Router, governance: &Governance) -> Router {
     let (inner, governance) = (Stack::new(system.clone()), governance.clone());
     let guarded = Stack::from_fn(move |call: Call| {
@@ -146,7 +148,7 @@ mgp_types::opaque_debug!(AdmissionLayer);
 #[derive(Clone)]
 struct Admission<S> {
     inner: S,
-    /// The same service behind the layers of proposals.
+    /// The same service inside the layers of the proposals.
     with_proposals: Stack,
     dispatcher: Dispatcher,
 }
@@ -172,7 +174,7 @@ impl<S: MgpService> Service<Call> for Admission<S> {
             return Either::Right { future: Box::pin(ready(Err(refused))) };
         }
         dispatch::unwrap_kernel_tool(&mut call);
-        // Clients are known from their first call on, also if that call is refused further in.
+        // Record the client from its first call on, even if an inner layer refuses that call.
         note_caller(&self.dispatcher, &call);
         if proposals::apply_to(&call, &self.dispatcher.parts().fleet.context().scopes) {
             return Either::Right { future: self.with_proposals.send(call) };
@@ -181,7 +183,7 @@ impl<S: MgpService> Service<Call> for Admission<S> {
     }
 }
 
-/// Records the caller of a call, and passes changes of the caller on to the servers.
+/// Records the caller of a call, and passes changes of its log level or roots on to the servers.
 fn note_caller(dispatcher: &Dispatcher, call: &Call) {
     match dispatcher.parts().fleet.context().callers.note(call) {
         CallerChange::LogLevel => request_log_levels(dispatcher, call.cx()),

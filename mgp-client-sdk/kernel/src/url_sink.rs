@@ -1,4 +1,4 @@
-//! A URL to which an operator sends copies of events or figures as JSON.
+//! A configured URL to which the kernel sends copies of events or metrics as JSON.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use mgp_types::service::{Fetch as _, FetchRequest};
 /// The maximum size of a response; its content is not used.
 const MAX_RESPONSE: usize = 64 * 1024;
 
-/// A URL that gets JSON in POST requests.
+/// A URL to which JSON is sent in POST requests.
 pub(crate) struct UrlSink {
     url: String,
     headers: Vec<(String, String)>,
@@ -19,7 +19,7 @@ pub(crate) struct UrlSink {
 }
 
 impl UrlSink {
-    /// Expands the URL and the headers of the user's own file.
+    /// Creates the sink; expands the variables in the URL and the headers, which come from the user's own file.
     pub(crate) fn new(
         url: &str,
         headers: &BTreeMap<String, String>,

@@ -1,5 +1,5 @@
-//! Large data moves from server to server by reference: the memory of the kernel and the bytes of the client's
-//! connection. A program of its own, because the memory of the whole process is measured.
+//! Tests that large data moves from server to server by reference, without needing much memory in the kernel or many
+//! bytes on the client's connection. This is a program of its own, because it measures the memory of the whole process.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -26,7 +26,7 @@ use mgp_types::proposal::DataReference;
 use mgp_types::service::Principal;
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// 64 MiB, or the number of MiB in `REFERENCE_MIB`.
+/// Returns the size of the data in bytes: 64 MiB, or the number of MiB in the environment variable `REFERENCE_MIB`.
 fn size() -> u64 {
     let mib = std::env::var("REFERENCE_MIB").ok().and_then(|mib| mib.parse().ok());
     mib.unwrap_or(64) << 20
@@ -127,7 +127,7 @@ async fn large_data_passes_the_kernel_without_its_memory_growing_and_the_client_
     let reader = Counted(here.reader, Arc::clone(&received));
     let client = client.connect(reader, here.writer).await.unwrap();
 
-    // Everything is loaded before the measurement.
+    // Transfer a small file first, so that everything that is loaded only once does not count in the measurement.
     client.call("import").with(&export(&client, "small").await).await.unwrap();
     let (memory, bytes) = (peak_memory(), received.load(Ordering::Relaxed));
 

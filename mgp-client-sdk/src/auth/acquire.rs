@@ -21,7 +21,7 @@ use super::store::{Registration, RegistrationKind, TokenEntry, TokenKind, Tokens
 use super::token::{self, Form, Identity};
 
 impl Session {
-    /// Performs one piece of work; never called concurrently.
+    /// Obtains or replaces tokens, as `work` requires; only one call runs at a time.
     pub(super) async fn do_work(&self, work: TokenWork) -> Result<(), AuthError> {
         let server = self.config.server()?;
         if !self.is_loaded() {
@@ -86,8 +86,8 @@ impl Session {
         let mut again = 0;
         if let Some(tokens) = before.as_ref().and_then(|entry| entry.tokens.as_ref()) {
             again = self.with_limits(|limits| limits.refused(tokens, now()))?;
-            // The server accepted a bound token before, so it supports them even if its challenge does not mention
-            // that.
+            // The refused token is not new, so the server accepted it before. It supports bound tokens, even if its
+            // challenge names only `Bearer`.
             if tokens.kind == TokenKind::Dpop && again == 0 {
                 forget_bearers(&mut demand);
             }
@@ -97,7 +97,7 @@ impl Session {
         let mut entry = self.load_entry(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         let enough = demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
-        // The last attempt uses a login, because a token may be refused for a reason that a refresh does not change.
+        // The last attempt requests new tokens, because the refusal may have a reason that a refresh does not change.
         if enough && again < self.config.limit && self.refresh(&found, &mut entry, &demand).await? {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Session {
         self.with_limits(|limits| limits.step_up(&wanted, now()))?;
         let before = self.entry();
         if kind(before.as_ref()) == Some(TokenKind::Dpop) {
-            // The refused token was valid, but its scopes were insufficient.
+            // The server accepted the bound token and refused only its scopes, so it supports bound tokens.
             forget_bearers(&mut demand);
         }
         let hint = demand.metadata.clone().or_else(|| before.as_ref()?.metadata.clone());
@@ -176,7 +176,7 @@ impl Session {
             return Ok(false);
         };
         let binding = match (self.binding(found, demand, Some(entry))?, tokens.kind) {
-            // The server would not accept a bearer token from this refresh.
+            // The next token must not be bound, but a refresh would only give another bound token.
             (Binding::None, TokenKind::Dpop) => return Ok(false),
             // A token that is bound to a key stays bound, so its refresh request needs proofs.
             (_, TokenKind::Dpop) => Binding::Must,
@@ -225,8 +225,8 @@ impl Session {
         let key = key(&mut entry, binding)?;
         let tokens = self.obtain(found, &mut entry, scopes, (binding, key.as_ref())).await;
         if let Err(AuthError::TokenNotBound { .. }) = &tokens {
-            // The authorization server no longer binds tokens, so the earlier bound tokens must not influence the
-            // decision.
+            // The authorization server no longer binds tokens. Remove the earlier bound tokens, because with them the
+            // next request would require a binding again.
             entry.tokens = None;
             self.save_without_tokens(entry).await;
             return tokens.map(drop);
@@ -316,7 +316,7 @@ impl Session {
             let redirect_uri = asking.await.map_err(late)??;
             let device = found.server.device_authorization_endpoint.as_deref();
             let device = device.filter(|_| browser.is_elsewhere());
-            // Check this before sending anything, because a login by redirect requires PKCE.
+            // A login by redirect requires PKCE; `Request::new` checks that, so it is called before anything is sent.
             let request = match device {
                 None => Some(Request::new(&found.server, redirect_uri.clone())?),
                 Some(_) => None,
@@ -411,7 +411,7 @@ impl Session {
     }
 }
 
-/// The binding of the requested tokens, and the key.
+/// The binding of the requested tokens, and the key to which they are bound, if any.
 pub(super) type Bound<'a> = (Binding, Option<&'a ProofKey>);
 
 /// Returns the key of an entry, and creates it if the binding needs one; `None` without a binding.
@@ -435,7 +435,7 @@ fn forget_bearers(demand: &mut Demand) {
     }
 }
 
-/// Returns `Ok` instead of an error if the current token is still valid.
+/// Logs the error of a renewal and returns `Ok` if the current token is still valid; otherwise returns the error.
 fn unless_valid(tokens: &Tokens, error: AuthError) -> Result<(), AuthError> {
     if tokens.expires_at.is_none_or(|at| at > now()) {
         warn!(%error, "renewing a token failed; it expires soon");
@@ -454,7 +454,7 @@ fn blames_registration(error: &AuthError) -> bool {
     }
 }
 
-/// Removes a secret that the user configured, so that the store only identifies the credentials.
+/// Removes a secret that the user configured, so that only the id of these credentials is stored.
 fn without_given_secret(mut registration: Registration) -> Registration {
     if registration.kind == RegistrationKind::Preregistered {
         registration.client_secret = None;

@@ -91,7 +91,7 @@ pub(super) fn resource_match(resource: &Url, server: &Url) -> ResourceMatch {
     }
 }
 
-/// Returns an address in the form for messages: shortened, and without parts that may be secret.
+/// Returns an address as it is shown in messages: shortened, and without parts that may be secret.
 pub(super) fn display_url(url: &str) -> String {
     clip_text(&shown_url(url))
 }

@@ -21,13 +21,11 @@ use super::error::AuthError;
 
 /// Opens a login in a browser and returns the URL to which the browser is redirected.
 ///
-/// The client checks state, issuer and address of that URL. Implement it with `#[async_trait]` of the crate of that
-/// name.
-/// [`LoopbackBrowser`] is an implementation for programs on a
-/// person's machine.
+/// The client checks state, issuer and address of that URL. Implement this trait with `#[async_trait]` of the crate of
+/// that name, or use [`LoopbackBrowser`] in a program that runs on the person's machine.
 #[async_trait]
 pub trait Browser: Send + Sync + 'static {
-    /// Returns the redirect URI. It is called before each login, because the client registers this URI.
+    /// Returns the redirect URI. The client calls this before each login, because it registers the URI.
     ///
     /// `registered` is the URI the client is registered with; if the method returns another URI, the client
     /// registers again.
@@ -42,8 +40,8 @@ pub trait Browser: Send + Sync + 'static {
     /// [`AuthError::browser`] if there was no redirect.
     async fn authorize(&self, url: &str) -> Result<String, AuthError>;
 
-    /// Returns whether the person logs in on another device, by a code, where the authorization server offers that
-    /// (RFC 8628). Default: `false`.
+    /// Returns whether the person shall log in on another device and enter a code there, if the authorization server
+    /// offers such logins (RFC 8628). Default: `false`.
     fn is_elsewhere(&self) -> bool {
         false
     }
@@ -70,7 +68,7 @@ pub struct DeviceCode<'a> {
 const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 /// The time limit for a connection to send its request and receive the answer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// The delay after a connection could not be accepted.
+/// The delay before the next attempt to accept a connection, after an attempt failed.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The maximum number of concurrent connections. Browsers open some that they never use.

@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn challenges(mut self, found: &mut Vec<Challenge>) {
-        // The challenge to which parameters are added: the last one in this header.
+        // `true` once this header contained a challenge; parameters are then added to the last one in `found`.
         let mut open = false;
         loop {
             self.skip(|byte| matches!(byte, b' ' | b'\t' | b','));
@@ -136,7 +136,7 @@ impl<'a> Cursor<'a> {
         if self.rest.first() == Some(&b'"') {
             return Some(self.quoted());
         }
-        // More permissive than the grammar, because some servers write URLs and scopes without quotation marks.
+        // This is more permissive than the grammar, because some servers write URLs and scopes without quotes.
         Some(self.take(|byte| !matches!(byte, b' ' | b'\t' | b',')))
     }
 
@@ -167,7 +167,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips text in a header that is not a token and not a comma.
+    /// Skips a quoted string, or otherwise a single byte, at a position where no token begins.
     fn pass_over(&mut self) {
         if self.rest.first() == Some(&b'"') {
             self.quoted();

@@ -46,7 +46,7 @@ pub(super) struct Preregistered {
 /// The grant with which tokens are requested, and the party on whose behalf.
 #[derive(Clone)]
 pub(super) enum Grant {
-    /// Tokens are requested on behalf of a person who logs in.
+    /// Tokens are requested on behalf of a person who logs in with this browser; without one, no login is possible.
     Person(Option<Arc<dyn Browser>>),
     /// Tokens are requested on behalf of the client itself.
     Client(ClientCredentials),
@@ -85,12 +85,12 @@ impl ClientCredentials {
         Self { id: id.into(), proof: Proof::None }
     }
 
-    /// Returns the identity for a token endpoint, if the metadata of its authorization server is unknown.
+    /// Returns the identity for a token endpoint whose authorization server has published no metadata that we know.
     pub(super) fn plain(&self) -> Identity {
         Identity { id: self.id.clone(), proof: self.proof.clone() }
     }
 
-    /// Returns the identity for a token endpoint.
+    /// Returns the identity for the token endpoint of a server, with the secret in the place where the server wants it.
     pub(super) fn identity(&self, server: &AuthServer) -> Identity {
         let proof = match &self.proof {
             Proof::Basic(secret) if method(server, Some(secret)) == POST => {
@@ -108,7 +108,8 @@ impl OAuthConfig {
         address::parse_secure("the server's URL", &self.server)
     }
 
-    /// Returns the configured client id, which belongs to one issuer because the user received it there.
+    /// Returns the configured client id that is valid only at the issuer that gave it to the user; `None` if there is
+    /// none, e.g. because the client registers itself.
     pub(super) fn bound_id(&self) -> Option<&str> {
         match &self.grant {
             Grant::Client(credentials) | Grant::Assertion(credentials, _) => Some(&credentials.id),

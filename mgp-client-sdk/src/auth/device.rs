@@ -16,7 +16,7 @@ use super::session::Session;
 use super::store::Tokens;
 use super::token::{self, DEVICE_GRANT, Form, Identity};
 
-/// The interval of polls, unless the server sends another; also its increase if the server asks to slow down.
+/// The time between two polls if the server sends none, and the time added to it if the server asks to slow down.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_POLL_INTERVAL: Duration = Duration::from_mins(1);
 

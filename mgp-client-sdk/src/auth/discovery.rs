@@ -31,16 +31,16 @@ pub(super) struct Discovered {
     pub(super) server: AuthServer,
 }
 
-/// The user's preference among several authorization servers.
+/// The rules for the choice among several authorization servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choice<'a> {
-    /// The only issuer that may be used, because the configured credentials belong to it.
+    /// The only issuer that may be used, because the user configured it, or credentials that belong to it.
     pub(super) only: Option<&'a str>,
     /// The issuer to use if the server lists it.
     pub(super) preferred: Option<&'a str>,
 }
 
-/// Finds the authorization server of a server.
+/// Finds the authorization server that issues the tokens for a server.
 pub(super) async fn discover(
     fetcher: &SharedFetch,
     server: &Url,
@@ -189,7 +189,7 @@ async fn without_metadata(
     let found: Option<(AuthServer, _)> =
         first(fetcher, WHAT, vec![format!("{origin}{SERVER}")]).await?;
     let found = found.map_or_else(|| AuthServer::without_metadata(&origin), |(found, _)| found);
-    // No other document names the issuer, so a trailing slash may differ.
+    // The expected issuer was not read from a document but is the server's origin, so a trailing slash may differ.
     if found.issuer.strip_suffix('/').unwrap_or(&found.issuer) != origin {
         return Err(AuthError::IssuerMismatch { asked: origin, found: clip_text(&found.issuer) });
     }
@@ -208,7 +208,7 @@ async fn without_metadata(
     })
 }
 
-/// Returns the document at the first of some addresses that has one, with its address.
+/// Tries addresses in order; returns the first document found, and its address, or `None` if there is no document.
 ///
 /// The next address is tried only if the answer means that there is no document. Otherwise an attacker who can
 /// make requests fail could choose which document is used.

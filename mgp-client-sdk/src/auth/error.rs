@@ -23,7 +23,7 @@ pub enum AuthError {
         /// The rule that the address breaks.
         why: &'static str,
     },
-    /// A document could not be fetched.
+    /// A document could not be fetched, or an endpoint could not be reached.
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// A document is invalid.

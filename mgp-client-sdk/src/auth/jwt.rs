@@ -12,7 +12,7 @@ use super::error::AuthError;
 use super::now;
 use super::secret::Secret;
 
-/// The validity of an assertion in seconds. It also bounds the difference between the two clocks.
+/// The time in seconds for which an assertion is valid. The issuer's clock may be ahead of ours by less than that.
 const ASSERTION_TTL_SECS: u64 = 120;
 
 /// The private key with which a client authenticates itself.
@@ -61,7 +61,7 @@ impl SigningKey {
         key.statement("", "").map(|_| key)
     }
 
-    /// Sets the key id (`kid`), which an authorization server that knows several keys needs.
+    /// Sets the key id (`kid`). An authorization server that knows several keys of this client needs it.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());

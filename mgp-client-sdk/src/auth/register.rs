@@ -51,8 +51,8 @@ pub(super) enum RegistrationOrigin {
     New,
 }
 
-/// Returns the client's registration: its metadata document if supported, else the configured credentials, else
-/// a dynamic registration.
+/// Returns the client's registration and its origin. The registration is the client's metadata document if supported,
+/// else the configured credentials, else the known dynamic registration if it is still usable, else a new one.
 pub(super) async fn registration(
     fetcher: &SharedFetch,
     config: &OAuthConfig,
@@ -105,8 +105,8 @@ pub(super) fn identity(registration: &Registration) -> Identity {
     Identity { id: registration.client_id.clone(), proof }
 }
 
-/// Returns the authentication method to use at the token endpoint if none is configured; it depends on whether
-/// there is a secret.
+/// Returns the method with which a client authenticates at the token endpoint; it depends on whether the client has a
+/// secret, and on the methods that the server lists.
 pub(super) fn method(server: &AuthServer, secret: Option<&Secret>) -> &'static str {
     let lists = |method| server.has_method(method);
     match secret {

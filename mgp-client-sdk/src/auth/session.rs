@@ -18,7 +18,7 @@ use super::now;
 use super::secret::Secret;
 use super::store::{TokenEntry, TokenKind, Tokens};
 
-/// The time in seconds before its expiry at which a token is renewed; less for short-lived tokens.
+/// The number of seconds before a token's expiry at which the token is renewed; smaller for short-lived tokens.
 const RENEWAL_MARGIN_SECS: u64 = 30;
 
 /// The maximum number of times that a request is repeated because the server requires a new nonce.
@@ -80,8 +80,8 @@ impl Session {
         }
     }
 
-    /// Returns the value of `Authorization`, or `None` without a token: then the server must first refuse a
-    /// request.
+    /// Returns the value of `Authorization`; `None` without a token, because the first token is obtained only after
+    /// the server has refused a request.
     pub(super) async fn authorization(self: &Arc<Self>) -> Result<Option<String>, Arc<AuthError>> {
         if self.needs_work() {
             self.start_or_join(TokenWork::Prepare).0.await?;
@@ -152,7 +152,8 @@ impl Session {
         self.replace_credentials(None, TokenWork::Renew(Demand::default())).await
     }
 
-    /// Repeats the work until it yields credentials other than the refused ones.
+    /// Replaces refused credentials. If other work is already running, waits for it, and then starts `work` only if the
+    /// credentials are still the refused ones.
     async fn replace_credentials(
         self: &Arc<Self>,
         header_value: Option<&str>,
@@ -234,7 +235,7 @@ impl Session {
         self.state.lock().entry.clone()
     }
 
-    /// Uses an entry from now on.
+    /// Makes an entry the current one, which later requests use.
     pub(super) fn take(&self, entry: TokenEntry) {
         self.state.lock().entry = Some(entry);
     }
@@ -276,8 +277,8 @@ fn header(tokens: &Tokens) -> String {
     format!("{scheme}{}", tokens.access.expose())
 }
 
-/// Handles a refused proof for a token that may still be valid. If the server sent a nonce, the request can be
-/// repeated with it.
+/// Handles the refusal of a proof; the token itself may still be valid. Returns `Ok` if the server sent a nonce with
+/// which the request can be repeated.
 fn handle_refused_proof(error: &str, refusal: &CredentialRefusal) -> Result<(), AuthError> {
     let hint = match &refusal.nonce {
         Some(_) if refusal.attempts <= MAX_NONCE_RETRIES => return Ok(()),

@@ -58,8 +58,8 @@ impl Session {
         Ok(entry)
     }
 
-    /// Adopts the tokens that another process stored in place of invalid ones. Returns `false` if the store has no
-    /// others.
+    /// Replaces invalid tokens by those that another process has stored. Returns `false` if the store contains no
+    /// other tokens that can be used.
     pub(super) async fn adopt_stored(&self, dead: &Tokens, entry: &TokenEntry) -> bool {
         let stored = self.config.store.load(&entry.server, &entry.issuer).await.ok().flatten();
         let stored = stored.and_then(|stored| self.usable(stored)).filter(|stored| {

@@ -42,14 +42,14 @@ pub(super) enum Proof {
     None,
     /// The client sends its secret in the `Authorization` header.
     Basic(Secret),
-    /// The client sends its secret in the form of the request.
+    /// The client sends its secret in the form-encoded body of the request.
     Post(Secret),
     /// The client sends an assertion that it signs with this key.
     Key(SigningKey),
 }
 
 impl Proof {
-    /// Returns the name of the method in RFC 7591.
+    /// Returns the name that RFC 7591 gives to this authentication method.
     pub(super) fn method(&self) -> &'static str {
         match self {
             Self::None => NONE,
@@ -114,7 +114,7 @@ pub(super) async fn ask(
     address::parse_secure("the token endpoint", endpoint)?;
     let mut retries = 0;
     loop {
-        // Created again for each attempt, because proofs and assertions can be used only once.
+        // Create the request again for each attempt, because proofs and assertions can be used only once.
         let request = post(endpoint, issuer, identity, &form)?;
         let Some(prover) = prover else { return read(endpoint, &fetcher.fetch(request).await?) };
         let answer = fetcher.fetch(prover.prove(request)?).await?;
@@ -164,7 +164,7 @@ pub(super) fn post(
     })
 }
 
-/// Encodes the id and the secret as in a form before they are joined (OAuth 2.1 §2.4.1).
+/// Returns the value of an `Authorization` header; id and secret are encoded as in a form (OAuth 2.1 §2.4.1).
 fn basic(id: &str, secret: &Secret) -> String {
     let encode = |part: &str| byte_serialize(part.as_bytes()).collect::<String>();
     format!("Basic {}", STANDARD.encode(format!("{}:{}", encode(id), encode(secret.expose()))))
@@ -182,7 +182,7 @@ fn read(endpoint: &str, answer: &FetchResponse) -> Result<Answer, AuthError> {
     Err(refusal(endpoint, answer))
 }
 
-/// Returns the error of a refusal.
+/// Converts the response with which an endpoint refused a request to an error.
 pub(super) fn refusal(endpoint: &str, answer: &FetchResponse) -> AuthError {
     let refusal: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
     let refusal = refusal.filter(|_| (400..500).contains(&answer.status));
@@ -195,7 +195,7 @@ pub(super) fn refusal(endpoint: &str, answer: &FetchResponse) -> AuthError {
 }
 
 impl Answer {
-    /// Returns the tokens after checking that they can be sent in a header.
+    /// Returns the tokens after checking that the access token has the required binding and fits in a header.
     fn tokens(self, endpoint: &str, asked: &Scopes, binding: Binding) -> Result<Tokens, AuthError> {
         let refuse = |why: &str| AuthError::Document {
             what: "the answer of the token endpoint",

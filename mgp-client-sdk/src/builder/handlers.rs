@@ -234,8 +234,8 @@ impl ClientBuilder {
     /// been dropped.
     ///
     /// A modern server sends them on a stream, which the client keeps open if the server announces changes; see
-    /// [`ListenConfig`](crate::ListenConfig). After an interruption of the stream, all of its lists and resources
-    /// are reported as changed.
+    /// [`ListenConfig`](crate::ListenConfig). After an interruption of the stream, all lists and resources about which
+    /// it reports are reported as changed.
     pub fn on_change(mut self, hook: impl Fn(&ServerChange) + Send + Sync + 'static) -> Self {
         self.config.hooks.changed.push(Arc::new(hook));
         self
@@ -287,7 +287,7 @@ impl ClientBuilder {
         self.callbacks(CallbackHandler::Own(Arc::new(move |question| Box::pin(handler(question)))))
     }
 
-    /// Sets the party that answers callbacks, and offers them.
+    /// Sets the party that answers callbacks, and offers the extension for callbacks to the server.
     pub(crate) fn callbacks(mut self, handler: CallbackHandler) -> Self {
         self.mgp = self.mgp.map(|set| set.with(Extension::Callbacks));
         self.config.callbacks = Some(handler);

@@ -88,7 +88,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Offers an extension in addition and adds its parts; a client without MGP offers none.
+    /// Installs an extension, and offers it in addition to the others; a client without MGP offers no extension.
     ///
     /// ```
     /// use mgp_client_sdk::{Client, ToolResult};
@@ -110,7 +110,7 @@ impl ClientBuilder {
         extension.install(self)
     }
 
-    /// Offers extensions in addition.
+    /// Offers these extensions in addition to the others; a client without MGP offers no extension.
     pub fn offer_also(mut self, extensions: ExtensionSet) -> Self {
         self.mgp = self.mgp.map(|set| set | extensions);
         self
@@ -134,7 +134,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Uses plain MCP only.
+    /// Makes the client use plain MCP, and offer no MGP extension.
     pub fn without_mgp(mut self) -> Self {
         self.mgp = None;
         self
@@ -382,10 +382,10 @@ impl ClientBuilder {
 
     /// Connects to a server at a URL, over streamable HTTP.
     ///
-    /// In the modern era the only open request is the stream of changes, if there is an
-    /// [`on_change`](Self::on_change) hook. In the legacy era there is a session. If the server loses the session,
-    /// it is opened again once; [`HttpConnection`](mgp_transport::http::HttpConnection) describes which calls may
-    /// be sent twice.
+    /// In the modern era the only request that stays open is the stream of changes, if there is an
+    /// [`on_change`](Self::on_change) or [`on_lifecycle`](Self::on_lifecycle) hook. In the legacy era there is a
+    /// session. If the server loses the session, the client opens a new one and retries once;
+    /// [`HttpConnection`](mgp_transport::http::HttpConnection) describes which calls may be sent twice.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), mgp_client_sdk::Error> {

@@ -75,7 +75,8 @@ type StepHook = Box<dyn Fn(&Progress) + Send + Sync>;
 /// The condition under which a call may become a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TaskMode {
-    /// The call may become a task only if nothing observes it, because a task reports only its result.
+    /// The call may become a task only if the caller wants no progress and no partial results, because a task reports
+    /// only its result.
     IfUnobserved,
     /// The call may always become a task. A legacy server is asked to create the task, and to keep its result for
     /// this time.
@@ -197,8 +198,8 @@ impl ToolCall {
 
     /// Lets the call become a task even if its progress is observed, and asks a server of 2025-11-25 to create one.
     ///
-    /// A modern call that nothing observes may become a task even without this setting. In the legacy era the
-    /// setting is required for tools that run only as tasks.
+    /// A modern call without a hook for progress and without an outlet may become a task even without this setting. In
+    /// the legacy era the setting is required for tools that run only as tasks.
     pub fn as_task(mut self) -> Self {
         self.task = TaskMode::Wanted(None);
         self
@@ -367,7 +368,7 @@ pub(crate) async fn call_many(
     results.into_iter().flatten().collect()
 }
 
-/// Passes each progress step to a hook, and all items to the inner outlet.
+/// Passes each progress step to a hook, and each item that the inner outlet accepts to that outlet.
 struct ProgressTap {
     hook: StepHook,
     inner: Outlet,

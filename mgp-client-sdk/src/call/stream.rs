@@ -142,8 +142,8 @@ impl Stream for ToolStream {
                 return Poll::Ready(Some(item));
             }
             let Some(call) = &mut self.call else {
-                // The result follows the last item. An empty channel is not enough to know that there is none: Tokio
-                // also returns `Pending` if the task has used up its budget, although items are waiting.
+                // The result follows the last item. `Pending` does not mean that the channel is empty: Tokio also
+                // returns it if the task has used up its budget, although items are waiting.
                 ready!(next);
                 return Poll::Ready(self.last.take().map(|last| last.map(StreamItem::Result)));
             };
@@ -163,7 +163,7 @@ impl Stream for ToolStream {
     }
 }
 
-/// Decodes a chunk, by far most of which are plain text.
+/// Decodes the content of a chunk. Almost all chunks are plain text, so this form is tried first.
 fn decode(content: &Payload) -> Result<ContentBlock, RpcError> {
     ContentBlock::plain_text(content)
         .map_or_else(|| content.get(), |text| Ok(ContentBlock::text(text)))

@@ -38,7 +38,7 @@ use crate::wire::{
 
 /// The time within which a killed child must exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// The margin added to the time-out of a single step, so that the time-out of the whole handshake expires first.
+/// The margin added to the time-out of a single request, so that the time-out of the whole handshake expires first.
 const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Starts a child and connects to it.
@@ -79,7 +79,7 @@ where
     let known_era = KnownEra::Unknown;
     let transport =
         Transport { peer, cx, monitor, liveness, driver, child, lists, mirror, known_era };
-    // Boxed, so that the caller's future does not contain the whole handshake.
+    // This future is boxed, so that the caller's future does not contain the whole handshake.
     Box::pin(finish_connect(transport, config, gates)).await
 }
 
@@ -107,11 +107,11 @@ pub(crate) async fn establish_url(
     let mirror = Some(HeaderMirrorLayer::new(config.max_pages));
     let transport =
         Transport { peer, cx, monitor, liveness, driver, child: None, lists, mirror, known_era };
-    // Boxed, so that the caller's future does not contain the whole handshake.
+    // This future is boxed, so that the caller's future does not contain the whole handshake.
     Box::pin(finish_connect(transport, config, gates)).await
 }
 
-/// Returns whether a server may serve the older HTTP+SSE transport: it does not accept POST at this URL.
+/// Returns whether an error suggests the older HTTP+SSE transport: the server does not accept POST at this URL.
 #[cfg(feature = "http")]
 pub(crate) fn may_be_http_sse(error: &Error) -> bool {
     use mgp_types::service::HttpFailure;

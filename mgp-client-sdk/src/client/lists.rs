@@ -130,7 +130,7 @@ impl Client {
         Ok(self.all_pages::<SkillsList>().await?.items)
     }
 
-    /// Drops a cached list, as if the server had reported a change. Use it if gates that filter lists have changed.
+    /// Drops a cached list, as if the server had reported a change. Call this if a layer that filters the list changed.
     pub fn invalidate(&self, what: &ServerChange) {
         self.0.lists.invalidate(what);
     }
@@ -183,7 +183,7 @@ impl Client {
         match (all_pages.ttl, self.0.facts.era, announced) {
             (Some(ttl), ..) => cache.insert(generation, &list, Some(ttl)),
             (None, Era::Legacy, Some(true)) => cache.insert(generation, &list, None),
-            // The server would not announce a change of this list, so the list is not cached.
+            // The client might not learn of a change of this list, so the list is not cached.
             _ => {}
         }
         Ok(list)

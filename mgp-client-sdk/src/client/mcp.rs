@@ -1,4 +1,4 @@
-//! Typed methods for the other parts of MCP.
+//! Typed methods for the parts of MCP other than lists and calls of tools.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ impl Client {
         self.request::<ToolsValidate>(&params).await
     }
 
-    /// Makes a call in the form of Codomyrmex, and returns the result in that form; an error becomes a failure.
+    /// Calls a tool with a call in the format of Codomyrmex; returns the result, or the error, in that format, too.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call.

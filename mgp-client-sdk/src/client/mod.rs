@@ -101,7 +101,7 @@ impl WeakClient {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&client.0))
     }
 
-    /// Returns the client, or `None` if all its handles have been dropped.
+    /// Returns the client, or `None` if all clones of the client have been dropped.
     #[must_use]
     pub fn upgrade(&self) -> Option<Client> {
         self.0.upgrade().map(Client)
@@ -197,7 +197,7 @@ impl Client {
     /// Returns how the child exited, or `None` if the server is not a child process.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the connection is closed and the escalation is paused; call it again.
+    /// If the future is dropped, the connection is closed, but a child may still run; call the method again to end it.
     pub async fn close(&self) -> Option<ExitReport> {
         if let Some(presence) = &self.0.presence {
             presence.close("the client closed it");
@@ -318,7 +318,8 @@ impl Client {
         WeakClient(Arc::downgrade(&self.0))
     }
 
-    /// Returns the stack without the gates that are kept for several connections.
+    /// Returns the stack for a gateway's own requests. If the server is supervised, it lacks the layers that check and
+    /// record calls.
     pub(crate) fn ungated(&self) -> &Stack {
         &self.0.of_gateway.ungated
     }

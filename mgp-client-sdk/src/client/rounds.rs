@@ -48,7 +48,7 @@ impl Client {
         RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message)
     }
 
-    /// Answers all questions of a round.
+    /// Obtains the answers to all questions of a round, and returns them by the keys of the questions.
     pub(super) async fn answers(
         &self,
         cx: &Context,
@@ -67,7 +67,7 @@ impl Client {
         Ok(try_join_all(answering).await?.into_iter().collect())
     }
 
-    /// Lets a handler answer questions on behalf of the principal whose call is forwarded.
+    /// Lets a handler answer one question on behalf of the principal whose call is forwarded.
     pub(crate) async fn answer_for(
         &self,
         principal: &Principal,

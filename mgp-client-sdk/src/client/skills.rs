@@ -10,7 +10,7 @@ use super::lists::endless;
 use crate::error::Error;
 
 impl Client {
-    /// Requests one skill by the URI of its `SKILL.md`, which need not be listed.
+    /// Requests one skill by the URI of its `SKILL.md`; the skill need not be in the server's list.
     ///
     /// # Errors
     /// See [`Client::request`]; −32602 if the server has no such skill.
@@ -21,7 +21,7 @@ impl Client {
         Ok(self.request::<SkillsGet>(&GetSkillParams::new(uri)).await?.skill)
     }
 
-    /// Requests the files and directories in a directory, page by page; its URI has no slash at the end.
+    /// Requests the files and directories in a directory, page by page. The URI of the directory must not end with `/`.
     ///
     /// # Errors
     /// See [`Client::request`]; −32602 if the server has no such directory.
@@ -42,13 +42,13 @@ impl Client {
         Err(endless(ResourcesDirectoryRead::METHOD, "there are too many pages"))
     }
 
-    /// Reads a file of a skill, and checks it against the entry: its size and hash, and the frontmatter of `SKILL.md`.
+    /// Reads a file of a skill, and checks it against `skill`: its size and hash, and the frontmatter of `SKILL.md`.
     ///
-    /// The hash shows that the file is the one in the entry, not that either can be trusted: both are from the server.
+    /// The hash shows that `skill` lists this file, not that either can be trusted: both are from the server.
     ///
     /// # Errors
-    /// See [`Client::request`]; −32603 if the entry does not have the file, or the file differs from the entry. Request
-    /// the skill again then, because it may have changed.
+    /// See [`Client::request`]; −32603 if `skill` does not list the file, or the file differs from what is listed. Then
+    /// request the skill again, because it may have changed.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request at the server.
@@ -89,7 +89,7 @@ fn decode(blob: &str) -> Option<Vec<u8>> {
     base64::engine::general_purpose::STANDARD.decode(blob).ok()
 }
 
-/// Returns whether a `SKILL.md` has the frontmatter of its entry.
+/// Returns whether a `SKILL.md` has the frontmatter that the server has listed for the skill.
 #[cfg(feature = "skills")]
 fn has_frontmatter(skill: &Skill, file: &[u8]) -> bool {
     let found = std::str::from_utf8(file).ok().and_then(|text| mgp_types::frontmatter(text).ok());

@@ -144,7 +144,7 @@ impl Client {
         let guard = CancelOnDrop::new(self, task.task_id);
         let interval = interval(task.poll_interval_ms, DEFAULT_INTERVAL);
         let (params, mut cx) = (guard.params(), task_context(cx));
-        // A single attempt needs no shorter limit, because the limit applies to all attempts together.
+        // `within` below limits all attempts together, so the limit of a single attempt is longer and never applies.
         let long = max.saturating_add(CANCEL_TIMEOUT);
         cx.extensions.insert(TimeLimits { timeout: long, max: long });
         let polling = async {
@@ -191,7 +191,7 @@ impl Client {
         }
     }
 
-    /// Returns the delay before the next attempt, or `None` if no further attempt should be made.
+    /// Counts a failed attempt; returns the delay before the next one, or `None` if no further attempt should be made.
     fn retry_delay(
         &self,
         error: &RpcError,
@@ -208,7 +208,7 @@ impl Client {
         Some(interval.saturating_mul(1 << (*tries - 1).min(16)).max(least).min(MAX_INTERVAL))
     }
 
-    /// Sends a request about a task, with the principal and trace of its call.
+    /// Sends a request about a task, with the principal and trace of the call that became the task.
     async fn task_request<R: Request>(
         &self,
         cx: &Context,
@@ -270,7 +270,7 @@ async fn within<T>(max: Duration, work: impl Future<Output = T>) -> Result<T, Rp
     timeout_at(deadline, work).await.map_err(|_| LifecycleError::TimedOut(max).into())
 }
 
-/// The maximum number of questions of a task per allowed round.
+/// The number of questions that a task may ask for each of the allowed rounds (`max_rounds`).
 const MAX_QUESTIONS_PER_ROUND: usize = 8;
 
 fn task_context(cx: &Context) -> Context {

@@ -24,7 +24,7 @@ pub(crate) struct EventSubscription {
     pub(crate) id: Id,
     pub(crate) subscribed: Vec<String>,
     pub(crate) unsupported: Vec<String>,
-    /// `true` if the server no longer keeps all events after the position from which the client resumes.
+    /// `true` if the server has dropped some of the events after the position from which the client resumes.
     pub(crate) truncated: bool,
     /// The number of the last event that was received.
     pub(crate) received: Arc<AtomicU64>,
@@ -38,7 +38,7 @@ pub(crate) struct EventSubscription {
 
 mgp_types::opaque_debug!(EventSubscription { id });
 
-/// The answer to a subscription; the id may be a string or a number.
+/// The answer to a request to subscribe; the id may be a string or a number.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]

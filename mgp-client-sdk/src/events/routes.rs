@@ -41,7 +41,7 @@ pub struct ServerEvent {
 /// A function that receives the events of a subscription; runs on the connection's task and must not block.
 pub(crate) type EventSink = Arc<dyn Fn(ServerEvent) + Send + Sync>;
 
-/// The subscriptions of a connection; a value of its scope.
+/// The subscriptions of a connection; stored in the connection's scope.
 #[derive(Default)]
 pub(crate) struct EventRoutes {
     table: Mutex<Routes>,
@@ -53,13 +53,13 @@ struct Routes {
     by_id: HashMap<Id, EventSink>,
     /// The sink for events that name no subscription.
     unnamed: Option<EventSink>,
-    /// Events that arrived before the answer to their request.
+    /// Events that arrived before the answer to the request that subscribes to them.
     early: VecDeque<(Id, ServerEvent)>,
-    /// The number of requests without an answer.
+    /// The number of requests to subscribe that are not answered yet.
     requested: usize,
 }
 
-/// A guard of a request without an answer; early events are kept until it is dropped.
+/// A guard of a request to subscribe that is not answered yet; while one exists, events that arrive early are kept.
 pub(super) struct Requested(Arc<EventRoutes>);
 
 impl EventRoutes {
@@ -78,7 +78,7 @@ impl EventRoutes {
         self.table.lock().unnamed = Some(sink);
     }
 
-    /// Delivers the params of a notification.
+    /// Delivers the event in a notification's params to the sink of its subscription.
     pub(crate) fn deliver(&self, params: &Params) {
         let (id, event) = match read(params) {
             Ok(read) => read,
@@ -132,7 +132,7 @@ impl Drop for Requested {
     }
 }
 
-/// Reads an event, with the id of its subscription.
+/// Reads an event and, if the event names its subscription, the id of the subscription.
 fn read(params: &Params) -> Result<(Option<Id>, ServerEvent), RpcError> {
     read_event(&params.get::<Payload>()?)
 }

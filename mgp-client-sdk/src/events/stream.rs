@@ -40,7 +40,7 @@ pub struct EventStream {
     overrun: Arc<AtomicU64>,
 }
 
-/// The next thing that the stream has to handle.
+/// The next event, or gap in the events, that the stream has to handle.
 enum Taken {
     Event(ServerEvent),
     /// The event in `early`: it was taken before, when its predecessors were missing.

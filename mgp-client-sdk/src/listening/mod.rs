@@ -52,7 +52,7 @@ enum Task {
     /// The client needs no stream of changes yet.
     Idle(Box<Listener>),
     Running(JoinHandle<()>),
-    /// The server has nothing that a client can subscribe to.
+    /// The client never needs a stream: there are no changes to report to hooks, and no resources to subscribe to.
     None,
 }
 

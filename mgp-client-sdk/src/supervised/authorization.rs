@@ -19,18 +19,18 @@ use mgp_types::{ErrorCode, RpcError};
 pub struct AuthorizationFailed(String);
 
 impl AuthorizationFailed {
-    /// Creates the cause from the reason and its remedy.
+    /// Creates the cause from a text that names the reason and the remedy.
     pub fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
 
-    /// Returns the error of a call.
+    /// Returns an error for a call, with this value as its cause.
     #[must_use]
     pub fn into_error(self, code: ErrorCode) -> RpcError {
         RpcError::new(code, self.0.clone()).because(self)
     }
 
-    /// Returns the cause of an error, if it is one.
+    /// Returns the cause of an error, if the cause is a value of this type.
     #[must_use]
     pub fn from_error(error: &RpcError) -> Option<&Self> {
         std::error::Error::source(error)?.downcast_ref()

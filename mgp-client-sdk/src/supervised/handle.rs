@@ -33,7 +33,7 @@ const MAX_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// Each run of the server has a new connection and a new handshake; the server's identity and its gates stay
 /// the same. Calls are sent to the current connection. While there is none they are refused after
-/// [`ready_wait`](ClientBuilder::ready_timeout): with 2002 while the server restarts, with 2001 while it
+/// [`ready_timeout`](ClientBuilder::ready_timeout): with 2002 while the server restarts, with 2001 while it
 /// drains, else with 2000. Calls that run when the server ends fail with 2000 and are not repeated, unless a
 /// layer does so. After a restart all lists are reported as [changed](ClientBuilder::on_change). The program
 /// must subscribe to resources and events again.
@@ -178,7 +178,7 @@ impl SupervisedClient {
             config: client,
             stack: persistent,
             recorder: recorder.clone(),
-            // Use half of the time; the other half is needed if the program does not exit by itself.
+            // Use half of the time for a stop; the other half is needed if the program does not exit by itself.
             drain: (config.stop_timeout / 2).min(MAX_DRAIN_TIMEOUT),
             was_connected: AtomicBool::new(false),
         };

@@ -1,6 +1,6 @@
 //! A client whose server is started, monitored and restarted (MGP §11.5).
 //!
-//! The client's gates are built once and are kept for all connections:
+//! The client's gates, i.e. the layers that check and record calls, are built once and kept for all connections:
 //!
 //! ```text
 //! trace ─▶ retry ─▶ wait ─▶ address ─▶ the user's gates ─▶ ready ─▶ current connection ─▶ meta ─▶ … ─▶ peer

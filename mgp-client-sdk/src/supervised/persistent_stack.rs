@@ -168,9 +168,9 @@ pub(crate) struct PersistentStack {
     repeats: Repeats,
     /// The layer in which calls wait until the server is ready; `None` if calls do not wait.
     wait: Option<ReadyLayer>,
-    /// Steps 4 and 5.
+    /// The stack for steps 4 and 5 of the module documentation: the user's gates, and the sending.
     gated: Stack,
-    /// Step 5 only.
+    /// The stack for step 5 only, without the user's gates.
     ungated: Stack,
     scope: Arc<PersistentScope>,
 }
@@ -302,7 +302,8 @@ impl Service<Call> for ClientScope {
     }
 }
 
-/// Adds to a call what gates need, the server's id and facts, and the connection on which the call was made.
+/// Adds to a call the server's id and facts, which the gates need. Also adds the connection on which the call was
+/// made, unless this is the current one.
 #[derive(Clone)]
 struct AddressCall {
     connection: Option<Arc<ActiveConnection>>,

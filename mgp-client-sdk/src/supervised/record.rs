@@ -20,11 +20,11 @@ impl Recorder {
     }
 
     fn record(&self, event: Event) {
-        // Do not await the record: the sink completes it, and no call remains that could fail because of it.
+        // Do not wait until the record is written: the sink writes it anyway, and no call depends on it.
         drop(self.sink.record(event.build()));
     }
 
-    /// Records that the server is not restarted any more, because it failed too often.
+    /// Reads the supervisor's reports, and records when the server is no longer restarted because it failed too often.
     pub(crate) async fn follow(self, mut reports: broadcast::Receiver<StateReport>) {
         loop {
             match reports.recv().await {

@@ -269,8 +269,8 @@ impl ServerRun {
         Ok(client)
     }
 
-    /// Returns the cause of a failed handshake: how the child exited, if it did. It never contains text from the
-    /// server.
+    /// Describes why the handshake failed: by the exit of the child if it has exited, else by the error. The
+    /// description never contains text from the server.
     fn failure_cause(&self, error: &Error) -> String {
         let report = self.child.as_ref().and_then(|child| child.exit_report());
         match report.filter(|_| error.code() == ErrorCode::SERVER_NOT_READY) {
@@ -306,7 +306,7 @@ impl ServerRun {
         #[cfg(feature = "http")]
         if let ServerTarget::Url { transport, .. } = &self.target {
             return match self.connect_url(*transport).await {
-                // Without an event stream the first error is the more useful one.
+                // If the server has no event stream either, the first error is the more useful one.
                 Err(error) if client::may_be_http_sse(&error) => {
                     self.connect_url(HttpTransport::Sse).await.map_err(|_| error)
                 }
@@ -458,8 +458,8 @@ impl ServerRun {
         }
     }
 
-    /// Waits for running calls. If this client started the server and the server supports it, first asks the server
-    /// to stop.
+    /// Waits until running calls have finished. First asks the server to stop, if this client started it and the
+    /// server supports such requests.
     async fn drain(&self, reason: ShutdownReason) {
         let Some(ReadyServer { client, connection }) = self.ready() else { return };
         if client.is_closed() {
@@ -549,7 +549,7 @@ fn failure_cause(error: &Error) -> String {
         Some(HttpFailure::StatusWithError(status)) => {
             format!("the handshake was refused with HTTP {status} and code {}", refusal.code())
         }
-        // Also by this workspace, but for the challenge at the end.
+        // This message is also written by this workspace, except for the server's challenge at its end.
         Some(_) => {
             let message = refusal.message();
             message.split_once(" (challenge: ").map_or(message, |(ours, _)| ours).to_owned()
@@ -571,7 +571,7 @@ fn is_permanent(error: &Error) -> bool {
         Some(HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) => {
             matches!(status, 300..=399 | 401 | 403 | 407)
         }
-        // A certificate that is not trusted.
+        // No connection, and no hint that a retry may help, e.g. because the server's certificate is not trusted.
         Some(HttpFailure::Unreachable) => {
             refusal.as_recovery().is_some_and(|hints| !hints.is_retryable())
         }

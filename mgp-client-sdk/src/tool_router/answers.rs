@@ -9,7 +9,7 @@ use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context};
 use mgp_types::sync::Mutex;
 
-/// Asks the caller of a logical call each question only once, and stores the answers.
+/// Asks the caller each question of a call only once, although the call is repeated in each round; stores the answers.
 pub(crate) struct AnswerCache {
     origin: Context,
     cache: Arc<Mutex<CachedAnswers>>,

@@ -54,8 +54,8 @@ impl Hop {
         }
     }
 
-    /// Creates a hop to a supervised server. While the server is not connected, calls are refused inside its gates,
-    /// i.e. after they have decided.
+    /// Creates a hop to a supervised server. While the server is not connected, calls are refused only after its
+    /// gates have checked and recorded them.
     #[must_use]
     pub fn supervised(server: impl Into<ServerId>, client: SupervisedClient) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Hop {
         self.parked_calls.len()
     }
 
-    /// Forwards a call.
+    /// Forwards a call to the server, and translates between the eras of the caller and the server.
     pub fn send(&self, mut call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         call.cx_mut().server = Some(self.server.clone());
         let client = match &self.destination {
@@ -105,9 +105,9 @@ const MAX_KEY_BYTES: usize = 64;
 
 /// Returns the key under which a callee's question is asked of the caller.
 ///
-/// The callee chooses its keys, and answers are matched by key. The keys of gates contain a dot, so a plain word is
-/// passed on as it is, unless an earlier round of the call asked under it. Any other key gets a prefix, so that a callee
-/// can neither read the answer to a gate's question nor get an old answer for a new one.
+/// The callee chooses its keys, and answers are matched by key. A key that is a plain word is passed on unchanged,
+/// unless an earlier round of the call used it; the keys of gates contain a dot, so they differ. Any other key gets a
+/// prefix, so that a callee can neither read the answer to a gate's question nor get an old answer for a new question.
 fn upstream_key(server: &ServerId, round: u32, key: &str, earlier: &[String]) -> String {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let is_plain = !key.is_empty() && key.len() <= MAX_KEY_BYTES && key.bytes().all(is_word);
@@ -248,7 +248,7 @@ async fn request_in_rounds(
             }
             reply => return Ok(reply),
         };
-        // Count the rounds of the caller's earlier requests, too.
+        // `number` also counts the rounds that the callee asked during the caller's earlier requests for this call.
         if number >= client.max_rounds() {
             return Err(client.too_many_rounds());
         }
@@ -285,7 +285,7 @@ async fn send_parked(
         let start = |asker| {
             let mut forwarded = call.forward(peer);
             forwarded.cx_mut().caller_access = CallerAccess::Channel(asker);
-            // A parked call lasts longer than the span of its caller's request, so it has a span of its own.
+            // A parked call lasts longer than the trace span of its caller's request, so it has its own trace span.
             send(&client, client.stack(), forwarded)
         };
         (name, ParkedCall::start(cx.principal.clone(), start))

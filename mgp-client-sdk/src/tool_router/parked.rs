@@ -177,7 +177,7 @@ impl ParkedCalls {
         Ok(())
     }
 
-    /// Takes a parked call out of the table; fails for any principal other than its own.
+    /// Takes a parked call out of the table; fails if it has expired, or if another principal parked it.
     pub(crate) fn take(&self, name: &str, principal: &Principal) -> Result<ParkedCall, RpcError> {
         let mut table = self.0.lock();
         let parked = &mut table.parked;

@@ -52,7 +52,7 @@ pub(crate) enum CallbackHandler {
 type Answer = dyn Fn(Context, CallbackRequestParams) -> Answering + Send + Sync;
 type Report = dyn Fn(&Context, &CallbackRequestParams) + Send + Sync;
 
-/// The functions that accompany the questions to callers.
+/// The functions to call when a question cannot be passed to a caller, or is not answered in time.
 pub(crate) struct CallerAnswers {
     /// The function that answers for callers that cannot be asked.
     pub(crate) otherwise: Box<Answer>,
@@ -69,7 +69,7 @@ impl fmt::Debug for CallbackHandler {
     }
 }
 
-/// The callbacks of one connection, in its scope.
+/// The callbacks that one connection has received; stored in the connection's scope.
 #[derive(Default)]
 pub(crate) struct ReceivedCallbacks {
     /// The stack on which responses are sent; set once the connection is established.
@@ -161,7 +161,7 @@ pub(super) fn receive(handler: &CallbackHandler, call: Call) {
         }
         Received::New => {
             let waiting = WaitingGuard { received, id };
-            // Found now, while the call certainly runs: its answer may be the next message.
+            // Look up the question's call now, while it certainly runs: the server's next message may be its answer.
             let answering = answer(handler, &call, question.clone());
             drop(spawn_scoped(&scope, handle(answering, call, question, waiting)));
         }
@@ -175,7 +175,7 @@ async fn handle(
     waiting: WaitingGuard,
 ) {
     let peer = call.cx().peer.clone();
-    // A forwarded question has the same time limit, and is reported when it expires.
+    // `pass_on` has the same time limit, and reports questions that were not answered in time, so it must end first.
     let answering = timeout(limit(&question) + GRACE, answering);
     if question.kind == CallbackType::Notification {
         // A notification is shown even if its call has ended, and needs no answer.
@@ -208,7 +208,7 @@ async fn ended(peer: &Peer, request: Option<&Id>) {
     }
 }
 
-/// Returns the future of the answer to a question, which names the call to which it belongs.
+/// Returns a future that answers a question. If the question is to be passed on, its caller is determined at once.
 fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParams) -> Answering {
     if Payload::of(&question).map_or(0, |text| text.as_str().len()) > MAX_QUESTION_BYTES {
         let message = format!("a question has at most {MAX_QUESTION_BYTES} bytes");

@@ -111,7 +111,7 @@ impl Form {
         question
     }
 
-    /// Returns the filled-in form.
+    /// Converts the answer to the [`question`](Self::question) to the result of the form.
     fn result(&self, answer: CallbackAnswer) -> Result<Payload, RpcError> {
         let response = match answer {
             CallbackAnswer::Given(response) => response,

@@ -135,7 +135,7 @@ impl HeaderPlans {
         self.plans.lock().is_complete = false;
         Box::pin(self.fetch(&mut inner, &call)).await;
         if !self.plans.lock().is_complete {
-            // The schema has not changed, so the server would refuse the call again.
+            // The list could not be fetched, so the headers would be the same, and the server would refuse them again.
             return Err(error);
         }
         let mut again = self.with_headers(&call)?;
@@ -234,7 +234,7 @@ impl HeaderPlans {
 
 /// Returns whether a server refused a call because of its headers, before the tool ran.
 ///
-/// Only with status 400: with any other status the error may come from the tool itself.
+/// Only status 400 shows this: with any other status the error may come from the tool itself.
 fn is_refused(error: &RpcError) -> bool {
     error.code() == ErrorCode::HEADER_MISMATCH
         && HttpFailure::from_error(error) == Some(HttpFailure::StatusWithError(400))

@@ -36,7 +36,7 @@ pub(crate) struct InboundParts {
     pub(crate) callbacks: Option<CallbackHandler>,
 }
 
-/// Finds the caller to which a server's question is passed if it belongs to no call; receives the method.
+/// Finds the caller to whom a server's question is passed if the question belongs to no call; receives its method.
 #[derive(Clone)]
 pub(crate) struct FindCaller(Arc<Find>);
 
@@ -190,7 +190,8 @@ pub(super) fn attribute(
     Ok(first.cx.clone())
 }
 
-/// Returns whether two calls came from two different connections or sessions; stateless requests may share a client.
+/// Returns whether two calls came from two different connections or sessions. Stateless requests name neither, so two
+/// of them do not count as different.
 fn is_elsewhere(one: &Context, other: &Context) -> bool {
     let stays =
         |cx: &Context| matches!(cx.scope.kind(), ScopeKind::Connection | ScopeKind::Session);

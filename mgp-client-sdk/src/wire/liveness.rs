@@ -115,7 +115,7 @@ impl Drop for TaskGuard {
 
 /// Drives a connection until it ends, its reader ends, or its child exits.
 ///
-/// It does not wait for calls of the server that still run: when the connection ends, their results are not needed.
+/// It does not wait for the answers to open requests of the server, because these are not needed any more.
 pub(crate) fn spawn_connection<R, W>(
     connection: Connection<EofReader<R>, W>,
     eof: Arc<Notify>,

@@ -13,7 +13,8 @@ use crate::config::ClientConfig;
 
 use super::{HeaderMirrorLayer, LivenessPeer, RequestTimeoutLayer};
 
-/// The part of the outbound stack that belongs to one connection; gates are added in front of it or between its layers.
+/// The part of the outbound stack that belongs to one connection; gates, i.e. the layers that check and record calls,
+/// are added in front of it or between its layers.
 pub(crate) struct OutboundStack {
     pub(crate) peer: Peer,
     pub(crate) session: Arc<HandshakeState>,
@@ -26,7 +27,7 @@ pub(crate) struct OutboundStack {
     inner: Stack,
 }
 
-/// The stacks of a connection that a gateway uses besides that of its client.
+/// Two further stacks of a connection, which a gateway uses.
 #[derive(Clone, Debug)]
 pub(crate) struct GatewayStacks {
     /// The stack without the gates that are kept across connections.
@@ -60,7 +61,7 @@ impl OutboundStack {
             .layer(time_limit)
             // This layer requests missing chunks on behalf of the caller.
             .layer(CollectLayer::new())
-            // The peer.
+            // The innermost service sends the calls to the peer.
             .service(peer);
         Self { peer: end, session, scope, repeats, stamp, mirror, inner: Stack::new(inner) }
     }

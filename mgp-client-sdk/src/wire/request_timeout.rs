@@ -34,7 +34,7 @@ pub(crate) type ProgressHook = Arc<dyn Fn(&str, &Progress) + Send + Sync>;
 
 /// Fails requests that take too long with code 3003, and notifies the server to cancel them.
 ///
-/// Tool calls ask for progress: each step restarts the shorter time-out.
+/// Tool calls ask for progress: each step restarts [`TimeLimits::timeout`], but not [`TimeLimits::max`].
 #[derive(Clone)]
 pub(crate) struct RequestTimeoutLayer {
     time_limits: TimeLimits,
@@ -81,7 +81,7 @@ impl<S: MgpService> Service<Call> for RequestTimeout<S> {
 }
 
 impl<S> RequestTimeout<S> {
-    /// Observes the partial results of a tool call.
+    /// Adds a sink that observes the partial results of a tool call, and returns it; `None` for any other call.
     fn sink(&self, call: &mut Call) -> Option<Arc<ActivitySink>> {
         let tool = call.tool()?.name.to_owned();
         let hook = self.layer.progress.clone().map(|hook| (tool, hook));
@@ -184,7 +184,7 @@ struct Activity {
 #[derive(Default)]
 struct Questions {
     open: usize,
-    /// The time when the oldest open question was asked, or when the last question was answered.
+    /// The time since which at least one question is open; if none is open, the time of the last answer.
     since: Option<Instant>,
     /// The total time for which the answered questions were open.
     waited: Duration,
@@ -202,7 +202,7 @@ impl Questions {
     }
 }
 
-/// The maximum time for which one question stops the clock of its call.
+/// The maximum time for which one question pauses the time-out of its call.
 const MAX_QUESTION_TIME: Duration = Duration::from_hours(1);
 
 /// A guard of an open question. Dropping the guard closes the question.

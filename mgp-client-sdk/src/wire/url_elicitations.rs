@@ -46,7 +46,7 @@ impl UrlElicitations {
         let forgotten = if pages.len() >= MAX_ELICITATIONS { pages.pop_front() } else { None };
         pages.push_back((id, cx));
         drop(pages);
-        // Dropped after the lock is released, because this may be the last handle of a connection.
+        // The entry is dropped after the lock is released, because it may hold the last handle of a connection.
         drop(forgotten);
     }
 
@@ -59,7 +59,7 @@ impl UrlElicitations {
         cx.key = CallKey::next();
         cx.wire_id = None;
         if let Ok(call) = Call::tell::<ElicitationComplete>(params, cx.clone()) {
-            // A task, because sending may wait for a client that reads slowly.
+            // The message is sent in a task, because sending may wait for a client that reads slowly.
             tokio::spawn(async move { cx.peer.send(call).await.map(drop) });
         }
     }

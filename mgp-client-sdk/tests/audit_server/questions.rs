@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, ask};
 
-/// Thirty events of three kinds, one second apart, from noon on.
+/// Starts an audit server and forwards thirty events of three kinds to it, one second apart from noon on.
 async fn garden() -> (World, Client, mgp_security::Forwarding) {
     let world = World::new(Delivery::Confirmed);
     let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(492_396);
@@ -107,7 +107,7 @@ async fn events_are_exported_page_by_page() {
     let rows: Vec<_> = first["text"].as_str().unwrap().lines().collect();
     assert_eq!(rows.len(), 3);
     assert!(rows[0].starts_with("seq,timestamp,event_type,result,actor_type"));
-    // A name that a spreadsheet would evaluate.
+    // The name `=ada` is preceded by an apostrophe, because a spreadsheet would evaluate it as a formula.
     assert!(rows[1].contains(r#""user","'=ada","garden","""#), "{}", rows[1]);
     assert!(rows[2].contains(r#""{""code"":1000,"#), "{}", rows[2]);
     assert!(second["text"].as_str().unwrap().starts_with(r#""3","2026-03-04T12:00:02.000Z""#));

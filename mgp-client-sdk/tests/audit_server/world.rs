@@ -67,7 +67,7 @@ impl World {
         self.forwarder.forward("archive", client.stack().clone()).unwrap()
     }
 
-    /// Writes into the store that the sink is further than it is.
+    /// Stores that the sink has received all events up to `seq`, although it has not.
     pub(crate) async fn pretend_reached(&self, seq: u64) {
         let seq = Payload::of(&seq).unwrap();
         self.store.commit(Change::new().put("audit.forward", "archive", seq)).await.unwrap();

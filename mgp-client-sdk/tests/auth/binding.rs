@@ -55,7 +55,7 @@ async fn configured_credentials_are_not_sent_to_another_issuer() {
         world.call(&oauth(), "").await.unwrap();
         world.set(|s| s.issuers = vec![TWO]);
         world.revoke();
-        // Not even by another process.
+        // A new client with the same store, as in another process, does not send them either.
         let error = world.call(&oauth(), "").await.unwrap_err();
         assert!(
             error.message().contains("the credentials are for `https://one.example`"),
@@ -119,7 +119,7 @@ async fn tokens_that_another_process_renewed_are_used() {
     world.call(&two, "").await.unwrap();
     world.revoke();
     world.call(&one, "").await.unwrap();
-    // Tokens are dated by the second: this one was renewed later.
+    // The time of a token is stored in whole seconds, so add one to show that this token was renewed later.
     let mut kept = store.latest(SERVER).await.unwrap().unwrap();
     kept.tokens.as_mut().unwrap().issued_at += 1;
     store.save(kept).await.unwrap();

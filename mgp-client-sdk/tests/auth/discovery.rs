@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::world::{ONE, SERVER, Switches, TWO, World};
 
-/// Makes one call that logs in; the error must contain these words.
+/// Makes one call. It must log in at the issuer in `Ok`, or fail with an error that contains the words in `Err`.
 async fn check(set: impl FnOnce(&mut Switches), expected: Result<&str, &str>) {
     let world = World::new(set);
     let oauth = world.oauth();
@@ -65,7 +65,7 @@ async fn metadata_for_another_server_is_refused() {
     check(|s| s.resource = "https://mcp.example/other", Err("not for")).await;
     check(|s| s.resource = "http://mcp.example/mcp", Err("not for")).await;
     check(|s| s.issuers = vec![], Err("names no authorization server")).await;
-    // A named metadata address must have metadata.
+    // If a challenge names the URL of the metadata, the metadata must be there.
     let gone = |s: &mut Switches| {
         s.unreachable = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
     };
@@ -74,7 +74,7 @@ async fn metadata_for_another_server_is_refused() {
 
 #[tokio::test]
 async fn failing_a_request_cannot_choose_the_trusted_metadata() {
-    // If this counted as "there is none", the origin would be trusted next.
+    // If a failed request counted as "there is no metadata here", the client would trust the metadata of the origin.
     let fails = |s: &mut Switches| {
         s.challenge_names_metadata = false;
         s.unreachable = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
@@ -103,7 +103,7 @@ async fn authorization_servers_are_found_in_each_of_their_places() {
         check(|s| s.server_at = Some(at), Ok(ONE)).await;
     }
     check(|s| s.server_at = None, Err("no metadata")).await;
-    // The root of a host is not asked for one of its tenants.
+    // The client does not use the metadata at the root of a host for a tenant of that host.
     let root = Some("/.well-known/oauth-authorization-server");
     check(|s| (s.server_at, s.issuers) = (root, vec![TWO]), Err("no metadata")).await;
 }
@@ -149,7 +149,7 @@ async fn addresses_must_be_safe_for_credentials() {
 async fn a_server_of_2025_03_26_is_its_own_authorization_server() {
     let old = |s: &mut Switches| s.metadata_at = None;
     check(old, Ok("https://mcp.example")).await;
-    // Without any metadata, at the default endpoints of that revision.
+    // Without any metadata, the client uses the default endpoints of that revision.
     let world = World::new(|s| (s.metadata_at, s.server_at) = (None, None));
     world.call(&world.oauth(), "").await.unwrap();
     assert_eq!(world.logins()[0]["resource"], SERVER);

@@ -130,7 +130,8 @@ async fn a_response_is_accepted_only_from_the_requested_issuer() {
         }
     }
     let promised = || json!({ "authorization_response_iss_parameter_supported": true });
-    // (promised, iss) -> as RFC 9207 §2.4 and MCP require
+    // Columns: the issuer promises `iss` in its responses, the `iss` of the response; the result that RFC 9207 §2.4 and
+    // MCP require.
     for (promises, iss, expected) in [
         (true, Some(ONE), Ok(())),
         (true, None, Err("does not name its issuer")),
@@ -158,7 +159,7 @@ async fn a_response_is_accepted_only_from_the_requested_issuer() {
         let world = World::new(|s| s.login = login);
         judge(world.call(&world.oauth(), "").await, Err(words), &world);
     }
-    // A forged description of the login is not shown.
+    // The error in a response from another issuer is not shown.
     let world = World::new(|s| (s.login, s.iss) = (Login::Denied, Some("https://evil.example")));
     let error = world.call(&world.oauth(), "").await.unwrap_err();
     assert!(!error.message().contains("access_denied"), "{error}");

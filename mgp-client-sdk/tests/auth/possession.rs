@@ -68,7 +68,7 @@ async fn nonces_are_learnt_from_refusals_and_kept_apart() {
     let nonces = |of: &[crate::world::Shown]| {
         of.iter().map(|(_, nonce)| nonce.clone().unwrap_or_default()).collect::<Vec<_>>()
     };
-    // Each was unknown once; afterwards no request is wasted.
+    // Only the first request to each server lacks its nonce; no later request is refused because of a nonce.
     assert_eq!(nonces(&tokens), ["", "token~nonce!1", "token~nonce!1"]);
     assert_eq!(nonces(&server), ["", "server~nonce!1", "server~nonce!1", "server~nonce!1"]);
     world.check();
@@ -118,7 +118,8 @@ async fn a_refused_proof_does_not_lead_to_another_token() {
 async fn tokens_are_bound_if_both_sides_support_it() {
     let takes = || json!({ "dpop_signing_alg_values_supported": ["ES256"] });
     let others = || json!({ "dpop_signing_alg_values_supported": ["PS256"] });
-    // (authorization server, server, schemes) -> scheme
+    // Columns: additional metadata of the authorization server, and of the protected server, the schemes that the
+    // protected server accepts; the expected kind of token.
     for (server, more, schemes, expected) in [
         (offers(), json!({}), &["Bearer", "DPoP"][..], TokenKind::Dpop),
         (offers(), json!({}), &["DPoP"], TokenKind::Dpop),
@@ -160,7 +161,7 @@ async fn bearer_tokens_are_used_if_the_server_accepts_them() {
 async fn a_token_that_must_be_bound_is_never_sent_unbound() {
     let requires = || json!({ "dpop_bound_access_tokens_required": true });
     let only: &[&str] = &["DPoP"];
-    // Required by metadata, by the challenge, by the user: the token is discarded.
+    // The metadata, the challenge or the user requires a bound token, so the client discards an unbound one.
     for (more, schemes, mode) in [
         (requires(), &["Bearer"][..], DpopMode::Offered),
         (json!({}), only, DpopMode::Offered),
@@ -176,7 +177,7 @@ async fn a_token_that_must_be_bound_is_never_sent_unbound() {
         assert_eq!(world.proofs().0.len(), 1);
         world.check();
     }
-    // It is impossible, so the person is not asked to log in.
+    // The client cannot get a bound token, so the person is not asked to log in.
     let others = json!({ "dpop_signing_alg_values_supported": ["RS256"] });
     for (server, more, schemes, mode, words) in [
         (others, requires(), only, DpopMode::Offered, "signed with `ES256`"),
@@ -225,7 +226,7 @@ async fn an_authorization_server_that_stops_binding_is_noticed_once() {
     let oauth = OAuth::client_credentials(SERVER, world.fetcher(), credentials);
     world.set(|s| s.expires_in = Some(0));
     oauth.handle_refusal(CredentialRefusal::new(401, vec!["DPoP".to_owned()], None)).await.unwrap();
-    // Nothing is sent that the server has not asked for again.
+    // The client sends no unbound token before the server has asked for credentials again.
     world.set(|s| (s.binds, s.server, s.expires_in) = (false, json!({}), Some(3600)));
     assert_eq!(oauth.authorization().await.unwrap(), None);
     world.set(|s| s.schemes = &["Bearer"]);
@@ -286,7 +287,7 @@ async fn a_challenge_without_proofs_does_not_unbind_a_working_token() {
         CredentialRefusal::new(401, vec!["Bearer error=\"invalid_token\"".to_owned()], shown);
     oauth.handle_refusal(refusal).await.unwrap();
     world.call(&oauth, "").await.unwrap();
-    // The client requests further scopes in the same way.
+    // A refusal that asks for further scopes does not unbind the token either.
     let shown = oauth.authorization().await.unwrap();
     let challenge = "Bearer error=\"insufficient_scope\", scope=\"a\"".to_owned();
     oauth.handle_refusal(CredentialRefusal::new(403, vec![challenge], shown)).await.unwrap();
@@ -317,7 +318,7 @@ async fn the_key_is_stored_with_its_tokens() {
     let text: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let key = text["entries"][0]["key"].as_str().unwrap();
     assert_eq!(key.len(), 43);
-    // Without its key a token is useless, and a new one is requested.
+    // Without its key a token is useless, so the client does not send it.
     let mut without = text.clone();
     without["entries"][0].as_object_mut().unwrap().remove("key");
     std::fs::write(&path, without.to_string()).unwrap();

@@ -48,7 +48,7 @@ impl Checker {
         format!("{}~nonce!{}", self.name, self.nonce)
     }
 
-    /// Requires another nonce.
+    /// Changes the nonce that is required from now on.
     pub(crate) fn rotate(&mut self) {
         self.nonce += 1;
     }

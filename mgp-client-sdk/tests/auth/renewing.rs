@@ -49,7 +49,7 @@ async fn a_token_is_renewed_before_the_server_refuses_it() {
     let world = World::new(|s| (s.refreshes, s.expires_in) = (true, Some(1)));
     let oauth = world.oauth().store(Arc::clone(&store));
     world.set(|s| s.expires_in = Some(0));
-    // The tokens have expired at once.
+    // The client logs in, and gets tokens that expire at once.
     let refusal = mgp_transport::http::CredentialRefusal::new(401, vec![], None);
     oauth.handle_refusal(refusal).await.unwrap();
     world.set(|s| s.expires_in = Some(3600));
@@ -139,7 +139,8 @@ async fn a_forgotten_client_registers_again() {
     world.call(&oauth, "").await.unwrap();
     world.revoke();
     world.remove_client(crate::world::ONE);
-    // The person is sent with an unknown id once; the faults of the script show it.
+    // The client opens one login with the id that the issuer no longer knows. The script records that as a fault, so
+    // this test does not check the faults.
     world.call(&oauth, "").await.unwrap();
     assert_eq!(world.registrations().len(), 2);
     world.revoke();

@@ -52,7 +52,7 @@ async fn printed_values_contain_no_secret() {
     printed.debug(&ClientCredentials::key("id", key));
     printed.debug(&EnterpriseIdp::new(world.fetcher(), "i", "e", &credentials, SECRET));
 
-    // Every error that can occur with secrets at hand.
+    // Print the errors that can occur while the client holds secrets.
     world.revoke();
     for fault in [(400, "invalid_grant"), (401, "invalid_client"), (500, "x")] {
         world.set(|s| s.token_fault = Some(fault));

@@ -12,7 +12,7 @@ use mgp_transport::http::{CredentialRefusal, Credentials as _};
 
 use crate::world::{ONE, SERVER, World};
 
-/// Logs in; the token has expired at once.
+/// Returns a client that has logged in and got a token that expired at once.
 async fn ended(world: &Arc<World>, store: impl TokenStore) -> OAuth {
     world.set(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
     let oauth = world.oauth().store(store);
@@ -35,7 +35,7 @@ fn check_refreshes(world: &World, expected: usize) {
 async fn a_refresh_token_used_by_another_process_is_not_used_before_expiry() {
     let (world, store) = (World::new(|_| {}), Arc::new(MemoryTokens::new()));
     let one = ended(&world, Arc::clone(&store)).await;
-    // Another process renews the token, which has expired again.
+    // Another process renews the token; the new token also expires at once.
     let other = OAuth::new(SERVER, world.fetcher()).store(Arc::clone(&store));
     other.authorization().await.unwrap();
     other.authorization().await.unwrap();
@@ -58,7 +58,7 @@ async fn tokens_renewed_by_another_process_are_used_before_expiry() {
     check_refreshes(&world, 1);
 }
 
-/// Two clients renew at the same time, first before the expiry and then after a refusal.
+/// Two clients renew the same tokens at the same time: first because they have expired, then after a refusal.
 async fn renew_at_once<S: TokenStore>(store: impl Fn() -> S) {
     let world = World::new(|_| {});
     let one = ended(&world, store()).await;

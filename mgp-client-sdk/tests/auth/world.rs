@@ -30,7 +30,7 @@ pub(crate) const SECRET: &str = "s3cret:of+the client";
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(crate) struct Switches {
-    /// The URL of the server's metadata; `None` for a server of 2025-03-26.
+    /// The path of the server's metadata; `None` for a server of revision 2025-03-26, which has no metadata.
     pub(crate) metadata_at: Option<&'static str>,
     /// If `true`, refusals name the URL of the server's metadata.
     pub(crate) challenge_names_metadata: bool,
@@ -45,9 +45,9 @@ pub(crate) struct Switches {
     pub(crate) server: Value,
     /// The issuer that the response to a login names.
     pub(crate) iss: Option<&'static str>,
-    /// Parameters of the response to a login in place of a code.
+    /// The kind of response to a login: a code, an error, a wrong response or none.
     pub(crate) login: Login,
-    /// The authentication method of registered clients, and whether they get a secret.
+    /// The authentication method of registered clients; unless it is `none`, they get a secret.
     pub(crate) method: &'static str,
     pub(crate) registers: bool,
     pub(crate) expires_in: Option<u64>,
@@ -59,7 +59,7 @@ pub(crate) struct Switches {
     pub(crate) withheld: &'static str,
     /// Members that are added to the metadata of the protected server.
     pub(crate) resource_more: Value,
-    /// The schemes of the challenges in the refusals of the protected server, without parameters.
+    /// The authentication schemes that the protected server accepts and names in its challenges.
     pub(crate) schemes: &'static [&'static str],
     /// If `true`, the authorization servers bind tokens to the proved keys.
     pub(crate) binds: bool,
@@ -67,11 +67,11 @@ pub(crate) struct Switches {
     pub(crate) token_wants: NonceRule,
     /// The nonces that the protected server requires in proofs.
     pub(crate) server_wants: NonceRule,
-    /// The server's answer to every proof, and the nonce it sends.
+    /// The error with which the protected server refuses every proof, and the nonce that it sends with it.
     pub(crate) proof_fault: Option<(&'static str, Option<&'static str>)>,
     /// A URL that cannot be reached.
     pub(crate) unreachable: Option<&'static str>,
-    /// A URL whose server fails.
+    /// A URL at which every request is answered with the status 503.
     pub(crate) broken: Option<&'static str>,
 }
 
@@ -157,7 +157,7 @@ impl Default for WorldState {
     }
 }
 
-/// Returns the thumbprint and nonce of a proof.
+/// The thumbprint of the key of a proof, and the nonce in the proof.
 pub(crate) type Shown = (String, Option<String>);
 
 pub(crate) struct World {
@@ -191,7 +191,7 @@ impl World {
         self.state().clients.insert(key, secret.map(str::to_owned));
     }
 
-    /// Removes a client.
+    /// Removes all clients that are registered at an issuer.
     pub(crate) fn remove_client(&self, issuer: &str) {
         self.state().clients.retain(|(known, _), _| known != issuer);
     }
@@ -227,7 +227,7 @@ impl World {
         (state.at_token.proofs.clone(), state.at_server.proofs.clone())
     }
 
-    /// Returns the violated rules.
+    /// Checks that no rule was violated.
     #[track_caller]
     pub(crate) fn check(&self) {
         assert_eq!(self.state().faults, Vec::<String>::new());
@@ -380,7 +380,8 @@ impl World {
         self.grant(issuer, &scope, switches, key.filter(|_| switches.binds))
     }
 
-    /// Returns the thumbprint of the key that a token request proves, if it does.
+    /// Returns the thumbprint of the key that a token request proves; `None` if it has no proof, or the refusal of its
+    /// proof.
     fn proved(
         &self,
         request: &FetchRequest,

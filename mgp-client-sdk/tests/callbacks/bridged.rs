@@ -1,4 +1,4 @@
-//! Callers that did not negotiate callbacks: the same questions as elicitation.
+//! Callers that did not negotiate callbacks get the same questions as elicitation forms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::world::{ERAS, TRANSPORTS, connect, curious};
 
-/// Returns a builder of a client with forms and without callbacks, and the number of its questions.
+/// Returns a builder of a client that answers forms but no callbacks, and a counter of the forms that it received.
 fn with_forms(
     answer: impl Fn(&str) -> serde_json::Value + Send + Sync + 'static,
 ) -> (ClientBuilder, Arc<AtomicUsize>) {

@@ -12,7 +12,7 @@ async fn gateway_to(era: mgp_client_sdk::EraChoice) -> Server {
     let builder = gateway::pass_callbacks(
         Client::builder("gateway", "1"),
         |_, question| {
-            // The answer of an operator.
+            // The gateway itself answers for a caller that cannot be asked, as an operator would.
             let is_ours = question.message.as_deref() == Some("Delete 3 files?");
             std::future::ready(Ok(if is_ours {
                 CallbackAnswer::text("confirm")
@@ -52,7 +52,7 @@ async fn a_callback_reaches_the_caller_as_a_callback_with_the_name_of_the_server
 async fn a_caller_with_forms_gets_a_form_and_any_other_is_answered_for() {
     for above in ERAS {
         for transport in TRANSPORTS {
-            // A modern server below would end the round itself; this one is legacy.
+            // The server behind the gateway is legacy here, because a modern one would itself end the request to ask.
             let forms: ClientBuilder = Client::builder("c", "1").on_elicitation(|form| {
                 assert!(form.message.starts_with("The server `files` asks:\n"), "{}", form.message);
                 std::future::ready(if form.message.ends_with("Who are you?") {

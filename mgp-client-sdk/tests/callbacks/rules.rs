@@ -9,7 +9,7 @@ use mgp_types::{Id, Payload};
 
 use crate::world::{ERAS, Questions, TRANSPORTS, answering, connect, curious};
 
-/// Returns a builder of a client that answers by hand.
+/// Returns a builder of a client that only stores questions, so that the test answers them; and these questions.
 fn by_hand() -> (mgp_client_sdk::ClientBuilder, Questions) {
     let questions = Questions::default();
     let seen = questions.clone();
@@ -134,7 +134,7 @@ async fn several_questions_are_open_at_once_and_cancelled_ones_leave_nothing() {
             let params = CallbackRespondParams::new(&id, Payload::of("confirm").unwrap());
             let mut status = CallbackStatus::Accepted;
             for _ in 0..200 {
-                // The cancellation and the answer are separate messages over HTTP.
+                // Over HTTP, an answer can overtake the cancellation, so send wrong answers until the question is gone.
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 let wrong = CallbackRespondParams::new(&id, Payload::of("?").unwrap());
                 if client.mgp().callback_respond(&wrong).await.is_ok() {

@@ -18,7 +18,7 @@ fn example(package: &str, name: &str) -> PathBuf {
     path
 }
 
-/// Runs the client with lines of a person.
+/// Runs the client; `lines` are the lines that the person types in the terminal.
 fn answered(lines: &str) -> Output {
     let mut client = Command::new(example("mgp-client-sdk", "answer_callbacks"))
         .arg(example("mgp-server-sdk", "confirm"))
@@ -43,7 +43,7 @@ fn a_person_confirms_in_the_terminal_or_nothing_happens() {
         assert!(shown.contains("Delete files of which age?"), "{shown}");
         assert!(shown.contains(text), "{shown}");
     }
-    // An empty line, or no terminal, is not a yes.
+    // An empty line or the end of the input is not a yes.
     for lines in ["a year\n\n", "a year\n", ""] {
         let output = answered(lines);
         let failure = String::from_utf8(output.stderr).unwrap();

@@ -93,7 +93,7 @@ impl Questions {
         self.0.lock().unwrap().push(question.clone());
     }
 
-    /// Waits until a question has arrived.
+    /// Waits until the question with the index `number` has arrived, and returns it.
     pub(crate) async fn next(&self, number: usize) -> CallbackRequestParams {
         let all = async {
             while self.len() <= number {
@@ -105,7 +105,8 @@ impl Questions {
     }
 }
 
-/// Returns a client that gives the answers in turn; an absent one never comes.
+/// Returns a builder of a client that gives these answers in turn, and the questions that it receives. Where an answer
+/// is `None` or missing, the client never answers.
 pub(crate) fn answering(answers: &[Option<&str>]) -> (ClientBuilder, Questions) {
     let questions = Questions::default();
     let seen = questions.clone();

@@ -25,7 +25,7 @@ async fn every_revision_is_negotiated() {
         assert_eq!(client.server().revision, *revision);
         client.ping().await.unwrap();
 
-        // Both eras: the newer one if both are allowed.
+        // If the server speaks both eras, the client uses the newer one that it may use.
         let both = || speaks(&[revision.clone(), Revision::MODERN]);
         assert_eq!(TestClient::new(both()).await.server().revision, Revision::MODERN);
         assert_eq!(TestClient::legacy(both()).await.server().revision, *revision);
@@ -35,7 +35,8 @@ async fn every_revision_is_negotiated() {
     client.ping().await.unwrap();
 }
 
-/// Connects to a server that answers `initialize` with this; the client must disconnect if it cannot continue.
+/// Connects to a server whose answer to `initialize` is completed by `answer`, and returns the error. The client must
+/// disconnect.
 async fn refused(answer: impl FnOnce(&mut Value)) -> Error {
     let (end, mut script) = Script::new();
     let server = tokio::spawn(async move {
@@ -168,9 +169,10 @@ async fn only_handled_requests_are_offered() {
         json!({ "roots": { "listChanged": true }, "sampling": {}, "elicitation": { "form": {} } });
     assert_eq!(hello(all).await, offered);
     let mgp = hello(Client::builder("c", "1")).await;
-    // In this era MGP is a capability, and not an extension as well.
+    // In the legacy era, the client offers MGP only as a capability, and not also as an extension.
     assert_eq!(mgp["extensions"], serde_json::Value::Null);
-    // The nine names first, for servers that know no others; there is no handler for permissions or callbacks.
+    // The names of the first specification come first, for servers that know no others. The names that need a handler
+    // for permissions or callbacks are missing.
     let default = [
         "security",
         "access_control",
@@ -198,13 +200,13 @@ async fn only_handled_requests_are_offered() {
 
 #[tokio::test]
 async fn a_server_of_the_first_specification_is_understood() {
-    // It intersects by name, and knows nine of them.
+    // Such a server accepts the offered extensions whose names it knows; it knows nine names.
     let mgp = json!({ "version": "0.1.0", "extensions": ["security", "streaming"] });
     let builder = Client::builder("c", "1");
     let (client, _script) = Script::legacy(builder, json!({ "mgp": mgp })).await;
     let server = client.server();
     assert!(server.has(Extension::ToolSecurity) && server.has(Extension::Streaming));
-    // The client has no approver for permissions, so it does not offer its half.
+    // The client has no approver for permissions, so it does not offer that part of `security`.
     assert!(!server.has(Extension::Permissions));
     assert_eq!(server.mgp_version.as_ref().unwrap().as_str(), "0.1.0");
 }

@@ -27,7 +27,7 @@ async fn calls_fail_when_the_stream_ends_and_after() {
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
-/// The connection itself would wait for the running question.
+/// The connection would wait until the handler of the question has ended, but the call must fail at once.
 #[tokio::test(start_paused = true)]
 async fn a_hanging_question_does_not_hide_the_end() {
     let builder = plain().on_elicitation(|_| std::future::pending());

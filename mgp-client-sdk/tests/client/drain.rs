@@ -46,7 +46,7 @@ async fn both_eras_are_notified_of_a_drain_and_finish_their_calls() {
         let (builder, received) = hearing();
         let client = builder.era(era).connect(here.reader, here.writer).await.unwrap();
         if era == EraChoice::Modern {
-            // The stream of changes is opened concurrently.
+            // Wait until the client has opened the stream on which it gets changes of the server's state.
             sleep(Duration::from_millis(50)).await;
         }
         let running = {

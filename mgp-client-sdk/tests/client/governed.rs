@@ -30,7 +30,8 @@ async fn a_gate_sees_every_call_with_the_configured_id_of_its_server() {
             hook.lock().unwrap().push((call.method().to_string(), server));
             Ok(())
         }));
-        // The server's own name is available, but is not its identity.
+        // The server claims the id `bank`. Layers can read the claim, but the client identifies the server by its
+        // configured id.
         let claims =
             json!({ "version": "0.3.0", "extensions": ["streaming"], "server_id": "bank" });
         let capabilities = json!({ "tools": {}, "extensions": { "dev.cloto/mgp": claims } });
@@ -48,7 +49,7 @@ async fn a_gate_sees_every_call_with_the_configured_id_of_its_server() {
         let calling = async {
             client.tools().await.unwrap();
             client.call_tool("t", ()).await.unwrap();
-            // A call that names its server keeps it.
+            // A call whose context already names a server keeps that server.
             let mut cx = client.context();
             cx.server = Some("other".into());
             let params = mgp_types::service::Params::tool("t", &mgp_types::Payload::empty_object());
@@ -287,7 +288,7 @@ async fn a_killed_child_is_recorded_once_with_its_exit_status() {
         assert_eq!(result, expected, "{script}");
         assert!(killed || reason.contains(how), "{script}: {reason}");
     }
-    // A holder of the client gets the exit status of the child.
+    // If the client is still held when the child ends, the recorded reason contains the child's exit status.
     let log = MemoryAudit::new();
     let command = ChildCommand::new("sh").args(["-c", &format!("{SERVER}kill -9 $$")]);
     let client = audited(&log).era(EraChoice::Legacy).spawn(command).await.unwrap();

@@ -15,7 +15,7 @@ fn with_lifecycle() -> Value {
     json!({ "mgp": { "version": "0.3.0", "extensions": ["lifecycle"] } })
 }
 
-/// Waits for the next ping of some kind.
+/// Waits for the client's next message that is not a cancellation, and returns it.
 async fn asked(script: &mut Script) -> Value {
     loop {
         let message = timeout(HOUR, script.read()).await.unwrap().unwrap();

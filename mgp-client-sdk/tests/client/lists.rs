@@ -69,7 +69,7 @@ async fn a_list_is_cached_until_the_server_reports_a_change() {
         script.tell("notifications/resources/updated", json!({ "uri": "file:///a" })).await;
         script.serve("ping", json!({})).await;
         script.serve("tools/list", json!({ "tools": [tool("a"), tool("b")] })).await;
-        // There would be no notice of changed prompts, so they are requested each time.
+        // This server does not announce that it reports changed prompts, so the client requests them each time.
         script.serve("prompts/list", json!({ "prompts": [] })).await;
         script.serve("prompts/list", json!({ "prompts": [] })).await;
     });
@@ -104,7 +104,7 @@ async fn a_modern_list_is_cached_for_its_time() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(client.tools().await.unwrap().len(), 2);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // The server's answer states no lifetime any more, so the client requests the list again.
+    // The list has expired. The new answers state no lifetime, so the client requests the list each time.
     assert!(client.tools().await.unwrap().is_empty());
     assert!(client.tools().await.unwrap().is_empty());
     server.await.unwrap();

@@ -43,7 +43,7 @@ async fn methods_that_are_not_negotiated_are_refused_locally() {
     }
 }
 
-/// Every method and notification of MGP, in both directions, where none was negotiated.
+/// Sends every method and notification of MGP in both directions over a connection that negotiated none of them.
 #[tokio::test]
 async fn a_plain_connection_carries_nothing_of_mgp() {
     for modern in [false, true] {
@@ -71,7 +71,7 @@ async fn a_plain_connection_carries_nothing_of_mgp() {
             }
             script.say(message).await;
             if info.kind == Kind::Request {
-                // Before this answer, the client must not have sent the call or the notification.
+                // The client's first message must be this answer, so it has sent neither the call nor the notification.
                 let answer = script.read().await.unwrap();
                 assert_eq!(answer["id"], info.name, "{answer}");
                 assert_eq!(answer["error"]["code"], -32601);

@@ -1,4 +1,5 @@
-//! The gate between the server's answer and `initialized` (MGP §3.4): bounded, and obeyed.
+//! The decision of a client between the server's answer and `initialized` (MGP §3.4): it is obeyed if it is made in
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -81,7 +82,7 @@ async fn a_gate_that_never_decides_delays_nothing_for_long() {
     let hour = Duration::from_hours(1);
     let before = tokio::time::Instant::now();
     let (client, asked) = connect(EraChoice::Legacy, hour, ConnectDecision::Reject, true).await;
-    // The decision is deferred, so the connection continues without grants.
+    // A decision that is not made in time counts as deferred, so the connection continues without grants.
     assert!(client.is_ok());
     assert_eq!(asked, 1);
     assert_eq!(before.elapsed().as_secs(), 60);

@@ -1,4 +1,4 @@
-//! Requests of a server to its client: as requests, as rounds, and refused.
+//! Questions of a server to its client: sent as requests, or in a result that asks for input, and refused questions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -149,7 +149,7 @@ async fn rounds_carry_answers_and_state_and_are_bounded() {
     );
     assert!(matches!(reply.unwrap(), Reply::InputRequired(_)));
 
-    // A question without an answer ends the call.
+    // A question that the client cannot answer ends the call.
     let asks = json!({ "resultType": "input_required", "inputRequests": { "k": { "method": "roots/list" } } });
     let (reply, _) = tokio::join!(client.call("t").send(), script.serve("tools/call", asks));
     assert_eq!(reply.unwrap_err().message(), "`roots/list` is not offered by this client");
@@ -255,7 +255,7 @@ async fn the_state_of_a_round_is_returned_unchanged_to_its_call_only() {
     for state in [Some(state), None] {
         let serve = async {
             let first = script.serve("tools/call", asks(state)).await;
-            // A call made between the rounds must not contain their answers or state.
+            // A call that is made while another one is answered must not contain the answers or the state of that call.
             let second = script.read().await.unwrap();
             let third = script.read().await.unwrap();
             let (retry, other) =

@@ -1,4 +1,4 @@
-//! Schemas of tools: unchanged, and never read beyond their text.
+//! Schemas of tools: the client passes them on unchanged, and never fetches what they refer to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +66,7 @@ async fn references_of_a_schema_are_not_fetched() {
         client.call("t").arg("profile", 1).await.unwrap();
     };
     tokio::join!(call, serve);
-    // Any request would have been accepted by now: it is the same machine.
+    // Connections are accepted in order, so any connection of the client is counted before this one.
     tokio::net::TcpStream::connect(address).await.unwrap();
     while fetched.load(Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;

@@ -13,7 +13,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// A server, and the end a client connects to.
+    /// Creates a connection: returns the client's end, and the scripted server at the other end.
     pub(crate) fn new() -> (DuplexEnd, Self) {
         let (here, DuplexEnd { reader, writer }) = duplex();
         (here, Self { lines: BufReader::new(reader).lines(), writer })
@@ -49,7 +49,7 @@ impl Script {
         self.say(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
     }
 
-    /// Receives the next request of a method, and answers it.
+    /// Receives the next message, which must be a request of `method`; answers and returns it.
     pub(crate) async fn serve(&mut self, method: &str, result: Value) -> Value {
         let request = self.read().await.unwrap();
         assert_eq!(request["method"], method, "{request}");
@@ -57,7 +57,7 @@ impl Script {
         request
     }
 
-    /// Answers `initialize`; returns the client's params.
+    /// Answers `initialize`, and waits for `notifications/initialized`; returns the request `initialize`.
     pub(crate) async fn initialize(&mut self, revision: &str, capabilities: Value) -> Value {
         let result = json!({
             "protocolVersion": revision,

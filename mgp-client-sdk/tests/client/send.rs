@@ -15,7 +15,7 @@ fn handles_and_errors_are_shared() {
     shares::<Error>();
 }
 
-/// Checked by compiling; never run.
+/// The functions in this test are only compiled, which is the check; they are never called.
 #[test]
 fn futures_are_sent() {
     fn futures(client: &Client, builder: ClientBuilder, call: ToolCall) {

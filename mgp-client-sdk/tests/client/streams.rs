@@ -60,7 +60,7 @@ async fn chunks_and_steps_come_before_the_result() {
     assert_eq!(told(&client).await, (String::new(), vec![0.5, 1.0], "done".to_owned()));
 }
 
-/// Before every second poll, uses up what Tokio lets a task do before it must yield.
+/// Before every second poll of the stream, uses up the budget after which Tokio makes a task yield.
 #[tokio::test]
 async fn a_task_without_budget_loses_no_chunk() {
     let client = TestClient::new(talker()).await;

@@ -140,7 +140,8 @@ async fn a_raw_reply_leaves_the_task_to_its_caller() {
     let (client, mut script) = Script::modern(plain(), json!({})).await;
     let (reply, call) = tokio::join!(client.call("t").raw(), script.serve("tools/call", created()));
     assert!(matches!(reply.unwrap(), Reply::Task(_)) && offers_tasks(&call));
-    // The progress of a task is not reported, so none is offered for an observed call unless it is wanted.
+    // The progress of a task is not reported, so the client offers no task for a call with a progress hook unless the
+    // caller wants one.
     let listening = client.call("t").progress(|_| {});
     let (_, call) = tokio::join!(listening.send(), script.serve("tools/call", text("a")));
     assert!(!offers_tasks(&call), "{call}");

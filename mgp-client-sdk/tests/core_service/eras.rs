@@ -26,7 +26,7 @@ fn question() -> Payload {
     .unwrap()
 }
 
-/// A gate that confirms each tool call with its caller, and counts the calls that ended: once each.
+/// A layer that asks the caller to confirm each tool call, and counts the confirmations and the calls that ended.
 #[derive(Clone, Default)]
 struct Confirm {
     confirmed: Arc<AtomicUsize>,
@@ -78,7 +78,7 @@ impl Service<Call> for Confirming {
     }
 }
 
-/// A tool that asks twice, in a row, and one value that is computed once.
+/// Returns a server whose tool asks two questions, and between them computes a value once per call; `made` counts that.
 fn asking(made: &Arc<AtomicUsize>) -> Server {
     let made = Arc::clone(made);
     let tool = Tool::new("ask", "Asks twice", move |cx: Context| {

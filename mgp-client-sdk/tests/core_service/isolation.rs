@@ -122,7 +122,7 @@ fn a_cancellation_reaches_only_the_callers_own_call() {
             r#"{"jsonrpc":"2.0","id":9,"method":"mgp/stream/cancel","params":{"request_id":7}}"#,
         )
         .await;
-        // Bob's own cancellation still finds Bob's call: Ann's affected only Ann's.
+        // Bob's cancellation still finds Bob's call, because Ann's cancellation affected only Ann's call.
         let answers = [bob.read().await, bob.read().await];
         assert!(
             answers.iter().any(|answer| answer["id"] == 9 && answer["result"]["cancelled"] == true),

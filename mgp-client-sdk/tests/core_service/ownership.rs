@@ -40,7 +40,7 @@ fn the_end_of_a_connection_ends_its_calls() {
     });
 }
 
-/// A gate that sees every chunk of every call.
+/// A counter of the items that pass through a wrapped outlet.
 #[derive(Clone, Default)]
 struct Watch(Arc<AtomicUsize>);
 

@@ -43,7 +43,7 @@ pub(crate) fn serve(server: Server) -> mgp_transport::DuplexEnd {
     here
 }
 
-/// A client that offers MGP streaming and elicitation, in one era.
+/// Returns the configuration of a client of one era that offers MGP streaming and elicitation.
 pub(crate) fn config(era: EraChoice) -> ClientConfig {
     let mut config = ClientConfig::new("test", "1");
     config.connect.era = era;
@@ -58,7 +58,7 @@ pub(crate) async fn connect(server: Server, config: ClientConfig) -> Client {
     Client::connect(end.reader, end.writer, config).await.unwrap()
 }
 
-/// A minimal kernel: the layers a server needs above a tool router. Returns the client's end.
+/// Serves a tool router with the layers of a minimal kernel around it; returns the client's end of the connection.
 pub(crate) fn kernel(board: ToolRouter) -> mgp_transport::DuplexEnd {
     let mut offer = ServerOffer::new(Implementation::new("kernel", "1"));
     offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
@@ -106,7 +106,7 @@ pub(crate) fn person(answer: &'static str, asked: &Arc<AtomicUsize>) -> Router {
 pub(crate) struct ItemLog(pub(crate) Mutex<Vec<OutletItem>>);
 
 impl ItemLog {
-    /// Creates an outlet into a new one.
+    /// Creates a log, and an outlet whose items are stored in it.
     pub(crate) fn outlet() -> (Arc<Self>, Outlet) {
         let seen = Arc::new(Self::default());
         let outlet = Outlet::new(Arc::clone(&seen) as Arc<dyn Sink>);
@@ -140,12 +140,12 @@ pub(crate) fn chunk(text: &str) -> OutletItem {
     OutletItem::chunk(Payload::of(&mgp_types::mcp::ContentBlock::text(text)).unwrap())
 }
 
-/// Sets a flag when it is dropped.
+/// Counts the guards that were dropped.
 #[derive(Clone, Default)]
 pub(crate) struct DropCounter(pub(crate) Arc<AtomicUsize>);
 
 impl DropCounter {
-    /// Creates a guard that counts its own end.
+    /// Creates a guard that is counted when it is dropped.
     pub(crate) fn guard(&self) -> impl Drop + Send + use<> {
         struct Guard(Arc<AtomicUsize>);
         impl Drop for Guard {

@@ -114,7 +114,7 @@ async fn a_reader_that_comes_late_gets_what_it_missed_from_the_server() {
         // These are more events than the client can buffer; the server keeps the others.
         for number in 0..1_200 {
             emit(&hub, "a", number).await;
-            // The server keeps as many as the client, so the connection must not fall far behind.
+            // The server also keeps only a limited number of events, so wait until the connection has caught up.
             if number % 100 == 99 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -161,7 +161,7 @@ async fn severity_replay_and_refusals_reach_the_client() {
     let params = EventsReplayParams::new(events.cursor().subscription_id);
     let replayed = client.events().replay(&params).await.unwrap();
     assert_eq!(replayed.events.len(), 1);
-    // Later revisions call the replay as a tool.
+    // In later revisions, a client requests the replay by calling a tool.
     let tool = client.call("mgp.events.replay").args(&params).await.unwrap();
     assert_eq!(
         tool.structured_content.unwrap().get::<serde_json::Value>().unwrap()["has_more"],

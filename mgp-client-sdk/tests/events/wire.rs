@@ -1,4 +1,4 @@
-//! Servers whose events have no ids, or numbers as ids, as servers in use do.
+//! Servers that send events without the id of a subscription, or with a number as the id, as some existing servers do.
 
 use mgp_client_sdk::{Client, EraChoice, TestClient};
 use mgp_types::RpcError;

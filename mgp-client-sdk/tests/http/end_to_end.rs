@@ -49,7 +49,7 @@ fn server(gone: &Arc<AtomicUsize>) -> Server {
     Server::new("ours", "1").tool(echo).tool(talk).tool(ask).tool(hang)
 }
 
-/// A client in an era, and guards that live until the end of the test.
+/// Returns a client of an era, connected to a new server; `gone` counts the dropped calls of the tool `hang`.
 async fn connected(era: EraChoice, gone: &Arc<AtomicUsize>) -> Client {
     let bound = server(gone).http("127.0.0.1:0").no_auth().bind().await.unwrap();
     let url = format!("http://{}/mcp", bound.local_addr());

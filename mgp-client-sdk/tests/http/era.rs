@@ -47,7 +47,7 @@ async fn a_server_that_became_modern_is_recognised() {
 
 #[tokio::test]
 async fn a_failed_probe_does_not_mark_a_server_as_legacy() {
-    // It serves both eras, and fails at the first probe.
+    // Starts a server of both eras that answers the first probe with `failure`.
     let server = |failure: fn(&Received) -> Response| async move {
         let probes = AtomicUsize::new(0);
         Server::modern(move |seen| match seen.method() {

@@ -21,7 +21,7 @@ fn calls(seen: &Received, tool: &str) -> bool {
     seen.method() == "tools/call" && seen.body["params"]["name"] == tool
 }
 
-/// Loses the first session at a call of the tool `lose`.
+/// Answers a call of the tool `lose` in the first session with 404, as if the server had lost that session.
 fn lost(seen: &Received) -> Option<Response> {
     (calls(seen, "lose") && session(seen) == Some("s-1")).then(|| status(404))
 }
@@ -66,7 +66,7 @@ async fn an_answer_is_not_sent_into_another_session() {
     asked.notified().await;
     assert_eq!(client.call("lose").await.unwrap().to_text(), "done");
     thinks.notify_one();
-    // Its end is not reported either in a session that does not know it.
+    // The cancellation of the call `ask` is not sent in the new session either, which does not know that call.
     asking.abort();
     server.wait_left("tools/call").await;
     client.call("t").await.unwrap();
@@ -104,7 +104,7 @@ async fn a_cut_call_is_not_resumed_in_another_session() {
     assert!(strays(&server).is_empty(), "{:?}", strays(&server));
 }
 
-/// Returns a server that loses its first session on demand, and reveals it only when its stream is read.
+/// Returns a server that loses its first session once `word` is notified. Only a request for the stream shows the loss.
 async fn quiet(
     word: &Arc<Notify>,
     more: impl Fn(&Received) -> Option<Response> + Send + Sync + 'static,
@@ -167,14 +167,14 @@ async fn notifications_arrive_after_an_idle_session_was_lost() {
 
 #[tokio::test]
 async fn a_404_without_a_lost_session_opens_no_new_session() {
-    // A server without a stream, which answers like a router.
+    // This server has no stream, and answers a request for it with 404.
     let server = Server::legacy(|seen| (seen.verb == "GET").then(|| status(404))).await;
     let connected = client().connect_url(&server.url).await.unwrap();
     server.wait_for(|seen| seen.verb == "GET").await;
     connected.call("t").await.unwrap();
     assert_eq!(server.count("initialize"), 1);
 
-    // A server that no longer supports subscriptions.
+    // This server answers subscriptions with 404 in its second session.
     let word = Arc::new(Notify::new());
     let forgets = |seen: &Received| {
         let is_watch = seen.method() == "resources/subscribe" && session(seen) == Some("s-2");

@@ -1,4 +1,5 @@
-//! Credentials that prove each request: requested for each sending, and notified of the server's nonces.
+//! Credentials with a proof for each request: the client asks for them whenever it sends, and passes on the server's
+//! nonces.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -96,7 +97,7 @@ async fn each_sending_has_its_own_proof_for_its_address() {
     assert!(server.seen().iter().all(|seen| seen.header("authorization") == Some("DPoP s3cret")));
 }
 
-/// Returns values that are invalid in a header.
+/// Credentials that contain characters which are invalid in a header.
 struct Broken;
 
 #[async_trait]

@@ -93,7 +93,7 @@ async fn a_server_that_requires_credentials_names_them() {
     assert_eq!(sent.header("authorization"), Some("Bearer old-secret"));
 }
 
-/// For a client of the modern era only, each was reported as an unsupported version.
+/// A client that speaks only the modern era must not report these errors as an unsupported version.
 #[tokio::test]
 async fn a_modern_client_reports_the_real_error() {
     let body = |code: i32, why: &str| {

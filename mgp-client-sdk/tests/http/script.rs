@@ -1,4 +1,4 @@
-//! A scripted server at a URL, byte for byte.
+//! A server at a URL whose responses are scripted byte for byte.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -43,7 +43,7 @@ impl Received {
         json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result })
     }
 
-    /// Creates the result of this tool call.
+    /// Creates the result of this tool call, which consists of a text.
     pub(crate) fn text(&self, text: &str) -> Value {
         self.result(&json!({ "content": [{ "type": "text", "text": text }] }))
     }
@@ -53,7 +53,7 @@ impl Received {
 pub(crate) enum Response {
     /// A status, headers, and a body with its type.
     Whole(u16, Vec<(&'static str, String)>, &'static str, String),
-    /// A stream of events.
+    /// The headers and the steps of a stream of events.
     Events(Vec<(&'static str, String)>, Vec<Step>),
     /// The server closes the connection without a response.
     Nothing,
@@ -78,7 +78,7 @@ pub(crate) trait Pipe: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<P: AsyncRead + AsyncWrite + Send + Unpin + 'static> Pipe for P {}
 
-/// Turns a socket into a connection, or `None` if the handshake fails.
+/// A function that opens a connection over a socket; it returns `None` if the handshake fails.
 type Open = dyn Fn(TcpStream) -> BoxFuture<'static, Option<Box<dyn Pipe>>> + Send + Sync;
 
 pub(crate) fn json_of(value: &Value) -> Response {
@@ -163,7 +163,7 @@ impl Server {
         Self { url, log, running }
     }
 
-    /// A legacy server with a session: `more` answers everything after the handshake.
+    /// Starts a legacy server with sessions. Where `more` returns `None`, the server gives its usual answer.
     pub(crate) async fn legacy(
         more: impl Fn(&Received) -> Option<Response> + Send + Sync + 'static,
     ) -> Self {
@@ -189,7 +189,7 @@ impl Server {
         .await
     }
 
-    /// A modern server: `more` answers everything after the probe.
+    /// Starts a modern server. Where `more` returns `None`, the server gives its [usual](usual) answer.
     pub(crate) async fn modern(
         more: impl Fn(&Received) -> Option<Response> + Send + Sync + 'static,
     ) -> Self {
@@ -200,7 +200,7 @@ impl Server {
         self.log.seen.lock().unwrap().clone()
     }
 
-    /// Returns the methods of POST requests, and the verbs of others.
+    /// Returns the MCP methods of POST requests (`answer` if there is none), and the HTTP verbs of other requests.
     pub(crate) fn methods(&self) -> Vec<String> {
         let word = |seen: Received| match seen.method() {
             "" if seen.verb == "POST" => "answer".to_owned(),
@@ -214,7 +214,7 @@ impl Server {
         self.methods().iter().filter(|known| *known == word).count()
     }
 
-    /// Waits for a request.
+    /// Waits until a request that fulfils `what` has been received, and returns it.
     pub(crate) async fn wait_for(&self, what: impl Fn(&Received) -> bool) -> Received {
         self.wait(|| self.seen().into_iter().find(&what)).await
     }
@@ -240,11 +240,11 @@ impl Server {
     }
 }
 
-/// Returns the answers that every modern server gives.
+/// Returns the usual answer of a modern server to a request.
 pub(crate) fn usual(seen: &Received) -> Response {
     match seen.method() {
         "server/discover" => discovered(seen, &json!({ "tools": {} })),
-        // Requested before the first call, since tools may need arguments in headers.
+        // A client requests this list before its first call, because tools may need arguments in headers.
         "tools/list" => json_of(&seen.result(&json!({
             "resultType": "complete", "tools": [], "ttlMs": 60_000, "cacheScope": "private",
         }))),
@@ -270,7 +270,7 @@ pub(crate) fn initialized(seen: &Received, session: &str) -> Response {
     Response::Whole(200, headers, "application/json", seen.result(&result).to_string())
 }
 
-/// Returns the builder of a client that knows no server.
+/// Returns the builder of a client that does not know the era of any server yet.
 pub(crate) fn client() -> ClientBuilder {
     Client::builder("tester", "1").without_mgp().http(|http| {
         http.eras = EraCache::new();

@@ -57,14 +57,15 @@ async fn one_connection_serves_call_after_call() {
     let calls: Vec<_> =
         server.seen().into_iter().filter(|seen| seen.method() == "tools/call").collect();
     assert_eq!(calls.len(), 5);
-    // The stream of the session may use one of two; no call needs its own.
+    // One of two connections may carry the stream of the session; the calls share the other.
     let mut connections: Vec<_> = calls.iter().map(|call| call.connection).collect();
     connections.sort_unstable();
     connections.dedup();
     assert!(connections.len() <= 2, "{connections:?}");
 }
 
-/// A server that answers 404 in every session but the newest, and has `lose` sessions to lose.
+/// Returns a counter of the tool calls that ran, and answers that refuse some tool calls with 404: those outside the
+/// newest session, and at least the first `lose`.
 fn forgetful(lose: usize) -> (Arc<AtomicUsize>, impl Fn(&Received) -> Option<Response>) {
     let (opened, left) = (AtomicUsize::new(0), AtomicUsize::new(lose));
     let runs = Arc::new(AtomicUsize::new(0));

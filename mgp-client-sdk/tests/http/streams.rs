@@ -86,7 +86,7 @@ async fn a_cut_stream_is_resumed() {
         let last = seen.header("last-event-id").filter(|_| seen.verb == "GET")?;
         let call = call.lock().unwrap().clone()?;
         Some(match (last, tries.fetch_add(1, Ordering::SeqCst)) {
-            // The server may be down for a moment.
+            // The server is down for a moment, so the client must try again.
             ("e-1", 0) => status(503),
             ("e-1", 1) => {
                 events([Step::Say("id: e-2\nretry: 30\ndata:\n\n".to_owned()), progress(&call, 2)])
@@ -118,7 +118,7 @@ async fn a_cut_stream_is_resumed() {
     assert!(resumed[2] - resumed[1] < Duration::from_millis(150));
 }
 
-/// Makes a call whose response stream has these steps, and returns the error of the call.
+/// Makes a call, which must fail, to a server with these answers; returns the server and the error.
 async fn failing(
     answer: impl Fn(&Received) -> Option<Response> + Send + Sync + 'static,
 ) -> (Server, String) {

@@ -22,7 +22,7 @@ fn with(mut object: Value, more: &Value) -> Value {
     object
 }
 
-/// A modern server whose tool becomes a task; `asked` answers each request about it, by its number.
+/// Starts a modern server whose tool calls become tasks; `asked` answers each `tasks/get`, by its number from 0.
 async fn modern(asked: impl Fn(usize, &Received) -> Response + Send + Sync + 'static) -> Server {
     let number = AtomicUsize::new(0);
     Server::modern(move |seen| match seen.method() {
@@ -41,7 +41,7 @@ async fn modern(asked: impl Fn(usize, &Received) -> Response + Send + Sync + 'st
 async fn one_failed_poll_does_not_cancel_a_task() {
     let server = modern(|number, seen| match number {
         0 => status(502),
-        // Such a request is repeated at once by the transport.
+        // If a connection closes without an answer to such a request, the transport repeats the request at once.
         1 | 2 => Response::Nothing,
         3 => status(429),
         _ => {
@@ -66,7 +66,7 @@ async fn a_task_that_cannot_be_polled_is_given_up_but_not_cancelled() {
     let error = client.call("t").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR);
     assert_eq!(server.count("tasks/get"), 8);
-    // The server's own answer differs from a proxy's.
+    // An error that the MCP server itself returns, and not a proxy, ends the polling at once.
     let server = modern(|_, seen| crate::script::refused(400, seen, -32602)).await;
     let client = crate::script::client().connect_url(&server.url).await.unwrap();
     assert_eq!(client.call("t").await.unwrap_err().code().0, -32602);

@@ -38,7 +38,7 @@ const PLACES: [(Side, EraChoice); 4] = [
     (Side::Server, EraChoice::Modern),
 ];
 
-/// A server of files, and how often its tools ran.
+/// Creates the tools of a server of files, and counts how often they ran.
 #[derive(Clone, Default)]
 struct Files {
     ran: Arc<AtomicUsize>,
@@ -61,7 +61,7 @@ impl Files {
     }
 }
 
-/// A client of a server with one layer between them.
+/// Returns a client that is connected to a server, with a layer on the given side of the connection.
 async fn between<L>(layer: L, (side, era): (Side, EraChoice), server: Server) -> TestClient
 where
     L: Layer<Stack> + Send + Sync + 'static,
@@ -106,7 +106,7 @@ fn the_example_lists_and_calls_what_is_granted_until_it_is_revoked() {
     assert_eq!(output, expected);
 }
 
-/// Runs an example and gives what it output.
+/// Runs an example, and returns its output.
 #[track_caller]
 fn run(name: &str) -> String {
     let mut path = std::env::current_exe().unwrap();

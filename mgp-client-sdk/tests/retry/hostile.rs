@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use crate::world::{Answer, Governed, Shop, detail, tool_error};
 
-/// A shop with a tool that fails, one without access, and a dangerous one.
+/// Returns a client of a shop, and the shop. `buy` answers the calls of the tool `buy`; the client has no access to
+/// `rob`.
 async fn shop(buy: Answer) -> (Governed, Shop) {
     let shop = Shop::default();
     let server = Server::new("s", "1")
@@ -43,7 +44,7 @@ async fn a_forbidden_fallback_is_refused_and_the_first_error_returned() {
         ))
     };
     let (world, _) = check(buy, 2, Duration::from_millis(50)).await;
-    // The gate refused it and recorded that.
+    // The client's governance refused the fallback, and recorded that.
     let events = world.events("rob");
     let [blocked] = &*events else { panic!("{events:?}") };
     assert_eq!(

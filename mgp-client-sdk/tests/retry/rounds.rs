@@ -1,4 +1,5 @@
-//! A call that asks its caller and fails between the rounds is retried from the failed round.
+//! If a request of a call that asks its caller fails, only that request is retried, and the question is not asked
+//! again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +22,8 @@ async fn questions_are_asked_once_even_if_rounds_are_retried() {
             cx.ask("sure", CallerRequest::new("elicitation/create", Payload::parse(form)?)).await?;
             Ok::<_, RpcError>("sure")
         });
-        // Every second call is refused before it starts: the first round and, in the modern era, the second.
+        // Every second request is refused before it reaches the tool: the first one and, in the modern era, the one
+        // with the answer.
         let seen = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&seen);
         let busy = gate(move |call| {
@@ -43,7 +45,7 @@ async fn questions_are_asked_once_even_if_rounds_are_retried() {
         assert_eq!(world.client.text("ask", ()).await, "sure", "{era:?}");
         assert_eq!(asked.load(Ordering::Relaxed), 1, "{era:?}");
         assert_eq!(seen.load(Ordering::Relaxed), calls, "{era:?}");
-        // The last event must describe the round that completed the call.
+        // The last event must describe the request that completed the call.
         let events = world.events("ask");
         assert_eq!(events.last().unwrap().result.as_str(), "SUCCESS");
         assert!(detail(events.last().unwrap(), "retry_attempt").is_some(), "{era:?}");

@@ -28,7 +28,7 @@ async fn ten_thousand_failing_calls_make_a_tenth_more_traffic() {
     }
     let ran = shop.ran("buy");
     assert!(ran > CALLS && ran * 10 <= CALLS * 11, "{ran}");
-    // Each attempt passed the gates and is recorded.
+    // Each attempt passed all layers of the client, and is recorded.
     assert_eq!(world.events("buy").len(), ran);
 }
 
@@ -119,7 +119,7 @@ async fn claims_of_a_sandboxed_server_allow_no_retry() {
         let look = shop.tool("look", RiskLevel::Safe, |_| {
             Err(tool_error(5000, r#"{"retryable":true,"retry_after_ms":10}"#))
         });
-        // Otherwise the call would wait for a confirmation.
+        // Set the risk in the policy, because otherwise the call would wait for a confirmation.
         let policy = ServerPolicy::default().trust(trust.clone()).risk("look", RiskLevel::Safe);
         let server = Server::new("s", "1").tool(look);
         let world = Governed::under(policy, server, &["look"], |builder| builder).await;

@@ -10,11 +10,11 @@ use mgp_types::mgp::{AccessGrantParams, AuditEvent, RiskLevel};
 use mgp_types::service::{MemoryAudit, Principal};
 use mgp_types::{ErrorCode, Recovery, RpcError};
 
-/// The behaviour of a shop's tools, and how often each ran.
+/// Creates the tools of a shop, and counts how often each of them ran.
 #[derive(Clone, Default)]
 pub(crate) struct Shop(Arc<Mutex<HashMap<String, usize>>>);
 
-/// The result of a tool's n-th call, from 1.
+/// A function that returns the result of a tool's nth call, counted from 1.
 pub(crate) type Answer = fn(usize) -> Result<&'static str, RpcError>;
 
 impl Shop {
@@ -51,7 +51,7 @@ pub(crate) struct Governed {
 }
 
 impl Governed {
-    /// Grants access to these tools of the server, and no others.
+    /// Connects to a server, and grants access to these of its tools only.
     pub(crate) async fn new(
         server: Server,
         granted: &[&str],
@@ -83,7 +83,7 @@ impl Governed {
         Self { client: TestClient::with_builder(server, change(builder)).await, log }
     }
 
-    /// Returns the events of calls of a tool: type and details.
+    /// Returns the audit events about the calls of a tool.
     pub(crate) fn events(&self, tool: &str) -> Vec<AuditEvent> {
         let is_of = |event: &AuditEvent| {
             event.target.as_ref().and_then(|target| target.tool_name.as_deref()) == Some(tool)

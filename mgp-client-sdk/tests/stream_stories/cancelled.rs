@@ -86,7 +86,7 @@ async fn the_call_is_answered_with_its_partial_result_and_the_reason() {
         (&json!("enough"), &json!(2 + chunks.len()))
     );
     assert!(mgp["duration_ms"].as_u64().unwrap() >= 20, "{mgp}");
-    // Again, after the end.
+    // Cancel the call again after it has ended.
     raw.send(&cancel(4)).await;
     assert_eq!(raw.read().await["result"]["cancelled"], false);
 }
@@ -103,7 +103,7 @@ async fn a_tool_that_listens_ends_by_itself_and_is_marked_as_cancelled() {
     let mut raw = Raw::client(Server::new("s", "1").tool(tool)).await;
     raw.call("2", "words", "{}").await;
     raw.read().await;
-    // Twice: both cancellations find the call.
+    // Cancel the call twice: both cancellations find it, because the tool still runs.
     for id in [3, 4] {
         raw.send(&cancel(id)).await;
         let reply = raw.read().await;

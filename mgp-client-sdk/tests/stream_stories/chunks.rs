@@ -167,7 +167,7 @@ async fn a_stream_above_its_limit_ends_the_call() {
     }
 }
 
-/// A gate that hides one word, and lets at most three chunks pass.
+/// A sink that hides one word, and passes on at most three chunks.
 struct Review {
     inner: std::sync::Arc<dyn Sink>,
     left: std::sync::atomic::AtomicUsize,
@@ -205,7 +205,7 @@ async fn a_layer_reviews_each_chunk() {
     raw.call("2", "words", r#"{"n":9}"#).await;
     let (chunks, answer) = raw.read_answer().await;
     let texts: Vec<_> = chunks.iter().map(|chunk| chunk["content"]["text"].as_str()).collect();
-    // The gate withheld the chunk that was marked as the last one.
+    // The layer withheld the chunk that was marked as the last one, so the server sends an empty last chunk.
     assert_eq!(texts, [Some("0 "), Some("* "), Some("2 "), Some("")]);
     assert_eq!(chunks[3]["done"], true);
     assert_eq!(answer["result"]["content"][0]["text"], words(9));

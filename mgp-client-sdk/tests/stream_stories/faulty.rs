@@ -59,7 +59,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for Faulty<R> {
     }
 }
 
-/// Connects over a transport that is cut after a random number of bytes in one direction, or is not.
+/// Connects over a transport that is cut after a random number of bytes in one direction, or never. Returns `None` if
+/// the connection fails.
 async fn connect(dice: &mut Dice, era: EraChoice, alive: &Alive) -> Option<(Client, EventHub)> {
     let server = server(alive).channel("a", "Numbers");
     let hub = server.events();

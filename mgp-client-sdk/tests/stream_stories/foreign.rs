@@ -1,4 +1,4 @@
-//! What other implementations send is understood, and never a panic.
+//! Messages of other implementations are understood or ignored, and never cause a panic.
 
 use mgp_client_sdk::ToolResult as _;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::world::{Raw, Received};
 async fn odd_chunks_are_dropped_and_the_result_counts() {
     for capabilities in [
         r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#,
-        // One implementation names its whole list there, whatever the client offered.
+        // One implementation sends all its extensions in this member, whatever the client offered.
         r#"{"experimental":{"mgp":{"version":"0.6.0","extensions":["permissions","streaming"]}}}"#,
         // This server negotiated nothing, so the client must ignore its chunks.
         "{}",

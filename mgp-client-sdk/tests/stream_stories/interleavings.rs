@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 use crate::world::{Alive, Received, cells, server, words};
 
-/// `SplitMix64`: the same choices for the same seed.
+/// A random number generator, `SplitMix64`, which makes the same choices for the same seed.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -24,7 +24,7 @@ impl Dice {
     }
 }
 
-/// Connections over HTTP that were opened for notifications; each has a task at both ends.
+/// The maximum number of tasks of the HTTP connections for notifications; each connection has a task at both ends.
 const MAX_CONNECTION_TASKS: usize = 6;
 
 /// Prints the seed of a failed run.
@@ -42,7 +42,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Returns the seed set in the environment, or else as many seeds as the environment or the default demands.
+/// Returns the seed in the variable `STREAM_SEED`, or else as many seeds as `STREAM_SEEDS` or the default demands.
 pub(crate) fn seeds(default: u64) -> std::ops::Range<u64> {
     match number("STREAM_SEED") {
         Some(seed) => seed..seed + 1,

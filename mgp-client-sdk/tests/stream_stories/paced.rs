@@ -50,7 +50,7 @@ async fn missing_chunks_are_sent_again_or_reported_lost() {
     while last < 100 {
         last = raw.read().await["params"]["index"].as_u64().unwrap();
     }
-    // Foreign ids and numbers that were not sent yet are ignored.
+    // The server ignores requests for chunks of an unknown call, and for chunks that it has not sent yet.
     for params in [
         r#"{"request_id":3,"missing_indices":[0]}"#,
         r#"{"request_id":2,"missing_indices":[18446744073709551615,"x"]}"#,

@@ -93,7 +93,7 @@ impl Drop for Life {
     }
 }
 
-/// The text of `words` and `endless`.
+/// Returns the text of the first `n` words that the tools `words` and `endless` send.
 pub(crate) fn words(n: usize) -> String {
     (0..n).map(|word| format!("{word} ")).collect()
 }
@@ -216,7 +216,7 @@ impl Cell {
     }
 }
 
-/// A minimal kernel: the layers that a server needs above a tool router. Returns the client's end.
+/// Serves a tool router with the layers of a minimal kernel around it; returns the client's end of the connection.
 fn kernel(router: ToolRouter) -> DuplexEnd {
     let mut offer = ServerOffer::new(Implementation::new("kernel", "1"));
     offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));

@@ -17,10 +17,10 @@ use crate::world::{WAIT_TIMEOUT, example, quick, stat};
 /// The default number of kills.
 const KILLS: u32 = 40;
 
-/// Marks the process that kills: it shares its children and descriptors with no other test.
+/// The variable that marks the process which kills. It runs no other test, so all its children and descriptors count.
 const ROLE: &str = "MGP_SUPERVISED_KILLS";
 
-/// Marks the child and everything it starts, so that they are found anywhere.
+/// The variable that marks the child and every process it starts, so that the test finds all of them.
 const MARK: &str = "MGP_SUPERVISED_MARK";
 
 /// The maximum growth of memory over all kills, not counting the first ones.
@@ -174,7 +174,7 @@ async fn connecting(reports: &mut Receiver<StateReport>) -> u64 {
     timeout(WAIT_TIMEOUT, waiting).await.unwrap()
 }
 
-/// Kills the server as soon as it exists: the process of ours that leads its group.
+/// Kills the server as soon as it exists, i.e. the marked process that is a child of this process.
 async fn murder(mark: &str) {
     let until = Instant::now() + WAIT_TIMEOUT;
     loop {
@@ -221,7 +221,7 @@ async fn settle(mark: &str) {
         }
         sleep(Duration::from_millis(10)).await;
     }
-    // The ends of pipes are closed with the tasks that read them.
+    // Pipes are closed when the tasks that read them end, so give these tasks some time.
     sleep(Duration::from_millis(100)).await;
 }
 

@@ -101,7 +101,7 @@ async fn a_server_that_hangs_and_ignores_signals_is_killed() {
 async fn a_slow_start_is_waited_for() {
     let slow = script(&format!("sleep 0.7; {HELLO} cat >/dev/null"));
     let builder = Client::builder("test", "1").era(EraChoice::Legacy);
-    // The supervisor limits the time of a start.
+    // This time-out does not apply, because the supervisor limits the time of a start.
     let builder = builder.init_timeout(Duration::from_millis(100));
     let mut config = quick(5);
     config.start_timeout = Duration::from_secs(10);
@@ -123,7 +123,7 @@ async fn a_normal_exit_is_not_restarted_unless_the_policy_is_always() {
     let left = rest(&server).await;
     assert_eq!((left.state, left.restarts), (ServerState::Error, 2));
 
-    // Before it was ready, that is a failure nevertheless.
+    // An exit before the server is ready is a failure, even with code 0.
     let server = recorded().0.supervise(script("exit 0"), quick(1)).unwrap();
     server.start().await;
     assert_eq!(rest(&server).await.restarts, 1);
@@ -172,7 +172,7 @@ async fn a_missing_program_is_tried_and_recorded_once() {
 
 #[tokio::test]
 async fn a_server_that_closes_its_output_is_replaced() {
-    // It closes its output and continues; nothing could be read from it again.
+    // The server closes its output and keeps running, so the client can read nothing from it any more.
     let mute = hello("exec >&-; sleep 60");
     let server = recorded().0.supervise(mute, quick(1)).unwrap();
     server.start().await;
@@ -204,7 +204,7 @@ async fn a_server_marked_unhealthy_is_replaced() {
     server.start().await;
     let first = server.ready().await.unwrap();
     server.mark_unhealthy(1, "no answer to pings").await;
-    // A report about an earlier run is ignored.
+    // The second report is about the first run again, so the supervisor ignores it.
     let next = crate::world::again(&server, 1).await;
     server.mark_unhealthy(1, "no answer to pings").await;
     sleep(Duration::from_millis(50)).await;

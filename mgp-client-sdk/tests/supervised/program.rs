@@ -140,7 +140,7 @@ fn a_reader_that_stalls_stops_neither_restarts_nor_signals() {
     let file = std::env::temp_dir().join(format!("mgp-stall-{}", std::process::id()));
     let server = format!("echo >> {}; exit 1", file.display());
     let mut running = supervise(&policy, &["sh", "-c", &server]);
-    // Each start prints some 300 bytes, and a pipe holds 64 KiB.
+    // Wait until there were so many starts that their output, about 300 bytes each, fills a pipe of 64 KiB.
     within_30s(|| (std::fs::metadata(&file).ok()?.len() > 400).then_some(()));
     let pid = running.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -148,7 +148,7 @@ fn a_reader_that_stalls_stops_neither_restarts_nor_signals() {
     assert_eq!(ended.code(), Some(0));
 }
 
-/// Waits until a condition holds.
+/// Waits until `look` returns a value, and returns it; fails after 30 seconds.
 fn within_30s<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(30);
     loop {

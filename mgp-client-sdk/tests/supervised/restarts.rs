@@ -79,7 +79,7 @@ async fn refusals_name_the_state_of_the_server() {
     assert_eq!(error.code(), ErrorCode::SERVER_RESTARTING);
     assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
     assert_eq!(server.client().unwrap_err().code(), ErrorCode::SERVER_RESTARTING);
-    // A person does not wait for the back-off.
+    // A restart that a person requests does not wait for the back-off.
     server.restart().await;
     let client = timeout(WAIT_TIMEOUT, server.ready()).await.unwrap().unwrap();
     assert_eq!(say(&client, "hi").await.unwrap(), "hi");
@@ -92,7 +92,7 @@ async fn calls_wait_for_a_restart_if_they_may() {
     let builder = Client::builder("test", "1").ready_timeout(WAIT_TIMEOUT);
     let server = builder.supervise(echo(), config).unwrap();
     server.start().await;
-    // It is not running yet.
+    // Send a call through the supervisor's stack, which belongs to no single run of the server.
     assert_eq!(say_through(server.stack(), &server.ready().await.unwrap()).await, Ok(()));
     let client = server.ready().await.unwrap();
     kill(&client);
@@ -260,7 +260,7 @@ async fn connections_are_recorded_under_one_id() {
 
 #[tokio::test]
 async fn running_calls_finish_before_a_server_is_stopped() {
-    // It takes its time for one call, then reads until its input ends.
+    // This server takes half a second for one call, and then reads until its input ends.
     let slow = hello(&format!("read -r _; sleep 0.5; {} cat >/dev/null", answer(2)));
     let (builder, log) = recorded();
     let server = builder.supervise(slow, quick(0)).unwrap();
@@ -280,7 +280,7 @@ async fn running_calls_finish_before_a_server_is_stopped() {
         .await
         .unwrap()
         .unwrap();
-    // No further call begins.
+    // While the server drains, no further call begins.
     let error = client.call("late").await.unwrap_err();
     assert_eq!((error.code(), error.is_retryable()), (ErrorCode::SERVER_DRAINING, false));
     assert_eq!(running.await.unwrap().unwrap().to_text(), "done");

@@ -37,10 +37,10 @@ pub(crate) fn echo() -> ChildCommand {
     ChildCommand::new(example("mgp-server-sdk", "echo"))
 }
 
-/// Completes the handshake in shell.
+/// Shell commands with which a server completes the handshake.
 pub(crate) const HELLO: &str = r#"read -r _; printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"sh","version":"1"}}}'; read -r _; "#;
 
-/// A script with little time to exit.
+/// Returns the command for a shell script that gets little time to exit.
 pub(crate) fn script(text: &str) -> ChildCommand {
     ChildCommand::new("sh")
         .args(["-c", text])
@@ -48,19 +48,19 @@ pub(crate) fn script(text: &str) -> ChildCommand {
         .term_timeout(Duration::from_millis(100))
 }
 
-/// A server in shell that completes the handshake.
+/// Returns a server in shell that completes the handshake, and then runs `then`.
 pub(crate) fn hello(then: &str) -> ChildCommand {
     script(&format!("{HELLO}{then}"))
 }
 
-/// The shell's answer to its next call, by the number of the request.
+/// Returns the shell command that answers the request with this id.
 pub(crate) fn answer(id: u32) -> String {
     format!(
         r#"printf '%s\n' '{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"done"}}]}}}}'; "#
     )
 }
 
-/// Restarts quickly, and at most this often.
+/// Returns settings for quick restarts, of which there are at most `max_restarts`.
 pub(crate) fn quick(max_restarts: u32) -> SuperviseConfig {
     let mut config = SuperviseConfig::default();
     config.max_restarts = max_restarts;

@@ -36,7 +36,7 @@ pub struct ConfigChange {
     pub kernel: Option<KernelConfig>,
     /// The limits of all agents, if they changed.
     pub limits: Option<CallLimits>,
-    /// Agents that are new or changed, and `None` for those that were removed.
+    /// The agents that differ, by name: the settings of each new or changed agent, and `None` for each removed one.
     pub agents: BTreeMap<String, Option<AgentConfig>>,
     /// The settings for tools that are created at run time, if they changed.
     pub tool_creation: Option<ToolCreationConfig>,
@@ -48,11 +48,11 @@ pub struct ConfigChange {
 pub struct ChangedServer {
     /// The server's new entry.
     pub server: ServerConfig,
-    /// The measure that applies it.
+    /// The way in which the changed entry takes effect.
     pub effect: ChangeEffect,
 }
 
-/// The measure that applies a change of a server.
+/// The way in which a changed entry of a server takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ChangeEffect {
@@ -104,10 +104,10 @@ impl ConfigChange {
 }
 
 fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
-    // Another file or owner means another folder for relative paths, and other rules of expansion.
+    // An entry in another file, or of another owner, has another folder for relative paths and other rules for `${…}`.
     let same_file = old.file == new.file && old.origin == new.origin;
     let same_place = same_file && old.target == new.target && old.pass_env == new.pass_env;
-    // A running server may have read files as they were approved before, so a new approval restarts it.
+    // A running server may have read its files as they were at an earlier approval, so a new approval restarts it.
     let same_place = same_place && old.approved_files == new.approved_files;
     let same_offer = match (&old.mgp, &new.mgp) {
         (None, None) => true,

@@ -42,8 +42,8 @@ type State = (Vec<Stamp>, u64);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Reloaded {
-    /// The files were written again, or an approval changed their effect. The change is relative to the configuration
-    /// read before, and empty if both are equal.
+    /// The files were written again, or an approval changed their effect: the difference from the configuration read
+    /// before (empty if both are equal), and the configuration read now.
     Changed(Box<ConfigChange>, Box<LoadedConfig>),
     /// The files cannot be used, and the previous configuration stays in effect.
     Kept(DiscoveryError),
@@ -120,13 +120,13 @@ impl Reload {
     async fn state(&mut self) -> State {
         let files: Vec<PathBuf> = self.sources.files().map(PathBuf::from).collect();
         let revision = *self.revision.borrow_and_update();
-        // A file on a lost network must not block the runtime.
+        // Reading a stamp may block, e.g. if a network folder does not respond, so a blocking thread does it.
         let stamps = spawn_blocking(move || files.iter().map(|file| stamp(file)).collect());
         (stamps.await.unwrap_or_default(), revision)
     }
 }
 
-/// Returns the findings that do not make a file unusable, as lines.
+/// Returns the problems of a usable configuration as lines: its findings, and the file that is not approved, if any.
 fn doubts(loaded: &LoadedConfig) -> Vec<String> {
     let findings = loaded.findings.iter().map(ToString::to_string);
     findings.chain(loaded.unapproved.iter().map(ToString::to_string)).collect()

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Device, inode, size and times of a file; `None` if it does not exist.
+/// The device, inode, size, modification time and the nanoseconds of the change time of a file; `None` if there is no
+/// readable file.
 pub(crate) type Stamp = Option<(u64, u64, u64, Option<SystemTime>, i64)>;
 
 /// Returns the stamp of a file, which changes whether an editor writes into the file or replaces it.

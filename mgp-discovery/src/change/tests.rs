@@ -141,7 +141,7 @@ async fn a_file_that_is_changed_and_changed_back_before_the_first_look_is_report
     let sources = Sources::single(&file);
     let loaded = sources.load(&trust).await.unwrap();
     let mut reload = Reload::new(sources, trust, &loaded);
-    // The caller reads this content itself; the watcher does not see it.
+    // The watcher never sees this content, because the file is replaced below before the first poll.
     write("");
     let new = file.with_extension("new");
     fs::write(&new, "[[servers]]\nid = 'a'\ncommand = 'a'\n").unwrap();
@@ -170,7 +170,7 @@ async fn an_approval_is_applied_and_so_is_its_end() {
     let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("approved") };
     assert_eq!(change.added.len(), 1);
 
-    // The current content is not the approved one.
+    // The file no longer has the approved content.
     fs::write(folder.join("mgp.toml"), "[[servers]]\nid = 'a'\ncommand = 'evil'\n").unwrap();
     let Some(Reloaded::Changed(change, loaded)) = next(&mut reload).await else {
         panic!("changed")

@@ -13,11 +13,11 @@ const MAX_SINKS: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditLogConfig {
-    /// The folder; `None` for `audit` in the state directory.
+    /// The folder of the audit log; `None` for `audit` in the state directory.
     pub dir: Option<String>,
     /// The point at which the log is flushed to the disk.
     pub fsync: AuditFsync,
-    /// The number of files that are kept; `None` for all.
+    /// The number of log files that are kept; `None` if all are kept.
     pub keep: Option<u32>,
     /// The part of the arguments that is recorded.
     pub arguments: RecordedArguments,
@@ -64,11 +64,11 @@ pub enum RecordedArguments {
     Full,
 }
 
-/// `[kernel.audit.sinks.NAME]`: a copy of each event for another program or machine.
+/// `[kernel.audit.sinks.NAME]`: a target that gets a copy of each audit event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditSinkConfig {
-    /// A file with an event on each line.
+    /// The path of a file to which each event is added as a line.
     File(String),
     /// A URL that gets each event in a POST.
     Url {
@@ -92,7 +92,7 @@ impl fmt::Debug for SinkHeaders {
     }
 }
 
-/// Reads the table of the audit log.
+/// Reads the table `[kernel.audit]`.
 pub(super) fn audit_log(below: &mut Reader<'_, '_, '_>) -> AuditLogConfig {
     AuditLogConfig {
         dir: below.text("dir"),
@@ -112,7 +112,7 @@ pub(super) fn audit_log(below: &mut Reader<'_, '_, '_>) -> AuditLogConfig {
     }
 }
 
-/// Reads the tables of the sinks.
+/// Reads the tables `[kernel.audit.sinks.NAME]`.
 fn sinks(above: &mut Reader<'_, '_, '_>) -> BTreeMap<String, AuditSinkConfig> {
     let Some(item) = above.item("sinks") else { return BTreeMap::new() };
     let table = item.as_table_like().filter(|table| table.len() <= MAX_SINKS);

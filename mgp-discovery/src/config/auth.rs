@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::reader::Reader;
 
-/// The way `mgp` is authorized by a server at a URL; texts are unexpanded, or [`Expanded`](crate::Expanded).
+/// The settings with which `mgp` logs in at a server with a URL; a text `T` is unexpanded, or
+/// [`Expanded`](crate::Expanded).
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthConfig<T = String> {
@@ -12,17 +13,17 @@ pub struct AuthConfig<T = String> {
     pub login: LoginScope,
     /// The way in which the client obtains tokens.
     pub grant: AuthGrant,
-    /// The use of proofs of possession of a key (RFC 9449).
+    /// The cases in which the client proves that it has a key to which its token is bound (DPoP, RFC 9449).
     pub dpop: DpopUse,
     /// Scopes that are requested in addition to those that the server names.
     pub scopes: Vec<String>,
     /// The client id, if the client is registered by hand.
     pub client_id: Option<T>,
-    /// The client's secret.
+    /// The secret of the client with this id.
     pub client_secret: Option<T>,
     /// The client's private key, as PEM.
     pub private_key: Option<T>,
-    /// The only issuer that is trusted.
+    /// The only issuer of tokens that is trusted; `None` for the one that the server names.
     pub issuer: Option<T>,
 }
 
@@ -48,7 +49,7 @@ pub enum AuthGrant {
     ClientCredentials,
 }
 
-/// The use of proofs of possession of a key (RFC 9449).
+/// The cases in which the client sends proofs that it has a key to which its token is bound (DPoP, RFC 9449).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DpopUse {
@@ -89,7 +90,7 @@ impl<T> AuthConfig<T> {
         texts.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?)))
     }
 
-    /// Converts each text of this table by a function.
+    /// Converts each text with a function that gets the name of its key and the text; copies the other settings.
     pub(crate) fn map<U>(&self, mut convert: impl FnMut(&'static str, &T) -> U) -> AuthConfig<U> {
         let mut one = |name, text: &Option<T>| text.as_ref().map(|text| convert(name, text));
         AuthConfig {

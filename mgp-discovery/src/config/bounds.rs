@@ -41,8 +41,8 @@ impl Default for ResultsConfig {
 }
 
 impl ResultLimits {
-    /// Returns the limits for the calls of one agent to one server: the lower one of both, or the kernel's if neither
-    /// is set.
+    /// Returns the limits for the calls of one agent to one server: each is the lower of the agent's and the server's
+    /// limit, or the kernel's limit if neither is set.
     #[must_use]
     pub fn combine(kernel: &Self, agent: &Self, server: &Self) -> Self {
         let lower = |pick: fn(&Self) -> Option<u64>| {
@@ -77,7 +77,7 @@ pub enum Surface {
     Categories,
     /// Only the tools that find and call other tools.
     Find,
-    /// Agents are listed all tools.
+    /// All tools, however long their definitions are.
     Direct,
 }
 
@@ -185,7 +185,7 @@ impl ServerLimits {
     }
 }
 
-/// Reads limits of calls.
+/// Reads the limits of calls from a table.
 pub(super) fn call_limits(reader: &mut Reader<'_, '_, '_>) -> CallLimits {
     CallLimits {
         calls_per_minute: reader.number("calls_per_minute"),

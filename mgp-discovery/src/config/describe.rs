@@ -164,7 +164,8 @@ fn value(kind: KeyKind, path: &str) -> Value {
     }
 }
 
-/// Returns the default of a key as JSON; only strings and words are written differently in TOML and in JSON.
+/// Returns the default of a key as JSON; `None` if the key has no default. The table of keys omits the quotes of
+/// strings.
 fn default(kind: KeyKind, written: &str) -> Option<Value> {
     match kind {
         _ if written.is_empty() => None,

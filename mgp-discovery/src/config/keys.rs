@@ -11,9 +11,9 @@ pub struct ConfigKey {
     pub table: &'static str,
     /// The name of the key.
     pub name: &'static str,
-    /// The kind of its value.
+    /// The kind of the key's value.
     pub kind: KeyKind,
-    /// The default, as written in TOML; empty if there is none.
+    /// The default as it is written in TOML, but without the quotes of a string; empty if the key has none.
     pub default: &'static str,
     /// A sentence that describes the key.
     pub about: &'static str,

@@ -80,7 +80,7 @@ pub(super) enum Checked {
     Switch(bool),
 }
 
-/// The reason why a value does not match its kind, with the remedy and the position in the value.
+/// The reason why a value does not match its kind, the remedy, and the position in the file if only a part is wrong.
 pub(super) struct Wrong {
     pub(super) what: String,
     pub(super) remedy: Option<String>,
@@ -202,7 +202,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     (ms <= hundred_years).then(|| Duration::from_millis(ms))
 }
 
-/// Parses a time limit; zero is an error, because it would end every call at once.
+/// Parses a duration; zero is an error, because a time limit of zero would end every call immediately.
 fn duration(text: &str) -> Result<Duration, Wrong> {
     let duration = parse_duration(text).filter(|duration| !duration.is_zero());
     duration.ok_or_else(|| Wrong {

@@ -81,7 +81,8 @@ impl Config {
         self.servers.iter().find(|server| server.id.as_str() == id)
     }
 
-    /// Returns the settings of the agent that makes calls as this principal; agents of other tenants have no settings.
+    /// Returns the settings of the agent that makes calls as this principal; only agents of the local tenant have
+    /// settings.
     #[must_use]
     pub fn agent(&self, principal: &Principal) -> Option<&AgentConfig> {
         let agent = self.agents.get(principal.as_agent()?.as_str())?;
@@ -95,7 +96,7 @@ impl Config {
 pub struct ServerConfig {
     /// The server's id, which identifies it everywhere.
     pub id: ServerId,
-    /// The program or URL.
+    /// The program that is started, the URL at which the server is reached, or this process.
     pub target: TargetConfig,
     /// The MCP era to use with the server; `None` means the newest era that the server supports.
     pub era: Option<Era>,
@@ -271,7 +272,7 @@ pub struct GovernanceConfig {
     pub permission_policy: Option<ApprovalPolicy>,
     /// The permissions that the configuration grants.
     pub permissions: Vec<Permission>,
-    /// The limits of the permissions granted here.
+    /// The limits of [`Self::permissions`], e.g. the permitted paths and hosts.
     pub permission_limits: PermissionScope,
     /// The maximum time that a new connection waits for a decision about the server's permissions (§3.4).
     pub permission_timeout: Duration,
@@ -421,7 +422,7 @@ pub struct KernelConfig {
     pub tools_request: bool,
     /// The tools that are listed to agents.
     pub surface: Surface,
-    /// The maximum number of tokens of all definitions up to which [`Surface::Auto`] lists all tools.
+    /// The number of tokens of all tool definitions together up to which [`Surface::Auto`] lists all tools.
     pub direct_tokens: u64,
     /// The largest part of a result that a model gets.
     pub results: ResultsConfig,
@@ -430,7 +431,7 @@ pub struct KernelConfig {
     pub references: ReferencesConfig,
     /// The budget of tokens for tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
-    /// The address at which the kernel serves its metrics.
+    /// The address at which the kernel serves its metrics; `None` if it does not serve them.
     pub metrics: Option<String>,
     /// The settings of the audit log.
     pub audit: AuditLogConfig,
@@ -444,7 +445,7 @@ pub struct KernelConfig {
     pub http: HttpAccessConfig,
     /// The proof that operators at the local socket must give before they change anything.
     pub operator_proof: OperatorProof,
-    /// The file that lists the servers to recommend.
+    /// The file that lists the servers to recommend if no connected server has a suitable tool.
     pub registry: Option<PathBuf>,
     /// The URL of the registry that commands query: the official one, or a mirror.
     pub registry_url: String,

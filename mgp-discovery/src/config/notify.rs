@@ -21,13 +21,13 @@ const DAY: u16 = 24 * 60;
 pub struct NotifyConfig {
     /// The channel by which the person is notified.
     pub way: NotifyWay,
-    /// The access token, signature key or password; `${…}` in it is not yet expanded.
+    /// The secret for the channel: an access token, a signature key or a password; `${…}` in it is not yet expanded.
     pub secret: Option<String>,
     /// The time that a decision waits before a notification is sent.
     pub after: Duration,
     /// The hours in which no notifications are sent.
     pub quiet: Option<QuietHours>,
-    /// If set, a URL may be on this machine.
+    /// If set, the URL of the channel may be an address of this machine.
     pub allow_loopback: bool,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for NotifyConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotifyWay {
-    /// The desktop of the user who runs the kernel.
+    /// A notification on the desktop of the user who runs the kernel.
     Desktop,
     /// The URL of a topic on an ntfy server.
     Ntfy(String),

@@ -293,7 +293,7 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     }
 }
 
-/// Reports keys that are not allowed beside `url`.
+/// Reports keys that are not allowed or useless beside `url`, and headers that cannot be sent.
 fn check_url_keys(
     reader: &mut Reader<'_, '_, '_>,
     transport: Option<&Transport>,

@@ -8,7 +8,7 @@ use super::reader::Reader;
 pub struct SearchConfig {
     /// If set, the tools that agents call after a search improve their later searches.
     pub learning: bool,
-    /// The principals whose calls are learned from.
+    /// The principals from whose calls the search of an agent learns.
     pub learn_from: LearnFrom,
     /// The parts of a query that are stored in the history.
     pub stored_queries: StoredQueries,

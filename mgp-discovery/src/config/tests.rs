@@ -295,7 +295,7 @@ fn written_defaults_are_the_defaults() {
     }
     let read = parsed(&text);
     assert!(read.findings.is_empty(), "{:?}", read.findings);
-    // The presence of the table alone enables retries.
+    // An empty table `[servers.mgp.retry]` enables retries, so the expected configuration needs it too.
     let without = "[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp.retry]\n[agents.ada]\n";
     assert_eq!(read.config, parsed(without).config);
 }

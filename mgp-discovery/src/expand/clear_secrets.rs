@@ -135,7 +135,7 @@ fn secret_part(name: &str, part: &str) -> Option<&'static str> {
     looks_secret(name, part).or(is_password.then_some("it is the password of a URL"))
 }
 
-/// Returns name and value of each argument: `--key=x`, or `--key x`.
+/// Returns a name and a value for each argument: both parts of `--key=x`; for `x`, the flag before it, if any, and `x`.
 pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
     let flag = |arg: &&String| arg.starts_with('-');
     let before =
@@ -147,7 +147,7 @@ pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns the passwords and the query parameters of a URL, each with its name.
+/// Returns the password and the query parameters of a URL, each with its name.
 pub(super) fn in_url(url: &str) -> Vec<(&str, &str)> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();

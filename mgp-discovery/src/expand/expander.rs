@@ -58,13 +58,13 @@ pub struct ExpandedServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessRights {
-    /// The files and folders that it may read.
+    /// The files and folders that the process may read.
     pub read: Vec<PathBuf>,
-    /// The folders that it may write.
+    /// The folders that the process may write.
     pub write: Vec<PathBuf>,
-    /// If set, it may connect to other programs.
+    /// If set, the process may connect to other programs.
     pub connects: bool,
-    /// If set, it may accept connections.
+    /// If set, the process may accept connections.
     pub listens: bool,
 }
 
@@ -187,7 +187,7 @@ impl Expander {
     /// Expands all texts of a server.
     ///
     /// # Errors
-    /// [`ExpandError`] with each text that cannot be expanded.
+    /// [`ExpandError`] with each text that cannot be expanded, or with the approved file that was changed.
     pub fn server(&self, server: &ServerConfig) -> Result<ExpandedServer, Box<ExpandError>> {
         let file = std::path::absolute(&server.file).unwrap_or_default();
         let folder = file.parent().unwrap_or(Path::new(MAIN_SEPARATOR_STR));
@@ -382,8 +382,8 @@ impl Filling<'_> {
         ExpandedTarget::Program { command, args, cwd, env: self.map("env", env) }
     }
 
-    /// Returns a program whose relative path was made absolute; a name without a path is unchanged, and found in `PATH`
-    /// later.
+    /// Makes the relative path of a program absolute; a name without a path is unchanged, because it is looked up in
+    /// `PATH` later.
     fn located(&mut self, command: Expanded, folder: &Path) -> Expanded {
         let path = Path::new(command.as_str());
         if path.is_absolute()

@@ -63,7 +63,7 @@ impl SecretFile {
         Self(PrivateFile::new(state.join(FILE), MAX_FILE_BYTES))
     }
 
-    /// Returns a secret.
+    /// Returns the secret with a name, or `None` if there is none.
     ///
     /// # Errors
     /// [`SecretFileError`] if the file cannot be read or trusted.

@@ -2,7 +2,7 @@
 
 use crate::config::limits;
 
-/// A text with variables.
+/// A text that may contain `${…}`: references to variables, files, commands and secrets.
 ///
 /// ```
 /// use mgp_discovery::Template;
@@ -28,7 +28,7 @@ pub(crate) enum Piece {
     },
     File(String),
     Command(String),
-    /// A secret of the user.
+    /// The name of a secret of the user, from `${keyring:NAME}`.
     Secret(String),
 }
 
@@ -44,7 +44,7 @@ pub enum TemplateError {
         "`${{…}}` does not name a variable; write `${{NAME}}`, `${{NAME:-default}}`, `${{file:PATH}}`, `${{cmd:COMMAND}}` or `${{keyring:NAME}}`"
     )]
     NoName,
-    /// `${file:}` or `${cmd:}` without a path or a command.
+    /// `${file:}`, `${cmd:}` or `${keyring:}` without a path, a command or a name.
     #[error("`${{{0}:…}}` names nothing")]
     Empty(&'static str),
     /// Defaults are nested too deeply.
@@ -61,7 +61,7 @@ impl Template {
         parse(text, 0)
     }
 
-    /// Returns whether the text has no variables.
+    /// Returns whether the text contains no `${…}`.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
@@ -149,7 +149,7 @@ fn parse(text: &str, depth: usize) -> Result<Template, TemplateError> {
     Ok(Template(pieces))
 }
 
-/// Returns the position of the closing brace; the text begins directly after the opening `${`.
+/// Returns the position of the closing brace in a text that begins directly after `${`; `None` if it is missing.
 pub(crate) fn closing(text: &str) -> Option<usize> {
     let mut open = 0_usize;
     for (at, byte) in text.bytes().enumerate() {

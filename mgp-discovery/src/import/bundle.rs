@@ -21,7 +21,7 @@ pub struct Bundle {
     pub name: String,
     /// The version of the bundle.
     pub version: String,
-    /// The display name.
+    /// The display name of the bundle.
     pub title: Option<String>,
     /// The description of the bundle.
     pub description: String,
@@ -44,7 +44,7 @@ impl Bundle {
     /// Reads a manifest.
     ///
     /// # Errors
-    /// Returns the reason why the bundle cannot be started on this machine.
+    /// Returns the reason why the manifest is not valid, or the bundle cannot be started on this machine.
     pub fn new(manifest: &Value) -> Result<Self, String> {
         let text = |value: &Value, name: &str| value[name].as_str().map(str::to_owned);
         let needed = |name: &str| {
@@ -213,7 +213,7 @@ impl Filling<'_> {
         }
     }
 
-    /// Returns the values of a setting: the answers, else the default, else a `${…}` that the user must set.
+    /// Returns the values of a setting: the answers, else the default, else a `${…}` for an environment variable.
     fn setting(&mut self, key: &str) -> Vec<String> {
         let Some(described) = self.settings.get(key) else { return vec![String::new()] };
         let variable = variable(key);

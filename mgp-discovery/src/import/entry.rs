@@ -186,7 +186,7 @@ fn add_secrets(entry: &mut Entry, names: Vec<&str>, notes: &mut Vec<String>) {
     }
 }
 
-/// Returns the working directory of a project's server; its host starts it in the project.
+/// Returns the working directory of a project's server; a relative `cwd` begins at the folder of the project.
 fn folder_in(project: &Path, cwd: Option<&str>) -> String {
     let project = escaped(&project.to_string_lossy());
     match cwd {

@@ -11,7 +11,7 @@ use super::{Entry, entry, json, package};
 use crate::config::limits;
 use crate::error::DiscoveryError;
 
-/// A host, or a kind of file.
+/// An MCP host whose file can be imported, or another kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Host {
@@ -54,7 +54,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// Returns a short name of the host, which is also the name of its agent.
+    /// Returns a short name of the host, which is also the name of the agent that makes its calls.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! Parses the files of hosts into JSON values. They are JSON with comments and trailing commas, TOML, or YAML (MGP
-//! §15.2).
+//! Parses the files of hosts into JSON values (MGP §15.2). The files are JSON with comments and trailing commas, TOML,
+//! or YAML.
 
 use serde_json::Value;
 use toml_edit::{DocumentMut, Item};
@@ -13,13 +13,13 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
     })
 }
 
-/// Reads TOML as the same values.
+/// Parses TOML into a JSON value.
 pub(super) fn from_toml(text: &str) -> Result<Value, String> {
     let document: DocumentMut = text.parse().map_err(|_| "it is not TOML".to_owned())?;
     Ok(of_item(document.as_item()))
 }
 
-/// Reads YAML as the same values, with the limits of the library on nesting, aliases and size.
+/// Parses YAML into a JSON value; the library limits nesting, aliases and size.
 pub(super) fn from_yaml(text: &str) -> Result<Value, String> {
     // Do not include the text of the error, because values in the file may be secret.
     serde_saphyr::from_str(text).map_err(|error| match error.location() {

@@ -48,7 +48,7 @@ pub struct PublishedBundle {
 pub struct Need {
     /// The environment variable that contains the value, e.g. `GITHUB_TOKEN`.
     pub variable: String,
-    /// The description.
+    /// The publisher's description of the value.
     pub description: String,
     /// `true` if the server does not work without the value.
     pub is_required: bool,
@@ -151,8 +151,8 @@ impl PublishedServer {
         import
     }
 
-    /// Returns the bundle for this system that the entry names; `None` if the entry also has a package that can be
-    /// started without a bundle.
+    /// Returns the bundle for this system that the entry names; `None` if the entry names no bundle, or has a package
+    /// that can be started without one.
     ///
     /// # Errors
     /// Returns the reason why the bundle cannot be used.
@@ -225,7 +225,7 @@ pub(super) fn read(value: Value, import: &mut Import) -> Result<(), String> {
 
 pub(super) static NO_ANSWERS: Answers = BTreeMap::new();
 
-/// The words that stand for systems and processors in the names of files.
+/// The words for operating systems in the names of files; [`PROCESSORS`] has those for processors.
 const SYSTEMS: &[(&str, &[&str])] = &[
     ("linux", &["linux"]),
     ("macos", &["darwin", "macos", "mac", "osx"]),
@@ -234,7 +234,7 @@ const SYSTEMS: &[(&str, &[&str])] = &[
 const PROCESSORS: &[(&str, &[&str])] =
     &[("x86_64", &["x64", "x86_64", "amd64"]), ("aarch64", &["arm64", "aarch64"])];
 
-/// Returns whether a file may be for this system and processor: its name has no word for another one.
+/// Returns whether a file may be for this system and processor: its name has a word for each, or none for another one.
 fn is_for_here(url: &str) -> bool {
     let name = url.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let is_named = |words: &[&str]| {
@@ -262,8 +262,8 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns whether name and version always identify the same version of a package, unlike a tag or a range. A `name`
-/// that is an address or an option does not.
+/// Returns whether a name and a version always identify the same content, unlike a tag or a range. A `name` that is an
+/// address or an option never does.
 fn is_exact(kind: &str, name: &str, version: Option<&str>) -> bool {
     if !["npm", "pypi"].contains(&kind) {
         return name.contains("@sha256:");
@@ -425,8 +425,8 @@ impl<'a> Reading<'a> {
         args
     }
 
-    /// Returns the value of a variable or header: its fixed value, else the user's answer, else a `${…}` that the user
-    /// must set later.
+    /// Returns the value of a variable or header: its fixed value, else the user's answer, else a `${…}` for an
+    /// environment variable.
     fn value(&mut self, name: &str, described: &Value) -> String {
         match text(described, "value") {
             Some(fixed) if !fixed.contains('{') => return escaped(fixed),

@@ -49,7 +49,7 @@ pub struct ImportLine {
 pub enum ImportOutcome {
     /// The server is added under this id.
     Added(String),
-    /// Not added, because the same server already exists, under this id.
+    /// The server is not added, because the same server already exists under this id.
     Present(String),
     /// The server is not imported, for this reason.
     Skipped(String),
@@ -123,8 +123,8 @@ impl Plan {
         self.lines.iter().all(|line| !matches!(line.outcome, ImportOutcome::Added(_)))
     }
 
-    /// Writes the file so that only its owner can read it. The previous content goes into a backup beside it, whose
-    /// path is returned; the last ten backups are kept. Blocks.
+    /// Writes the file so that only its owner can read it, unless the plan changes nothing. Returns the path of a
+    /// backup of the previous content, if there was any; the last ten backups are kept. Blocks.
     ///
     /// # Errors
     /// [`DiscoveryError::Changed`] if the file changed since the plan was made; [`DiscoveryError`] if it cannot be written.
@@ -251,7 +251,7 @@ impl TakenIds {
     }
 }
 
-/// The number of ids that are tried for a server whose id is already taken.
+/// The number of ids that are tried before a server whose id is taken is refused.
 const MAX_NAMESAKES: usize = 50;
 
 /// Returns the ids for a server, in the order in which they are tried.
@@ -265,10 +265,12 @@ fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
     [String::new(), format!("-{host}")].into_iter().chain(numbered).map(named)
 }
 
-/// Returns whether two servers run the same program, or have the same URL.
+/// Returns whether two servers run the same program with the same arguments and variables, or have the same URL and
+/// headers.
 fn is_same(there: &ServerConfig, new: &ServerConfig) -> bool {
     let secrets: Vec<String> = clear_secrets(new).into_iter().map(|one| one.place).collect();
-    // After an earlier import, its notes asked the user to replace the secret by a variable.
+    // A value with `${…}` also counts as equal to a secret, because an earlier import asked the user for this
+    // replacement.
     let same = |place: String, there: &str, new: &str| {
         there == new || (there.contains("${") && secrets.contains(&place))
     };
@@ -305,7 +307,7 @@ fn check_entry(file: &Path, text: &str) -> Result<ServerConfig, String> {
         .ok_or_else(|| parsed.findings.first().map_or_else(wrong, |finding| finding.what.clone()))
 }
 
-/// Converts a name to an id: each character that is not allowed becomes `-`.
+/// Converts a name to an id: each character that is not allowed becomes `-`. Returns `None` if none is allowed.
 fn id(name: &str) -> Option<String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let id: String = name.chars().map(|c| if fits(c) { c } else { '-' }).collect();

@@ -41,7 +41,7 @@ fn an_editor_file_with_inputs_and_comments_is_read() {
     );
 }
 
-/// Each host's form of a local server with a variable, and of a server at a URL; hosts allow the comments in them.
+/// Files of several hosts, each with the same servers `files` and `web`; hosts allow the comments in them.
 const FORMS: &[(Host, &str)] = &[
     (
         Host::Codex,
@@ -272,7 +272,7 @@ fn a_second_server_of_an_id_is_not_dropped_and_the_same_one_is_not_added_twice()
         outcomes(&imports),
         [added("fs"), present("fs"), added("fs-cursor"), added("fs-cursor-2")]
     );
-    // A secret that became a variable is still the same server.
+    // A server whose secret was replaced by a variable is still the same server.
     let text = fs::read_to_string(&file).unwrap().replacen("hunter2hunter2", "${API_KEY}", 2);
     fs::write(&file, text).unwrap();
     let again = [present("fs"), present("fs"), present("fs-cursor"), present("fs-cursor-2")];
@@ -351,7 +351,7 @@ fn strange() -> impl Strategy<Value = String> {
     "(\\$|\\{|\\}|:-|:|A|b|-|=|cmd:x|file:/y|\\$\\{|\\$\\{cmd:x\\}|\\$\\{file:/y\\}|\\$\\{HOME\\}){0,6}"
 }
 
-/// Generates an argument or a variable of a package.
+/// Generates an argument or a variable of a package, as JSON with such texts.
 fn strange_input() -> impl Strategy<Value = serde_json::Value> {
     let texts = (strange(), strange(), strange(), strange());
     (texts, 0..8_u8).prop_map(|((name, value, default, hint), has)| {

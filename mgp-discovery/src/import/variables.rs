@@ -39,7 +39,7 @@ pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     proposed.collect()
 }
 
-/// Converts the variables of a text; adds a note for each that cannot be mapped.
+/// Converts the variables of a text; adds a note for each that the user must set.
 ///
 /// The result contains no `${file:…}` or `${cmd:…}`: only the user may write those.
 pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>) -> String {
@@ -49,7 +49,7 @@ pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>)
     nested(text, meaning, notes, 0)
 }
 
-/// Converts the variables in a text; `depth` is the nesting of defaults.
+/// Converts the variables in a text; `depth` is the number of defaults that enclose the text.
 fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usize) -> String {
     if depth > limits::MAX_DEPTH {
         notes.push(format!("variables deeper than {} were left out", limits::MAX_DEPTH));
@@ -121,7 +121,7 @@ fn variable(inside: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth:
     }
 }
 
-/// Converts a text to the name of a variable.
+/// Converts a text to a valid name of a variable: each character that is not allowed becomes `_`.
 pub(super) fn name_of(text: &str) -> String {
     let name: String =
         text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();

@@ -67,8 +67,8 @@ pub fn read_manifest(path: &Path) -> Result<ServiceManifest, ManifestError> {
     Ok(manifest)
 }
 
-/// Alternative spellings of a tool's members, as used in MCP and in the examples of the proposal, with the standard
-/// ones.
+/// Alternative names of a tool's members, as used in MCP and in the examples of the proposal, each with the standard
+/// name.
 const SPELLINGS: [(&str, &str); 4] = [
     ("tool", "name"),
     ("inputSchema", "input_schema"),

@@ -57,7 +57,8 @@ impl RegistrationState {
     }
 }
 
-/// Returns whether these credentials of an operator permit changes; credentials that permit only tool calls do not.
+/// Returns whether an operator's credentials permit changes: they have `admin.write`, or no scope for tools or
+/// administration.
 fn administers(pass: &CredentialGrant) -> bool {
     let begins = |prefix: &str| pass.permissions().iter().any(|word| word.starts_with(prefix));
     pass.permits(ADMIN_WRITE) || !(begins(TOOLS) || begins(ADMIN))

@@ -71,7 +71,7 @@ impl RegistrationState {
         (*by == Creator::of(&cx.principal)).then(|| created.clone())
     }
 
-    /// Binds the server of a stored creation to its session, so that it ends with the session.
+    /// Binds the server of a stored creation to the caller's session: the server is removed when the session ends.
     pub(super) fn bind_to_session(self: &Arc<Self>, cx: &Context, server: &ServerId) {
         *cx.scope.state::<OpenCreation>().0.lock() = None;
         let (state, server) = (Arc::downgrade(self), server.clone());

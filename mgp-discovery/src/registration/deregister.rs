@@ -90,7 +90,7 @@ impl RegistrationState {
         reply(server, &live)
     }
 
-    /// Returns a registration that the caller may remove.
+    /// Returns the registration of a server, or an error if the caller may not remove it.
     fn owned(&self, cx: &Context, server: &ServerId) -> Result<StoredRegistration, Refused> {
         let is_operator = cx.principal.authority() == Authority::Operator;
         let known = || self.servers.known().into_iter().find(|it| it.summary.id == server.as_str());

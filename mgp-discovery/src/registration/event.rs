@@ -16,7 +16,7 @@ const MAX_TEXT_BYTES: usize = 1024;
 pub(super) struct Event(AuditEvent);
 
 impl Event {
-    /// Creates the event of a request to register: approved, waiting, refused or failed to start.
+    /// Creates the event of a requested, approved or rejected registration.
     pub(super) fn registered(by: &Principal, record: &Record, result: AuditResult) -> Self {
         Self::own("server_registered", by.into(), record.program.server(), result)
             .tenant(by)

@@ -223,7 +223,7 @@ impl RegisterRequest {
         }
         let mut notes = Vec::new();
         for name in env.keys() {
-            // A registry entry declares its own variables, so their names are not checked against the lists.
+            // The variables that a registry entry declares are allowed, unless they can change which code runs.
             let declared = published.is_some().then(|| name.clone());
             let allowed =
                 allowed.env.iter().chain(declared.iter().filter(|name| !changes_code(name)));
@@ -259,7 +259,7 @@ pub(super) fn check_id(id: &str) -> Result<(), Refused> {
     ))
 }
 
-/// Reads the governance; only an operator can loosen a rule.
+/// Checks the governance settings and returns them with the trust level; only an operator can loosen a rule.
 fn govern(
     mut mgp: ServerMgpConfig,
     by: Authority,

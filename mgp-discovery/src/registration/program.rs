@@ -248,7 +248,7 @@ pub(super) enum Code {
     Unreadable,
 }
 
-/// Finds the program and the files of a request.
+/// Finds the program of a request and the files that determine what it does, and returns the proposal to approve.
 pub(super) fn find(
     request: RegisterRequest,
     config: &RegistrationConfig,
@@ -306,7 +306,8 @@ pub(super) fn find(
     })
 }
 
-/// Returns the code that a proposal runs; only the plain form, an interpreter with one script, can be judged.
+/// Returns the code that a proposal runs: none for a compiled program, else the text of a single script, else
+/// `Unreadable`.
 pub(super) fn code(proposal: &Proposal, config: &RegistrationConfig) -> Result<Code, Refused> {
     let (command, cwd) = (Path::new(&proposal.command), Path::new(&proposal.cwd));
     let language = name_of(command);
@@ -339,11 +340,11 @@ fn is_script(first: Option<&String>, cwd: &Path) -> bool {
     first.is_some_and(|first| !first.starts_with('-') && cwd.join(first).is_file())
 }
 
-/// The comparison of a proposal's files with the current ones.
+/// The result of comparing the files of a proposal with those on the disk.
 pub(super) enum FileCheck {
     /// The files are unchanged.
     Same,
-    /// The files changed; the proposal has the current ones.
+    /// The files changed; this proposal contains the current ones.
     Changed(Box<Proposal>),
 }
 
@@ -392,7 +393,7 @@ fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<Pat
     unfit(format!("there is no program `{}`{whole}", command.escape_debug()))
 }
 
-/// Returns whether a caller who is not an operator may name a program; by its name only if it is in a folder of `PATH`.
+/// Returns whether callers who are not operators may name a program; mere names in the lists mean programs on `PATH`.
 fn is_allowed(command: &Path, programs: &[String], config: &RegistrationConfig) -> bool {
     let is_found = config.path.iter().any(|folder| command.parent() == Some(folder));
     let name = command.file_name().unwrap_or_default().to_string_lossy();
@@ -462,7 +463,7 @@ pub(crate) fn runs_arguments(program: &Path) -> bool {
     RUNNERS.contains(&name.as_str()) || INTERPRETERS.iter().any(|(known, _)| *known == name)
 }
 
-/// Reads a file, and returns it bound by the hash of its content.
+/// Reads a file, and returns its path with the hash of its content.
 pub(crate) fn bind(path: &Path) -> Result<BoundFile, Refused> {
     let failed = |error: io::Error| unreadable(path, &error);
     // Check this before opening the file: opening a named pipe would block until it has a writer.
@@ -486,7 +487,7 @@ pub(crate) fn bind(path: &Path) -> Result<BoundFile, Refused> {
     Ok(BoundFile { path: path.to_owned(), sha256: to_hex(&hash.finalize()) })
 }
 
-/// Returns the text of a script; an error if the script is not the one that is bound.
+/// Returns the text of a script, or an error if its hash is not the one in `files`.
 fn text(path: &Path, files: &[BoundFile], config: &RegistrationConfig) -> Result<String, Refused> {
     let mut bytes = Vec::new();
     let failed = |error: io::Error| unreadable(path, &error);
@@ -522,8 +523,8 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().escape_debug().to_string()
 }
 
-/// Returns whether only the system's administrator can change a program; it is bound by its path, so updates need no
-/// new approval.
+/// Returns whether only the system's administrator can change a program; such a program is bound only by its path, so
+/// that updates need no new approval.
 #[cfg(unix)]
 fn is_of_system(metadata: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;

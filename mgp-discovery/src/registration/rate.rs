@@ -14,7 +14,7 @@ const WINDOW: Duration = Duration::from_mins(1);
 /// The maximum number of principals whose calls are counted; while the table is full, other principals are refused.
 const MAX_PRINCIPALS: usize = 1024;
 
-/// The calls within the current window, by principal.
+/// The start of the current window and the number of calls in it, by principal.
 #[derive(Default)]
 pub(super) struct CallRate(Mutex<HashMap<Creator, (Instant, u32)>>);
 

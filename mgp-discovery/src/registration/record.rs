@@ -39,8 +39,8 @@ pub(super) struct Record {
     pub(super) justification: Option<String>,
     /// The time at which the registration was requested.
     pub(super) asked_at: Timestamp,
-    /// `true` if earlier files of this registration were approved: a rejection must then also remove the running
-    /// server.
+    /// `true` if an operator approved earlier files of this registration, so that its server may be running: a removal
+    /// must then also drain the server.
     #[serde(default)]
     pub(super) changed: bool,
     /// The creation from which the server comes, if an agent created it in a session; the server ends with the session.
@@ -99,7 +99,7 @@ pub(super) struct Proposal {
     pub(super) notes: Vec<String>,
 }
 
-/// A file, bound by its content.
+/// The path of a file with the SHA-256 of its content; an approval applies only to this content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BoundFile {
     pub(crate) path: PathBuf,

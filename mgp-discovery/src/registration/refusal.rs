@@ -26,12 +26,12 @@ pub enum RegistrationError {
     /// The server was registered by another principal.
     #[error("only an operator, or the principal who registered `{0}`, may deregister it")]
     NotCreator(ServerId),
-    /// The kernel does not support this kind of registration.
+    /// The kernel cannot register this server.
     #[error("`{server}` is not registered: {reason}; {remedy}")]
     Unavailable {
         /// The id of the server that cannot be registered.
         server: ServerId,
-        /// A sentence that describes the missing feature.
+        /// The reason why the server cannot be registered, as a sentence.
         reason: String,
         /// The remedy, as a sentence.
         remedy: &'static str,
@@ -39,7 +39,7 @@ pub enum RegistrationError {
     /// Another server already has the id.
     #[error("there is a server `{there}` already; {remedy}", remedy = .is.remedy())]
     IdTaken {
-        /// The existing server with this id.
+        /// The id of the existing server.
         there: ServerId,
         /// The kind of the existing server.
         is: IdHolder,
@@ -56,17 +56,17 @@ pub enum RegistrationError {
     /// The params are not valid.
     #[error("{0}")]
     InvalidParams(String),
-    /// The maximum number of entries is reached.
+    /// A maximum number of registrations is reached.
     #[error("{there} {what}, which is the maximum; {remedy}")]
     TooMany {
-        /// The number of existing entries.
+        /// The number of existing registrations.
         there: usize,
-        /// The kind of the entries.
+        /// The kind of the counted registrations, e.g. `registrations wait`.
         what: &'static str,
-        /// The action that makes room for another entry.
+        /// The action that makes room for another registration.
         remedy: &'static str,
     },
-    /// The rate limit is exceeded.
+    /// The rate limit is exceeded; the value is the time until the next permitted call.
     #[error("too fast: too many registrations; try again in {}s", .0.as_secs().max(1))]
     RateLimited(Duration),
     /// The code of a sandboxed server is not safe.
@@ -82,12 +82,12 @@ pub enum RegistrationError {
         "`{0}` is not started: its files differ from the approved ones; an operator must approve them"
     )]
     Changed(ServerId),
-    /// An approved file is missing.
+    /// An approved file, a secret or another requirement of the server is missing.
     #[error("`{server}` is not started: {reason}")]
     MissingFile {
-        /// The id of the server whose approved file is missing.
+        /// The id of the server that cannot be started.
         server: ServerId,
-        /// The description of the missing file.
+        /// The description of what is missing, as a sentence.
         reason: String,
     },
     /// The server may not run: it is not approved, it is being removed, or the configuration took its id.
@@ -98,11 +98,11 @@ pub enum RegistrationError {
     Unaudited(#[from] mgp_types::service::AuditError),
 }
 
-/// The kind of server that has an id.
+/// The kind of server or registration that has an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdHolder {
-    /// The configuration, or another server that was not registered here.
+    /// The configuration has the id, or a server that was not registered at run time.
     Other,
     /// A server that was registered at run time has the id.
     Registered,

@@ -300,7 +300,7 @@ impl RegistrationState {
         Ok(())
     }
 
-    /// Returns the waiting registration of a server, if it has not changed since its review.
+    /// Returns the waiting registration of a server, or an error if none waits or it has changed since its review.
     async fn found(
         self: &Arc<Self>,
         server: &ServerId,
@@ -376,7 +376,7 @@ fn not_started(error: &RpcError) -> String {
     format!("it is registered and did not start: {}", error.message())
 }
 
-/// Returns the reply to a repeated request; `None` if the request replaces the earlier one.
+/// Returns the reply if the request repeats the earlier one, `None` if it replaces it, or an error if it must not.
 fn earlier_reply(
     before: &StoredRegistration,
     record: &Record,

@@ -31,7 +31,7 @@ use crate::registry::{KnownServer, ServerCatalog};
 
 /// The delay before the first attempt to read a store again after it failed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// The number of attempts to read a store that failed.
+/// The maximum number of attempts to read a store again after it failed.
 const LOOKS: u32 = 8;
 
 /// The servers that are registered at run time.
@@ -135,7 +135,7 @@ pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
 /// The registrations by server id.
 pub(super) type Records = BTreeMap<String, StoredRegistration>;
 
-/// A registration, with the revision that wrote it.
+/// A registration, with the revision of the store at which it was written.
 #[derive(Clone)]
 pub(super) struct StoredRegistration {
     pub(super) record: Arc<Record>,
@@ -153,8 +153,8 @@ impl RegistrationsBuilder {
         self
     }
 
-    /// Sets the callers, besides operators, who may call the methods: a caller who can see the kernel tool of the same
-    /// name, written with dots, may call them.
+    /// Sets the callers, besides operators, who may register and deregister servers: a caller that can see the kernel
+    /// tool with the name of the method, written with dots.
     ///
     /// By default only operators may.
     pub fn authorized_by(mut self, may: Arc<dyn Visibility>) -> Self {
@@ -168,7 +168,7 @@ impl RegistrationsBuilder {
         self
     }
 
-    /// Sets the limits.
+    /// Sets the limits and folders of registrations.
     pub fn config(mut self, config: RegistrationConfig) -> Self {
         self.config = config;
         self
@@ -214,8 +214,8 @@ impl Registrations {
 
     /// Reads the store and resumes work: starts approved servers, and completes removals.
     ///
-    /// Must be called once, after the configuration was loaded; the work continues after this function has returned. By
-    /// then [`ServerRunner`] knows each approved server, whether or not it runs yet.
+    /// Must be called once, after the configuration was loaded; the work continues after this function has returned.
+    /// When it returns, the [`ServerRunner`] knows each approved server, whether or not it runs yet.
     ///
     /// # Errors
     /// [`DiscoveryError::Store`] if the store cannot be read; then no work was begun.
@@ -301,10 +301,10 @@ impl Registrations {
         Ok(())
     }
 
-    /// Returns the registrations that wait for an operator, by server.
+    /// Returns the registrations that wait for an operator, in the order of their server ids.
     ///
     /// # Errors
-    /// [`DiscoveryError::NotOperator`] for other callers; [`DiscoveryError::Store`].
+    /// [`DiscoveryError::NotRegistrar`] for callers who are not operators; [`DiscoveryError::Store`].
     pub async fn pending(
         &self,
         by: &Principal,
@@ -410,7 +410,7 @@ impl RegistrationState {
         Ok(())
     }
 
-    /// Stores a record together with its events, and begins the work that the record requests.
+    /// Stores a record together with its events, begins the work that the record requests, and returns its progress.
     ///
     /// Completes even if the caller's future is dropped.
     pub(super) async fn decide(
@@ -510,7 +510,7 @@ impl RegistrationState {
         (SystemTime::now() + self.config.ttl.min(longest)).into()
     }
 
-    /// Runs a function that blocks on files, on a thread for blocking work.
+    /// Runs a function that reads or writes files, on a thread for blocking work.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         server: &ServerId,

@@ -40,8 +40,8 @@ pub struct PendingRegistration {
     pub trust: TrustLevel,
     /// The permissions that the server requires.
     pub permissions: Vec<Permission>,
-    /// The required permissions that a server of this trust level does not get, unless the operator grants each with
-    /// the approval.
+    /// The permissions that a server of this trust level does not get, unless the operator grants each with the
+    /// approval.
     pub denied: Vec<Permission>,
     /// The principal who requested the registration.
     pub created_by: Principal,

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use super::registrations::Registrations;
 
 impl Registrations {
-    /// Returns a router for both methods, to be used beside [`list_router`](crate::list_router).
+    /// Returns a router for `mgp/discovery/register` and `mgp/discovery/deregister`, to be used beside
+    /// [`list_router`](crate::list_router).
     ///
     /// A caller without the right is refused before the params are checked, and the refusal is recorded. If the kernel
     /// offers the methods as tools, their names have dots or underscores, and the same rules apply.

@@ -30,8 +30,8 @@ pub trait ServerRunner: ServerCatalog + 'static {
         RegistrationAllowList::default()
     }
 
-    /// Finds a version of a server in the registry of the kernel, or its latest version. An error is the reason, as a
-    /// text for the caller.
+    /// Finds this version of a server in the kernel's registry; without a version, its latest one. An error is the
+    /// reason of the failure, as a text for the caller.
     fn published(
         &self,
         _name: &str,

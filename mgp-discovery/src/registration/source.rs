@@ -13,7 +13,7 @@ use super::record::Proposal;
 /// The maximum time to wait for another process that writes the same file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Writes the script of a proposal, unless the approved content is already there. Blocks.
+/// Writes the script of a proposal to a file, unless the file already has this content; returns its path. Blocks.
 pub(super) fn put(folder: Option<&Path>, program: &Proposal) -> Result<Option<PathBuf>, String> {
     let Some(source) = &program.source else { return Ok(None) };
     let Some(folder) = folder else {
@@ -30,7 +30,7 @@ pub(super) fn put(folder: Option<&Path>, program: &Proposal) -> Result<Option<Pa
     Ok(Some(file.path().to_owned()))
 }
 
-/// Creates the working directory of a proposal's script, which the script may also write. Blocks.
+/// Creates the folder in which the script of a proposal runs and may write files. Blocks.
 pub(super) fn own_folder(
     folder: Option<&Path>,
     program: &Proposal,

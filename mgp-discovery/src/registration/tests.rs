@@ -38,9 +38,9 @@ pub(super) struct Fake {
     log: Mutex<Vec<String>>,
     running: Mutex<Vec<ApprovedRegistration>>,
     configured: Mutex<HashSet<String>>,
-    /// The number of further starts that fail.
+    /// The number of the next starts that fail.
     broken: AtomicU32,
-    /// The number of further removals that fail.
+    /// The number of the next removals that fail.
     stuck: AtomicU32,
     /// If set, draining a server waits for a permit of this semaphore.
     held: Mutex<Option<Arc<Semaphore>>>,
@@ -197,7 +197,7 @@ impl World {
         Self { _guard: guard, folder, store, audit, fake, registrations }
     }
 
-    /// Opens registrations over the same store and servers again, as after a crash of the kernel.
+    /// Replaces the registrations by new ones with the same store and configured ids, as after a crash of the kernel.
     pub(super) fn killed(&mut self) {
         let fake = Arc::<Fake>::default();
         *fake.configured.lock().unwrap() = self.fake.configured.lock().unwrap().clone();
@@ -228,7 +228,7 @@ impl World {
         self.registrations.pending(&operator()).await.unwrap()
     }
 
-    /// Approves all waiting registrations as an operator.
+    /// Approves the first waiting registration as an operator.
     pub(super) async fn approve(&self) -> Result<Value, DiscoveryError> {
         let waiting = self.waiting().await.remove(0);
         let (server, fingerprint) = (&waiting.server, &waiting.fingerprint);
@@ -240,7 +240,7 @@ impl World {
         self.store.load("registrations").await.unwrap().records.len()
     }
 
-    /// Returns the types of the audit events about registrations and refusals since the last call of this method.
+    /// Returns the type, the result and the actor of each audit event so far.
     pub(super) fn new_events(&self) -> Vec<String> {
         let word = |event: &AuditEvent| {
             let name = event.event_type.as_str();
@@ -295,7 +295,7 @@ pub(super) fn refused(answer: Result<Value, RpcError>, code: i32, words: &str) -
     error
 }
 
-/// Yields several times, so that spawned tasks run until they wait.
+/// Sleeps for a moment, so that spawned tasks run until they wait.
 pub(super) async fn settle() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }

@@ -1,4 +1,5 @@
-//! The work on registrations: start, removal, and suspension. Each server has at most one at a time (MGP §15.4, §15.5).
+//! The work on registrations: start, removal, and suspension. Only one of these runs for a server at a time (MGP §15.4,
+//! §15.5).
 //!
 //! Work belongs to the registrations and not to the caller: it continues if the caller drops its future.
 
@@ -59,7 +60,8 @@ impl Progress {
 type ProgressSender = watch::Sender<Progress>;
 
 impl RegistrationState {
-    /// Begins the work that the state of a registration requires, unless that work has already begun.
+    /// Begins the work that the state of a registration requires, unless it has already begun; returns its progress, if
+    /// any.
     pub(super) fn resume(
         self: &Arc<Self>,
         stored: &StoredRegistration,

@@ -75,8 +75,8 @@ fn matches(known: &KnownServer, filter: &DiscoveryFilter) -> bool {
         let wanted = wanted.as_str();
         wanted.eq_ignore_ascii_case(ALL) || wanted.eq_ignore_ascii_case(summary.status.as_str())
     };
-    // Compare meanings, not spellings. An extension may have several names, and a short permission name stands for
-    // standard ones, e.g. `network` for `network.outbound`.
+    // Compare meanings, not spellings. An extension may have several names, and a short permission name means standard
+    // ones, e.g. `network` means `network.outbound`.
     let extensions = ExtensionSet::from_names(summary.extensions.iter());
     let has_extension = |wanted: &String| {
         summary.extensions.contains(wanted) || !extensions.names_for(&[wanted]).is_empty()

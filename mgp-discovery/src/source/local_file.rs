@@ -38,7 +38,8 @@ pub(crate) fn local_files(server: &ServerConfig) -> Result<LocalFiles, String> {
     Ok(files)
 }
 
-/// Returns the path in the project and the real path of a file that an argument, or the value of an option, names.
+/// Returns the path in the project and the real path of the file that an argument, or the value of an option, names, if
+/// any.
 fn plain_file(text: &str, folder: &Path, project: &Path) -> Option<(PathBuf, PathBuf)> {
     let value = match text.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The owner of a file.
+/// The owner of a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Origin {

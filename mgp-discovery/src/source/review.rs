@@ -16,7 +16,7 @@ use crate::registration::changes_code;
 
 use super::local_file::local_files;
 
-/// The maximum length of an ordinary value that is shown.
+/// The maximum number of characters of a value that are shown, unless the value can change which code runs.
 const MAX_SHOWN_CHARS: usize = 200;
 
 /// A project's configuration as it was read once; an approval covers exactly this content.
@@ -25,7 +25,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 pub struct ProjectReview {
     /// The real path of the file.
     pub file: PathBuf,
-    /// The SHA-256 of its content.
+    /// The SHA-256 of the file's content.
     pub sha256: String,
     /// The servers that the file declares.
     pub servers: Vec<ReviewedServer>,

@@ -65,7 +65,7 @@ pub struct TrustApproval {
     pub files: BTreeMap<PathBuf, String>,
     /// The ids of the user's own servers that the file may replace.
     pub overrides: BTreeSet<String>,
-    /// The operator who approved it.
+    /// The operator who approved the file.
     pub approved_by: String,
     /// The time at which the operator approved the file.
     pub approved_at: Timestamp,
@@ -149,7 +149,7 @@ impl Trust {
         Ok(())
     }
 
-    /// Returns all approvals, by file.
+    /// Returns all approvals, sorted by file.
     ///
     /// # Errors
     /// [`DiscoveryError::Store`].

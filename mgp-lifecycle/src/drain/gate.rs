@@ -73,7 +73,7 @@ impl Gate {
         self.state.load(Ordering::Acquire) / ONE
     }
 
-    /// Waits until no call is running behind a closed gate, and admits nothing from that moment on.
+    /// Waits until the gate is closed and no call is running, and admits nothing from that moment on.
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future does not change the gate.

@@ -31,7 +31,7 @@ pub struct DrainConfig {
     pub max_timeout: Duration,
     /// Maximum time for notifying peers that the server has ended. Default: 500 ms.
     pub notify_timeout: Duration,
-    /// The server's own id.
+    /// The server's own id; a shutdown request that names this id means this server.
     pub server_id: Option<ServerId>,
 }
 
@@ -59,8 +59,8 @@ pub struct RemainingCalls {
 
 /// Handle that shuts a server down gracefully; clones share one drain.
 ///
-/// [`DrainLayer`](crate::DrainLayer) registers the calls to wait for,
-/// [`TasksLayer::drain`](crate::TasksLayer::drain) the tasks.
+/// [`DrainLayer`](crate::DrainLayer) registers the calls to wait for, and
+/// [`TasksLayer::drain`](crate::TasksLayer::drain) registers the tasks.
 ///
 /// ```
 /// use std::time::Duration;

@@ -22,7 +22,6 @@ use crate::error::LifecycleError;
 /// Status requests (pings, health, tasks) and messages that help running calls to complete (answers, cancellations) are
 /// always passed on. Calls that are still running at the deadline are answered with 3003. The layer also answers
 /// `mgp/lifecycle/shutdown`, like [`Drain::router`].
-/// The layer also answers `mgp/lifecycle/shutdown`, like [`Drain::router`].
 ///
 /// ```
 /// use std::time::Duration;

@@ -36,7 +36,7 @@ pub struct ConnectConfig {
     /// Legacy servers refuse the probe at once; this is for servers that do not answer it, and includes the
     /// server's start. The first useful answer counts, so a modern server that starts slowly stays modern.
     pub probe_timeout: Duration,
-    /// The time limit of the whole handshake, without the gate. Default: 30 s.
+    /// The time limit of the whole handshake, without the decision of the permission gate. Default: 30 s.
     pub handshake_timeout: Duration,
     /// Gate that decides, from the permissions a server needs, whether the connection proceeds; runs between the answer
     /// to `initialize` and `initialized`.
@@ -47,9 +47,9 @@ pub struct ConnectConfig {
     pub grantor: Option<Arc<dyn PermissionAuthority>>,
     /// The action if a permission the server needs is denied. Default: proceed.
     pub on_denied: UngrantedPolicy,
-    /// The action if the decision timed out. Default: proceed.
+    /// The action if the decision about the permissions timed out. Default: proceed.
     pub on_deferred: UngrantedPolicy,
-    /// Maximum time for the decision by gate or authority; after that it counts as deferred. Default: 60 s.
+    /// Maximum time for the decision of the gate or the authority; after that it counts as deferred. Default: 60 s.
     pub permission_timeout: Duration,
 }
 
@@ -105,7 +105,7 @@ pub enum UngrantedPolicy {
 
 /// Decides whether a connection proceeds, given the permissions the server needs (MGP §3.4).
 ///
-/// Implement it with `#[async_trait]` of the crate of that name.
+/// Implement it with the attribute `#[async_trait]` of the crate `async-trait`.
 #[async_trait]
 pub trait ConnectGate: Send + Sync {
     /// Decides based on `facts.permissions_required`, the permissions that the server needs.

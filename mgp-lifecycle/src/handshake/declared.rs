@@ -1,5 +1,5 @@
 //! The capabilities that a modern request declares. If the client forwards a call, these are the capabilities of the
-//! call's caller, otherwise its own.
+//! call's caller, otherwise those of the client.
 
 use mgp_types::mcp::{ClientCapabilities, ElicitationCapability, ListChanged, key};
 use mgp_types::mgp::{Extension, MgpCapability};
@@ -37,7 +37,7 @@ impl DeclaredCapabilities {
 #[derive(Debug)]
 pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
-    /// The MGP offer without callbacks.
+    /// The client's MGP offer without the extension `callbacks`.
     without_callbacks: Option<MgpCapability>,
     /// If `true`, the client declares form elicitation even for callers that do not support it, because it answers
     /// forms itself.

@@ -17,7 +17,7 @@ pub(crate) struct RequestFacts<'a> {
     pub(crate) meta_revision: Option<&'a Revision>,
     /// If `true`, the request's `_meta` contains the client's capabilities.
     pub(crate) has_capabilities: bool,
-    /// The phase of the legacy handshake in its scope.
+    /// The phase of the legacy handshake in the scope of the request.
     pub(crate) phase: Phase,
 }
 
@@ -65,7 +65,7 @@ fn unsupported(requested: &Revision, supported: &[Revision]) -> RpcError {
     with_revisions(RpcError::new(ErrorCode::UNSUPPORTED_VERSION, message), requested, supported)
 }
 
-/// Returns −32602, which reports the same error as an answer to `initialize`.
+/// Returns −32602, which reports an unsupported revision as the answer to `initialize`.
 pub(crate) fn unsupported_legacy(requested: &Revision, supported: &[Revision]) -> RpcError {
     let error = RpcError::new(ErrorCode::INVALID_PARAMS, "Unsupported protocol version");
     with_revisions(error, requested, supported)

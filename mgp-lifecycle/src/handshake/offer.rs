@@ -8,7 +8,7 @@ use mgp_types::{Object, Payload, RpcError};
 
 use super::negotiate;
 
-/// The MGP offer of either side.
+/// The MGP offer of a client or a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MgpOffer {
@@ -103,7 +103,7 @@ impl ServerOffer {
         capabilities
     }
 
-    /// Returns the capabilities for `server/discover`: tasks are an extension.
+    /// Returns the capabilities for `server/discover`, in which tasks are an extension.
     pub(crate) fn modern_capabilities(&self) -> ServerCapabilities {
         let mut capabilities = self.capabilities.clone();
         if self.tasks {

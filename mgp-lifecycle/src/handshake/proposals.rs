@@ -1,4 +1,5 @@
-//! Takes the members of negotiated proposals out of tool calls, and adds those of proposals to results.
+//! Takes the members of negotiated proposals out of tool calls, and adds the members of proposals for results to
+//! results.
 //!
 //! Applies to: inbound.
 

@@ -74,7 +74,7 @@ pub trait IntoCheckResult {
     fn into_check_result(self) -> CheckResult;
 }
 
-// === impl IntoFound ===
+// === impl IntoCheckResult ===
 
 impl IntoCheckResult for CheckResult {
     fn into_check_result(self) -> CheckResult {

@@ -6,12 +6,12 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HealthConfig {
-    /// The time limit of a check or resource; a longer check counts as failed, a longer resource is left out.
-    /// Default: 1 s.
+    /// The time limit of a check or resource. A check that takes longer counts as failed; the value of a resource that
+    /// takes longer is left out. Default: 1 s.
     ///
     /// Values above 1.5 s count as 1.5 s, because the whole answer must be sent within 2 s.
     pub timeout: Duration,
-    /// The time for which a result is reused; within it nothing runs again, however many requests arrive. Default: 1 s.
+    /// The time for which a result is reused; the check does not run again within it. Default: 1 s.
     pub fresh: Duration,
     /// Maximum number of checks and resources in total; further ones are omitted and logged. Default: 128.
     pub probes: usize,

@@ -23,7 +23,7 @@ impl Health {
 }
 
 /// Layer that answers health requests and passes on all other calls. Place it outside all layers that may wait or
-/// refuse, e.g. limits, gates and a drain.
+/// refuse, e.g. limits, access checks and a drain.
 ///
 /// See [`Health`] for an example.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ pub struct HealthLayer {
 }
 
 impl HealthLayer {
-    /// Creates a layer that answers with this health.
+    /// Creates a layer that answers health requests from this registry.
     #[expect(clippy::needless_pass_by_value, reason = "a layer takes its parts by value")]
     pub fn new(health: Health) -> Self {
         Self { router: health.router() }

@@ -1,6 +1,5 @@
 //! Health of servers (MGP §11.3): what a server reports, and how its client evaluates it.
 //!
-//! - [`Health`] is the registry of a server's checks and resources; its layer or router answers health requests
 //! - [`Health`] is the registry of a server's checks and resources; its layer or router answers health requests.
 //! - [`HealthMonitor`] evaluates a server's health on the client's side, from answers to pings, other answers, and the
 //!   end of the server's process.

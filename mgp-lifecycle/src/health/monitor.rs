@@ -127,7 +127,7 @@ pub struct HealthMonitor {
     good: u32,
     /// The time at which the next ping is due.
     next: Instant,
-    /// The deadline for the answer to the latest ping, while there is none.
+    /// The deadline for the answer to the latest ping; `None` if no answer is outstanding.
     answer_deadline: Option<Instant>,
     is_over: bool,
 }

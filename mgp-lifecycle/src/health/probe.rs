@@ -77,7 +77,7 @@ impl Probe {
         let mut latest = self.latest.subscribe();
         let begun = latest.borrow().begun;
         let until = begun.map_or(last, |begun| (begun + within).min(last));
-        // Cannot fail, because `self` holds the sender.
+        // Ignore a timeout: the caller reads the latest result whether or not the run has ended.
         let _ = timeout_at(until, latest.wait_for(|latest| !latest.is_running)).await;
     }
 

@@ -22,7 +22,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// The number of checks without a running poll after which the watchdog stops checking a set of counts, so that it can
 /// sleep.
 const MAX_IDLE_CHECKS: u32 = 200;
-/// The amount by which `polls` grows when a poll ends; the number of running polls is in the lower 32 bits.
+/// The unit in which `polls` counts ended polls; the number of running polls is in the lower 32 bits.
 const ENDED: u64 = 1 << 32;
 
 /// Spawns a task that may block its thread. The rest of a multi-thread runtime stays responsive meanwhile.

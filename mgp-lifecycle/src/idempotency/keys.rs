@@ -30,7 +30,7 @@ pub(super) struct KeyedCall {
 
 /// The decision how to treat a call with a key.
 pub(super) enum Claim {
-    /// The call must run; the sender is to be dropped when the run ends.
+    /// The call must run, with this key; the sender must be dropped when the run ends.
     Run(StoredKey, watch::Sender<()>),
     /// An equal call is running; its sender is dropped when it ends.
     Wait(watch::Receiver<()>),
@@ -219,7 +219,7 @@ impl KeyTable {
         }
     }
 
-    /// Removes the expired keys whose calls are not running.
+    /// Removes the expired keys whose calls are not running, and returns their ids.
     fn remove_expired(&mut self, now: u64) -> Vec<String> {
         let is_idle = |id: &str| self.entries.get(id).is_some_and(|entry| entry.running.is_none());
         let due = self.expiry.iter().take_while(|(expires, _)| *expires <= now);

@@ -26,8 +26,8 @@ use crate::error::LifecycleError;
 
 /// Layer that runs tool calls with an idempotency key once, and answers their repetitions with the stored result.
 ///
-/// A key is distinguished by its caller, server and tool. Place the layer inside all gates, so that a repetition is
-/// decided and recorded like every call.
+/// A key is distinguished by its caller, server and tool. Place the layer inside all gates (layers that decide about
+/// calls), so that a repetition is decided and recorded like every call.
 ///
 /// A call with a key continues even if its caller disconnects, so that the caller gets the result when it repeats the
 /// call. A call whose handler asks a modern caller is the exception: it ends with its round.
@@ -58,7 +58,7 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Sets the function that decides again about a call that has waited for an equal call to end.
+    /// Sets the function that checks a call again, e.g. for access, after it has waited for an equal call to end.
     pub fn recheck(
         mut self,
         recheck: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,

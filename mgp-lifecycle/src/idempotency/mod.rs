@@ -63,16 +63,16 @@ pub struct IdempotencyLimits {
     pub ttl: Duration,
     /// The longest time that a call can choose. Default: a week.
     pub max_ttl: Duration,
-    /// The number of keys per caller; further ones are refused until one expires. Default: 10,000.
+    /// The maximum number of keys per caller; further ones are refused until one expires. Default: 10,000.
     pub caller_keys: usize,
     /// The maximum number of keys of all callers together. Default: 50,000.
     pub keys: usize,
-    /// The size of a result that is kept, in bytes; a repetition of a call with a larger one is refused.
+    /// The maximum size of a stored result, in bytes; if a result is larger, a repetition of its call is refused.
     /// Default: 1 MiB.
     pub result: usize,
-    /// The size of all results of a caller; its oldest results make room, and their keys remain. Default: 8 MiB.
+    /// The maximum size of all results of a caller; its oldest results are removed, but not their keys. Default: 8 MiB.
     pub caller_results: usize,
-    /// The size of all results; the oldest ones of the caller with most bytes make room. Default: 32 MiB.
+    /// The maximum size of all results; the caller with the most bytes loses its oldest ones. Default: 32 MiB.
     pub results: usize,
 }
 

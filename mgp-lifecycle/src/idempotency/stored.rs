@@ -119,7 +119,7 @@ impl RunEnd {
     }
 }
 
-/// Returns whether it remains unknown after an error whether the call ran.
+/// Returns whether an error leaves open if the call ran, e.g. because the connection was lost.
 fn is_lost(error: &RpcError) -> bool {
     let is_timeout = matches!(
         error.code(),

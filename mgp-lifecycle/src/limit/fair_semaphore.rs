@@ -108,7 +108,7 @@ impl FairSemaphore {
         usize::try_from(self.count.load(Ordering::Relaxed) / ONE_WAITING).unwrap_or(usize::MAX)
     }
 
-    /// Returns a permit if one is free and no call waits for it.
+    /// Returns a permit if only the total number is limited, a permit is free, and no call waits for one.
     pub(super) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         if !self.is_plain {
             return None;
@@ -130,7 +130,7 @@ impl FairSemaphore {
         None
     }
 
-    /// Returns a permit if possible, and otherwise a place in the queue.
+    /// Returns a permit if possible, else a place in the queue, or an error if the limits of the queue are reached.
     pub(super) fn acquire(
         self: &Arc<Self>,
         principal: &Principal,

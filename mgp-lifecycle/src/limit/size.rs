@@ -140,7 +140,7 @@ impl<S: MgpService> Service<Call> for SizeService<S> {
     }
 }
 
-/// Wraps the outlet of a call in a meter, if the outlet accepts chunks.
+/// Counts the bytes of the chunks that a call sends; returns the sum, or `None` if the call's outlet accepts no chunks.
 fn meter_chunks(call: &mut Call, limit: usize) -> Option<Arc<AtomicUsize>> {
     let outlet = &mut call.cx_mut().outlet;
     if !outlet.wants(OutletItemKind::Chunk) {

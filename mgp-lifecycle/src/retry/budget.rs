@@ -6,13 +6,13 @@ use tokio::time::Instant;
 
 /// The share of calls to a server that may be retries, over about a minute.
 ///
-/// When it is used up, calls fail with their own error at once.
+/// When it is used up, calls fail immediately with their own error, without a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryBudget {
     /// Number of retries allowed per 100 calls. Default: 10.
     pub percent: u32,
-    /// The number of retries that are free when there are few calls; not in addition to paid ones. Default: 10.
+    /// The number of retries that are always allowed; it is not added to those that `percent` allows. Default: 10.
     pub floor: u32,
 }
 

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 /// Settings of a circuit breaker: how many failures open it, and how long it stays open.
 ///
-/// While it is open, calls are refused with 5002 at once. Afterwards one call passes as a probe; if it succeeds the
-/// breaker closes, otherwise it opens again.
+/// While it is open, calls are refused immediately with 5002. Afterwards one call passes as a probe; if it succeeds,
+/// the breaker closes, otherwise it opens again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitConfig {
@@ -36,7 +36,7 @@ pub(super) enum Evidence {
     Answered,
     /// The server, or an upstream server of it, is unreachable.
     Unreachable,
-    /// There is no evidence, because the error may come from a gate on this side.
+    /// There is no evidence, because the error may come from a layer on this side, e.g. an access check.
     Unknown,
 }
 

@@ -53,7 +53,7 @@ type Observer = dyn Fn(&AttemptReport<'_>) + Send + Sync;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FallbackPolicy {
-    /// Call the tool once all attempts have failed, if it is listed and no more dangerous.
+    /// The tool is called once all attempts have failed, if the server lists it and it is not more dangerous.
     Listed,
     /// The fallback tool is never called.
     Never,

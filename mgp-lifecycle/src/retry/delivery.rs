@@ -15,7 +15,7 @@ pub(super) enum Delivered {
     Chunk,
 }
 
-/// Wrapper of a call's outlet that records what is delivered.
+/// Wrapper of a call's outlet (its channel for partial results) that records what is delivered.
 pub(super) struct OutletMonitor {
     inner: Outlet,
     delivered: AtomicU8,

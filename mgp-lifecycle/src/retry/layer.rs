@@ -1,4 +1,4 @@
-//! The layer and its service, which send a call and return its result if it succeeds.
+//! The layer and its service, which send the first attempt of a call and store what a retry needs.
 //!
 //! Applies to: outbound.
 
@@ -25,8 +25,8 @@ use crate::error::LifecycleError;
 
 /// Layer that retries failed calls that may succeed later, within the caller's limits.
 ///
-/// Put it outside all gates, so that every attempt passes all of them. A clone is cheap, and shares its records of
-/// servers with the original and with all stacks that use either of them.
+/// Put it outside all gates (layers that may refuse a call), so that every attempt passes all of them. A clone is
+/// cheap, and shares its records of servers with the original and with all stacks that use either of them.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -123,7 +123,7 @@ impl<S: MgpService> RetryableCall<S> {
         situation.decide(&self.context.config)
     }
 
-    /// Returns whether the call may run twice.
+    /// Returns the conditions under which the call may run twice.
     fn repeat(&self) -> RepeatPolicy {
         let Some(tool) = self.call.tool().filter(|_| self.kind == RequestKind::Tool) else {
             return RepeatPolicy::Always;
@@ -238,7 +238,7 @@ fn left(end: Deadline) -> Duration {
     end.remaining().unwrap_or(Duration::MAX)
 }
 
-/// Returns a request for a page of the tools, made on behalf of a call.
+/// Returns a request for a page of the server's tool list, made on behalf of a call.
 fn list_request(call: &Call, cursor: Option<Payload>, end: Deadline) -> Call {
     let mut cx = call.cx().clone();
     cx.key = CallKey::next();

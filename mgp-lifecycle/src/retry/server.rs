@@ -57,7 +57,7 @@ impl Server {
         self.state.lock().usage.take(Instant::now(), calls, budget)
     }
 
-    /// Decides whether a call may be sent now.
+    /// Decides whether a call may be sent now; returns a [`Probe`] if the call tests whether the server is back.
     ///
     /// # Errors
     /// The time until the server will be tried again.

@@ -129,7 +129,7 @@ async fn a_call_that_must_not_be_retried_fails_at_once() {
         code(ErrorCode::ACCESS_DENIED),
         code(ErrorCode::QUOTA_EXCEEDED),
         code(ErrorCode::INTERNAL_ERROR),
-        // The call may have run.
+        // After these errors, the call may have run.
         with_hints(5000, r#"{"retryable":true}"#),
         with_hints(3003, r#"{"retryable":true}"#),
         code(ErrorCode::UPSTREAM_UNAVAILABLE),

@@ -78,7 +78,7 @@ impl<T: Spawned> Incarnation<T> {
                 if let Some(started) = poll(&mut self.starting, task) {
                     return Poll::Ready(Err(started));
                 }
-                // Poll the end before the handshake, because it explains a failure of the handshake.
+                // Poll the future of the server's end first, because an end explains a failure of the handshake.
                 let outcome = poll(&mut self.ending, task)
                     .map(Outcome::Exited)
                     .or_else(|| match poll(&mut self.preparing, task)? {

@@ -117,7 +117,7 @@ impl Supervisor {
         self.restarts
     }
 
-    /// Returns the time when [`SupervisorEvent::Tick`] is due; there is no other timer.
+    /// Returns the time when [`SupervisorEvent::Tick`] is due; `None` if the server rests or is connected.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         match self.phase {
@@ -134,7 +134,7 @@ impl Supervisor {
         matches!(self.phase, Phase::Stopping { .. })
     }
 
-    /// Returns how the server rests if nothing is running or will be started; `None` before the first request.
+    /// Returns the state of a resting server; `None` if it runs or will be started, or before the first request.
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {
         let (Phase::Resting, Some((reason, limit))) = (&self.phase, &self.rest) else {
@@ -479,7 +479,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops the clock of the restart window.
+    /// Adds the time of the current connection so far to the total time for which the server has been connected.
     fn pause(&mut self, now: Duration) {
         if let Phase::Running { since } = &mut self.phase {
             self.connected = self.connected.saturating_add(now.saturating_sub(*since));

@@ -46,7 +46,7 @@ pub(super) fn spawn(
             }
         }
         drop((cut, drain_hold));
-        // Now the task expires, whether or not it has an outcome.
+        // Keep the task until it expires, whether or not it has an outcome.
         sleep_until(own.expires).await;
         if let Some(table) = weak.upgrade() {
             table.remove(&own.id);

@@ -1,6 +1,7 @@
 //! `tasks/get`, `tasks/update`, `tasks/cancel`, and `tasks/result` and `tasks/list` of 2025-11-25.
 //!
-//! They run outside the gates and check the caller's authority themselves: a task is visible only to its principal.
+//! They run outside the layers that check access, so they check themselves that a task belongs to the calling
+//! principal.
 
 use std::sync::Arc;
 

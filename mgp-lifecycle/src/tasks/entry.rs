@@ -196,7 +196,7 @@ impl Entry {
         };
         if let Some(status) = ended {
             // By cancelling, the caller has shown that it does not need the outcome, so it counts as delivered; notify
-            // those that wait for that.
+            // the futures that wait for the delivery.
             self.changed.notify_waiters();
             return Err(status);
         }

@@ -111,8 +111,8 @@ struct Round {
 }
 
 impl CallStage {
-    /// Replaces the call's channel for questions and its outlet by ones that follow its stage, and adds its
-    /// [`TaskTicket`].
+    /// Replaces the call's channel for questions and its outlet for partial results by ones that follow its stage, and
+    /// adds its [`TaskTicket`].
     pub(super) fn install(call: &mut Call, table: &Arc<Table>, plan: Plan) -> Arc<Self> {
         let this = Arc::new(Self {
             own: call.cx().clone(),

@@ -157,7 +157,7 @@ impl Table {
     }
 }
 
-/// The treatment of a task for whose place another one needs room.
+/// The treatment of an old task if a new one needs its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Eviction {
     DryRun,

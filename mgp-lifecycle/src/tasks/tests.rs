@@ -106,7 +106,7 @@ async fn settle() {
     }
 }
 
-/// Counts how many instances of it exist.
+/// Counts how many values of this type exist.
 struct LiveGuard(Arc<AtomicUsize>);
 
 impl LiveGuard {

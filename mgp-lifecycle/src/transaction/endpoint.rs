@@ -15,7 +15,7 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::{TransactionCredentials, Transactions};
 
-/// The names of the tools, each with its method.
+/// The names of the tools for transactions, each with the method that it calls.
 const TOOLS: [(&str, &str); 3] = [
     ("begin_transaction", TransactionBegin::METHOD),
     ("commit_transaction", TransactionCommit::METHOD),
@@ -62,7 +62,7 @@ impl Transactions {
     }
 }
 
-/// Returns the handler of a method.
+/// Returns a handler that calls a function with the transactions.
 fn handler<P, R, Fut>(
     transactions: &Transactions,
     run: impl Fn(Transactions, Context, P) -> Fut + Send + Sync + 'static,

@@ -25,7 +25,7 @@ const MAX_ARGUMENTS_BYTES: usize = 64 << 10;
 
 /// Layer that records tool calls with a transaction id as steps of the transaction.
 ///
-/// Place it inside all gates, so that a refused call is not a step, and outside an
+/// Place it inside all gates (layers that may refuse calls), so that a refused call is not a step, and outside an
 /// [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Clone, Debug)]
 #[must_use]
@@ -89,7 +89,7 @@ impl StepCall {
             check_id("step_id", id)?;
         }
         let undo = cx.member::<Compensation>()?.map(|mut given| {
-            // The caller uses the name under which it knows the tool, so find the server and its name there.
+            // The caller uses its own name for the tool, so find the tool's server and its name on that server.
             if given.server_id.is_none()
                 && let Some((server, tool)) = tools.find(cx, &given.tool)
             {

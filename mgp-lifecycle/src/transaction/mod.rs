@@ -198,7 +198,7 @@ impl Transactions {
     }
 
     /// Returns the transactions of a tenant; those that wait for a person come first. Settled ones are included only if
-    /// `all`.
+    /// `all` is `true`.
     #[must_use]
     pub fn list(&self, tenant: &str, all: bool) -> Vec<TransactionRecord> {
         let mut sagas = self.0.log.all();

@@ -23,9 +23,9 @@ enum Behavior {
     Ends(Duration),
     /// The server runs until it is stopped.
     Runs,
-    /// Needs some time until it is ready, then runs.
+    /// The server is ready after this time, and then runs.
     Slow(Duration),
-    /// Needs some time until it has a process that can be stopped.
+    /// The start takes this time, in which there is no process yet that can be stopped.
     Late(Duration),
     /// The server is never ready.
     Mute,
@@ -33,7 +33,7 @@ enum Behavior {
     Absent,
     /// The server never finishes starting or stopping.
     Stuck,
-    /// Closes the connection during the handshake, and ends shortly afterwards.
+    /// The server closes the connection during the handshake, and ends shortly afterwards.
     Hasty,
     /// The server panics in every method.
     Panics,
@@ -188,7 +188,7 @@ fn begin(behavior: Behavior, config: SuperviseConfig) -> (Supervised<u64>, Arc<S
     (supervise(spawn, config, StateHandle::new(ServerState::Registered)), record)
 }
 
-/// Yields until all spawned tasks wait.
+/// Sleeps for a moment, so that all spawned tasks run until they wait.
 async fn run_tasks() {
     sleep(ms(1)).await;
 }
@@ -224,7 +224,7 @@ async fn a_crash_loop_ends_after_five_restarts_with_exact_counts() {
     assert_eq!(words, path);
     let last = last.unwrap();
     assert_eq!((last.restarts, last.limit, last.reason), (5, rest.limit, rest.reason));
-    // The server rests when the last stop is complete, 10 ms later.
+    // The server rests only when the last stop is complete, 10 ms after the last report.
     assert!(last.elapsed.abs_diff(took) < ms(100), "{:?} of {took:?}", last.elapsed);
 }
 

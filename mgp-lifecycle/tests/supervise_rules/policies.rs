@@ -6,7 +6,7 @@ use mgp_types::service::Exit;
 
 use super::world::{World, clean_exit, config, crash, secs, start_failed};
 
-/// Returns every way to end that counts as a failure.
+/// Returns every event that ends the server and counts as a failure.
 fn failures() -> Vec<SupervisorEvent> {
     vec![
         crash(),

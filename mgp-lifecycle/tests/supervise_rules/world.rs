@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// Creates a connected server.
+    /// Creates a world whose server is connected.
     pub(crate) fn connected(config: SuperviseConfig) -> Self {
         let mut world = Self::new(config);
         world.send(SupervisorEvent::Start);

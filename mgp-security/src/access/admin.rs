@@ -23,7 +23,7 @@ use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
 use crate::state::{ChangeError, Found, Snapshot};
 
-/// The maximum number of entries per tenant; a further grant is refused with 3001.
+/// The maximum number of access entries per tenant; a grant of a further one is refused with the error code 3001.
 const MAX_ENTRIES: usize = 10_000;
 
 impl Access {
@@ -33,9 +33,9 @@ impl Access {
     /// The entry is recorded as granted by `by`, whatever the params claim.
     ///
     /// # Errors
-    /// 1000 if `by` is not an operator; −32602 if the entry would not have the effect it seems to have; 3001 if the
-    /// tenant has too many entries; another code if the entry cannot be stored or the change cannot be recorded. In all
-    /// these cases nothing was changed.
+    /// 1000 if `by` is not an operator; −32602 if the params are invalid or contradict each other; 3001 if the tenant
+    /// has too many entries; another code if the entry cannot be stored or the change cannot be recorded. In all these
+    /// cases nothing was changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the entry may or may not have been created.
@@ -87,8 +87,8 @@ impl Access {
         Ok(self.entries().state().take_out(is_meant, told).await.map_err(Refusal::from)?)
     }
 
-    /// Returns the decision about a tool for an agent, or the entries that apply to the agent on a server: its own
-    /// entries, those of its groups and those for everyone.
+    /// If the params name a tool, returns the decision about it for an agent. Otherwise, returns the entries that apply
+    /// to the agent on a server: its own entries, those of its groups and those for everyone.
     ///
     /// # Errors
     /// 1000 if `by` is not an operator and asks about an agent other than itself.
@@ -155,7 +155,7 @@ impl Access {
         params: AccessGrantParams,
     ) -> Result<AccessGrantResult, RpcError> {
         let _changing = self.entries().begin_change().await;
-        // Record the entries that have expired before a new entry replaces any of them.
+        // Write the audit events for entries that have expired, before a new entry replaces any of these entries.
         self.entries().record_ends().await.map_err(Refusal::from)?;
         let entry = Entry::asked(params, check.principal, self.now())?;
         let key = entry.key()?;

@@ -18,7 +18,7 @@ pub(crate) struct AdminCheck<'a> {
     credentials: Credentials<'a>,
     /// The lowest authority with which a caller may use the method.
     least: Authority,
-    /// `true` if the refusal is already recorded by the audit of the tool call, so it is not recorded here again.
+    /// `true` if the audit layer already records this call, and so also its refusal; then this check records nothing.
     is_recorded: bool,
 }
 
@@ -39,7 +39,7 @@ impl<'a> AdminCheck<'a> {
         Self { principal, trace: None, credentials, least, is_recorded: false }
     }
 
-    /// Also admits the operators of other tenants; only for methods that are restricted to the caller's tenant.
+    /// Also admits operators of tenants other than `local`; for methods that affect only the caller's own tenant.
     pub(crate) fn within_tenant(self) -> Self {
         Self { least: Authority::TenantOperator, ..self }
     }

@@ -123,7 +123,7 @@ impl Access {
     }
 
     /// Returns the entry in force that names the tool itself and allows it, or `None` if there is none or another entry
-    /// for that tool denies.
+    /// denies that tool.
     ///
     /// An entry for the agent takes precedence over entries for its groups, and those over entries for everyone.
     #[must_use]
@@ -302,7 +302,8 @@ impl AccessView<'_> {
     }
 
     /// Returns what the entries require about confirming calls of a tool. Two entries can matter: the one for the tool,
-    /// and one for the whole server whose confirmation rule is `never`. If both exist, the stronger one counts.
+    /// and one for the whole server whose confirmation rule is `never`. If both exist, the one that exempts more calls
+    /// counts; `None` if neither exists.
     pub(crate) fn naming(
         &self,
         server: Option<&ServerId>,

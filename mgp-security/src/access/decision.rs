@@ -78,8 +78,8 @@ impl AccessDecision {
         self.permission() == AccessPermission::Allow
     }
 
-    /// Returns the level that decided; `pass` if the entries allow access but the caller's credentials do not permit
-    /// it.
+    /// Returns the source of the decision: an entry for the tool, an entry for the server or the default policy; `pass`
+    /// if these allow access but the caller's credentials do not permit it.
     #[must_use]
     pub fn source(&self) -> AccessSource {
         match &self.0 {
@@ -92,7 +92,7 @@ impl AccessDecision {
         }
     }
 
-    /// Returns the entry that decided, or `None` if a policy or the credentials decided.
+    /// Returns the entry that decided, or `None` if no entry did, e.g. because the default policy decided.
     #[must_use]
     pub fn entry(&self) -> Option<&Arc<Entry>> {
         match &self.0 {

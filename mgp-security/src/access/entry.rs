@@ -76,8 +76,8 @@ impl Entry {
         self
     }
 
-    /// Creates the entry that an operator requested, or returns an error if the entry would not do what it appears to
-    /// do.
+    /// Creates the entry that an operator requested; returns an error if the params are invalid or contradict each
+    /// other.
     pub(super) fn asked(
         params: AccessGrantParams,
         by: &Principal,
@@ -144,7 +144,7 @@ impl Entry {
     }
 }
 
-/// Returns an error if an entry with these params would not do what it appears to do.
+/// Returns an error if the params are invalid or contradict each other, e.g. a tool in a grant for a whole server.
 fn check(
     params: &AccessGrantParams,
     confirm: Option<ConfirmRule>,

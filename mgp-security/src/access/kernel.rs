@@ -147,7 +147,7 @@ impl Served {
     }
 }
 
-/// Returns the method behind a tool. A tool without a method is served under its own name.
+/// Returns the method that a tool calls. If the tool has no separate method, its own name is the method.
 fn method_of(tool: &KernelToolName) -> &'static str {
     tool.method.unwrap_or(tool.name)
 }

@@ -5,11 +5,11 @@
 //! | word | what it permits |
 //! |---|---|
 //! | `tools.call` | to call every tool, and to see it; resources, prompts and completion too |
-//! | `tools.call:NAME`, `tools.call:SERVER.NAME` | to call one tool, of any server or of this one, and to see it |
+//! | `tools.call:NAME`, `tools.call:SERVER.NAME` | to call the tool, of any server or of SERVER only, and to see it |
 //! | `tools.list` | to see every tool in lists |
-//! | `tools.read:NAME`, `tools.read:SERVER.NAME` | to see one tool in lists |
-//! | `admin.write` | an operator: to grant and revoke |
-//! | `admin.read` | an operator: to ask about others |
+//! | `tools.read:NAME`, `tools.read:SERVER.NAME` | to see the tool in lists, of any server or of SERVER only |
+//! | `admin.write` | an operator: to grant and revoke access, and to query that of others |
+//! | `admin.read` | an operator: to query the access of others |
 //!
 //! Credentials without any `tools.` word do not restrict tools. Credentials with at least one permit only the tools
 //! that these words name; an unknown `tools.` word permits nothing. Credentials without any `tools.` or `admin.`

@@ -85,7 +85,7 @@ impl Access {
     }
 }
 
-/// Returns the server that the params name, for the audit event.
+/// Returns the server that the params name, for the audit event; `None` if they name no server.
 pub(crate) fn named_server(params: &Params) -> Option<ServerId> {
     server_of(params).as_deref().map(ServerId::from)
 }

@@ -39,7 +39,7 @@ const PURPOSE: &str = "mgp.confirmation";
 /// The member of an error's details that contains the token and the message for the caller.
 const DETAIL: &str = "confirmation";
 
-/// The callers whose own user may confirm a call.
+/// A function that returns whether a caller's own user may confirm the caller's calls.
 pub(crate) type MayConfirm = dyn Fn(&Principal) -> bool + Send + Sync;
 
 /// An approver that lets some callers confirm their calls with a token, and leaves all other questions to a second
@@ -51,7 +51,8 @@ pub(crate) struct ByCaller {
     others: Arc<dyn Approver>,
 }
 
-/// The key and the used tokens of one process. Tokens of an earlier process are not valid.
+/// The key that seals the tokens of this process, and the tokens already used. Tokens of an earlier process are not
+/// valid.
 struct Tokens {
     sealer: Sealer,
     used: Mutex<HashMap<Sha256Hash, Instant>>,

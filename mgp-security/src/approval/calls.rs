@@ -43,7 +43,7 @@ impl ApprovalTerm {
     /// Parses the name of a term: `once`, `tool` or `like`.
     ///
     /// # Errors
-    /// −32602 for another name, or for `tool` without an expiry.
+    /// −32602 for another name, for `tool` without an expiry, or for `once` with one.
     pub fn parse(word: Option<&str>, until: Option<Timestamp>) -> Result<Self, RpcError> {
         match (word, until) {
             (None | Some("once"), None) => Ok(Self::Once),
@@ -81,7 +81,7 @@ pub struct CallApproval {
     /// The limits on the arguments of the approved calls, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<PermissionScope>,
-    /// The exact arguments that are approved, as canonical JSON, if no similar arguments are.
+    /// The arguments that the approved calls must have, as canonical JSON; `None` if other arguments are approved too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
     /// The permissions that the approved calls have.
@@ -101,7 +101,7 @@ pub struct CallApproval {
 
 impl CallApproval {
     /// Creates the approval of later calls that follows from an approved request, or returns `None` if only one call
-    /// was approved.
+    /// was approved or the request is not about a call.
     fn of(
         request: &ApprovalRequest,
         term: &ApprovalTerm,
@@ -185,7 +185,7 @@ impl CallApproval {
     }
 }
 
-/// The prefix of every id. No permission has a name with this prefix.
+/// The prefix of the id of every call approval. No permission has a name with this prefix.
 const ID_PREFIX: &str = "call-";
 
 /// Describes the calls that an approval of "calls like this" would cover, for a person.
@@ -209,7 +209,7 @@ impl CallApprovals {
         self.0.open().await
     }
 
-    /// Returns whether a name is the id of such an approval, and not the name of a permission.
+    /// Returns whether a name is the id of a call approval, and not the name of a permission.
     #[must_use]
     pub fn is_id(name: &str) -> bool {
         name.starts_with(ID_PREFIX)

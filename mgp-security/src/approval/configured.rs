@@ -60,7 +60,8 @@ impl ConfiguredApprover {
 
 #[async_trait]
 impl Approver for ConfiguredApprover {
-    /// Confirms calls of listed tools. Listed permissions are granted without a question, so they never get here.
+    /// Confirms calls of listed tools. Listed permissions are granted without a question, so no question about them
+    /// gets here.
     async fn decide(&self, _cx: &Context, question: Question) -> Result<Decision, RpcError> {
         if self.confirms(&question) {
             Ok(Decision::configured(GrantDecision::Approved))

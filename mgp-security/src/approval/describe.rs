@@ -54,7 +54,7 @@ fn needs_line(permission: &Permission) -> String {
     format!("Needs a permission: {} ({})\n", name(permission.as_str()), permission.risk())
 }
 
-/// Returns the text of a question about a call without some of the permissions that it names.
+/// Returns the text of a question about a call without the lines that name the permissions in `gone`.
 pub(super) fn without_permissions(question: &str, gone: &[Permission]) -> String {
     let gone: Vec<String> = gone.iter().map(needs_line).collect();
     // Arguments cannot contain such a line, because their line breaks are escaped.
@@ -67,7 +67,7 @@ pub(super) fn describe_later(server: &ServerId) -> String {
     format!("The server `{server}` was not ready; its permissions are asked for once it is.")
 }
 
-/// Returns the question of a review.
+/// Returns the text of a review, which asks whether a server that is now ready may have some permissions.
 pub(super) fn describe_review(server: Option<&ServerId>, permissions: &[Permission]) -> String {
     let server = name(server.map_or("", |server| server.as_str()));
     let mut words = format!(
@@ -95,7 +95,7 @@ pub(super) fn caller(question: &Question) -> String {
     }
 }
 
-/// Returns a name for display.
+/// Returns a name for display: invisible characters are escaped, and the middle of a long name is left out.
 pub(super) fn name(text: &str) -> String {
     visible(text, MAX_NAME)
 }

@@ -44,7 +44,7 @@ const CALL_TERMS: [&str; 4] = [
     "calls like this until revoked",
 ];
 
-/// Returns the terms that a principal may choose when approving a call, as limited as those for permissions.
+/// Returns the terms that a principal may choose when approving a call; only an operator may choose the last one.
 fn call_terms(principal: &Principal) -> &'static [&'static str] {
     let is_operator = principal.authority() >= Authority::TenantOperator;
     if is_operator { &CALL_TERMS } else { &CALL_TERMS[..3] }
@@ -187,7 +187,7 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
     Ok((key, CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&params)?)))
 }
 
-/// Returns the permissions that the form shows. Permissions beyond the maximum stay undecided.
+/// Returns the permissions that the form shows: those with a valid name, up to the maximum. Others stay undecided.
 fn form_permissions(permissions: &[Permission]) -> impl Iterator<Item = &Permission> {
     permissions.iter().filter(|permission| permission.is_valid()).take(MAX_PERMISSIONS)
 }

@@ -90,14 +90,15 @@ pub struct Question {
     pub principal: Principal,
     /// The hash of everything the question is about; an answer is valid for nothing else.
     pub binding: Sha256Hash,
-    /// The hash of a call without the permissions that it lacks.
+    /// The hash of the call alone, without the permissions that the server lacks for it; `None` if it is not known.
     pub call: Option<Sha256Hash>,
-    /// If set, an approval may hold for later calls, too: its [term](Decision::term) is kept.
+    /// `true` if an approval may also apply to later calls, because the [term](Decision::term) of the decision is
+    /// stored.
     pub keeps_terms: bool,
     /// The message that the server declares for its tool, with placeholders. It is a claim of the server that nothing
     /// verifies.
     pub message: Option<String>,
-    /// The rule that needs an answer, if it is known.
+    /// The rule because of which the question is asked, if it is known.
     pub rule: Option<Rule>,
     /// The trace id of the call.
     pub trace: Option<String>,
@@ -146,7 +147,7 @@ pub struct Decision {
     pub answer: GrantDecision,
     /// The answers for individual permissions, each of which may have limits.
     pub per_permission: BTreeMap<Permission, Grant>,
-    /// The name of the person, or `configuration`.
+    /// The name of the person who decided, or `configuration`.
     pub by: String,
     /// The kind of party that decided.
     pub source: DecisionSource,
@@ -218,7 +219,7 @@ impl Decision {
 
     /// Adds a member to the details.
     pub(crate) fn with<T: Serialize>(mut self, name: &str, value: &T) -> Self {
-        // Encoding a string cannot fail.
+        // Ignore the error: the values that this crate adds can always be encoded.
         let _ = self.details.encode(name, value);
         self
     }
@@ -233,7 +234,7 @@ impl Decision {
         self.details.decode("cause").ok().flatten()
     }
 
-    /// Returns the actor of the audit event.
+    /// Returns the actor to name in the audit event about this decision.
     pub(crate) fn actor(&self) -> Actor {
         let kind = match self.source {
             DecisionSource::Person => "user",

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The place where a person answered a question; it is shown, and decides nothing.
+/// The place where a person answered a question. It is only displayed; no decision depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -16,7 +16,7 @@ pub enum AnswerPlace {
 }
 
 impl AnswerPlace {
-    /// Returns the place as a word.
+    /// Returns the name of the place.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ impl AnswerPlace {
         }
     }
 
-    /// Returns the place of a word; `None` if no place has it.
+    /// Returns the place with this name; `None` if there is no such place.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Page, Self::Terminal, Self::Host].into_iter().find(|place| place.as_str() == word)

@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, mpsc};
 use super::describe::{caller, describe};
 use super::{AnswerPlace, Approver, Decision, Question};
 
-/// The size limit for a line; a longer one counts as empty.
+/// The size limit for a typed line, in bytes; a longer line counts as empty.
 const MAX_LINE: u64 = 256;
 
 /// The maximum number of typed lines in the queue; further ones are dropped.

@@ -98,7 +98,7 @@ impl fmt::Debug for AuditConfig {
     }
 }
 
-/// Writes the member `arguments` of an event's details.
+/// Records the arguments and the intent of a call in the details of its event.
 #[derive(Clone)]
 pub(super) struct ArgumentRecorder {
     arguments: Arguments,
@@ -145,7 +145,8 @@ impl ArgumentRecorder {
         }
     }
 
-    /// Returns the digest with the arguments or their names; only canonical text is written, because it has no newline.
+    /// Returns the digest with the arguments or their names. Arguments are written only in canonical form, which
+    /// contains no newline.
     fn shown(&self, form: &DigestInput<'_>, digested: ArgumentsDigest) -> Payload {
         let mut out = Vec::new();
         digested.push(&mut out);

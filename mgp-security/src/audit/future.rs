@@ -234,7 +234,8 @@ impl<S: MgpService> Future for ResponseFuture<S> {
     }
 }
 
-/// Returns the question that ends this round, if a gate or handler asked one, together with the ticket of the call.
+/// Returns the reply that sends questions to the caller, and the ticket of the call; `None` if no layer or handler has
+/// asked a question that must be answered before the call can continue.
 ///
 /// Without this, an outer layer would drop the future, and the ticket would record the call as cancelled.
 fn suspended(

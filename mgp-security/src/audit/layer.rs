@@ -81,8 +81,8 @@ impl AuditLayer {
         self
     }
 
-    /// Sets the function that returns the effective risk of a call, before any gate runs; an unknown risk counts as
-    /// the highest.
+    /// Sets the function that returns the effective risk of a call. It runs before any inner layer; an unknown risk
+    /// counts as the highest.
     pub fn risk(
         mut self,
         risk_of: impl Fn(&Call) -> Option<RiskLevel> + Send + Sync + 'static,
@@ -93,7 +93,7 @@ impl AuditLayer {
 }
 
 impl CallSettings {
-    /// Returns the first half of the record of a call, or `None` if the call is not recorded.
+    /// Returns the part of a call's record that is known before the call runs, or `None` if the call is not recorded.
     fn start(&self, call: &mut Call) -> Option<CallRecord> {
         call.tool()?;
         // The trace id connects all events of one call.
@@ -118,9 +118,9 @@ impl CallSettings {
         Some(start)
     }
 
-    /// Returns the record of a tool call that was sent as a notification.
+    /// Returns the event about a tool call that was sent as a notification; `None` for any other message.
     ///
-    /// MCP does not define such a message: a gate could not answer it, but a server might still run the tool.
+    /// MCP does not define such a message: a layer could not answer it, but a server might still run the tool.
     fn blocked(&self, call: &mut Call) -> Option<AuditEvent> {
         if call.kind() != Kind::Notification {
             return None;

@@ -1,12 +1,12 @@
 //! The audit layer: one event for every tool call, however it ends (MGP §6).
 //!
-//! - Only `tools/call` requests are recorded; every other message passes at no cost.
+//! - Only `tools/call` messages are recorded, and blocked if they are notifications; others pass at no cost.
 //! - A call runs only after the sink has issued a ticket: no chunk, result or event of a call leaves this process
 //!   before its record can be written.
 //! - A stack has one [`AuditLayer`], which writes one event per call.
 //!   A call that crosses two audited stacks is recorded by both; a kernel has the layer on its outbound stack only.
-//! - All rounds of one logical call are recorded as one event, written when the last round completes. Each attempt of a
-//!   retried call is recorded as a separate event.
+//! - All rounds of one logical call, i.e. its requests until all questions are answered, are recorded as one event,
+//!   written when the last round completes. Each attempt of a retried call is recorded as a separate event.
 //! - Every recorded call has a trace id; the layer creates one if the call has none.
 //! - Arguments are recorded as [`AuditConfig`] defines, redacted by default; error messages never are.
 //!

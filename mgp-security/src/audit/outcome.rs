@@ -12,7 +12,7 @@ use mgp_types::{ErrorCode, Payload, RpcError, clip};
 
 use super::event::Event;
 
-/// The final outcome of a call, or the end of one of its rounds.
+/// The final outcome of a call, or the end of a request that asks the caller questions before the call can continue.
 #[derive(Debug, PartialEq)]
 pub(super) enum RoundEnd {
     Final(AuditOutcome),

@@ -26,7 +26,7 @@ struct Published {
     scopes: String,
 }
 
-/// The methods allowed on the document.
+/// The HTTP methods that are allowed for the metadata document.
 const READ: &str = "GET, HEAD, OPTIONS";
 
 impl Answers {

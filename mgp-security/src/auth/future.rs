@@ -20,7 +20,7 @@ pin_project! {
     enum State<F, T> {
         // The request was admitted, and the inner service answers it.
         Admitted { #[pin] future: F },
-        // The credentials must be looked up first.
+        // The credentials must be looked up before the layer can admit or refuse the request.
         Pending { future: BoxFuture<'static, T> },
         Answered { answer: Option<T> },
     }

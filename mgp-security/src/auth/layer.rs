@@ -157,7 +157,7 @@ enum Check {
 }
 
 impl Credentials {
-    /// Decides about credentials that need no lookup: most keys, and malformed credentials.
+    /// Decides about credentials that need no lookup: most keys, and malformed ones. Others are [`Check::Pending`].
     fn decide(&self, headers: &HeaderMap) -> Check {
         let credential = match bearer(headers) {
             Ok(credential) => credential,

@@ -72,7 +72,8 @@ impl ResourceMetadata {
         format!("{}{WELL_KNOWN}{}", self.url.origin, self.url.path)
     }
 
-    /// Returns the resource with and without the slash of an empty path, which are the same URL (RFC 3986 §6.2.3).
+    /// Returns the spellings of the resource's URL. If its path is empty, the URL with a final slash and the one
+    /// without it are the same URL (RFC 3986 §6.2.3); any other URL has one spelling.
     pub(super) fn spellings(&self) -> Vec<String> {
         let ResourceUrl { origin, path } = &self.url;
         if path.is_empty() {

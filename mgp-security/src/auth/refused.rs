@@ -47,7 +47,7 @@ impl AuthRefused {
         }
     }
 
-    /// Returns the `error` of the challenge, or `None` for a request without credentials.
+    /// Returns the `error` of the challenge, or `None` if there are no credentials or they cannot be checked.
     pub(crate) fn challenge_error(&self) -> Option<&'static str> {
         match self {
             Self::Missing | Self::Unavailable => None,

@@ -147,7 +147,8 @@ async fn callers_with_keys_or_tokens_are_admitted() {
     assert_eq!(inside("BEARER good").await, "issuer/user");
 }
 
-/// Sends the requests of class `auth` in the corpus of broken requests, and compares the expected statuses.
+/// Sends requests like those of the class `auth` in the corpus of broken requests, and checks the status of each
+/// answer.
 #[tokio::test]
 async fn requests_without_valid_credentials_are_refused() {
     let server = Server::new().await;

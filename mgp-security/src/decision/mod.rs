@@ -84,7 +84,7 @@ pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVer
     verdict.with_steps(steps)
 }
 
-/// Returns the outcome of a call once its permissions are decided: it may run, is refused, or must be confirmed.
+/// Returns the outcome that a call would have if it lacked no permission: it may run, is refused, or must be confirmed.
 pub(crate) fn after_permissions(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
@@ -98,8 +98,8 @@ pub(crate) fn after_permissions(
     next.err().unwrap_or(CallOutcome::Allow)
 }
 
-/// Returns the permissions that a call lacks and that approvers may be asked about; `None` if they may not be asked, or
-/// while that cannot be read.
+/// Returns the permissions that a call lacks and that approvers may be asked about; `None` if approvers may not be
+/// asked, or if the permissions cannot be read.
 pub(crate) fn lacked_permissions(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
@@ -225,7 +225,8 @@ fn check_access(
     default: impl FnOnce() -> DefaultPolicy,
     steps: &mut impl Recorder,
 ) -> Result<(), Refusal> {
-    // Such a name is longer than an entry may contain, so no entry allows it. The refusal does not repeat it.
+    // An entry cannot contain a name longer than `MAX_NAME`, so no entry allows it. The refusal does not repeat the
+    // name.
     if let Some(long) = tool.map(str::len).filter(|length| *length > MAX_NAME) {
         steps.add(Stage::Access, StepResult::Refused, || format!("a name of {long} bytes"));
         return Err(LongName::new(long, MAX_NAME).into());

@@ -46,7 +46,7 @@ pub(crate) struct Sources {
     pub(crate) access: Option<Access>,
     /// The rules about definitions; with them, tools are assessed by their definitions.
     pub(crate) definitions: Option<Definitions>,
-    /// The definitions of the single server to which all calls go.
+    /// The definitions of the server, if all calls go to the same server.
     pub(crate) server_tools: Option<Arc<ServerTools>>,
     /// The source of assessments if `definitions` is `None`.
     pub(crate) tools: Option<Arc<dyn Assess>>,
@@ -244,14 +244,15 @@ impl<'a> Snapshot<'a> {
         self.sources.confirmations.is_some()
     }
 
-    /// Returns an earlier approval of later calls that covers this call.
+    /// Returns the approval of an earlier call that also covers this call, if there is one.
     pub(super) fn approved(&self, facts: &CallFacts<'_>) -> Option<Arc<CallApproval>> {
         let CallFacts { server, tool, arguments, at, .. } = *facts;
         let by = &facts.call.cx().principal;
         self.sources.confirmations.as_ref()?.approved(by, server, tool, arguments, at.get())
     }
 
-    /// Returns the strongest access entry or approval with which an operator named the called tool.
+    /// Returns the access entry or approval with which an operator named the called tool. If there are several, returns
+    /// the one that exempts more calls from confirmation.
     pub(super) fn naming(&self, facts: &CallFacts<'_>) -> Option<NamedTool> {
         let CallFacts { server, tool, at, .. } = *facts;
         let cx = facts.call.cx();

@@ -87,7 +87,7 @@ pub enum Requirement {
     Confirmation,
 }
 
-/// A group of rules, in the order in which they are applied.
+/// A group of rules. The variants are in the order in which the groups are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Stage {

@@ -57,8 +57,8 @@ pub(super) struct DefinitionCore {
     now: RwLock<Arc<Table>>,
     /// The handles for single servers, each with that server's part of the table.
     parts: Mutex<HashMap<ServerId, Arc<ServerTools>>>,
-    /// The last list of each server. Locked while the table is built, so that an older table never replaces a newer
-    /// one.
+    /// The last list of tools of each server; the key `None` is this process. Locked while the table is built, so that
+    /// an older table never replaces a newer one.
     seen: Mutex<HashMap<Option<ServerId>, ServerListing>>,
     /// A lock for each server. The call that lists the server's tools holds it, and other calls wait for its result.
     turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
@@ -70,7 +70,7 @@ pub(super) struct DefinitionCore {
     behind: AtomicBool,
 }
 
-/// The function that returns the reason why a server may not list a definition.
+/// The operator's function that returns the reason why a server may not list a definition, or `None` if it may.
 struct Restriction(Box<RestrictFn>);
 
 type RestrictFn = dyn Fn(&ServerId, &Payload) -> Option<String> + Send + Sync;
@@ -147,7 +147,7 @@ impl Definitions {
         known.unwrap_or_else(|| self.unlisted(Some(server), tool).effective_risk.clone())
     }
 
-    /// Returns the assessment of a tool that is not known.
+    /// Returns the assessment of a tool that its server does not list, by its pinned definition if it has one.
     pub(crate) fn unlisted(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
         let policy = self.0.policies.get(server);
         let pair = |book: &PinTable| book.get(server?, tool)?.pinned.clone();
@@ -157,7 +157,8 @@ impl Definitions {
 
     /// Returns a handle to the known tools of one server, for layers that read them at every call.
     pub(crate) fn server(&self, server: &ServerId) -> Arc<ServerTools> {
-        // Locked so that no table is published after the table was read and before the handle is registered.
+        // Keeps the lists locked, so that no new table is published between reading the table and registering the
+        // handle.
         let _seen = self.0.seen();
         let tools = self.0.now.read().of(Some(server.as_str())).cloned();
         let mut parts = self.0.parts.lock();
@@ -165,7 +166,7 @@ impl Definitions {
         Arc::clone(part.or_insert_with(|| Arc::new(ServerTools(RwLock::new(tools)))))
     }
 
-    /// Returns the current tools behind a server's handle.
+    /// Returns the current tools of the server that a handle belongs to, or `None` if none are known.
     #[inline]
     pub(crate) fn tools_in(&self, part: &ServerTools) -> Option<Arc<Tools>> {
         self.0.catch_up();
@@ -209,7 +210,7 @@ impl Definitions {
         pins.is_ok_and(|pins| pins.get(server, tool).is_some_and(|pair| pair.pinned.is_some()))
     }
 
-    /// Returns the definition of a tool as it was last listed.
+    /// Returns the definition of a tool as its server last listed it, or `None` if the server does not list it.
     #[must_use]
     pub fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Arc<mcp::Tool>> {
         self.tools(server)?.get(tool)?.tool.clone()
@@ -240,7 +241,8 @@ impl Definitions {
         schemas.check_result(tool, content)
     }
 
-    /// Sets a function that may refuse definitions, e.g. those that differ from a lock file; it returns the reason.
+    /// Sets a function that may refuse definitions, e.g. those that differ from a lock file. It returns the reason for
+    /// a refusal, or `None` to allow the definition.
     ///
     /// Only the first call has an effect. Lists that were processed before it are not checked again.
     pub fn restrict(
@@ -250,7 +252,7 @@ impl Definitions {
         let _ = self.0.restriction.set(Restriction(Box::new(refuse)));
     }
 
-    /// Returns the reason why a server may not list a definition.
+    /// Returns the reason why a server may not list a definition, or `None` if it may.
     pub(super) fn restriction(&self, server: &ServerId, raw: &Payload) -> Option<String> {
         let Restriction(refuse) = self.0.restriction.get()?;
         refuse(server, raw)

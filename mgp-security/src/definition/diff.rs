@@ -34,8 +34,8 @@ impl Difference {
     }
 }
 
-/// Returns the name of the top-level member to which a pointer leads, as a constant of this crate; deeper names are
-/// chosen by the server.
+/// Returns the top-level member to which a JSON pointer leads, e.g. `/description`. The result is a constant of this
+/// crate, so it never contains a text that the server chose.
 pub(super) fn top(at: &str) -> &'static str {
     const MEMBERS: [&str; 7] = [
         "/name",
@@ -55,7 +55,7 @@ pub(super) fn top(at: &str) -> &'static str {
 /// The differences between two definitions.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
-    /// The first differences, up to the maximum.
+    /// The first differences, at most [`CHANGES_MAX`].
     pub(super) listed: Vec<Difference>,
     /// The number of differences beyond the maximum.
     pub(super) left_out: usize,

@@ -24,7 +24,7 @@ use crate::error::Refusal;
 
 /// The time limit for listing the tools, and for waiting while another call lists them.
 ///
-/// If the server does not answer in time, a tool that was never listed counts as unlisted.
+/// If the server does not answer in time, a tool that it never listed counts as dangerous.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of pages that are read; a server with more pages counts as unresponsive.
@@ -42,7 +42,8 @@ impl Definitions {
     /// Lists the tools of a server before a call; concurrent calls share one listing.
     ///
     /// # Errors
-    /// [`Refusal::Unlisted`] if the tool is known and the server does not list its tools in time.
+    /// [`Refusal::Unlisted`] if the tool is known and its server does not list its tools, or if other calls or the
+    /// caller's deadline leave no time for that; [`Refusal::Unchanged`] if the pins cannot be read or stored.
     pub(crate) async fn fetch<S: MgpService>(
         &self,
         server: &ServerId,
@@ -135,7 +136,7 @@ fn time_limit(call: &Call) -> Duration {
     call.cx().deadline.remaining().map_or(LIST_TIMEOUT, |left| left.min(LIST_TIMEOUT))
 }
 
-/// Reads all pages of a server's list of tools.
+/// Reads all pages of a server's list of tools, and processes the list.
 async fn list<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,

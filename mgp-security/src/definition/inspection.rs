@@ -32,7 +32,7 @@ const MENTIONS_MAX: usize = 4;
 pub struct Inspection {
     pub(super) shown: Option<Shown>,
     findings: Vec<Finding>,
-    /// `true` if the name begins with the id of another server.
+    /// `true` if the tool's name begins with the id of another server.
     pub(super) names_another: bool,
 }
 

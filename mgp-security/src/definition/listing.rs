@@ -1,4 +1,4 @@
-//! Processing of the lists that servers send: definitions are read, reviewed, pinned if new, and held back if
+//! Processing of the tool lists that servers send: definitions are read, reviewed, pinned if new, and held back if
 //! changed.
 
 use std::cell::LazyCell;
@@ -393,7 +393,7 @@ fn flagged(server: &ServerId, tool: &str, what: &Inspection) -> AuditEvent {
     event.build()
 }
 
-/// Returns the names in a list, in lower case.
+/// Returns the names of the tools in a list, in lower case.
 fn own_names(tools: &[Payload]) -> HashSet<String> {
     let name = |raw: &Payload| raw.get::<Extras>().ok()?.get("name")?.get::<String>().ok();
     tools.iter().filter_map(name).map(|name| name.to_lowercase()).collect()

@@ -38,25 +38,25 @@ const LOOKS: [(&str, &str); 3] = [("vv", "w"), ("cl", "d"), ("5", "s")];
 /// ones differ only in that way.
 const NEAR_MIN: usize = 6;
 
-/// The reason why a name cannot be used.
+/// The reason why the name of a tool or the id of a server cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameFlaw {
-    /// The name of the tool is empty or too long.
+    /// The name is empty or too long; contains its length in bytes.
     #[error("the name has {0} bytes; it must have 1 to {NAME_MAX}")]
     Length(usize),
     /// The name contains a character that is not allowed.
     #[error("the name holds {0}; use A-Z a-z 0-9 _ . / -, and `/` only between parts")]
     Characters(String),
-    /// The name of the tool is reserved for the protocol.
+    /// The name is reserved for the protocol.
     #[error("the name `{0}` belongs to the protocol; choose another")]
     Reserved(String),
-    /// Another tool already has this name.
+    /// A tool of another server has this name, or the name begins with the id of another server.
     #[error("the name `{name}` is already that of `{of}`")]
     Taken {
-        /// The name that both tools have.
+        /// The name of the tool, with invisible characters escaped.
         name: String,
-        /// The server that has the other tool.
+        /// The other server.
         of: String,
     },
     /// The name looks like another name.
@@ -131,7 +131,7 @@ impl NameFlaw {
     /// server, whether or not that server lists it now.
     ///
     /// # Errors
-    /// [`NameFlaw::Taken`], with that server.
+    /// [`NameFlaw::Taken`] if the name begins with such an id.
     pub(super) fn check_owner(
         server: &ServerId,
         tool: &str,

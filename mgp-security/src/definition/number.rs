@@ -44,6 +44,7 @@ fn string_end(text: &str) -> usize {
 }
 
 /// Returns the normalized spelling of a number: its digits without leading and trailing zeros, and a power of ten.
+/// Returns `None` if the text is not a number or the exponent is too large.
 fn spelled(number: &str) -> Option<String> {
     let (sign, number) = match number.strip_prefix('-') {
         Some(rest) => ("-", rest),

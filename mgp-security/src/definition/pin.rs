@@ -24,7 +24,7 @@ pub(crate) struct Pin {
     pub(super) fingerprint: String,
     /// The part of the definition that a model reads.
     pub(super) shown: Payload,
-    /// The findings of the review; empty unless the definition waits because of them.
+    /// The findings of the review; empty if an operator approved the definition.
     #[serde(default)]
     pub(super) findings: Vec<Finding>,
     /// The operator who approved or rejected the definition, if one did.

@@ -27,7 +27,7 @@ pub(super) fn read(reply: &Reply) -> Result<Page, RpcError> {
     reply.get()
 }
 
-/// Returns whether a request asks for the first page; only then can its answer be the whole list.
+/// Returns [`Whole::Yes`] if a request asks for the first page, because only then can its answer be the whole list.
 pub(crate) fn page(call: &Call) -> Whole {
     match call.params().get::<<ToolsList as mgp_types::method::Request>::Params>() {
         Ok(params) if params.cursor.is_none() => Whole::Yes,
@@ -101,7 +101,7 @@ pub(super) fn show(
 
 /// Returns the definition of a tool with its effective risk added, if the caller supports that member.
 ///
-/// If the server itself sent such a member, it is removed.
+/// If the server itself sent such a member, it is replaced, or removed if the caller does not support it.
 fn annotated(cx: &Context, raw: &Payload, mut tool: Extras, risk: &RiskLevel) -> Payload {
     const MEMBER: &str = "effective_risk_level";
     let told = cx.caller.has(Extension::ToolSecurity) || cx.caller.has(Extension::Security);

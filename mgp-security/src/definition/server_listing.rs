@@ -41,7 +41,7 @@ pub(super) struct ServerListing {
     complete: Option<Instant>,
     /// The flaw of the server's id, which prevents the use of its tools.
     pub(super) flaw: Option<NameFlaw>,
-    /// The state of the audit event about that flaw.
+    /// `Yes` if an audit event has recorded that flaw.
     pub(super) told: FlawRecord,
 }
 
@@ -118,7 +118,7 @@ impl ServerListing {
             let mut inspection = listed.inspection.clone();
             inspection.flag_name(&flaw);
             *listed = Arc::new(ListedTool { raw: listed.raw, inspection, bytes: listed.bytes });
-            // When the next list is processed, the definition is stored as waiting.
+            // Causes a new listing, during which the definition is stored as waiting.
             self.stale = true;
         }
     }
@@ -284,7 +284,7 @@ fn recorded(
     known
 }
 
-/// The state of the audit event that reports the flaw of a server's id.
+/// The mark that an audit event has recorded the flaw of a server's id (`Yes`), or that none has yet (`No`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum FlawRecord {
     #[default]
@@ -322,8 +322,8 @@ impl KnownTool {
         }
     }
 
-    /// Takes over the `unrecorded` flags of the tool from the listing before this one, so that an override is recorded
-    /// only once, even if a call is recording it at this moment.
+    /// Shares the `unrecorded` flag of the tool's entry in the earlier table if neither the definition nor the risk
+    /// changed, so that an override is recorded only once, even if a call is recording it at this moment.
     fn keep_told(&mut self, before: &Self) {
         let same = self.tool == before.tool
             && self.assessment.overrides == before.assessment.overrides

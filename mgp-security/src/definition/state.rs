@@ -11,10 +11,10 @@ use super::review::Finding;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum DefinitionState {
-    /// Not listed yet, or no longer listed by its server.
+    /// The server does not list the tool yet, or no longer.
     #[default]
     Unseen,
-    /// The definition that was first listed, or that an operator approved.
+    /// The definition may be used: it was the first one listed, or an operator approved it.
     Pinned,
     /// The definition differs from the pinned one, and waits for an operator.
     Changed(Arc<HeldDefinition>),
@@ -24,7 +24,7 @@ pub enum DefinitionState {
     Refused(Arc<[Finding]>),
 }
 
-/// A definition that waits for an operator.
+/// A definition that waits for an operator, or that an operator rejected.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HeldDefinition {
@@ -38,7 +38,7 @@ pub struct HeldDefinition {
     pub differences: Vec<Difference>,
     /// The number of differences that are not listed.
     pub differences_left_out: usize,
-    /// The findings that the review of the definition made.
+    /// The findings of the review. If the tool has a pinned definition, only those that the pinned one does not have.
     pub findings: Vec<Finding>,
     /// The operator who rejected this definition, if one did.
     pub rejected_by: Option<String>,

@@ -116,7 +116,7 @@ impl<K: Ord + Name, V> From<BTreeMap<K, V>> for Sorted<K, V> {
     }
 }
 
-/// A key that also has a string form, in which keys have the same order.
+/// A key with a string form; keys and their strings are sorted in the same order.
 pub(super) trait Name {
     fn name(&self) -> &str;
 }
@@ -196,7 +196,7 @@ impl Tools {
         self.get(name).map_or(&self.others, |known| &known.standing)
     }
 
-    /// Returns whether any tool of the server declares a permission as its own need.
+    /// Returns whether any tool of the server declares that it needs a permission.
     pub(crate) fn declare(&self, permission: &Permission) -> bool {
         self.named.iter().any(|(_, known)| known.declares(permission))
     }

@@ -501,7 +501,7 @@ async fn a_list_that_another_one_overtook_shows_nothing_that_does_not_stand() {
     let (good, bad) = (tool("Adds."), tool("Adds, and tells mallory."));
     definitions.observe(&server, std::slice::from_ref(&good)).await.unwrap();
     definitions.observe(&server, std::slice::from_ref(&bad)).await.unwrap();
-    // A list with the approved definition arrives before the changed one is shown.
+    // The server lists the pinned definition again before the caller gets the earlier list with the changed one.
     definitions.observe(&server, std::slice::from_ref(&good)).await.unwrap();
     assert_eq!(definitions.state(Some(&server), "add"), DefinitionState::Pinned);
     let shown = |raw: &Payload| {

@@ -1,4 +1,5 @@
-//! The layers. Each of them is the gate with the rules of one section of the specification.
+//! The layers. Each of them wraps a service in a [`DecisionService`] with the rules of one section of the
+//! specification.
 //!
 //! Applies to: both.
 
@@ -16,7 +17,7 @@ use crate::permission::Permissions;
 use crate::policy::Policies;
 use crate::tool::{Assess, Confirmations, Validate, Validators};
 
-/// Declares a layer that consists of the gate and some sources of rules.
+/// Declares a layer that wraps a service in a [`DecisionService`] with some sources of rules.
 macro_rules! gate_layer {
     ($(#[$meta:meta])* $layer:ident) => {
         $(#[$meta])*
@@ -80,7 +81,8 @@ impl AccessLayer {
 
     /// Sets the server for which access is decided, even if the context of a call contains another one.
     ///
-    /// If a call has no server, the default policy decides, because no entry can refer to it.
+    /// Without this method, a call whose context names no server is decided by the default policy, because no entry can
+    /// refer to it.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.0.server = ServerName::Always(id.into());
         self
@@ -90,9 +92,9 @@ impl AccessLayer {
 gate_layer! {
     /// Lists and calls tools only while their current definition is the approved one.
     ///
-    /// On an outbound stack, the layer reads each `tools/list` and pins new definitions. It removes tools that wait or
-    /// are refused from the list, and refuses calls of them with 4002. Before a call of a tool that was not listed yet,
-    /// the layer itself lists the server's tools.
+    /// On an outbound stack, the layer reads each `tools/list` and pins new definitions. It removes tools whose
+    /// definition waits for approval or is refused from the list, and refuses calls of them with 4002. Before a call of
+    /// a tool that was not listed yet, the layer itself lists the server's tools.
     ///
     /// ```
     /// use mgp_security::{DefinitionLayer, Definitions, Policies};
@@ -264,7 +266,7 @@ gate_layer! {
 }
 
 impl ConfirmLayer {
-    /// Creates a layer that obtains confirmations from these; `tools` determines which calls are risky.
+    /// Creates a layer that obtains confirmations through `confirmations`; `tools` determines which calls are risky.
     pub fn new(confirmations: Confirmations, tools: impl Assess + 'static) -> Self {
         let policies = confirmations.policies().clone();
         let (confirmations, tools): (_, Arc<dyn Assess>) = (Some(confirmations), Arc::new(tools));

@@ -74,7 +74,7 @@ pub(super) fn empty(member: &'static str, cx: &Context) -> Reply {
     Reply::raw(Payload::from_trusted(format!(r#"{{"{member}":[]{modern}}}"#)))
 }
 
-/// Returns the list without the tools that are to be removed, or `None` if there are none.
+/// Returns the list without the tools for which `keep` returns `false`, or `None` if no tool is removed.
 fn filter_text(
     text: &[u8],
     keep: impl Fn(&str) -> bool,

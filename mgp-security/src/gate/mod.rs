@@ -76,7 +76,7 @@ impl<S: MgpService> Service<Call> for DecisionService<S> {
                 return answer(Err(RpcError::invalid_params("`name` must be a string")));
             }
             CallTarget::Validation if sources.access.is_some() => match validated_tool(&call) {
-                // A caller without access cannot tell that the tool exists.
+                // Answer as for an unknown tool, so that a caller without access does not learn that the tool exists.
                 Ok(tool) => match admit(sources, cx, Some(&tool)) {
                     Err(Refusal::AccessDenied(_)) => return answer(Err(unknown_tool(&tool))),
                     checked => checked,
@@ -190,7 +190,7 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     }
 }
 
-/// Returns the error for a call about which this gate cannot ask the needed question; the call is refused.
+/// Returns the error for a call about which the needed question cannot be asked; the call is refused.
 fn undecided() -> RpcError {
     RpcError::internal("a question about this call could not be asked; it was not run")
 }

@@ -15,11 +15,12 @@ use crate::decision::{
 use crate::error::Refusal;
 use crate::tool::{Assessment, RiskyCall};
 
-/// The number of answers after which a call no longer waits for records of new overrides. Every other question is asked
-/// only once per call.
+/// The number of answers after which a call no longer waits until a new override of its tool's risk is recorded. Every
+/// other question is asked only once per call.
 const MAX_ANSWERS: usize = 8;
 
-/// The interval at which a question about a call and its permissions is compared with the permissions granted meanwhile.
+/// The interval at which, while a question about a call is open, the permissions that the call lacks are determined
+/// again.
 const GRANTED_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Obtains the answers that a call needs, decides again after each one, and runs the call when it is allowed.
@@ -55,7 +56,7 @@ pub(super) async fn run<S: MgpService>(
     inner.call(call).await
 }
 
-/// Obtains a single answer for a call.
+/// Obtains the answer that `need` requires for a call, and notes it in `progress`.
 async fn get<S: MgpService>(
     sources: &Sources,
     inner: &mut S,
@@ -111,7 +112,7 @@ async fn get_permissions(
     let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
     let server = sources.server_of(cx);
     let mut needed = Permission::canonical(assessment.permissions.iter().chain(&missing));
-    // A server that declares permissions itself is notified of each; they are asked for alone.
+    // If the server declares permissions itself, they are asked for separately from the confirmation.
     if !missing.is_empty() && !permissions.declares(server) {
         let next = with_facts(sources, call, progress, |facts, snapshot| {
             after_permissions(facts, snapshot, &assessment)
@@ -120,7 +121,8 @@ async fn get_permissions(
             tokio::select! {
                 biased;
                 confirmed = confirm(sources, call, Some(Arc::clone(&assessment)), &missing) => confirmed?,
-                // The call is decided again, and asks for what it still lacks.
+                // The caller of this function decides about the call again, and asks only for what the call still
+                // lacks.
                 () = has_fewer(sources, call, progress, &assessment, &missing) => return Ok(()),
             }
             progress.confirmed = true;

@@ -49,7 +49,8 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Sets the audit log. If it has a key, the arguments of calls are digested with that key.
+    /// Sets the audit log. If it has a key, the arguments of calls are digested with that key, unless the
+    /// [recording](Self::recording) has its own.
     pub fn log(mut self, log: AuditLog) -> Self {
         self.audit = Arc::new(log.clone());
         self.log = Some(log);
@@ -168,8 +169,8 @@ impl GovernanceBuilder {
     }
 }
 
-/// Wraps an approver so that callers can confirm with a token. This comes before the inbox, because such a question is
-/// answered by the next call and must not stay there.
+/// Wraps an approver so that callers can confirm with a token. Such a question does not reach the inbox: the caller's
+/// next call answers it, so it must not stay open there.
 fn confirmed_by(
     may_confirm: Option<Arc<MayConfirm>>,
     approver: Arc<dyn Approver>,

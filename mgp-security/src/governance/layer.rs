@@ -54,7 +54,7 @@ impl GovernLayer {
     /// Returns a function that decides again about a call that [waited](mgp_types::service::WaitMark) in an inner
     /// layer; that layer must call it immediately before it runs the call.
     ///
-    /// After waits of its own, this layer decides again without that.
+    /// If this layer itself made a call wait, it decides again without this function.
     ///
     /// # Errors
     /// The function returns the refusal if the call may no longer run.

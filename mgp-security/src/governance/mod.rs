@@ -380,7 +380,7 @@ impl Governance {
     ) -> CallVerdict {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
         let arguments = arguments.unwrap_or(&none);
-        // The operator's override of a risk is recorded by a real call itself, before anything else is decided.
+        // A real call first records the operator's override of the tool's risk; the preview assumes that this was done.
         let progress = Progress { any_arguments, recorded: true, ..Progress::default() };
         let verdict = self.preview(principal, server, tool, arguments, &progress);
         let definitions = &self.0.definitions;

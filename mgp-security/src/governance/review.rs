@@ -15,7 +15,7 @@ impl Governance {
     /// 1000 if `by` is not an operator; other codes if there is no inbox, or if the request cannot be stored.
     ///
     /// # Cancel safety
-    /// The request may or may not be kept.
+    /// If the future is dropped, the request may or may not be stored.
     pub async fn review_later(&self, by: &Principal, server: &ServerId) -> Result<(), RpcError> {
         self.inbox_or_error()?.keep_review(by, server).await?;
         self.review_ready(server).await
@@ -116,7 +116,8 @@ impl Governance {
     }
 }
 
-/// Returns the decision about permissions that follows from the answer to a review.
+/// Returns the decision about permissions that follows from the answer to a review; `None` if the request is not a
+/// review.
 fn change_of(request: &ApprovalRequest) -> Option<PermissionChange> {
     let server = request.server_id.as_deref().filter(|_| request.is_review)?;
     let mut change = PermissionChange::of(ServerId::from(server), request.permissions.clone());

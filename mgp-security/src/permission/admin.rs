@@ -71,7 +71,7 @@ impl PermissionChange {
         Self::new(Some(server.into()), permissions)
     }
 
-    /// Restricts the change to these tools.
+    /// Restricts an approval to these tools.
     pub fn tools<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         self.tools = tools.into_iter().map(Into::into).collect();
         self
@@ -89,7 +89,7 @@ impl PermissionChange {
         self
     }
 
-    /// Sets the expiry of the change.
+    /// Sets the time at which the decision expires.
     pub fn until(mut self, end: impl Into<Timestamp>) -> Self {
         self.expires_at = Some(end.into());
         self
@@ -135,7 +135,8 @@ impl PermissionChange {
         }
     }
 
-    /// Returns an error if the change has limits but is not an approval; limits would have no effect there.
+    /// Returns an error if the change has limits. Denials and revocations are checked, because only an approval can be
+    /// limited.
     fn check_unlimited(&self) -> Result<(), PermissionRefused> {
         if self.scope.is_some() || !self.tools.is_empty() {
             return Err(PermissionRefused::unfit("only an approval has limits"));
@@ -317,7 +318,8 @@ impl PermissionCore {
                     | PermissionState::ByPolicy
             )
         };
-        // Only decisions in force can be revoked.
+        // A revocation is stored only if it revokes something: an earlier decision, or a grant of the configuration or
+        // policy.
         self.write(
             &place,
             approvals,

@@ -37,7 +37,7 @@ struct Answered {
     details: Object,
 }
 
-/// The role of the call that asks the question. When it is dropped, another call may ask the question.
+/// The role of the call that asks the question. When this value is dropped, another call may ask the question.
 struct QuestionOwner<'a> {
     board: &'a OpenQuestions,
     done: watch::Sender<Option<Arc<Answered>>>,
@@ -267,7 +267,7 @@ impl PermissionCore {
         let mut decided = Vec::new();
         let mut notes = Vec::new();
         for permission in open {
-            // Answers about other permissions are ignored.
+            // Answers about permissions that are not in `open` are ignored.
             let single = decision.per_permission.get(permission);
             let word = match single.map_or(decision.answer, Grant::decision) {
                 GrantDecision::Approved => ApprovalDecision::Approved,

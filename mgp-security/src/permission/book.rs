@@ -47,7 +47,8 @@ impl StoredApproval {
 }
 
 impl Book {
-    /// Returns the approvals of a server, as a slice, because a server has only a few.
+    /// Returns a tenant's approvals for a server, or for the tools of this process if `server` is `None`. The result is
+    /// a slice, because a server has only a few approvals.
     pub(super) fn held(&self, tenant: &TenantId, server: Option<&ServerId>) -> &[StoredApproval] {
         let Some(shelf) = self.tenants.get(tenant) else { return &[] };
         match server {
@@ -118,7 +119,8 @@ impl Expiring for Book {
     }
 }
 
-/// Adds an approval to a change. The change will fail if the stored approval has changed since `revision`.
+/// Adds an approval to a change, which fails if the stored approval has changed since `revision`, or, with `None`, if
+/// one is stored.
 pub(super) fn put(
     change: Change,
     approval: &Approval,

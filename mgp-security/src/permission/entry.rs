@@ -18,7 +18,7 @@ use crate::policy::ConfirmRule;
 pub struct Approval {
     /// The tenant to whose calls the decision applies.
     pub tenant: String,
-    /// The server; `None` for the tools of this process.
+    /// The server to which the decision applies; `None` for the tools of this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The permission, by its standard name.
@@ -33,17 +33,17 @@ pub struct Approval {
     /// The tools to which the decision is restricted; empty for all tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// The confirmation rule for calls of these tools.
+    /// The confirmation rule for calls of the tools in [`tools`](Self::tools), if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<ConfirmRule>,
     /// The person, policy or configuration that decided.
     pub approved_by: String,
     /// The time at which the decision was made.
     pub approved_at: Timestamp,
-    /// The expiry; `None` if the decision does not expire.
+    /// The time at which the decision expires; `None` if it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// The author's justification.
+    /// The justification that the author of the decision gave, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
     /// `true` if an event has already recorded that the decision expired.
@@ -85,7 +85,7 @@ pub enum ApprovalSource {
     Operator,
     /// An approver made the decision by answering a question.
     Answer,
-    /// By the policy `auto_approve`. The approval counts only while that policy applies.
+    /// The policy `auto_approve` made the decision. The approval counts only while that policy applies.
     Policy,
 }
 

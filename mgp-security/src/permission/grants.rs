@@ -42,7 +42,7 @@ pub struct Grants(Arc<Mutex<OpenQuestions>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GrantState {
-    /// The server has received no decision about the permission.
+    /// The server has received no decision about any permission.
     Unknown,
     /// The permission is granted.
     Granted,
@@ -70,7 +70,7 @@ impl GrantState {
 
 #[derive(Debug, Default)]
 struct OpenQuestions {
-    /// `true` if the server has received any decision.
+    /// `true` if the server has received a decision, or the message that permissions are being decided.
     told: bool,
     decisions: BTreeMap<Permission, (GrantDecision, Option<SystemTime>)>,
 }
@@ -122,14 +122,14 @@ impl Grants {
         }
     }
 
-    /// Returns whether the server has received any decision.
+    /// Returns whether the server has received a decision, or the message that permissions are being decided.
     #[must_use]
     pub fn is_told(&self) -> bool {
         self.board().told
     }
 
-    /// Returns the state of a permission. For a short name, returns the worst state of the permissions that it
-    /// represents.
+    /// Returns the state of a permission. For a short name, returns the state of the first permission that it
+    /// represents and that is not granted, or `Granted` if all are granted.
     #[must_use]
     pub fn standing(&self, permission: &Permission) -> GrantState {
         let board = self.board();

@@ -70,9 +70,9 @@ pub(crate) struct PermissionCore {
 pub(crate) enum AskOutcome {
     /// The approver has decided.
     Decided,
-    /// The approver has not decided.
+    /// The approver has not decided; the text explains why.
     Deferred(String),
-    /// No approver could be asked, or its answer could not be stored.
+    /// No approver could be asked, or its answer could not be stored; the text explains why.
     Failed(String),
 }
 

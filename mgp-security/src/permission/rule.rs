@@ -49,7 +49,7 @@ pub enum MissingStatus {
     Expired,
     /// No decision about the permission has been made yet.
     Undecided,
-    /// Granted, but this call is outside the limits of the approval.
+    /// The permission is granted, but this call is outside the limits of the approval.
     OutOfScope,
 }
 
@@ -70,11 +70,12 @@ impl MissingStatus {
 /// The state of one permission.
 #[derive(Debug)]
 pub(super) enum PermissionState<'a> {
-    /// Granted by an approval, which may have limits; `None` if the configuration grants it without limits.
+    /// An approval grants the permission, within its limits if it has any; `None` if the configuration grants it
+    /// without limits.
     Granted(Option<&'a StoredApproval>),
     /// The configuration grants the permission within limits.
     Listed(Box<PermissionScope>),
-    /// Granted by the policy, but the grant is not recorded yet.
+    /// The policy grants the permission, but the grant is not recorded yet.
     ByPolicy,
     /// The permission is not granted, but an approver may be asked.
     Open(MissingStatus, String),

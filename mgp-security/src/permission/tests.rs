@@ -58,7 +58,7 @@ impl Clerk {
         self.questions.lock().clone()
     }
 
-    /// Returns the permissions in each question that was asked.
+    /// Returns the permissions and the tool in each question that was asked.
     fn asked_for(&self) -> Vec<String> {
         let words = |question: &Question| match &question.about {
             QuestionSubject::Permissions { permissions, tool } => {
@@ -84,7 +84,8 @@ impl Approver for Desk {
     }
 }
 
-/// A gate in front of tools, each of which has a name that lists the permissions it needs, e.g. `read+camera`.
+/// A [`PermissionLayer`] in front of tools. The name of each tool lists the permissions that it needs, e.g.
+/// `read+camera`.
 struct World {
     permissions: Permissions,
     policies: Policies,
@@ -185,7 +186,7 @@ fn standard_name(short: &str) -> &str {
     }
 }
 
-/// Returns the missing permissions that an error names.
+/// Returns `PERMISSION STATUS` for each missing permission that an error names.
 fn lacking(error: &RpcError) -> String {
     let details = error.as_recovery().and_then(|recovery| recovery.details.clone()).unwrap();
     assert!(details.get("remedy").is_some() && details.get("tool").is_some(), "{details:?}");
@@ -201,7 +202,7 @@ fn lacking(error: &RpcError) -> String {
     missing.iter().map(words).collect::<Vec<_>>().join(", ")
 }
 
-/// Describes an event as `TYPE PERMISSION BEFORE by ACTOR`.
+/// Describes an event as `TYPE PERMISSION was BEFORE by ACTOR`.
 fn words(event: &AuditEvent) -> String {
     let details = event.details.clone().unwrap_or_default();
     let text =

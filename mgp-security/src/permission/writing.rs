@@ -54,7 +54,7 @@ impl PermissionCore {
         self.write(place, answers, still_open, actor, told).await.map(drop)
     }
 
-    /// Stores approvals, which replace earlier ones, and returns the stored ones.
+    /// Stores those approvals that `is_wanted` accepts, which replace earlier ones, and returns the stored approvals.
     pub(super) async fn write(
         &self,
         place: &ApprovalOwner,
@@ -102,7 +102,7 @@ impl PermissionCore {
     }
 }
 
-/// Returns the name of the state of an earlier approval.
+/// Returns the name of the decision in an earlier approval, or `expired`.
 fn standing(before: &Arc<Approval>, now: SystemTime) -> &'static str {
     let is_over = StoredApproval::of(before).is_over(now);
     if is_over { "expired" } else { before.decision.as_str() }

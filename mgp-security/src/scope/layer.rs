@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use super::sessions::Scopes;
 
-/// The tool names that the proposal uses for two of the methods.
+/// The tool names that the proposal uses for two methods, each with the name of the tool that implements the method.
 const TOOLS: [(&str, &str); 2] =
     [("check_permissions", "mgp_permissions_check"), ("negotiate_scopes", "mgp_scopes_negotiate")];
 
@@ -56,8 +56,8 @@ impl<S: MgpService> Service<Call> for ScopeService<S> {
     }
 }
 
-/// Removes the session token from a call and returns it. It is in a member of the tool call or other request, or in a
-/// header.
+/// Returns the session token of a call, or `None` if there is none. The token is in a member of a tool call, which is
+/// removed, in a member of another request, or in a header.
 fn take_token(call: &mut Call) -> Result<Option<String>, RpcError> {
     if let Some(SessionToken(token)) = CallMembers::take(call.cx_mut())? {
         return Ok(Some(token));

@@ -84,14 +84,14 @@ struct Session {
     owner: String,
     scopes: Vec<String>,
     ends: u64,
-    /// The time of the last call, updated whenever the session is stored.
+    /// The time of the last call; calls update it only in memory.
     used: u64,
     /// The hash of the session's refresh token.
     refresh: String,
     revoked: bool,
 }
 
-/// The requested scopes that were granted, and the duration for which they are granted.
+/// The scopes of a request that are granted and those that are denied, and the duration of the grant.
 struct Granted {
     scopes: Vec<String>,
     denied: Vec<DeniedScope>,
@@ -183,7 +183,7 @@ impl Scopes {
         Ok(result)
     }
 
-    /// Ends a session of the caller; returns whether the session existed.
+    /// Ends a session of the caller; returns `false` if it does not exist or was already revoked.
     ///
     /// # Errors
     /// The error of the store or the audit log.
@@ -207,8 +207,8 @@ impl Scopes {
 
     /// Returns the scopes that a call has; `None` if it needs none.
     ///
-    /// A caller that has a session has no scopes in calls without its token. A caller without one, e.g. because it does
-    /// not know the extension, has all scopes that the operator allows.
+    /// A caller that has a session has no scopes in calls without the session's token. A caller without a session, e.g.
+    /// because it does not know the extension, has all scopes that the operator allows.
     pub(super) fn held(&self, by: &Principal, token: Option<&str>) -> Option<HeldScopes> {
         let allowed = (self.0.allowed)(by)?;
         Some(match token {

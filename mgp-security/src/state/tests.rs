@@ -49,7 +49,7 @@ async fn a_change_is_in_force_here_at_once_and_elsewhere_soon() {
     assert!(told.load(Ordering::Relaxed) >= 1);
 }
 
-/// A store whose revisions are announced only when the test does so.
+/// A store whose new revisions only the test announces.
 struct Announced(MemoryStore, watch::Receiver<u64>);
 
 impl Store for Announced {
@@ -120,7 +120,7 @@ async fn an_unreadable_store_decides_nothing() {
     assert_eq!(state.now().unwrap().0, 0);
 }
 
-/// A store that can be set to answer late or to fail.
+/// A store that answers reads late, and can be set to fail them.
 struct Late {
     store: MemoryStore,
     fails: Arc<AtomicBool>,
@@ -214,7 +214,7 @@ fn a_follower_that_died_with_its_runtime_is_replaced() {
     runtime().block_on(state.open()).unwrap();
     assert!(state.now().is_ok(), "nothing has changed since");
     runtime().block_on(async {
-        // Another process revokes an entry while no task follows the store.
+        // Another process writes an entry while no task follows the store.
         store.commit(put("a", 1)).await.unwrap();
         assert!(state.now().is_err(), "an old answer may be a wrong one");
         assert!(state.now().is_err(), "asking twice makes it no newer");

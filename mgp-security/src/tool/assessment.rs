@@ -70,7 +70,7 @@ impl Assessment {
         let permissions = permissions(tool, security, &signals, word, policy);
         let confirmation = ToolConfirmation::of(tool);
         let found = risk(tool, security, &signals, &permissions, word, policy);
-        // This declaration can only add checks, so a safe level in it has no effect.
+        // The declaration of a confirmation can only add checks, so a safe level in it has no effect.
         let least = confirmation.risk.as_ref().map_or(RiskLevel::Safe, |risk| risk.to_risk().0);
         let found = found.max(least);
         let entry = policy.risk.get(&tool.name);

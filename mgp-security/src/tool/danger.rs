@@ -34,7 +34,7 @@ impl Assessment {
     }
 }
 
-/// Returns the declaration that makes a tool dangerous.
+/// Returns a description of the declaration that makes a tool dangerous; `None` if the tool has no such declaration.
 fn declared(tool: &mcp::Tool) -> Option<String> {
     let hints = tool.annotations.as_ref();
     if hints.is_some_and(|hints| hints.destructive_hint == Some(true)) {
@@ -49,7 +49,7 @@ fn declared(tool: &mcp::Tool) -> Option<String> {
     is_final.then(|| "the tool declares that its effects cannot be undone".to_owned())
 }
 
-/// Returns the rule by which a tool is dangerous that does not declare it.
+/// Returns the reason why a tool counts as dangerous although it does not declare that it is.
 fn undeclared(tool: &mcp::Tool, policy: &ServerPolicy) -> String {
     let (hints, signals) = (tool.annotations.as_ref(), RiskSignals::of(tool));
     let reads = hints.is_some_and(|hints| hints.read_only_hint == Some(true));

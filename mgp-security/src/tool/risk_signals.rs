@@ -97,7 +97,8 @@ pub(super) enum PlaceKind {
     Host,
 }
 
-/// Returns the kind of target that the schema of an argument declares, by its format or by a URL as an example.
+/// Returns the kind of network target that the schema of an argument declares: by its format, by a URL as an example,
+/// or with the first words of its description. Returns `None` if it declares no target.
 pub(super) fn target_of(property: &Value) -> Option<PlaceKind> {
     let text = |member: &str| property.get(member).and_then(Value::as_str);
     match text("format").unwrap_or_default().to_ascii_lowercase().as_str() {

@@ -47,7 +47,7 @@ impl Validate for StandardValidators {
         let call = checked.call.tool().ok_or_else(|| Violation::new("it names no tool"))?;
         let arguments: Value =
             serde_json::from_str(call.arguments.unwrap_or("{}")).map_err(unreadable)?;
-        // Only two of the validators need the definition, and converting it takes longer than most checks.
+        // Only `readonly` needs the whole definition as JSON, and converting it takes longer than most checks.
         let definition = match (checked.validator, checked.definition) {
             (Validator::Readonly, Some(tool)) => serde_json::to_value(tool).map_err(unreadable)?,
             _ => Value::Null,
@@ -109,7 +109,7 @@ pub(super) const BLOCKED_IMPORTS: [&str; 8] = [
 pub(super) const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
 
 /// Returns the rules for the code of a tool. These are the rules that its server declares, but at least the level
-/// `standard`; without a declaration, the lists above.
+/// `standard`; without a declaration, that level with [`BLOCKED_IMPORTS`] and [`BLOCKED_PATTERNS`].
 ///
 /// A declaration of `unrestricted` is ignored, because a server cannot remove a check. Only an operator can, by setting
 /// another validator.

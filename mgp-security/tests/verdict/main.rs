@@ -1,4 +1,5 @@
-//! Tests with random configurations: the list, the preview, the gate and the check after a wait make the same decision.
+//! Tests with random configurations: the list of tools, the preview of a call, the call itself and the check after a
+//! wait all follow the same decision.
 
 #![expect(
     clippy::unwrap_used,
@@ -30,7 +31,7 @@ const NEEDED: [Permission; 3] =
 const ARGUMENTS: [&str; 4] =
     [r#"{"path":"/a/x"}"#, r#"{"path":"/b/x"}"#, r#"{"path":"/a/bad"}"#, "{}"];
 
-/// The approver's answers with which each world is tried.
+/// The approver's answers; each world is tried with one of them, in turn.
 const ANSWERS: [Answer; 3] = [Answer::Nobody, Answer::Yes, Answer::No];
 
 /// The answer that the approver gives to every question.
@@ -131,7 +132,8 @@ fn the_recheck_agrees(world: &World, verdict: &CallVerdict) {
     }
 }
 
-/// Checks that the gate does what a preview before the call shows, and that a preview after the call agrees with it.
+/// Makes a call, and checks that previews before and after the call agree with its outcome. Returns the name of the
+/// outcome that the first preview shows.
 async fn the_gate_agrees(world: &mut World, answer: Answer) -> String {
     let before = world.explain(world.tool);
     the_recheck_agrees(world, &before);

@@ -340,8 +340,8 @@ impl World {
         answer.err()
     }
 
-    /// Decides about the call again, as the server does for a call that waited after the gates; returns the error if
-    /// the call is refused now.
+    /// Decides about the call again, as is done for a call that waited after the layer had let it pass; returns the
+    /// error if the call is refused now.
     pub(crate) fn recheck(&self) -> Option<RpcError> {
         let mut cx = self.client.cx.clone();
         WaitMark::mark(&mut cx);

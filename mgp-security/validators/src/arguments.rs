@@ -1,4 +1,4 @@
-//! The arguments of a call as a list of leaves, and JSON objects in which no member is repeated.
+//! The values in the arguments of a call as a flat list, and JSON objects in which no member is repeated.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};

@@ -9,8 +9,8 @@
 //! | `none` | nothing |
 //!
 //! [`ValidatorSet`] checks a [`GuardedCall`] by the validator's name. Whatever cannot be judged is blocked: an unknown
-//! validator, an argument of the wrong type, code that cannot be parsed, input that is too long or too deep.
-//! Validators recognise forms, not intent; `docs/validators.md` describes what each cannot see.
+//! validator, an argument of the wrong type, code that cannot be parsed, input that is too long or too deep. Validators
+//! judge the text of a call, not its intent; `docs/validators.md` describes what each of them cannot see.
 //!
 //! Features: `python` and `javascript` (default), `typescript`.
 

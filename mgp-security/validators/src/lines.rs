@@ -53,7 +53,7 @@ impl Cases {
     /// Reads the lists of §7.3 to which test cases with code refer.
     ///
     /// # Errors
-    /// The position at which the text is not an object of objects.
+    /// An error with the position at which the text is not an object of objects.
     pub fn configs(mut self, text: &str) -> Result<Self, serde_json::Error> {
         self.configs = serde_json::from_str(text)?;
         Ok(self)

@@ -12,7 +12,7 @@ const MAX_REASON: usize = 300;
 /// Compiles a schema.
 ///
 /// # Errors
-/// Returns the reason why it is not a usable schema.
+/// Returns the reason why the value is not a usable schema.
 pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     let options = jsonschema::options().should_validate_formats(false);
@@ -20,7 +20,7 @@ pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
     options.build(schema).map_err(|error| mgp_types::clip(&error.to_string(), MAX_REASON))
 }
 
-/// Returns the first reason why a value does not fit a schema.
+/// Returns the first reason why a value does not fit a schema, or why the schema is unusable; `None` if the value fits.
 pub(crate) fn first_violation(schema: &Value, value: &Value) -> Option<String> {
     let validator = match compile(schema) {
         Ok(validator) => validator,

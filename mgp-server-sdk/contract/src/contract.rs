@@ -29,7 +29,7 @@ impl Contract {
         Some(Self { name, input, output, definition })
     }
 
-    /// Creates the contract of a tool.
+    /// Creates the contract of a tool; returns `None` if the definition is not valid.
     #[must_use]
     pub fn from_tool(tool: &mcp::Tool) -> Option<Self> {
         Self::from_definition(Payload::of(tool).ok()?.get().ok()?)
@@ -105,7 +105,7 @@ impl Contract {
             .to_string()
     }
 
-    /// Creates a contract from its parts, e.g. those of a document.
+    /// Creates a contract from its parts, e.g. from those that a specification in Markdown contains.
     pub(crate) fn from_parts(
         name: &str,
         description: &str,

@@ -90,7 +90,7 @@ impl Generator<'_> {
         })
     }
 
-    /// Replaces a reference, and merges the parts of `allOf` into one schema.
+    /// Returns a schema with references replaced and the parts of `allOf` merged; `None` if it is nested too deeply.
     fn merge(&self, members: &Map<String, Value>, depth: usize) -> Option<Map<String, Value>> {
         if depth > MAX_DEPTH {
             return None;
@@ -197,7 +197,7 @@ impl Generator<'_> {
                     distinct(schema, self.root, &items)?
                 }
                 Some(item) => item,
-                // The list ends here if its items, because of a recursive schema, would be nested too deeply.
+                // No further item is possible, e.g. because a recursive schema is nested too deeply: end the list.
                 None if at >= min => break,
                 None => return None,
             };
@@ -207,7 +207,7 @@ impl Generator<'_> {
     }
 }
 
-/// Returns the types that a schema allows, the most expressive first.
+/// Returns the types that a schema allows, `null` last; if it states none, returns the type that its keywords are for.
 fn kinds(members: &Map<String, Value>) -> Vec<&str> {
     match members.get("type") {
         Some(Value::String(kind)) => vec![kind.as_str()],
@@ -278,7 +278,7 @@ fn is_valid(schema: &Value, root: &Value, value: &Value) -> bool {
     checker::compile(&schema).is_ok_and(|schema| schema.is_valid(value))
 }
 
-/// Returns a value that differs from all `items`.
+/// Returns a valid value that differs from all `items`, if one is found.
 fn distinct(schema: &Value, root: &Value, items: &[Value]) -> Option<Value> {
     let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten().cloned();
     let start = schema.get("minimum").and_then(Value::as_i64).unwrap_or(0);

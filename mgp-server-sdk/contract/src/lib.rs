@@ -1,6 +1,7 @@
-//! Definitions of MCP and MGP tools as contracts: versions, differences, specifications, examples and exports.
+//! Treats definitions of MCP and MGP tools as contracts with their callers: versions, differences, specifications,
+//! examples and exports.
 //!
-//! Everything here is a pure function over definitions.
+//! All functions of this crate are pure: they only compute results from the definitions or texts that they receive.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

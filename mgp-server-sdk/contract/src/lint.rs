@@ -1,4 +1,4 @@
-//! Flaws of a tool's definition that make it a poor contract.
+//! Finds the flaws of a tool's definition that make it a poor contract between the tool and its callers.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 24;
 /// The maximum number of flaws that are reported for a tool.
 const MAX_LINTS: usize = 100;
 
-/// The weight of a flaw.
+/// The severity of a flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LintLevel {

@@ -53,7 +53,7 @@ pub struct LockedPackage {
 pub struct LockDrift {
     /// The id of the server.
     pub server: String,
-    /// The changes of what is started for the server.
+    /// The changes of the server's command, URL, program or package, one sentence each.
     pub started: Vec<String>,
     /// The tools of the server that differ.
     pub tools: Vec<ToolDifference>,
@@ -69,7 +69,7 @@ impl LockFile {
     /// Reads a lock file.
     ///
     /// # Errors
-    /// The reason why the text is not a lock file of a known version.
+    /// Returns the reason why the text is not a lock file of a known version.
     pub fn parse(text: &str) -> Result<Self, String> {
         let lock: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if lock.lock_version != FORMAT {
@@ -83,10 +83,10 @@ impl LockFile {
         serde_json::from_value(value.clone()).ok()
     }
 
-    /// Returns the text of the file.
+    /// Returns the text of the lock file in JSON.
     #[must_use]
     pub fn to_text(&self) -> String {
-        // The types of this file always encode.
+        // Writing these types as JSON cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
@@ -111,7 +111,7 @@ impl LockedServer {
         self.tools.iter().cloned().filter_map(Contract::from_definition).collect()
     }
 
-    /// Returns the changes of what is started, one sentence each.
+    /// Returns the changes of the command, URL, program and package from this entry to `now`, one sentence each.
     #[must_use]
     pub fn changes_of_start(&self, now: &Self) -> Vec<String> {
         let mut changes = Vec::new();
@@ -142,7 +142,7 @@ impl LockedServer {
     pub fn changed_tools(&self, now: &[Contract]) -> Vec<ToolDifference> {
         let locked = self.contracts();
         let mut found = compare_all(&locked, now);
-        // A change that no rule judges, e.g. of an unknown member, still is one.
+        // Also report a change that the comparison does not judge, e.g. of an unknown member.
         for tool in now {
             let is_same = |old: &&Contract| old.name == tool.name && old.hash() != tool.hash();
             let is_told = found.iter().any(|difference| difference.tool == tool.name);

@@ -1,4 +1,4 @@
-//! OpenAPI 3.1 documents of tools: one path per tool.
+//! Writes OpenAPI 3.1 documents about tools, with one path per tool.
 
 use std::collections::HashSet;
 
@@ -150,7 +150,7 @@ impl Schemas {
     }
 }
 
-/// Returns a key that is not taken: replacing characters can make two names equal.
+/// Returns a key that is not taken yet, with a number if necessary: replaced characters can make two names equal.
 fn free_key(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let mut key = wanted.to_owned();
     let mut number = 2;
@@ -161,7 +161,7 @@ fn free_key(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
     key
 }
 
-/// Makes references within a schema references to its component, or to those of its moved definitions.
+/// Rewrites the references within a schema, so that they lead to its component or to those of its moved definitions.
 fn redirect(part: &mut Value, key: &str, moved: &[(String, String)]) {
     match part {
         Value::Array(parts) => parts.iter_mut().for_each(|part| redirect(part, key, moved)),
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(input["properties"]["q"]["$ref"], "#/components/schemas/a.find.input.q_x");
         assert_eq!(schemas["a.find.input.q_x"], json!({ "type": "string" }));
         assert!(input.get("$schema").is_none() && input.get("$defs").is_none());
-        // Two names that become equal keep operations and schemas of their own.
+        // Two tools whose names become equal still have separate operations and schemas.
         let other = &document["paths"]["/tools/b_find"]["post"];
         assert_eq!(other["operationId"], "tool_b_find_2");
         let body = &other["requestBody"]["content"]["application/json"]["schema"]["$ref"];

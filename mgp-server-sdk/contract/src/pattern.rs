@@ -34,7 +34,7 @@ pub(crate) fn text_for(pattern: &str, min: usize) -> Option<String> {
     Some(text)
 }
 
-/// Appends a text that matches a part of the pattern; each repetition is repeated `more` times more than necessary.
+/// Appends a text that matches a part of the pattern; repeats each repeated part `more` times more than necessary.
 fn push(hir: &Hir, more: usize, text: &mut String) -> Option<()> {
     if text.len() > MAX_TEXT {
         return None;

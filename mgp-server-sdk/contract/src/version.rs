@@ -1,4 +1,4 @@
-//! The version that a tool must have after a change.
+//! Determines the version that a tool must have after a change.
 
 use semver::Version;
 

@@ -1,4 +1,4 @@
-//! Generated specifications in Markdown have no errors, and any text can be read.
+//! Tests that generated specifications in Markdown have no errors, and that the reader accepts any text.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The part of the version that each kind of change raises, with two pairs of definitions per kind.
+//! Tests which part of the version each kind of change raises, with two pairs of definitions per kind.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -84,7 +84,7 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         r#"{"properties":{"a":{}},"required":[]}"#,
         Minor,
     ),
-    // A type is changed, widened or narrowed.
+    // The type of an argument changes, or allows more or fewer values.
     (
         "in",
         r#"{"properties":{"a":{"type":"string"}}}"#,
@@ -116,7 +116,7 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         Major,
     ),
     ("in", r#"{"properties":{"a":{}}}"#, r#"{"properties":{"a":{"type":"string"}}}"#, Major),
-    // Listed values.
+    // The list of allowed values (`enum` or `const`) changes.
     ("in", r#"{"enum":["a","b"]}"#, r#"{"enum":["a"]}"#, Major),
     (
         "in",
@@ -126,7 +126,7 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
     ),
     ("in", r#"{"enum":["a"]}"#, r#"{"enum":["a","b"]}"#, Minor),
     ("in", r#"{"properties":{"a":{"const":1}}}"#, r#"{"properties":{"a":{"enum":[1,2]}}}"#, Minor),
-    // Ranges and lengths.
+    // A bound of a number or a length is added, removed or changed.
     ("in", r#"{"properties":{"a":{"minimum":1}}}"#, r#"{"properties":{"a":{"minimum":2}}}"#, Major),
     (
         "in",
@@ -148,7 +148,7 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         r#"{"properties":{"a":{"multipleOf":2}}}"#,
         Minor,
     ),
-    // Patterns and formats.
+    // A pattern, a format or `uniqueItems` is added, removed or changed.
     (
         "in",
         r#"{"properties":{"a":{"pattern":"^a"}}}"#,
@@ -178,7 +178,7 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         r#"{"additionalProperties":{"type":"string"}}"#,
         Minor,
     ),
-    // Alternatives.
+    // An alternative is added or removed.
     (
         "in",
         r#"{"properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]}}}"#,
@@ -203,10 +203,10 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         r#"{"properties":{"a":{"anyOf":[{"maxLength":5},{}]}}}"#,
         Minor,
     ),
-    // Defaults.
+    // A default value is changed, added or removed.
     ("in", r#"{"properties":{"a":{"default":1}}}"#, r#"{"properties":{"a":{"default":2}}}"#, Major),
     ("in", r#"{"properties":{"a":{}}}"#, r#"{"properties":{"a":{"default":2}}}"#, Minor),
-    // References.
+    // A schema is replaced by a reference to it, or the referenced schema changes.
     (
         "in",
         r##"{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string"}}}"##,
@@ -225,10 +225,10 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         r##"{"properties":{"n":{"$ref":"#"},"a":{"type":"number"}}}"##,
         Minor,
     ),
-    // Keywords that are not compared further.
+    // A keyword changes whose content is not compared in detail.
     ("in", r#"{"not":{"required":["a"]}}"#, r#"{"not":{"required":["b"]}}"#, Major),
     ("in", r#"{"dependentRequired":{"a":["b"]}}"#, "{}", Minor),
-    // Members of the result.
+    // Members of the result are removed or added.
     ("out", r#"{"properties":{"a":{},"b":{}}}"#, r#"{"properties":{"a":{}}}"#, Major),
     ("out", r#"{"items":{"properties":{"a":{}}}}"#, r#"{"items":{"properties":{}}}"#, Major),
     ("out", r#"{"properties":{"a":{}}}"#, r#"{"properties":{"a":{},"b":{}}}"#, Minor),
@@ -262,7 +262,7 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
     ),
     ("", r#"{"outputSchema":{"type":"object"}}"#, "{}", Major),
     ("", "{}", r#"{"outputSchema":{"type":"object"}}"#, Minor),
-    // Texts.
+    // Only texts change.
     ("", r#"{"description":"A."}"#, r#"{"description":"B."}"#, Patch),
     ("", "{}", r#"{"title":"T"}"#, Patch),
     (
@@ -272,7 +272,7 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         Patch,
     ),
     ("in", r#"{"examples":[1]}"#, r#"{"examples":[2],"$comment":"c"}"#, Patch),
-    // Hints.
+    // The hints in `annotations` change.
     ("", r#"{"annotations":{"readOnlyHint":true}}"#, "{}", Major),
     (
         "",
@@ -282,7 +282,7 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
     ),
     ("", "{}", r#"{"annotations":{"idempotentHint":true}}"#, Minor),
     ("", "{}", r#"{"annotations":{"openWorldHint":false}}"#, Minor),
-    // Security metadata.
+    // The security metadata changes.
     (
         "",
         r#"{"security":{"risk_level":"safe"}}"#,
@@ -302,7 +302,7 @@ const PAIRS: &[(&str, &str, &str, Bump)] = &[
         Minor,
     ),
     ("", r#"{"_meta":{"dev.cloto/mgp":{"security":{"risk_level":"safe"}}}}"#, "{}", Major),
-    // Tasks and deprecation.
+    // The support for tasks, or the deprecation, changes.
     ("", "{}", r#"{"execution":{"taskSupport":"required"}}"#, Major),
     ("", "{}", r#"{"execution":{"taskSupport":"optional"}}"#, Minor),
     ("", "{}", r#"{"_meta":{"deprecated":{"in":"1.2.0"}}}"#, Minor),
@@ -349,7 +349,7 @@ fn each_kind_of_change_demands_its_version() {
     for (place, old, new, expected) in PAIRS {
         let found = compare(&tool(place, old), &tool(place, new));
         assert_eq!(found.bump, *expected, "{place}\n{old}\n{new}\n{:#?}", found.changes);
-        // A definition never differs from itself.
+        // A comparison of a definition with itself finds no change.
         assert_eq!(compare(&tool(place, new), &tool(place, new)).bump, Same, "{new}");
     }
 }
@@ -357,7 +357,7 @@ fn each_kind_of_change_demands_its_version() {
 #[test]
 fn a_compatible_change_reversed_is_breaking() {
     for (place, old, new, expected) in PAIRS.iter().filter(|pair| pair.3 == Minor) {
-        // The end of a deprecation breaks no caller. The end of a default does, because it changes what a call does.
+        // The end of a deprecation breaks no caller; that of a default value does, because calls then act differently.
         if !new.contains("deprecated") {
             let found = compare(&tool(place, new), &tool(place, old));
             assert_eq!(found.bump, Major, "{expected}\n{old}\n{new}\n{:#?}", found.changes);

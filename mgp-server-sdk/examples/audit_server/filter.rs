@@ -110,7 +110,7 @@ impl Filter {
         Ok(page)
     }
 
-    /// Returns whether this is a query for the first page.
+    /// Returns whether this filter requests the first page: it has no cursor.
     pub(crate) fn is_first(&self) -> bool {
         self.cursor.is_none()
     }

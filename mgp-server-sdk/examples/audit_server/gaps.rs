@@ -12,7 +12,7 @@ use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use crate::journal::{Journal, Stored, number};
 use crate::log_error;
 
-/// The maximum number of missing events that one request asks to replay.
+/// The maximum number of missing events that one replay request asks the client to send.
 const PAGE_SIZE: u64 = 1000;
 
 /// The receiver of events: it stores them, and requests those that are missing.

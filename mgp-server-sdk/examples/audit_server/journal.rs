@@ -16,7 +16,7 @@ use tokio::sync::watch;
 /// The maximum number of recorded gaps; if there are more, neighbouring gaps are merged.
 const MAX_GAPS: usize = 1024;
 
-/// A store of events in a file; each sequence number is stored at most once.
+/// A store of audit events in a file; it stores at most one event for each sequence number.
 pub(crate) struct Journal {
     state: Mutex<JournalState>,
     newest: watch::Sender<u64>,
@@ -89,7 +89,7 @@ impl Journal {
         self.state.lock().missing.clone()
     }
 
-    /// Removes the gaps within a range and counts their events as lost.
+    /// Removes the gaps that are within a range of sequence numbers, and counts their events as lost.
     pub(crate) fn give_up(&self, from: u64, to: u64) {
         let mut state = self.state.lock();
         let inside = |gap: &(u64, u64)| from <= gap.0 && gap.1 <= to;
@@ -163,7 +163,7 @@ impl JournalState {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
         if let Err(error) = self.file.write_all(&line) {
-            // Remove what was written: an incomplete line would corrupt the next one.
+            // Remove the part of the line that was written, because the next line would otherwise be appended to it.
             self.file.set_len(self.end)?;
             return Err(error);
         }

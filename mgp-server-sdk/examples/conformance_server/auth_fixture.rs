@@ -7,7 +7,7 @@ use mgp_types::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The file; unknown members are ignored.
+/// The content of the fixture file; unknown members are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct File {
@@ -23,7 +23,7 @@ struct File {
     scopes: Vec<String>,
 }
 
-/// A key and its grant.
+/// An API key, with the caller that it identifies, the caller's permissions and the end of the key's validity.
 #[derive(Debug, Deserialize)]
 #[serde(from = "Value")]
 struct Known {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 /// The values of the flags.
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
-    /// `--port`.
+    /// The value of `--port`: the port at which the server serves HTTP.
     pub(crate) port: Option<u16>,
-    /// `--auth-fixture`.
+    /// The value of `--auth-fixture`: the path of the file with keys and tokens.
     pub(crate) auth_fixture: Option<PathBuf>,
 }
 

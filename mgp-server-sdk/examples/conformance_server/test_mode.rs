@@ -1,4 +1,4 @@
-//! A layer that authenticates requests with the header `X-Test-Mode: auth`, and accepts all others without.
+//! A layer that authenticates requests with the header `X-Test-Mode: auth`, and accepts others without authentication.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};

@@ -23,7 +23,7 @@ const EXTRACTORS: [&str; 10] = [
     "Trace",
 ];
 
-/// Extractors with type parameters.
+/// The extractors whose types have type parameters, by the last segment of their paths.
 const GENERIC_EXTRACTORS: [&str; 2] = ["Args", "State"];
 
 /// One parameter of a function.
@@ -43,7 +43,7 @@ pub(crate) struct Field {
     default: Option<Expr>,
 }
 
-/// The way in which the function borrows an argument.
+/// States whether the function takes a reference to the argument's field (`Yes`) or the field itself (`No`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Borrow {
     Yes,
@@ -62,11 +62,11 @@ struct ParameterAttributes {
     field_attributes: Vec<Attribute>,
 }
 
-/// The value of an argument that is absent.
+/// The value that the function receives for an argument that is absent.
 enum Fallback {
     /// The default value of the argument's type.
     OfType,
-    /// The value of an expression.
+    /// The value of the expression in `default = EXPR`.
     Value(Expr),
 }
 
@@ -189,7 +189,7 @@ impl ParameterAttributes {
     }
 }
 
-/// Returns the name of the extractor, or `None` if the type is not one.
+/// Returns the name of the extractor that a type is, or `None` if the type is not an extractor.
 fn extractor(ty: &Type) -> Option<String> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;
@@ -216,7 +216,7 @@ fn name(pattern: &Pat) -> syn::Result<Ident> {
     }
 }
 
-/// Returns the owned type for an argument's field (e.g. `String` for `&str`), and how the function borrows from it.
+/// Returns the owned type of an argument's field (e.g. `String` for `&str`), and whether the function borrows it.
 fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
     let (owned, borrow) = match ty {
         Type::Reference(reference) if reference.mutability.is_none() => {
@@ -246,7 +246,7 @@ fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
     Ok((owned, borrow))
 }
 
-/// Returns whether a type contains a reference.
+/// Returns whether a token of a type is `&`, or contains one.
 fn borrows(token: TokenTree) -> bool {
     match token {
         TokenTree::Punct(punct) => punct.as_char() == '&',

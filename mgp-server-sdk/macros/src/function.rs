@@ -34,7 +34,7 @@ pub(crate) struct Function {
     output: ReturnType,
 }
 
-/// The maximum number of extractors of a handler; all arguments together count as one.
+/// The maximum number of extractors of a handler; all arguments of the tool together count as one extractor.
 const MAX_EXTRACTORS: usize = 8;
 
 impl Function {
@@ -79,7 +79,7 @@ impl Function {
         Ok(function)
     }
 
-    /// Marks the function as one in an impl block.
+    /// Marks the function as an item of an impl block, so that it is called as `Self::name`.
     pub(crate) fn set_associated(&mut self) {
         self.is_associated = true;
     }
@@ -121,7 +121,7 @@ impl Function {
         })
     }
 
-    /// Returns the struct of the arguments and the functions that compute their defaults; empty without arguments.
+    /// Returns the arguments struct and the functions that compute default values; empty if the tool has no arguments.
     pub(crate) fn arguments_type(&self) -> TokenStream {
         let fields: Vec<_> = self.fields().map(Field::declaration).collect();
         if fields.is_empty() {
@@ -142,8 +142,8 @@ impl Function {
         }
     }
 
-    /// Returns compile-time checks of each type. Their error messages are more precise than those of the builder's
-    /// trait bounds.
+    /// Returns code that checks at compile time the type of each parameter and the result, with more precise errors
+    /// than those of the builder's trait bounds.
     pub(crate) fn checks(&self) -> TokenStream {
         let sdk = path::sdk();
         let extractors = self.parameters.iter().filter_map(|parameter| match parameter {

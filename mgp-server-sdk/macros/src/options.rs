@@ -28,7 +28,7 @@ pub(crate) struct Options {
 
 const KNOWN: &str = "name, title, description, read_only, destructive, idempotent, open_world, inline, blocking, timeout, task, json, output, deny_unknown_fields, security";
 
-/// The hints of MCP and the names of their fields.
+/// The option for each hint of MCP, with the name of the field of `ToolAnnotations`.
 const HINTS: [(&str, &str); 4] = [
     ("read_only", "read_only_hint"),
     ("destructive", "destructive_hint"),
@@ -37,7 +37,7 @@ const HINTS: [(&str, &str); 4] = [
 ];
 
 impl Options {
-    /// Parses the tokens in the parentheses.
+    /// Parses the tokens in the parentheses of `#[tool(…)]`.
     pub(crate) fn parse(tokens: TokenStream) -> syn::Result<Self> {
         let mut options = Self::default();
         meta::parser(|meta| options.read(&meta)).parse2(tokens)?;
@@ -72,7 +72,7 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the builder calls, without `inline` and `blocking`.
+    /// Returns the calls of the tool's builder to which the options expand, except for `inline` and `blocking`.
     pub(crate) fn builder_calls(&self) -> TokenStream {
         let mut calls = TokenStream::new();
         if let Some(title) = &self.title {
@@ -107,7 +107,7 @@ impl Options {
     }
 }
 
-/// Parses `word` or `word = true|false`.
+/// Parses the value of a flag, which is written as `word` or `word = true|false`.
 pub(crate) fn flag(meta: &ParseNestedMeta<'_>) -> syn::Result<bool> {
     if meta.input.peek(Token![=]) {
         return meta.value()?.parse::<LitBool>().map(|value| value.value);

@@ -1,4 +1,4 @@
-//! Paths in the generated code. All of them begin at the SDK crate, so that its users need no further dependency.
+//! Paths in the generated code. All begin with the name of the SDK crate, so that its users need no other dependency.
 
 use proc_macro2::TokenStream;
 use quote::quote;

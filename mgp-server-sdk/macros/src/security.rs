@@ -58,7 +58,7 @@ pub(crate) fn parse(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
     }
 }
 
-/// Parses `code_safety(…)` into an expression.
+/// Parses `code_safety(…)` into an expression that creates the rules for code.
 fn code_safety(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
     let rules = format_ident!("rules", span = Span::mixed_site());
     let (mut level, mut fields) = (None, TokenStream::new());
@@ -106,7 +106,7 @@ fn code_safety(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
     }
 }
 
-/// Parses `("a", "b")`.
+/// Parses a list of string literals in parentheses, such as `("a", "b")`.
 fn list(meta: &ParseNestedMeta<'_>) -> syn::Result<Vec<LitStr>> {
     let inside;
     parenthesized!(inside in meta.input);

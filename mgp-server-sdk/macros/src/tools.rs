@@ -95,8 +95,8 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
     let shared = uses_self.then(|| quote!(let #this = ::std::sync::Arc::new(self);));
     let each = tools.iter().map(|tool| {
         let (arguments, expression) = (tool.arguments_type(), tool.expression());
-        // The checks are generated as items, which cannot use the generic parameters of the block; so there are none
-        // for such a block.
+        // The checks are generated as items, which cannot use the generic parameters of the block, so a block with
+        // generic parameters gets no checks.
         let checks = block.generics.params.is_empty().then(|| tool.checks());
         quote!({
             #arguments

@@ -1,5 +1,5 @@
-//! Options whose values are words of the protocol: each value is checked, and expanded to the
-//! enum variant that it names.
+//! Expands options whose values are words of the protocol: checks each value, and returns the enum variant that it
+//! names.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -11,7 +11,7 @@ use crate::path;
 pub(crate) struct VariantNames {
     /// The kind of value, e.g. for error messages.
     what: &'static str,
-    /// The type in `mgp_types::mgp`.
+    /// The name of the enum in `mgp_types::mgp`.
     ty: &'static str,
     known: &'static [(&'static str, &'static str)],
 }
@@ -75,7 +75,7 @@ pub(crate) const PERMISSION: VariantNames = VariantNames {
     ],
 };
 
-/// Short names of standard permissions.
+/// The short names of standard permissions, which are accepted in addition to the full names.
 const SHORT_PERMISSIONS: [&str; 5] = ["shell", "network", "filesystem", "memory", "code"];
 
 impl VariantNames {

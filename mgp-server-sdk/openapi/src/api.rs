@@ -21,7 +21,7 @@ const MAX_DOCUMENT: usize = 16 << 20;
 /// The maximum number of operations; further operations are left out.
 const MAX_OPERATIONS: usize = 2_000;
 
-/// The methods of operations, with the names that a document uses for them as keys of a path.
+/// The HTTP methods of operations, each with the key under which a document contains it in a path.
 const METHODS: &[(&str, &str)] = &[
     ("get", "GET"),
     ("put", "PUT"),

@@ -1,4 +1,4 @@
-//! The errors when an OpenAPI document is read.
+//! The errors that occur when an OpenAPI document is read and converted to a server.
 
 /// The reason why a document cannot be used.
 #[derive(Debug, thiserror::Error)]

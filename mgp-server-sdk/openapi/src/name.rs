@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-/// The maximum length of a tool's name that hosts accept.
+/// The maximum length of a tool's name, because hosts refuse longer ones.
 const MAX_NAME: usize = 64;
 
 /// Returns a name that is not in use yet, and records that it is in use.
@@ -18,7 +18,7 @@ pub(crate) fn unique(text: &str, used: &mut HashSet<String>) -> String {
     name
 }
 
-/// Replaces all characters except letters, digits, `_` and `-`.
+/// Replaces all characters except ASCII letters, digits, `_` and `-` by `_`.
 fn plain(text: &str) -> String {
     let mut name = String::new();
     for c in text.chars() {

@@ -62,7 +62,7 @@ impl Operation {
         &self.tool
     }
 
-    /// Returns the method of its requests.
+    /// Returns the HTTP method of its requests.
     #[must_use]
     pub fn method(&self) -> &str {
         self.method
@@ -80,7 +80,7 @@ impl Operation {
         &self.schema
     }
 
-    /// Reads an operation of the document; the error is the reason why it cannot be offered as a tool.
+    /// Reads an operation of the document; returns the reason as an error if it cannot be offered as a tool.
     pub(crate) fn read(
         root: &Value,
         path: &str,
@@ -167,7 +167,7 @@ impl Operation {
     }
 }
 
-/// Returns the names in braces in a path.
+/// Returns the names in braces in the path of an operation, e.g. `id` in `/pets/{id}`.
 pub(crate) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }

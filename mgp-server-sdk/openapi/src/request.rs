@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use crate::operation::Operation;
 
-/// The characters that are percent-encoded: all except those that need no encoding anywhere (RFC 3986 §2.3).
+/// The characters that are percent-encoded: all except those that are allowed everywhere (RFC 3986 §2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The headers and query parameters that every request of a server contains, such as API keys. They are secret.
+/// The secret headers and query parameters that a server adds to each of its requests to the API, such as API keys.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Credentials {
@@ -43,7 +43,7 @@ pub(crate) enum Place {
 pub(crate) enum Style {
     /// All parts in one text, separated by this text.
     Joined(&'static str),
-    /// Each part as a separate pair with its own name.
+    /// Each item or member as a separate `name=value` pair.
     Exploded,
     /// Each member as `name[member]=value`.
     Deep,
@@ -51,7 +51,7 @@ pub(crate) enum Style {
     Json,
 }
 
-/// The parts of a request, filled with the arguments.
+/// The parts of a request into which the arguments of a call have been written.
 #[derive(Default)]
 struct Placed {
     path: String,
@@ -120,7 +120,7 @@ impl Operation {
         if !cookies.is_empty() {
             headers.push(("cookie".to_owned(), cookies.join("; ")));
         }
-        // Headers that the operator set replace those that a caller sends.
+        // The operator's headers in `credentials` replace headers of the same name that a caller sends.
         headers.retain(|(name, _)| !credentials.headers.iter().any(|(own, _)| own == name));
         headers.extend(credentials.headers.iter().cloned());
         request.headers.extend(headers.into_iter().map(|(name, value)| (name.into(), value)));
@@ -145,7 +145,8 @@ impl Operation {
             match place {
                 Place::Path => {
                     let text = joined(value, *style, &|text| encoded(text));
-                    // A path segment that consists of dots would change the path.
+                    // Refuse an empty value, or one of dots only, because such a path segment would lead to another
+                    // path.
                     if text.is_empty() || text.chars().all(|c| c == '.') {
                         return Err(format!(
                             "`{}` must not be empty or of dots",

@@ -48,7 +48,7 @@ const DROPPED: &[&str] = &[
 /// A collector of the schemas that the arguments of one tool need.
 pub(crate) struct Schemas<'a> {
     root: &'a Value,
-    /// The names of the schemas to which references point, by reference.
+    /// The name in the tool's schema for each reference that was found in the document.
     names: HashMap<&'a str, String>,
     used: HashSet<String>,
     waiting: VecDeque<&'a str>,
@@ -97,7 +97,7 @@ impl<'a> Schemas<'a> {
     fn converted(&mut self, schema: &'a Value, depth: usize) -> Value {
         self.read += 1;
         let Some(members) = schema.as_object() else {
-            // The schemas `true` and `false` are valid too.
+            // `true` and `false` are schemas, too; an invalid schema is replaced by one that allows any value.
             return if schema.is_boolean() { schema.clone() } else { json!({}) };
         };
         if depth > MAX_DEPTH || self.read > MAX_SCHEMAS {
@@ -185,8 +185,8 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// Replaces references that lead back to themselves by a schema that allows any value, because hosts and argument
-/// checks do not accept cyclic references.
+/// Replaces references that lead back to a schema that contains them by a schema that allows any value, because hosts
+/// and argument checks do not accept cyclic references.
 fn cut_circles(
     name: &str,
     definitions: &mut BTreeMap<String, Value>,

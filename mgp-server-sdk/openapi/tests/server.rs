@@ -49,7 +49,7 @@ components:
         parent: {$ref: "#/components/schemas/Pet"}
 "##;
 
-/// An API that records all requests and gives each the same response.
+/// A stub of an API that records all requests and answers each with the same response.
 struct Stub {
     requests: Arc<Mutex<Vec<FetchRequest>>>,
     response: FetchResponse,

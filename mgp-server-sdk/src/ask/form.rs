@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::request::declared_fields;
 
-/// Returns the form for a type. The fields keep the order of their declaration, in which the user sees them.
+/// Returns the schema of the form for a type. The user sees the fields in the order of their declaration.
 ///
 /// # Errors
 /// −32603 if the type is not a struct of strings, numbers, booleans, enums and lists of enums.
@@ -131,7 +131,7 @@ fn field(schema: Value) -> Option<Value> {
 /// The choices of a field.
 enum Choices {
     Plain(Value),
-    /// Each choice has a title.
+    /// The choices, each with a title.
     Titled(Value),
 }
 

@@ -191,7 +191,7 @@ impl ContextExt for Context {
 #[derive(Debug, Default)]
 pub(crate) struct QuestionCounter(AtomicU32);
 
-/// A question that has not been asked yet, and its key.
+/// A question to the caller that has not been asked yet: its call and its key.
 #[derive(Clone, Debug)]
 struct Question {
     cx: Context,
@@ -207,7 +207,7 @@ impl Question {
                 Some(format!("{kind}-{}", order.0.fetch_add(1, Ordering::Relaxed) + 1))
             }
             (CallerAccess::Channel(_), None) => None,
-            // The key may be the same for all questions, because it is not sent to this caller.
+            // All questions may have the same key here, because a legacy caller does not receive the key.
             (_, None) => Some(kind.to_owned()),
         };
         Self { cx: cx.clone(), key }
@@ -229,7 +229,7 @@ impl Question {
         })
     }
 
-    /// Returns the key.
+    /// Returns the key of the question.
     fn key(&self) -> Result<String, RpcError> {
         self.key.clone().ok_or_else(|| {
             RpcError::internal("the order of questions is unknown here; set a key for the question")

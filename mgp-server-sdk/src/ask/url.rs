@@ -126,7 +126,8 @@ impl IntoFuture for UrlElicitation {
 }
 
 impl Question {
-    /// Returns error −32042 with the page, or another error if the caller does not support elicitation by URL.
+    /// Returns error −32042, which contains the page, or the error for a caller that does not support elicitation by
+    /// URL.
     fn required_url(&self, page: ElicitParams) -> RpcError {
         let cx = &self.cx;
         if let Err(refused) = ClientCapability::Url.check(cx) {

@@ -15,7 +15,7 @@ pub trait IntoAnswer<T>: Send + 'static {
     /// Converts the value to the answer.
     ///
     /// # Errors
-    /// The error that the caller receives instead.
+    /// Returns the error that the caller receives instead of an answer.
     fn into_answer(self) -> Result<T, RpcError>;
 }
 

@@ -89,7 +89,7 @@ pub trait FromRequest: Sized + Send {
     /// Extracts the value from the request.
     ///
     /// # Errors
-    /// The error that the caller receives if the value cannot be extracted.
+    /// Returns the error that the caller receives if the value cannot be extracted.
     fn from_request(request: &TextRequest) -> Result<Self, RpcError>;
 
     /// Returns the arguments that the parameter reads, in the form in which a prompt lists them.

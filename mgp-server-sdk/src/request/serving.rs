@@ -26,8 +26,8 @@ impl HandlerConfig {
         handler: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
     ) -> Result<Reply, RpcError> {
         let asking = cx.caller_access.clone();
-        // `asking` is polled inside the task in which the function asks its questions, so that one poll collects all
-        // questions of a round.
+        // Let `run_round` poll the function in the same task, so that it collects all questions that the function asks
+        // during one poll.
         let running = async move { asking.run_round(handler).await };
         let mut task = AbortOnDrop(spawn_watched(tokio::time::timeout(self.timeout, running)));
         match (&mut task.0).await {

@@ -1,4 +1,4 @@
-//! Deserialization of a map of strings: numbers, booleans and enum variants are parsed from strings.
+//! Deserializes types from a map of strings: parses the strings as numbers, booleans and enum variants where necessary.
 
 use std::collections::BTreeMap;
 

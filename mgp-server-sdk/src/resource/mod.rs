@@ -46,7 +46,7 @@ pub struct Resource {
     pub(crate) completers: Completers,
 }
 
-/// The definition, in the form in which it is listed.
+/// The definition of a resource or template, in the form in which it is listed.
 #[derive(Clone, Debug)]
 pub(crate) enum Definition {
     Fixed(mcp::Resource),

@@ -149,7 +149,7 @@ impl Resources {
         Ok(())
     }
 
-    /// Returns the errors that prevent resources from being served.
+    /// Returns the errors because of which a server with these resources cannot be built.
     pub(crate) fn errors(&self, state: &Extensions) -> Vec<BuildError> {
         let mut errors = Vec::new();
         for fixed in self.fixed.snapshot().entries() {
@@ -208,7 +208,7 @@ impl Resources {
         self.sets.lock().get(index).cloned()
     }
 
-    /// Returns the template that matches a URI, and the values of its variables.
+    /// Returns the template that matches a URI, and the values that its variables have in the URI.
     pub(super) fn family(&self, uri: &str) -> Option<(Arc<Family>, BTreeMap<String, String>)> {
         self.templates.snapshot().entries().iter().find_map(|family| {
             family.template.matches(uri).map(|variables| (Arc::clone(family), variables))
@@ -222,8 +222,8 @@ impl Resources {
             || self.sets().iter().any(|set| set.has(uri))
     }
 
-    /// Returns the completion functions of a template; `None` if there is no such template, because the completions of
-    /// templates in sets are not known.
+    /// Returns the variables and completion functions of a template; for a template that only a set may have, these are
+    /// unknown. Returns `None` if there is no such template.
     pub(crate) fn completable(&self, uri: &str) -> Option<CompletionTarget> {
         if let Some(family) = self.templates.get(uri) {
             return Some(CompletionTarget {

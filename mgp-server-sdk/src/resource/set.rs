@@ -28,8 +28,7 @@ use super::contents::Contents;
 /// # drop(Server::new("notes", "1").resource_set(Notes));
 /// ```
 pub trait ResourceSet: Send + Sync + 'static {
-    /// Returns a page of the resources. The page begins at `cursor`, which this set returned earlier, or at the start
-    /// if it is `None`.
+    /// Returns a page of the resources: the first one, or the one at a `cursor` that this set returned earlier.
     ///
     /// # Errors
     /// Returns the error that the caller receives; −32602 for an invalid cursor.

@@ -22,9 +22,9 @@ struct Variable {
 /// The characters that a variable matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// Any character except `/`, `?` and `#`; these may occur percent-encoded.
+    /// The variable matches any character except `/`, `?` and `#`, which may only occur in percent-encoded form.
     Segment,
-    /// Any character (`{+name}`).
+    /// The variable, written as `{+name}`, matches any character.
     Anything,
 }
 

@@ -1,4 +1,4 @@
-//! Checks of a tool before it is served.
+//! Checks a tool before it is added to a server.
 
 use mgp_types::mcp;
 use mgp_types::mgp::Permission;

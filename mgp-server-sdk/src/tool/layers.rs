@@ -16,7 +16,7 @@ use super::extract::ToolRequest;
 #[derive(Clone, Default)]
 pub(super) struct Layers(Vec<Arc<dyn Fn(Stack) -> Stack + Send + Sync>>);
 
-/// Passes the server's state through the layers of a tool, as an extension of the call.
+/// The server's state, stored in a call as an extension while the call passes through the layers of a tool.
 pub(super) struct CarriedState(pub(super) Arc<Extensions>);
 
 impl Layers {

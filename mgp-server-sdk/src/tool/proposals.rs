@@ -34,7 +34,7 @@ impl Tool {
         self.propose(Extension::CostHints, "latency", latency)
     }
 
-    /// Declares the quota that is left.
+    /// Declares how much of the tool's quota is left.
     pub fn quota(self, quota: &ToolQuota) -> Self {
         self.propose(Extension::CostHints, "quota", quota)
     }

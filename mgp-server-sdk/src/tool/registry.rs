@@ -42,19 +42,19 @@ struct ToolsState {
     subscribers: OnceLock<Subscribers>,
     /// The function that receives the definitions after each change; set if the server is governed.
     observer: OnceLock<DefinitionObserver>,
-    /// The function that decides again about calls that waited after the gates had admitted them; set if the server is
-    /// governed.
+    /// The function that checks the rights of a call again if the call had to wait after it was admitted; set if the
+    /// server is governed.
     recheck: OnceLock<Recheck>,
 }
 
-/// The function that decides again about a call that waited after the gates had admitted it.
+/// A function that checks the rights of a call again if the call had to wait after it was admitted.
 struct Recheck(Box<CheckFn>);
 
 type CheckFn = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 
 mgp_types::opaque_debug!(Recheck);
 
-/// The function that receives the definitions of all tools after each change.
+/// A function that receives the definitions of all tools after each change.
 struct DefinitionObserver(Box<ObserveFn>);
 
 type ObserveFn = dyn Fn(&[mcp::Tool]) + Send + Sync;
@@ -75,7 +75,7 @@ struct Snapshot {
     any_typed: bool,
     /// `true` if at least one tool has its own time limit.
     any_timeout: bool,
-    /// `true` if a tool has members of proposals; the list then depends on what its caller negotiated.
+    /// `true` if a tool has members of proposals; then the list depends on the proposals that the caller negotiated.
     any_proposed: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 8],
 }
@@ -84,7 +84,7 @@ struct Snapshot {
 #[derive(Clone, Debug, Default)]
 struct Settings {
     style: SchemaStyle,
-    /// If set, tools whose permissions are known to be denied are not listed; calls of them fail in either case.
+    /// If set, a client's list omits tools that need a permission that the client denies; calls fail in either case.
     hides_refused: bool,
     /// If set, the arguments of a call are checked against the schema of its tool before the tool runs.
     #[cfg(feature = "schemas")]
@@ -99,7 +99,7 @@ struct Entry {
     definition: Arc<mcp::Tool>,
     /// The permissions that a call needs, by their standard names.
     permissions: Arc<[Permission]>,
-    /// The arguments that HTTP callers repeat in headers.
+    /// The plan of the arguments that HTTP callers repeat in headers.
     headers: HeaderPlan,
     /// The declared maximum size of the input, in bytes.
     max_input: Option<u64>,
@@ -219,7 +219,7 @@ impl Tools {
         super::validate::check(&entry.definition, params)
     }
 
-    /// Omits tools from the list if their permissions are known to be denied.
+    /// Makes the server omit tools from the list of a client that is known to deny a permission that they need.
     pub(crate) fn hide_denied_tools(&self) {
         self.change(|_, settings| settings.hides_refused = true);
     }
@@ -315,7 +315,7 @@ impl Tools {
         entry.map_or(TaskSupport::Forbidden, |entry| support_of(&entry.definition))
     }
 
-    /// Returns whether any tool's calls may become tasks.
+    /// Returns whether there is a tool whose calls may become tasks.
     pub(crate) fn any_task(&self) -> bool {
         self.snapshot().any_task
     }
@@ -411,7 +411,7 @@ impl Tools {
         is_first
     }
 
-    /// Sets the function that decides again about calls that waited after the gates had admitted them.
+    /// Sets the function that checks the rights of a call again if the call had to wait after it was admitted.
     pub(crate) fn set_recheck(
         &self,
         check: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,

@@ -79,7 +79,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Adds to the error of a call that took too long where its limit is set: callers know only limits of their own.
+/// Adds to the error of a call that took too long the place where the server's author can change the limit, because a
+/// caller knows only its own time limits.
 fn name_limit(error: RpcError) -> RpcError {
     let refusal = error.source().and_then(|source| source.downcast_ref::<LifecycleError>());
     if !matches!(refusal, Some(LifecycleError::TimedOut(_))) {

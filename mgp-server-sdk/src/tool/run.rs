@@ -20,8 +20,8 @@ impl Tool {
             ExecutionMode::Inline => {
                 let function = (self.run)(request);
                 Running::Inline(match asking {
-                    // Only a caller that is asked in rounds needs this wrapper, whose additional box costs as much as
-                    // the lookup of the tool.
+                    // Use this wrapper only for a modern caller, which answers questions with its next request: its
+                    // additional box costs as much as the lookup of the tool.
                     CallerAccess::Channel(_) => {
                         Box::pin(async move { asking.run_round(function).await })
                     }
@@ -30,9 +30,9 @@ impl Tool {
             }
             ExecutionMode::Task => {
                 let function = (self.run)(request);
-                // `asking` is polled inside the task in which the function asks its questions, so that one poll
-                // collects all questions of a round. Because the task is separate, pings are answered even if the
-                // function blocks its thread, which it should not do.
+                // Let `run_round` poll the function in the same task, so that it collects all questions that the
+                // function asks during one poll. Because this task is separate from the connection's, pings are
+                // answered even if the function blocks its thread, which it should not do.
                 Running::Task(AbortOnDrop(spawn_watched(async move {
                     asking.run_round(function).await
                 })))

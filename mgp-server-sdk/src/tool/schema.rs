@@ -1,4 +1,5 @@
-//! Generates JSON Schemas (2020-12) of arguments and results. The schemas of inner types can be written in two places.
+//! Generates JSON Schemas (2020-12) of arguments and results. [`SchemaStyle`] determines where the schemas of inner
+//! types are written.
 
 use std::borrow::Cow;
 
@@ -11,10 +12,11 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaStyle {
-    /// Wherever the type is used, because several model APIs reject `$defs`. Recursive types still use `$defs`.
+    /// The schema is written wherever the type is used, because several model APIs reject `$defs`. Recursive types
+    /// still use `$defs`.
     #[default]
     Inlined,
-    /// Once per type, in `$defs` at the root; this is shorter if a type is used several times.
+    /// The schema is written once per type, in `$defs` at the root; this is shorter if a type is used several times.
     Hoisted,
 }
 

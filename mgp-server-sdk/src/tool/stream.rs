@@ -1,4 +1,4 @@
-//! The streamed result of a tool: the content that its function sends before it returns (MGP §12.4, §12.5).
+//! Records the content that a tool's function sends before it returns, and joins it with the result (MGP §12.4, §12.5).
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -25,7 +25,7 @@ pub(crate) struct ChunkRecorder {
     /// If set, chunks are not held back, because the function blocks its thread and never waits.
     is_blocking: bool,
     max_bytes: u64,
-    /// Locked while an item is sent, so that items from several tasks keep their order.
+    /// A lock that is held while an item is sent, so that items from several tasks keep their order.
     order: tokio::sync::Mutex<()>,
     state: Mutex<Recorded>,
 }
@@ -83,8 +83,8 @@ impl ChunkRecorder {
         state.sent += 1;
         if !self.is_blocking && self.is_streamed() {
             state.held = Some(chunk);
-            // The chunk was sent by another task, so the function must be woken: otherwise it might not be polled for a
-            // long time.
+            // If another task sent this chunk, wake the function, because the chunk is passed on after the function's
+            // next poll.
             let waker = if state.is_polled { None } else { state.waker.take() };
             drop(state);
             if let Some(waker) = waker {
@@ -114,7 +114,7 @@ impl ChunkRecorder {
         self.inner.send(item).await
     }
 
-    /// Sends the chunk that was held back. The method's caller must hold the lock `order`.
+    /// Sends the chunk that was held back. The code that calls this method must hold the lock `order`.
     async fn send_held(&self) -> Result<(), ConsumerGone> {
         let held = self.state.lock().held.clone();
         if let Some(chunk) = held {
@@ -131,7 +131,7 @@ impl ChunkRecorder {
         let _ = self.send_held().await;
     }
 
-    /// Runs the function of the tool, and returns its result together with the content that was streamed.
+    /// Runs the function of the tool, and returns its result joined with the content that the function streamed.
     pub(super) async fn run<F>(self: Arc<Self>, running: F, era: Era) -> Result<Reply, RpcError>
     where
         F: Future<Output: IntoToolResult>,
@@ -180,7 +180,7 @@ impl ChunkRecorder {
         }
     }
 
-    /// Returns whether a chunk is held back.
+    /// Records that a poll of the function has ended, and returns whether a chunk is held back.
     fn end_poll(&self) -> bool {
         let mut state = self.state.lock();
         state.is_polled = false;

@@ -58,8 +58,8 @@ impl Tool {
         self.set_meta("deprecated", deprecation)
     }
 
-    /// Declares the effect of repeated calls: as `_meta.idempotency`, which specifications repeat, and as the hint that
-    /// MCP defines.
+    /// Declares the effect of repeated calls: in `_meta.idempotency`, which a generated specification of the tool
+    /// repeats, and as the `idempotentHint` of MCP.
     pub fn idempotency(mut self, effect: &ToolIdempotency) -> Self {
         let hints = self.definition.annotations.get_or_insert_with(ToolAnnotations::new);
         hints.idempotent_hint = Some(*effect == ToolIdempotency::Yes);

@@ -1,4 +1,4 @@
-//! Cancellations and disconnects are passed on over a connection.
+//! Tests that cancellations and disconnects of a caller reach the called tool over a connection.
 
 use mgp_transport::{CloseReason, Limits};
 use tokio::io::AsyncWriteExt;

@@ -1,4 +1,4 @@
-//! Ten thousand calls whose callers drop them at random points.
+//! Tests that ten thousand calls, whose callers drop them at random points, leave nothing behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ enum DropPoint {
 
 type Pending = BoxFuture<'static, Result<Reply, RpcError>>;
 
-/// Returns `true` if the call was answered.
+/// Makes a call and drops it at a point; returns `true` if the call was answered before.
 async fn make(mut call: Pending, drop_point: DropPoint) -> bool {
     match drop_point {
         DropPoint::BeforeIt => false,
@@ -116,7 +116,7 @@ async fn dropped_calls_leave_nothing(seed: u64) {
     while let Some(done) = running.join_next().await {
         answered += usize::from(done.unwrap());
     }
-    // If fewer calls ended in one of these ways, the test would cover too little.
+    // Both answered and dropped calls must be frequent, because the test would otherwise cover too little.
     assert!(
         answered > CALLS / 10 && answered < CALLS * 9 / 10,
         "{answered} of {CALLS} were answered"

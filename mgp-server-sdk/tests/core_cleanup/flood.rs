@@ -1,4 +1,4 @@
-//! A peer that sends a flood of notifications.
+//! Tests of a peer that sends a flood of notifications.
 
 use mgp_server_sdk::prelude::*;
 use mgp_transport::{CloseReason, Limits};
@@ -44,8 +44,8 @@ async fn flooded() {
     raw.write(PING).await;
     assert!(raw.line().await.contains("\"result\""));
     let (limits, monitor) = (Limits::default(), raw.monitor.clone());
-    // Each notification needs half a kilobyte in addition to its text, so the limit in bytes is reached first, or
-    // nearly so.
+    // Each stored notification needs half a kilobyte in addition to its text, so the limit in bytes is reached before
+    // the limit of their number, or almost at the same time.
     let held = 200_001 - monitor.dropped();
     assert!(held > 60_000 && held <= limits.notifications as u64, "{held} are held");
     assert!(monitor.held_bytes() <= limits.held_bytes, "{}", monitor.held_bytes());

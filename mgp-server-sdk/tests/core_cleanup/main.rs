@@ -1,4 +1,4 @@
-//! Calls, connections and misbehaving peers leave no tasks, memory or other resources behind.
+//! Tests that calls, connections and misbehaving peers leave no tasks, memory or other resources behind.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

@@ -127,7 +127,7 @@ pub(crate) fn server(alive: &Alive) -> Server {
         }))
 }
 
-/// The two ends of a connection; both are being driven.
+/// The two ends of a connection between a client and a server; a task drives each end.
 pub(crate) struct Pair {
     /// The outbound stack of the client.
     pub(crate) stack: Stack,
@@ -185,7 +185,8 @@ impl Pair {
         self.stack.send(Call::request(Method::of("tools/call"), Params::tool(tool, &arguments), cx))
     }
 
-    /// Returns the counters of both sides: waiting, running and stored items.
+    /// Returns the counters of the client and then those of the server: pending calls, running calls, and the bytes of
+    /// stored messages in two places.
     pub(crate) fn left(&self) -> [usize; 8] {
         let [ours, theirs] = [&self.client, &self.server].map(|monitor| {
             [monitor.pending(), monitor.running(), monitor.held_bytes(), monitor.inbox_bytes()]

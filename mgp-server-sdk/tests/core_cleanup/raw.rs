@@ -5,7 +5,7 @@ use mgp_types::service::{Scope, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
-/// The peer's ends of a connection, and the connection's counters.
+/// The peer's ends of a connection to a server, and the counters of the server's end.
 pub(crate) struct Raw {
     pub(crate) reader: BufReader<ReadHalf<DuplexStream>>,
     pub(crate) writer: WriteHalf<DuplexStream>,

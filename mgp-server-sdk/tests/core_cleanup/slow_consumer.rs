@@ -1,4 +1,4 @@
-//! A caller that reads the chunks of its call too slowly.
+//! Tests of a caller that reads the chunks of its call too slowly.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! A peer that writes requests and never reads.
+//! Tests of a peer that writes requests and never reads the answers.
 
 use std::fmt::Write;
 
@@ -51,7 +51,7 @@ async fn a_peer_that_never_reads() {
     let started = Instant::now();
     until(|| (monitor.unread_bytes() > 4 << 20, monitor.unread_bytes())).await;
 
-    // Its unread output delays no other call: the paused clock would advance only if a call had to wait.
+    // The unread output delays no other peer's call: the paused clock would advance only if a call waited.
     let before = Instant::now();
     for _ in 0..200 {
         good.call("task", 100).await.unwrap();

@@ -1,4 +1,4 @@
-//! Notifications of the server's states to clients that negotiated them, in both eras.
+//! Tests that the server notifies clients of its states if they negotiated this, in both eras.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Shutdown of a server over HTTP: sessions, calls without a session, streams, and authority.
+//! Tests of the shutdown of a server over HTTP: of sessions, calls without a session, streams, and the caller's
+//! authority.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! A server that has no running calls ends immediately.
+//! Tests that a server without running calls ends immediately when it is drained.
 
 use std::time::Duration;
 

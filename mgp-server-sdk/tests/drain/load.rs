@@ -1,4 +1,4 @@
-//! Drains that begin at random moments while calls are running.
+//! Tests of drains that begin at random moments while calls are running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,15 +22,16 @@ const SHUTDOWN: u64 = 999_999;
 /// The event that triggers a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
-    /// The drain handle.
+    /// The test drains the server through its handle.
     Handle,
-    /// A request to shut down, sent among the calls.
+    /// The peer sends a request to shut down among its calls.
     Method,
-    /// The drain handle, with a time limit that is too short for some calls.
+    /// The test drains the server through its handle, with a time limit that is too short for some calls.
     Surprise,
 }
 
-/// Runs one drain; returns the number of calls that succeeded, and the number of those that were sent too late.
+/// Drains a server once while a peer sends calls; returns the number of calls that began, and that of the calls that
+/// came too late.
 async fn one(by: Trigger, random: &mut Random) -> (usize, usize) {
     let began = Began::default();
     let World { mut to, mut from, serving, drain } = World::new(server(&began)).await;
@@ -47,7 +48,7 @@ async fn one(by: Trigger, random: &mut Random) -> (usize, usize) {
         flag.store(true, Ordering::SeqCst);
     });
     let asked = random.below(CALLS);
-    // The late calls are those written after the peer was notified of the drain.
+    // The late calls are those that the peer wrote after the drain had begun.
     let (mut sent, mut late) = (Vec::new(), Vec::new());
     for id in 0..CALLS {
         if by == Trigger::Method && id == asked {

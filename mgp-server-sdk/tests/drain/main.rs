@@ -1,7 +1,7 @@
-//! Shutdown: accepted requests are answered, later ones are refused, and the server ends as soon
-//! as possible (MGP §11.4).
+//! Tests of the shutdown of a server: it answers the requests that it has accepted, refuses later ones, and ends as
+//! soon as possible (MGP §11.4).
 //!
-//! `DRAINS` sets the number of drains of each of the two long tests; the default is 100.
+//! The environment variable `DRAINS` sets how often each of the two long tests drains a server; the default is 100.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ mod world;
 
 use std::time::Duration;
 
-/// Returns the number of drains of a long test.
+/// Returns the number of times that a long test drains a server.
 fn drains() -> usize {
     std::env::var("DRAINS").ok().and_then(|count| count.parse().ok()).unwrap_or(100)
 }
@@ -28,5 +28,5 @@ fn at_once() -> Duration {
     Duration::from_millis(if drains() < A_CHECK { 2_000 } else { 50 })
 }
 
-/// The number of drains from which on the test is run alone, as an acceptance check.
+/// With at least this number of drains, a test is an acceptance check, and no other test runs at the same time.
 const A_CHECK: usize = 1000;

@@ -1,4 +1,4 @@
-//! Server processes on pipes that are shut down by a signal or by their parents.
+//! Tests of server processes on pipes, which a signal or their parent process shuts down.
 
 #![cfg(unix)]
 
@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::world::{Received, TIMEOUT, request};
 use crate::{at_once, drains};
 
-/// A running workbench.
+/// A running process of the example `workbench`.
 struct Process {
     to: ChildStdin,
     from: Lines<BufReader<ChildStdout>>,
@@ -70,7 +70,7 @@ impl Process {
         timeout(TIMEOUT, self.child.wait()).await.unwrap().unwrap()
     }
 
-    /// Sends calls, and waits until the server accepted them; some may have completed by then.
+    /// Sends calls, waits until the server has accepted them, and returns the messages that arrived by then.
     async fn load(&mut self, calls: u64, ms: u64) -> Received {
         for id in 0..calls {
             self.write(&tool(id, "sleep", &json!({"ms": ms}))).await;
@@ -98,7 +98,7 @@ async fn a_process_finishes_its_calls_and_exits_with_success() {
             1 => process.signal("-INT").await,
             _ => process.write(&request(500, "mgp/lifecycle/shutdown", json!({}))).await,
         }
-        // The first state notification shows that the signal has arrived.
+        // Wait for the first state notification, which shows that the shutdown has begun.
         while received.states.is_empty() {
             received.take(process.receive().await.unwrap());
         }

@@ -1,4 +1,4 @@
-//! A peer that never reads cannot prevent a server from ending.
+//! Tests that a peer that never reads cannot prevent a server from ending.
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ impl Began {
 
 #[derive(Deserialize, JsonSchema)]
 struct Work {
-    /// The name of the call.
+    /// The id of the call.
     number: u64,
     /// The duration of the call.
     ms: u64,
@@ -73,7 +73,7 @@ impl Random {
     }
 }
 
-/// A running server, and its peer.
+/// A running server, with the streams over which the test, as its peer, writes and reads.
 pub(crate) struct World {
     pub(crate) to: WriteHalf<DuplexStream>,
     pub(crate) from: BufReader<ReadHalf<DuplexStream>>,
@@ -171,7 +171,7 @@ impl Received {
     /// Compares the answers with the calls that began: every call that began must be answered, and no refused call may
     /// have begun.
     ///
-    /// Returns the number of calls that succeeded, and the number of those that were sent too late.
+    /// Returns the number of calls that began, and the number of those that the server refused or did not read.
     pub(crate) fn judge(
         &self,
         sent: impl Iterator<Item = u64>,

@@ -1,4 +1,4 @@
-//! Questions to the user and to the model, and requests for roots, in both eras.
+//! Tests of questions to the user and to the model, and of requests for roots, in both eras.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Elicited, Prompt, Resource, UrlElicited};

@@ -1,4 +1,4 @@
-//! Change notifications: to sessions, to subscribers, to modern streams.
+//! Tests of change notifications to legacy sessions, to subscribers of resources, and on modern streams.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource, Resources};
@@ -102,7 +102,7 @@ async fn a_disabled_tool_is_neither_listed_nor_called() {
     }
 }
 
-/// Notifies all subscribers, and updates one resource without subscribers.
+/// Reports changes of the resources that have subscribers, and of one that has none.
 fn update(resources: &Resources) {
     for _ in 0..3 {
         resources.updated("test://watched");

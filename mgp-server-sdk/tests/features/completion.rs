@@ -1,4 +1,4 @@
-//! Completion of prompt arguments and template variables.
+//! Tests of the completion of prompt arguments and template variables.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{PartialArgument, Prompt, Resource};

@@ -1,4 +1,4 @@
-//! Log messages and their levels.
+//! Tests of log messages to callers, and of the levels that callers set.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, LogLevel, Logger, Prompt};

@@ -1,4 +1,4 @@
-//! The features of a server other than tools, as its peers see them: over a connection, in both eras.
+//! Tests of the features of a server other than tools, as its peers see them over a connection, in both eras.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! A server offers exactly the features that are registered.
+//! Tests that a server offers exactly the features that its author has added.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource};
@@ -43,7 +43,7 @@ async fn capabilities_are_those_of_what_is_registered() {
             json!({ "completions": {}, "prompts": messages })
         );
         assert_eq!(offered(new().logging(), era).await, json!({ "logging": {} }));
-        // The offer that the author made is not changed.
+        // The server does not change a capability that the author has set in the offer.
         let quiet = new().tool(tool()).offer(|offer| {
             offer.capabilities.tools = Some(ListChanged::new());
         });

@@ -1,4 +1,4 @@
-//! Prompts: lists and results.
+//! Tests of the lists and results of prompts.
 
 use mgp_server_sdk::Prompt;
 use mgp_server_sdk::prelude::*;

@@ -1,4 +1,4 @@
-//! Lists, contents and subscriptions of resources: with fixed URIs, of templates, and of sets.
+//! Tests of the lists, contents and subscriptions of resources: of resources with fixed URIs, templates and sets.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Contents, Page, Resource, ResourceSet, Uri};
@@ -13,7 +13,7 @@ struct Item {
     id: u32,
 }
 
-/// A set of resources, the rows of a table, that returns its own pages.
+/// A resource set of the rows of a table, which divides its list into pages itself.
 struct Rows;
 
 impl ResourceSet for Rows {

@@ -1,4 +1,4 @@
-//! Structured content of any kind, and schemas that are listed unchanged.
+//! Tests that structured content may be any JSON value, and that the schemas of tools are listed unchanged.
 
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
@@ -59,7 +59,7 @@ async fn a_modern_caller_receives_any_kind_of_value_and_its_schema() {
 
 #[tokio::test]
 async fn schemas_are_listed_unchanged() {
-    // Line breaks between tokens are removed, since a message is one line on the wire.
+    // The server removes only the line breaks between tokens, because a message is one line on the wire.
     let schema = r#"{"type": "object",
         "$schema": "https://json-schema.org/draft/2020-12/schema",  "z": 1.0, "a": 1e2,
         "$defs": {"n": {"$anchor": "n", "type": "number"}},

@@ -1,4 +1,4 @@
-//! Tools that begin a task themselves, for callers with and without task support.
+//! Tests of tools that begin a task themselves, for callers with and without support for tasks.
 
 use mgp_server_sdk::ContextExt;
 use mgp_server_sdk::prelude::*;

@@ -1,5 +1,5 @@
-//! URL elicitation: a legacy call fails with the URL and is to be repeated, a modern call asks; then the notification
-//! that the visit is complete.
+//! Tests of tools that request a visit to a URL: a legacy call fails with the URL and must be repeated, and a modern
+//! call asks the caller; then the server notifies the caller that the visit is complete.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, UrlElicited};

@@ -22,11 +22,11 @@ pub(crate) struct Wire {
     next: i64,
     /// The notifications that were received and not returned yet.
     notices: VecDeque<Value>,
-    /// The answers to the server's questions, in order.
+    /// The answers that the peer will give to the server's next questions, in this order.
     pub(crate) answers: VecDeque<Value>,
-    /// The server's questions: `{method, params}`.
+    /// The questions that the server has asked, each as `{method, params}`.
     pub(crate) asked: Vec<Value>,
-    /// The number of rounds of the last request.
+    /// The number of times that the peer sent the last request, because the answers were questions.
     pub(crate) rounds: usize,
     pub(crate) hello: Value,
     /// The last line, as it was received.

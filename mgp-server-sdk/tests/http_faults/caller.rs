@@ -1,4 +1,4 @@
-//! A caller of either era that adds the headers and members which each message needs.
+//! A caller of either era that adds the headers and members that the era requires in each message.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ pub(crate) struct Caller {
     era: Era,
     capabilities: Value,
     key: Option<String>,
-    /// The handle with which requests of this caller can refer to each other.
+    /// The handle in a modern caller's requests; a request can cancel another one with the same handle.
     pub(crate) handle: Option<&'static str>,
     pub(crate) session: Option<String>,
 }
@@ -116,7 +116,7 @@ impl Caller {
         send(self.to, "POST", &headers, &message.to_string()).await
     }
 
-    /// Opens the stream of the session, or resumes it after an event.
+    /// Opens the stream of the session, or resumes a stream after the event with the id `last`.
     pub(crate) async fn get(&self, last: Option<&str>) -> Response {
         let mut headers = self.headers();
         headers.extend(last.map(|last| ("Last-Event-ID", last)));

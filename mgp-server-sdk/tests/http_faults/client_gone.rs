@@ -1,5 +1,5 @@
-//! A client that disconnects during a call: a legacy call continues and keeps its answer, a modern call ends
-//! immediately.
+//! Tests of a client that disconnects during a call: a legacy call continues and its answer is kept, and a modern call
+//! ends immediately.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn progress(event: &Value) -> String {
     event["params"]["progress"].as_f64().unwrap().to_string()
 }
 
-/// Messages that no client reads are kept, and none is sent twice.
+/// The server keeps the messages that no client reads, and sends none of them twice.
 #[tokio::test]
 async fn legacy_goes_on_and_is_resumed() {
     let world = World::open(|server| server).await;
@@ -26,7 +26,7 @@ async fn legacy_goes_on_and_is_resumed() {
         last = event.id.unwrap();
     }
     drop(cut);
-    // The call continues without a reader, for two steps.
+    // Although no client reads, the call continues for two steps.
     world.hold.step(2);
     let mut back = caller.get(Some(&last)).await;
     assert_eq!(back.status, 200);
@@ -77,7 +77,7 @@ async fn modern_ends_with_its_stream() {
     world.quiet().await;
 }
 
-/// No message was sent before the answer, so the response would have been JSON.
+/// The client disconnects before the server has sent any message, while the response could still become plain JSON.
 #[tokio::test]
 async fn before_the_first_event() {
     let world = World::open(|server| server).await;
@@ -96,7 +96,7 @@ async fn before_the_first_event() {
     until(|| (world.hold.alive() == 1, world.hold.alive())).await;
     asked.abort();
     assert!(asked.await.unwrap_err().is_cancelled());
-    // The client closed only its sending side, and the server must not end the call because of that.
+    // To the server, the client has only closed its sending side, which must not end a legacy call.
     assert_eq!(legacy.call(2, "now", json!({})).await.status, 200);
     assert_eq!((world.hold.alive(), world.monitor.running()), (1, 1));
     world.hold.step(1);
@@ -160,8 +160,7 @@ async fn modern_call_is_not_cancelled_by_a_notification() {
     world.quiet().await;
 }
 
-/// Guards against an earlier fault: a session that a handler had closed was still found, and its
-/// stream was an empty 200.
+/// Regression test: the server still found a session that a handler had closed, and its stream was an empty response.
 #[tokio::test]
 async fn session_that_its_server_closed_is_unknown() {
     let world = World::open(|server| server).await;

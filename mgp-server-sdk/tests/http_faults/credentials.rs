@@ -1,4 +1,4 @@
-//! Callers must be authenticated, and streams end when the credentials with which they were opened become invalid.
+//! Tests that callers must be authenticated, and that a stream ends when its caller's credentials become invalid.
 
 use mgp_security::auth::{AuthLayer, KeyGrant};
 use mgp_server_sdk::ServeError;
@@ -63,7 +63,7 @@ async fn stream_of_a_revoked_key_ends() {
     }
 }
 
-/// Guards against an earlier fault: 8,192 listeners blocked all other callers.
+/// Regression test: open notification streams counted as running calls, so 8,192 of them blocked all other callers.
 #[tokio::test]
 async fn listening_takes_no_slot() {
     let world = World::open(|server| server.config(|config| config.in_flight = 2)).await;
@@ -105,7 +105,7 @@ async fn tool_sees_what_its_caller_may_do() {
     }
 }
 
-/// No address is bound in this test, because the error occurs before that.
+/// The error occurs before the server binds an address, so this test binds none.
 #[tokio::test]
 async fn authentication_must_be_chosen_and_cannot_be_off_beyond_this_machine() {
     let at = |address: &str| Server::new("s", "1").http(address);
@@ -118,7 +118,7 @@ async fn authentication_must_be_chosen_and_cannot_be_off_beyond_this_machine() {
     }
 }
 
-/// Guards against an earlier fault: the refusal of such a host recommended an entry that the configuration already had.
+/// Regression test: for a host in a wrong form, the error recommended an entry that the configuration already had.
 #[tokio::test]
 async fn hosts_and_origins_are_written_as_browsers_write_them() {
     for wrong in ["mcp.example.com:8000", "https://x.example.com", "", "a/b", "*.example.com"] {

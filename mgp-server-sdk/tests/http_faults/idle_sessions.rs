@@ -1,4 +1,4 @@
-//! Ten thousand idle sessions need little memory, expire, and leave room for other sessions.
+//! Tests that ten thousand idle sessions need little memory, expire, and leave room for other sessions.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -63,8 +63,8 @@ fn ten_thousand_take_little() {
     });
 }
 
-/// Checks 128 bits, each of which is set in about half of the ids: with ten thousand ids, a deviation of 2.5 % has a
-/// probability of 1 in a million.
+/// Checks that each of the 128 bits is set in about half of the ids. With ten thousand random ids, a deviation of 2.5 %
+/// has a probability of 1 in a million.
 fn unguessable(ids: &HashSet<String>) {
     let mut set = [0_usize; 128];
     for id in ids {
@@ -88,7 +88,7 @@ async fn at_the_limit_the_longest_idle_sessions_are_removed() {
         }
         ids.push(open(&service).await.unwrap());
     }
-    // In a real flood, all sessions would be new; here, the first half is older.
+    // The first half of the sessions has been idle for a minute longer, so a new session replaces some of that half.
     sleep(Duration::from_secs(5)).await;
     open(&service).await.unwrap();
     assert_eq!((service.sessions(), ended.load(Ordering::SeqCst)), (991, 10));

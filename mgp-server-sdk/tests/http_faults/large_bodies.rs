@@ -1,5 +1,5 @@
-//! Bodies of a gibibyte are refused before they are read if their length is announced, and are cut off at the limit
-//! otherwise.
+//! Tests that the server refuses a body of a gibibyte before it reads the body if the client announces the length, and
+//! otherwise stops to read it at the limit.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,8 +13,7 @@ const GIB: usize = 1 << 30;
 const HEAD: &str =
     "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n";
 
-/// Sends the head of a request, and then as many bytes as the server accepts; returns the answer
-/// and the number of bytes.
+/// Sends the head of a request, and then pieces while the server accepts them; returns the answer and the bytes sent.
 async fn pour(world: &World, head: &str, piece: &[u8]) -> (String, usize) {
     let socket = TcpStream::connect(world.address).await.unwrap();
     let (mut reader, mut writer) = socket.into_split();
@@ -50,7 +49,7 @@ async fn gibibytes() {
         world.quiet().await;
     }
 
-    // A client that expects `100 Continue` is refused instead.
+    // A client that waits for `100 Continue` before it sends the body receives the refusal instead.
     let mut socket = TcpStream::connect(world.address).await.unwrap();
     let head = format!("{HEAD}Content-Length: {GIB}\r\nExpect: 100-continue\r\n\r\n");
     socket.write_all(head.as_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Bad networks and misbehaving clients cause no lasting damage to a server over HTTP (MCP transports).
+//! Tests that bad networks and misbehaving clients cause no lasting damage to a server over HTTP (MCP transports).
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

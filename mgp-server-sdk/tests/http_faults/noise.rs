@@ -22,7 +22,7 @@ const STATUSES: [u16; 12] = [200, 202, 204, 400, 403, 404, 405, 406, 408, 413, 4
 const REQUESTS: usize = 400;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The headers, each with values that have a meaning for it.
+/// The headers that the requests contain, each with values that have a meaning for the server.
 const HEADERS: &[(&str, &[&str])] = &[
     ("host", &["localhost", "127.0.0.1:80", "evil.example", ""]),
     ("origin", &["http://localhost", "null", "https://evil.example"]),
@@ -42,7 +42,7 @@ const HEADERS: &[(&str, &[&str])] = &[
 struct Dice {
     method: u8,
     path: u8,
-    /// The choice for each header: left out, one of its values, repeated, or bytes.
+    /// For each header, whether it is left out, has one of its values, is repeated, or has random bytes.
     headers: Vec<(u8, Vec<u8>)>,
     session: u8,
     bytes: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! A token that is valid, but for another audience, is refused.
+//! Tests that the server refuses a token that is valid, but for another audience.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! The id of another caller's session, or of an event in another stream, gives no access.
+//! Tests that the id of another caller's session, or of an event in its stream, gives a caller no access to it.
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ async fn session_of_another_is_unknown() {
         unknown.session = Some("0".repeat(32));
         let wrong = unknown.call(1, "now", json!({})).await;
         assert_eq!((called.status, wrong.status), (404, 404));
-        // The answer has the same text as for an id that does not exist.
+        // The answer for another caller's session has the same text as for an id that does not exist.
         assert_eq!(called.text().await, wrong.text().await);
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });

@@ -1,4 +1,4 @@
-//! If the stack panics, the call ends immediately, and its session continues.
+//! Tests that a call ends immediately if the stack panics, and that its session continues.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::direct::{is_known, legacy, open, open_to_all, send};
 use super::world::{Hold, server, until};
 
-/// Returns a stack that panics in tool calls, and counts how often they are polled.
+/// Returns a stack that panics in tool calls, and counts in `polled` how often such calls are polled.
 fn broken(polled: &Arc<AtomicUsize>) -> Stack {
     let (sound, polled) = (server(&Hold::default()).into_stack().unwrap(), Arc::clone(polled));
     Stack::from_fn(move |call| {

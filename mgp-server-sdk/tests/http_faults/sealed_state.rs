@@ -1,5 +1,5 @@
-//! The sealed state of a modern call with questions is valid only for the same caller and call, unmodified, and for a
-//! limited time.
+//! Tests that the sealed state of a modern call with questions is accepted only unmodified, for the same caller and
+//! call, and for a limited time.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn asking() -> Value {
     json!({ "elicitation": {} })
 }
 
-/// Runs the first round of a call; returns the key of the question, and the sealed state.
+/// Sends a call for the first time; returns the key of the question that the server asks, and the sealed state.
 async fn asked(caller: &Caller) -> (String, String) {
     let answer = caller.call(1, "ask", json!({ "n": 1 })).await.message().await;
     let result = &answer["result"];

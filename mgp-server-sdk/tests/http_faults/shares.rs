@@ -1,4 +1,4 @@
-//! The shares of one caller and of one address leave room for others.
+//! Tests that limits per caller and per address leave room for other callers.
 
 use mgp_security::auth::{ApiKeys, AuthLayer};
 use serde_json::json;
@@ -59,7 +59,7 @@ async fn the_connections_of_an_address_are_limited() {
     drop(open);
     let caller = Caller::modern(&world, json!({}), None);
     for _ in 0..2_000 {
-        // The connections are removed as soon as the server detects that they are closed.
+        // The server counts the closed connections until it detects that they are closed, so try repeatedly.
         if caller.call(1, "now", json!({})).await.status == 200 {
             return;
         }

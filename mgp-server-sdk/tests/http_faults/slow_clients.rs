@@ -1,4 +1,4 @@
-//! Clients that send or read one byte at a time are disconnected after a limited time, while others are served.
+//! Tests that clients that send or read one byte at a time are disconnected after some time, while others are served.
 
 use std::time::Duration;
 

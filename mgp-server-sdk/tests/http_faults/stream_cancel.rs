@@ -1,5 +1,5 @@
-//! Cancellation by a separate request (MGP §12): it cancels the call with this id of the same
-//! handle, and no other call.
+//! Tests of cancellation by a separate request (MGP §12): it cancels only the call that has this id and the same
+//! handle.
 
 use serde_json::json;
 
@@ -39,7 +39,8 @@ async fn modern_call_is_found_by_its_caller_and_id() {
     assert_eq!(answer["result"]["cancelled"], false, "{answer}");
 }
 
-/// All callers number their requests from 1, and several clients may use the same API key.
+/// A cancellation that arrives late must not hit another client's call with the same id: all clients number their
+/// requests from 1, and several may use the same API key.
 #[tokio::test]
 async fn late_cancellation_hits_no_other_call() {
     let world = World::guarded().await;

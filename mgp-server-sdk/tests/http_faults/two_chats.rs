@@ -1,4 +1,4 @@
-//! Two conversations of one caller that share a session, and use equal request ids and progress tokens.
+//! Tests of two conversations of one caller that share a session and use equal request ids and progress tokens.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::caller::{Caller, result_text};
 use super::wire::Response;
 use super::world::{World, until};
 
-/// Returns the reported steps, and the answer.
+/// Reads a response to its end; returns the steps that the progress notifications report, and the answer.
 async fn followed(mut response: Response) -> (Vec<f64>, Value) {
     let mut events = response.rest().await;
     let answer = events.pop().unwrap().data;
@@ -28,7 +28,7 @@ async fn equal_ids_and_tokens_are_distinguished() {
         tokio::spawn(async move { caller.follow(7, "steps", json!({ "n": 5 })).await })
     };
     until(|| (world.hold.alive() == 2, world.hold.alive())).await;
-    // The two calls take turns, so each has reported a step after these two.
+    // The two calls take turns, so after these two steps each call has reported one step.
     world.hold.step(2);
     let other = other.await.unwrap();
     // The id is ambiguous, so the server cancels neither call.
@@ -56,7 +56,7 @@ async fn questions_reach_the_conversation_they_belong_to() {
         asked.push(question["id"].clone());
     }
     assert_ne!(asked[0], asked[1]);
-    // The questions are answered in the opposite order.
+    // The caller answers the questions in the opposite order.
     for (id, name) in [(&asked[1], "Bob"), (&asked[0], "Ann")] {
         let result = json!({ "action": "accept", "content": { "name": name } });
         let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });

@@ -97,7 +97,7 @@ impl Response {
         self.text
     }
 
-    /// Reads the body as one message, from JSON or from the last event.
+    /// Reads the body, and returns the message in its JSON or in its last event.
     pub(crate) async fn message(mut self) -> Value {
         if !self.is_events() {
             let text = self.text().await;
@@ -141,7 +141,7 @@ impl Body {
         timeout(TIMEOUT, self.read()).await.expect("the server sent nothing")
     }
 
-    /// Returns `None` if the connection breaks.
+    /// Reads the next bytes of the body; returns `None` if the body has ended or the connection breaks.
     async fn read(&mut self) -> Option<Vec<u8>> {
         if self.ended {
             return None;

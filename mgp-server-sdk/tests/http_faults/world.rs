@@ -56,7 +56,7 @@ impl Hold {
         self.alive.load(Ordering::SeqCst)
     }
 
-    /// Allows the tools to take a number of steps.
+    /// Allows the running tool functions to take this number of further steps, all together.
     pub(crate) fn step(&self, steps: usize) {
         self.steps.add_permits(steps);
     }

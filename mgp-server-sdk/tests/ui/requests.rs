@@ -1,6 +1,6 @@
 //! Functions that prompts, resources and completions refuse, and the errors.
 //!
-//! They have names: the name of a closure depends on the folder it is compiled in.
+//! All are named functions, because the name of a closure depends on the folder in which it is compiled.
 
 use mgp_server_sdk::{Prompt, Resource};
 

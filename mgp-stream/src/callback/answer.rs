@@ -27,10 +27,10 @@ impl CallbackAnswer {
         Payload::of(text).map_or(Self::Dismissed, Self::Given)
     }
 
-    /// Returns the value of `response` in `mgp/callback/respond`.
+    /// Returns the answer as the member `response` of `mgp/callback/respond`.
     ///
-    /// If a confirmation was declined, this is its negative option, if one is recognized. Any other missing answer is
-    /// represented by `null`.
+    /// A declined confirmation becomes its first option that means "no", or `false` if it has no options. Any other
+    /// answer without a response becomes `null`.
     #[must_use]
     pub fn into_response(self, question: &CallbackRequestParams) -> Payload {
         let null = || Payload::from_trusted("null");
@@ -78,7 +78,8 @@ impl CallbackAnswer {
         Err(RpcError::new(ErrorCode::INVALID_PARAMS, message))
     }
 
-    /// Returns whether the answer confirms: it is `true`, or the first option unless that is a negative word.
+    /// Returns whether the answer confirms: it is `true` or the first option, unless that option means "no". Without
+    /// options, one of the texts `confirm`, `yes` and `true` confirms too.
     #[must_use]
     pub fn confirms(&self, question: &CallbackRequestParams) -> bool {
         let Self::Given(response) = self else { return false };

@@ -16,20 +16,20 @@ use crate::cancel::CancelSignal;
 
 /// The time limit of a question that does not set one.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
-/// The maximum time that a server can give the answer to a callback.
+/// The maximum time for which a server can wait for the answer to a callback.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
-/// The time after which an unanswered notification is sent again, because it may have been lost.
+/// The time after which a callback without an answer is sent again, because the message may have been lost.
 const RESEND_INTERVAL: Duration = Duration::from_secs(5);
-/// The maximum number of times that a notification is sent.
+/// The maximum number of times that a callback is sent.
 const MAX_ATTEMPTS: u32 = 4;
 /// The maximum length of a question with its options, in bytes.
 const MAX_QUESTION_BYTES: usize = 64 * 1024;
 
-/// Asks the caller of a call a question, and waits for the answer; `callback_id` and `request_id` are set here.
+/// Asks the caller of a call a question, and waits for the answer. Sets the question's `callback_id` and `request_id`.
 ///
 /// A caller that negotiated callbacks gets a callback; any other gets an elicitation, or a sampling request for
-/// `llm_completion`. A `notification` is only sent. `key` identifies the question within the call, and must be the same
-/// each time the handler runs.
+/// `llm_completion`. A question of the type `notification` is sent without waiting for an answer. `key` identifies the
+/// question within the call, and must be the same each time the handler runs.
 ///
 /// # Errors
 /// Returns 3003 if there was no answer in time; nothing is confirmed in that case. Returns 3001 if too many questions
@@ -65,8 +65,8 @@ pub async fn ask_callback(
     let CallerAccess::Channel(rounds) = &cx.caller_access else {
         return ask_back(cx, channel, question, until).await;
     };
-    // Another question may end the round, so that the handler runs again; store the answer, so that this question is
-    // not repeated then.
+    // If another question can be answered only when the caller repeats the call, the handler runs again from its start.
+    // Store this answer, so that its question is not asked a second time then.
     let kept = format!("callback.{key}");
     if let Some(response) = rounds.kept(&kept) {
         return CallbackAnswer::read(&question, &response);
@@ -76,7 +76,8 @@ pub async fn ask_callback(
     Ok(answer)
 }
 
-/// Returns whether the caller of a call can be asked a question: by a callback, an elicitation or sampling.
+/// Returns whether the caller of a call can be asked a question, by a callback, an elicitation or sampling. Always
+/// returns `true` for a question of the type `notification`, which needs no answer.
 #[must_use]
 pub fn can_ask_callback(cx: &Context, question: &CallbackRequestParams) -> bool {
     channel(cx, &question.kind).is_some()
@@ -85,8 +86,8 @@ pub fn can_ask_callback(cx: &Context, question: &CallbackRequestParams) -> bool 
             && bridge::is_offered(cx, question))
 }
 
-/// Returns the channel for callbacks, if the caller accepts them. A caller that offers sampling is asked for
-/// completions by sampling instead.
+/// Returns the channel for callbacks; `None` if the caller does not accept them. Also returns `None` for a completion
+/// if the caller offers sampling, which is used for it instead.
 fn channel<'a>(cx: &'a Context, kind: &CallbackType) -> Option<&'a CallbackChannel> {
     let is_sampled = *kind == CallbackType::LlmCompletion && cx.caller.accepts.sampling;
     let wanted = !is_sampled && cx.outlet.wants(OutletItemKind::Callback);

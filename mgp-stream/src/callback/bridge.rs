@@ -89,7 +89,7 @@ fn schema(question: &CallbackRequestParams) -> Result<RawObject, RpcError> {
     Payload::from_trusted(schema).get()
 }
 
-/// Returns a log message that replaces a notification of the user.
+/// Converts a callback of the type `notification` to a log message.
 pub(super) fn log_message(note: &CallbackRequestParams) -> Result<Payload, RpcError> {
     let text = Payload::of(note.message.as_deref().unwrap_or_default())?;
     Payload::of(&LogMessageParams::new(LogLevel::Notice, text))
@@ -97,7 +97,7 @@ pub(super) fn log_message(note: &CallbackRequestParams) -> Result<Payload, RpcEr
 
 // === Completions ===
 
-/// The members of an `llm_completion`, as later revisions define them.
+/// The members of a question of the type `llm_completion`, as later revisions of MGP define them.
 #[derive(Deserialize)]
 struct Completion {
     #[serde(default)]
@@ -123,7 +123,7 @@ struct ModelHints {
 fn sampling(question: &CallbackRequestParams) -> Result<Payload, RpcError> {
     let Completion { messages, model_hints: hints, max_tokens } = Payload::of(question)?.get()?;
     let mut asked = Vec::new();
-    // The completion is described by its messages, or else by the message of the question.
+    // Without `messages`, the text of the question is the prompt; otherwise it is the system prompt.
     let (system, prompt) = match question.message.clone() {
         Some(text) if messages.is_empty() => (None, Some(text)),
         text => (text, None),

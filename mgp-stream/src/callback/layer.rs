@@ -26,7 +26,7 @@ use super::table::{CallbackTable, Owner};
 /// let inner = Stack::from_fn(|_| async { Ok(Reply::empty()) });
 /// let mut client = mock::client(Stack::new(callbacks.layer(inner)));
 /// let late = r#"{"callback_id":"old","response":"confirm"}"#;
-/// // Without the extension the method is left to the inner service.
+/// // This client did not negotiate callbacks, so the layer leaves the method to the inner service.
 /// assert!(client.request("mgp/callback/respond", late).await.is_ok());
 /// assert_eq!(callbacks.open(), 0);
 /// # });
@@ -56,7 +56,7 @@ impl CallbackLayer {
         self.0.len()
     }
 
-    /// Answers `mgp/callback/respond`. For any other call, enables it to ask callbacks, and returns `None`.
+    /// Returns the answer to `mgp/callback/respond`. Enables any other call to send callbacks, and returns `None`.
     pub(crate) fn intercept(&self, call: &mut Call) -> Option<Result<Reply, RpcError>> {
         if call.kind() != Kind::Request || !call.cx().caller.has(Extension::Callbacks) {
             return None;
@@ -78,7 +78,7 @@ impl CallbackLayer {
     }
 }
 
-/// The means by which a call asks its caller callbacks; a forwarded call keeps it.
+/// The channel through which a call sends callbacks to its caller. A call that is forwarded keeps it.
 pub(super) struct CallbackChannel {
     pub(super) table: CallbackTable,
     pub(super) owner: Owner,

@@ -19,8 +19,8 @@ const MAX_OPEN: usize = 64;
 /// forgotten first.
 const MAX_ANSWERED: usize = 1024;
 
-/// The party that may answer. This is the session of the call; in the modern era, which has no sessions over HTTP, it
-/// is any request of the principal.
+/// The party that may answer a callback: the same principal in the same connection or session as the call. A modern
+/// call over HTTP belongs to neither; then any request of the principal may answer.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
     /// The connection or session; `None` for single requests.
@@ -97,7 +97,7 @@ impl CallbackTable {
     ) -> Result<CallbackStatus, RpcError> {
         let mut table = self.0.lock();
         if table.open.get(id).is_some_and(|open| !open.is_open()) {
-            // The call of this callback was cancelled before the answer. Dropping the sender ends its wait.
+            // The call of this callback was cancelled before the answer. Removing the callback ends the call's wait.
             table.open.remove(id);
         }
         if let Some(open) = table.open.get(id).filter(|open| open.owner.is(by)) {

@@ -180,7 +180,7 @@ fn only_a_clear_answer_confirms() {
     assert_eq!(CallbackAnswer::Declined.into_response(&odd).as_str(), "null");
 }
 
-/// Returns the next number of a pseudo-random sequence.
+/// Returns the next number of a pseudo-random sequence, reduced to less than `below`.
 fn next(state: &mut u64, below: u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

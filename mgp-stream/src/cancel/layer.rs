@@ -66,7 +66,7 @@ impl CancelLayer {
         Router::new().route(StreamCancel::METHOD, answer)
     }
 
-    /// Adds the functions of a [`CallbackLayer`] to this layer, so that a call passes one service less.
+    /// Adds the functions of a [`CallbackLayer`] to this layer, so that a call passes through one service less.
     pub fn callbacks(mut self, callbacks: CallbackLayer) -> Self {
         self.callbacks = Some(callbacks);
         self
@@ -135,7 +135,7 @@ impl CancelLayer {
     }
 }
 
-/// Contains the chunks that were sent, with adjacent texts joined.
+/// The answer to `mgp/stream/cancel`: the content of the chunks that were sent, with adjacent texts joined.
 #[derive(Serialize)]
 struct PartialAnswer<'a> {
     cancelled: bool,
@@ -256,7 +256,7 @@ fn partial_reply(
     Ok(Reply::Complete(body))
 }
 
-/// Adds to a result that its call was cancelled, and for which reason.
+/// Writes into `_mgp` of a result that the call was cancelled, for which reason, and how long it ran.
 fn mark_cancelled(
     body: &mut Body,
     reason: Option<String>,

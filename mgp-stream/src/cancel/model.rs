@@ -98,7 +98,7 @@ fn a_cancellation_against_the_end_of_its_call() {
     });
 }
 
-/// The wake-up by a cancellation is never lost, even though the tool never ends by itself.
+/// A cancellation always wakes the waiting call, which nothing else ends.
 #[test]
 fn a_cancellation_against_a_call_that_begins_to_wait() {
     explore(ORDERS, || {

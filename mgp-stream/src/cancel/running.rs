@@ -14,7 +14,7 @@ use crate::chunk::KeptBytes;
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunningCalls {
     table: Arc<Mutex<Table>>,
-    /// The memory for chunks that these calls have sent and that are kept.
+    /// Counts the bytes of the chunks that these calls have sent and that are still kept.
     kept: KeptBytes,
 }
 
@@ -58,8 +58,8 @@ impl RunningCalls {
         RunningCall { calls: self.clone(), id, key }
     }
 
-    /// Returns the signal of the call with an id; `None` if several calls have that id, because then it is unclear
-    /// which one is meant.
+    /// Returns the signal of the call with an id. Returns `None` if no call has that id, or if several calls have it,
+    /// because then it is unclear which one is meant.
     pub(super) fn get(&self, scope: ScopeId, id: &Id) -> Option<Arc<CancelSignal>> {
         match self.table.lock().get(&(scope, id.clone()))? {
             CallsWithId::One(_, signal) => Some(Arc::clone(signal)),

@@ -22,7 +22,7 @@ const MAX_PARTIAL_BYTES: usize = 1 << 20;
 pub struct CancelSignal {
     since: Instant,
     state: Mutex<SignalState>,
-    /// The memory for chunks that are kept, shared by all calls of the layer.
+    /// Counts the bytes of sent chunks that are kept; shared by all calls of the layer.
     kept: KeptBytes,
     /// The stream of the call's chunks, if its caller asked for them.
     stream: OnceLock<Weak<ChunkSender>>,
@@ -130,7 +130,7 @@ impl CancelSignal {
         }
     }
 
-    /// Returns the memory for chunks that are kept.
+    /// Returns the counter for the bytes of sent chunks that are kept.
     pub(crate) fn kept(&self) -> &KeptBytes {
         &self.kept
     }
@@ -151,7 +151,8 @@ impl CancelSignal {
         mgp_types::millis(self.since.elapsed())
     }
 
-    /// Completes when the call is cancelled and must be dropped.
+    /// Completes when the call must be dropped, because it was cancelled and its handler does not listen. Returns the
+    /// cancellation, and the content sent so far.
     pub(super) fn poll_dropped(&self, task: &Task<'_>) -> Poll<(Cancellation, Partial)> {
         let mut state = self.state.lock();
         match &state.cancelled {

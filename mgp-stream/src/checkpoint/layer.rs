@@ -14,13 +14,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
-/// The purpose under which places are sealed.
+/// The purpose with which checkpoints are sealed; a text that was sealed for another purpose is not accepted.
 const SEAL_PURPOSE: &str = "checkpoint";
 
-/// The default time for which a checkpoint can be resumed from.
+/// The default time for which a call can resume from a checkpoint.
 const TTL: Duration = Duration::from_hours(1);
 
-/// The maximum length of a place in JSON, in bytes, which also limits the length of tokens.
+/// The maximum length in bytes, as JSON, of the place that a tool stores in a checkpoint. This limits tokens too.
 const MAX_PLACE_BYTES: usize = 4096;
 
 /// Enables tools to send checkpoints with their chunks, and to resume from them.
@@ -65,7 +65,7 @@ impl CheckpointLayer {
         self
     }
 
-    /// Sets the time for which a checkpoint can be resumed from. Default: 1 hour.
+    /// Sets the time for which a call can resume from a checkpoint. Default: 1 hour.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self

@@ -13,7 +13,7 @@ use mgp_types::sync::Mutex;
 const MAX_WAITING: usize = 256;
 /// The maximum size, in bytes, of the chunks that wait for a checkpoint.
 const MAX_WAITING_BYTES: usize = 1 << 20;
-/// The maximum size, in bytes, of the chunks of a call that can be resumed.
+/// The maximum size, in bytes, of all chunks of a call; if there are more, the call can no longer be resumed.
 const MAX_BYTES: usize = 16 << 20;
 
 /// The receiver of the chunks of a call that may be resumed.

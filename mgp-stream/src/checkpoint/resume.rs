@@ -134,7 +134,7 @@ fn attempt(call: &Call, from: Option<&Checkpoint>) -> Result<Call, RpcError> {
     Ok(call)
 }
 
-/// Returns whether the connection was lost, or is not restored yet.
+/// Returns whether an error means that the connection was lost, or is not restored yet.
 fn is_lost(error: &RpcError) -> bool {
     let code = error.code();
     code == ErrorCode::SERVER_NOT_READY

@@ -57,7 +57,7 @@ impl ChunkNotification {
             None => (rest.strip_suffix(r#","done":true"#)?, true),
         };
         let content = Payload::from_trusted(body.slice_ref(content));
-        // A text block is a single JSON value, so there is nothing else between the members that were found.
+        // This check also proves that `content` is a single JSON value, so no further member was taken as a part of it.
         ContentBlock::plain_text(&content)?;
         let (request_id, index) = (Id::Number(id.parse().ok()?), Some(index.parse().ok()?));
         Some(Self { request_id, index, content, done, gap_unrecoverable: false })

@@ -57,7 +57,7 @@ struct ReceiveState {
 }
 
 impl ChunkReceiver {
-    /// Creates the receiver for a call that was sent with these members.
+    /// Creates the receiver for a call that was sent with the members `hop`; further messages repeat some of them.
     pub(crate) fn new(hop: &HopMembers) -> Self {
         let names =
             [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO, key::MGP_HANDLE];
@@ -213,7 +213,7 @@ mod tests {
         ReceivedChunk { index: Some(index), chunk, reports_loss: false }
     }
 
-    /// Returns the texts that are delivered, and the numbers of the chunks that are requested.
+    /// Passes a chunk to the receiver. Returns the texts that are delivered, and the numbers of the chunks to request.
     fn take(receiver: &ChunkReceiver, received: ReceivedChunk) -> (Vec<String>, Vec<u64>) {
         let texts = Mutex::new(Vec::new());
         let missing = receiver.deliver(received, |chunk| {

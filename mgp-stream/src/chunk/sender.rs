@@ -29,7 +29,7 @@ const MAX_KEPT_CHUNKS: usize = 32;
 const MAX_KEPT_BYTES: usize = 64 << 10;
 /// The maximum number of chunks of one call that are sent again.
 const MAX_RESENT: usize = 256;
-/// The maximum number of missing chunks in one notification that are handled.
+/// The maximum number of missing chunks that are handled per notification from the caller.
 const MAX_MISSING: usize = 64;
 
 /// The caller of a call, to whom notifications about the call are sent.
@@ -83,7 +83,7 @@ struct SendState {
     next: u64,
     bytes: u64,
     is_done: bool,
-    /// The number of chunks after the last one, which are not sent.
+    /// The number of chunks that the tool sent after the chunk that it marked as the last; they are dropped.
     dropped: u64,
     refused: Option<StreamTooLong>,
     /// Wakes the task that answers the call.
@@ -138,12 +138,12 @@ impl ChunkSender {
         self.state.lock().next
     }
 
-    /// Returns the number of chunks that the tool sent after the last one.
+    /// Returns the number of chunks that the tool sent after the chunk that it marked as the last.
     pub(crate) fn dropped(&self) -> u64 {
         self.state.lock().dropped
     }
 
-    /// Returns whether the last chunk was sent and marked as such.
+    /// Returns whether a chunk that is marked as the last was sent.
     pub(crate) fn is_done(&self) -> bool {
         self.state.lock().is_done
     }
@@ -157,7 +157,7 @@ impl ChunkSender {
         state.refused.clone()
     }
 
-    /// Sends a chunk. Waits for earlier chunks, for the pace of the caller, and for room.
+    /// Sends a chunk as soon as earlier chunks are sent, the caller's pace allows it, and the connection has room.
     pub(crate) async fn send(&self, chunk: Chunk) -> Result<(), ConsumerGone> {
         let _turn = self.order.lock().await;
         let Some(index) = self.admit(&chunk)? else { return Ok(()) };
@@ -167,7 +167,8 @@ impl ChunkSender {
         Ok(())
     }
 
-    /// Ends a stream by sending an empty chunk, unless the last chunk was already marked as such.
+    /// Ends the stream with an empty chunk, unless a chunk was already marked as the last. If `is_whole` is `false`,
+    /// the empty chunk reports that chunks are lost.
     pub(crate) async fn finish(&self, is_whole: bool) {
         let _turn = self.order.lock().await;
         let chunk = Chunk::text("").last();
@@ -179,7 +180,7 @@ impl ChunkSender {
         }
     }
 
-    /// Returns the number for the next chunk; `None` if the stream has ended.
+    /// Returns the number for the next chunk; `None` if the stream has ended. Fails if the chunk exceeds the limit.
     fn admit(&self, chunk: &Chunk) -> Result<Option<u64>, ConsumerGone> {
         let mut state = self.state.lock();
         if state.refused.is_some() {
@@ -324,7 +325,7 @@ impl ChunkSender {
         }
     }
 
-    /// Reports a lost chunk in both forms that are in use.
+    /// Reports a lost chunk in both forms that are in use: as an empty chunk, and as a notification of its own.
     async fn report_lost(&self, index: u64) -> Result<(), ConsumerGone> {
         self.transmit(index, &Chunk::text(""), Form::Lost).await?;
         let mut params = GapUnrecoverableParams::new(self.to.id.clone(), index);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::{MAX_NAME, is_name};
 
-/// The maximum number of events that may cause each other (MGP §13, later revisions).
+/// The maximum length of a chain of events of which each causes the next (MGP §13, later revisions).
 pub(super) const MAX_DEPTH: u32 = 10;
 
 /// The maximum size of the data of an event, in bytes.
@@ -44,11 +44,11 @@ pub struct EventDraft {
 pub struct EventSubject {
     /// The server to which the event relates.
     pub server: Option<ServerId>,
-    /// The tool to which the event relates, under its server's name for it.
+    /// The tool to which the event relates, by the name that its server gives it.
     pub tool: Option<String>,
     /// The tenant whose call caused the event.
     pub tenant: Option<TenantId>,
-    /// The only principal, besides operators, to whom the event relates.
+    /// The only principal, besides operators, who may receive the event; `None` if the event belongs to no principal.
     pub owner: Option<Principal>,
     /// `true` if the server itself published the event, and a kernel forwards it.
     pub is_forwarded: bool,
@@ -95,7 +95,7 @@ impl EventDraft {
         self
     }
 
-    /// Sets the length of the chain of events that led to this one: one more than that of the event to which it reacts.
+    /// Sets the event's depth in a chain of events that cause each other: one more than that of the event before it.
     ///
     /// Publishing fails beyond 10, so that events cannot cause each other without end.
     pub fn depth(mut self, depth: u32) -> Self {
@@ -116,7 +116,7 @@ impl EventDraft {
         self
     }
 
-    /// Returns the rank of the severity: that in the data, or else that of the event, or else `info`.
+    /// Returns the rank of the severity: of the member `severity` of the data, or else of the draft, or else of `info`.
     pub(super) fn rank(&self) -> u8 {
         #[derive(Deserialize)]
         struct Data {
@@ -191,7 +191,7 @@ impl PublishedEvent {
         self.members.len() + size_of::<Self>()
     }
 
-    /// Returns the event as JSON, with its number in a subscription.
+    /// Returns the event as JSON, with its number in a subscription and the number of events dropped before it.
     pub(super) fn to_json(&self, subscription: Option<&str>, seq: u64, dropped: u64) -> String {
         let mut text = String::with_capacity(self.members.len() + 128);
         text.push('{');

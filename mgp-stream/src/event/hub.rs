@@ -161,7 +161,7 @@ impl EventHub {
         self.0.add_channels([(key, Some(description.into()))]);
     }
 
-    /// Sets the channels of a server behind this one.
+    /// Replaces the channels of a server behind this one, whose events this hub forwards.
     pub fn set_channels<S: Into<String>>(
         &self,
         server: &ServerId,
@@ -251,7 +251,7 @@ impl EventHub {
         Some((Arc::clone(journal), journal.unstored()?))
     }
 
-    /// Stores durable subscriptions in a store, and restores those that it contains. Only the first call has an effect.
+    /// Restores the durable subscriptions in a store, and stores further ones there. Only the first call has an effect.
     ///
     /// # Errors
     /// The error of the store if it fails.
@@ -345,8 +345,8 @@ impl Hub {
         }
     }
 
-    /// Passes an event to the matching subscriptions; returns those whose subscribers have not received earlier events
-    /// yet.
+    /// Passes an event to the matching subscriptions; returns those whose subscribers have too many events still to
+    /// receive.
     fn publish(self: &Arc<Self>, draft: &EventDraft) -> Result<Vec<Arc<Subscription>>, RpcError> {
         draft.check()?;
         let rank = draft.rank();

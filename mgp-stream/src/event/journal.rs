@@ -24,7 +24,7 @@ const MAX_BATCH: usize = 4_096;
 /// The maximum time that a publisher waits until its event is stored.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The delays between two attempts of the journal to store events.
+/// The delay before the journal first retries to store events, and the maximum delay between two attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
@@ -55,7 +55,7 @@ pub trait EventStore: Send + Sync {
     /// The error of the store if it fails.
     fn append(&self, events: Vec<StoredEvent>) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Returns up to `max` events of a subscription, with numbers above `after` and up to `until`.
+    /// Returns up to `max` events of a subscription (number and JSON), with numbers above `after` and up to `until`.
     ///
     /// # Errors
     /// The error of the store if it fails.
@@ -80,7 +80,7 @@ pub struct StoredSubscription {
     pub next_seq: u64,
     /// The sizes of the stored events, oldest first; they have consecutive numbers.
     pub sizes: Vec<u32>,
-    /// The last event that a consumer in this process has processed.
+    /// The number of the last event that the consumer of the subscription in this process has processed.
     pub cursor: u64,
 }
 

@@ -20,7 +20,7 @@ impl Pattern {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// −32602 if it is neither a channel name, nor `*`, nor a name followed by `.*`.
+    /// −32602 if the text is neither a channel name, nor `*`, nor a name followed by `.*`.
     pub(super) fn parse(text: &str) -> Result<Self, RpcError> {
         if text == "*" {
             return Ok(Self::All);

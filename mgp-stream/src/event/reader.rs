@@ -23,7 +23,7 @@ mgp_types::opaque_debug!(EventReader);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReadEvent {
-    /// The number of the event.
+    /// The number of the event within the subscription.
     pub seq: u64,
     /// The event in the form of `notifications/mgp.event`, but without a subscription.
     pub event: Payload,
@@ -31,7 +31,7 @@ pub struct ReadEvent {
 
 impl EventHub {
     /// Opens a durable subscription for this process, with the authority of an operator. The store identifies it by
-    /// `id`; if the patterns differ from the stored ones, it starts as a new subscription.
+    /// `id`; if the channels or the minimum severity differ from the stored ones, it starts as a new subscription.
     ///
     /// # Errors
     /// −32602 if a channel is not valid or the hub has no store; otherwise the error of the store.
@@ -73,7 +73,7 @@ impl EventReader {
     }
 
     /// Waits for events that come after both the reader's position and `seq`, and returns up to `max` of them. With
-    /// this method, a reader that acknowledges several events at once can read on in the meantime.
+    /// this method, a reader can read further events before it acknowledges the previous ones.
     ///
     /// # Errors
     /// The error of the store if it fails.

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mgp_types::sync::Mutex;
 use tokio::runtime::Handle;
 
-/// A list of everything that is being sent, shared by the guards of its entries.
+/// A list of the subscriptions that are sending events. Each entry has a guard, which removes the entry.
 pub(super) struct SendingList<T>(Arc<Entries<T>>);
 
 struct Entries<T> {
     all: Mutex<Vec<Arc<T>>>,
-    /// The length of the list, which each call that ends can read without a lock.
+    /// The length of the list, stored separately: each call checks it at its end, without a lock.
     count: AtomicUsize,
 }
 
@@ -55,7 +55,7 @@ impl<T> Drop for SendingGuard<T> {
     }
 }
 
-/// Starts a task on a runtime, or as a thread of the model if a model test is running.
+/// Starts a task on a runtime; in a model test, as a thread of the model instead.
 pub(super) fn spawn(runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
     #[cfg(test)]
     let Some(task) = crate::model::spawn(task) else { return };

@@ -142,8 +142,8 @@ impl EventHub {
         Ok(result)
     }
 
-    /// Starts to send events to a legacy client that negotiated them. A modern client opens a stream instead, and a
-    /// client without MGP replays the events.
+    /// Starts to send events to a legacy client that negotiated them. Returns whether some of the events after `after`
+    /// are lost. A modern client opens a stream instead, and a client without MGP replays the events.
     fn attach_session(
         &self,
         cx: &Context,

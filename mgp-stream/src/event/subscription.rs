@@ -34,7 +34,7 @@ pub(super) const ID_PREFIX: &str = "sub-";
 /// The maximum number of events that a subscription stores in memory; if they are large, fewer are stored.
 pub(super) const MAX_KEPT: usize = 1_024;
 
-/// The maximum size of these events in total, in bytes.
+/// The maximum size of the events that a subscription stores in memory, in bytes.
 const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 
 /// The number of unsent events from which on publishers wait for the subscriber.
@@ -51,7 +51,7 @@ const MAX_BASE: u64 = 1 << 52;
 /// The delay before the store is read again after a failure.
 const READ_DELAY: Duration = Duration::from_secs(1);
 
-/// The time after its last use for which a subscription without a connection is kept.
+/// The time for which a subscription without a connection is kept after its last use.
 pub(super) const LEASE: Duration = Duration::from_mins(5);
 
 /// The number of events that are taken from the queue for sending at a time.
@@ -62,7 +62,7 @@ pub(super) struct Subscription {
     principal: Principal,
     patterns: Vec<Pattern>,
     rank: u8,
-    /// The connection or session; when it ends, so does the subscription.
+    /// The connection or session with which the subscription ends; `None` if it is durable or of a single request.
     scope: Option<Scope>,
     pub(super) is_durable: bool,
     state: Mutex<SubscriptionState>,
@@ -110,7 +110,7 @@ pub(super) struct Target {
     pub(super) runtime: Handle,
 }
 
-/// Events for a target, with the number of events that were dropped before them.
+/// A target, the events to send to it with their numbers, and the number of events that were dropped before them.
 type Batch = (Target, Vec<(u64, Arc<PublishedEvent>)>, u64);
 
 /// The events that a replay returns, and whether there are more or some are lost.
@@ -337,7 +337,7 @@ impl Subscription {
             let Some((target, batch, mut dropped)) = taken else { break };
             for (seq, event) in batch {
                 if !self.send(&hub, &target, seq, &event, dropped).await {
-                    // Another target may have replaced this one.
+                    // The target is gone; another one may have replaced it, which the next round of the loop finds.
                     break;
                 }
                 dropped = 0;
@@ -347,7 +347,8 @@ impl Subscription {
         self.sent.notify_waiters();
     }
 
-    /// Sends an event; returns `false` if the target is not connected any more.
+    /// Sends an event, unless the subscriber may no longer see it. Returns `false` if the subscription has ended, or if
+    /// the target was replaced or has disconnected.
     async fn send(
         &self,
         hub: &Hub,

@@ -24,7 +24,7 @@ const RANKS: usize = 3;
 /// The subscriptions with one pattern, grouped by their minimum severity.
 type Buckets = [Vec<Arc<Subscription>>; RANKS];
 
-/// The name of a channel, with the server to which it belongs if that is behind this one.
+/// The name of a channel, and the server to which it belongs; `None` for a channel of this server itself.
 pub(super) type ChannelKey = (String, Option<ServerId>);
 
 #[derive(Default)]

@@ -44,7 +44,7 @@ pub trait Allowed: Send + Sync {
     }
 }
 
-/// The extent of the tools that a caller may find.
+/// The part of all tools that a caller may find: all of them, or only some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extent {

@@ -4,7 +4,7 @@ use super::Slot;
 
 const BITS: usize = u64::BITS as usize;
 
-/// A set of slots; a slot beyond the bitmap's length counts as absent.
+/// A set of tools, each given by its [`Slot`]; a slot beyond the bitmap's length counts as absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bitmap {
     words: Vec<u64>,
@@ -80,7 +80,7 @@ impl FromIterator<Slot> for Bitmap {
     }
 }
 
-/// The positions of the bits of a word.
+/// An iterator over the positions of the bits that are set in a word.
 struct Ones(u64);
 
 impl Iterator for Ones {

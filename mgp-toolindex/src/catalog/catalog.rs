@@ -36,7 +36,7 @@ pub(crate) struct Record {
     pub(crate) server: ServerNumber,
     /// The number of the tool's category list, a `LabelList`.
     pub(crate) categories: u32,
-    /// The effective risk of the tool, from 0 to 3.
+    /// The effective risk of the tool as a number from 0 (safe) to 3; see [`rank`].
     pub(crate) risk: u8,
 }
 
@@ -62,7 +62,7 @@ impl Catalog {
         self.bytes
     }
 
-    /// Returns a number that is greater than every slot, as the length of bitmaps over all tools.
+    /// Returns a number that is greater than every slot; callers create bitmaps of this length.
     pub(crate) fn reach(&self) -> usize {
         self.tools.reach()
     }

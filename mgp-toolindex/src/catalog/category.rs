@@ -21,7 +21,7 @@ pub(crate) const MAX_CATEGORIES: usize = 16;
 /// The category of a tool that no word assigns to another category.
 pub(crate) const UNCATEGORISED: &str = "other";
 
-/// Returns the canonical form: lower case, levels separated by [`SEPARATOR`]; returns `None` if it is empty.
+/// Returns a category's canonical name: lower case, levels separated by [`SEPARATOR`]; returns `None` if it is empty.
 ///
 /// In the input, levels are separated by `/`, `>` and `.`.
 pub(crate) fn canonical(given: &str) -> Option<String> {
@@ -43,7 +43,7 @@ pub(crate) fn canonical(given: &str) -> Option<String> {
     (levels > 0).then_some(out)
 }
 
-/// Returns the categories in canonical form, without duplicates.
+/// Returns at most [`MAX_CATEGORIES`] categories in canonical form, without duplicates and empty names.
 pub(crate) fn all_canonical<'a>(given: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     let mut all = Vec::new();
     for category in given {
@@ -94,8 +94,8 @@ static SUBJECT_BY_WORD: LazyLock<FxHashMap<&str, usize>> = LazyLock::new(|| {
     words.flat_map(|(at, (_, words))| words.iter().map(move |word| (*word, at))).collect()
 });
 
-/// Returns whether a category is the wanted one or within it; a wanted name without levels also matches a level further
-/// down.
+/// Returns whether a category is the wanted one or lies within it. A wanted name without a separator also matches a
+/// lower level of the category.
 pub(crate) fn is_in(category: &str, wanted: &str) -> bool {
     let below = |rest: &str| rest.is_empty() || rest.starts_with(SEPARATOR);
     category.strip_prefix(wanted).is_some_and(below)

@@ -89,7 +89,7 @@ fn prefixes(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices(SEPARATOR).map(|(at, _)| &path[..at]).chain([path])
 }
 
-/// Returns the nodes directly below `above`; `all` is sorted.
+/// Returns the nodes directly below the category `above`, each with its subcategories; `all` is sorted by path.
 fn nest(all: &[(&str, usize)], above: &str) -> Vec<CategoryNode> {
     let mut nodes = Vec::new();
     for (path, tools) in all {

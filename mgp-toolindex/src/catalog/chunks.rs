@@ -17,7 +17,7 @@ pub(crate) struct ChunkedList<T> {
 #[derive(Clone, Debug)]
 struct Chunk<T> {
     items: Arc<Vec<T>>,
-    /// The generation of the last change.
+    /// The generation of the index at the last change of this chunk.
     changed: u64,
 }
 

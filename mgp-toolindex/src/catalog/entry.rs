@@ -18,7 +18,7 @@ pub(crate) struct Server {
     /// The server's number: stable while the server is in the index, reused after it is removed.
     pub(crate) number: u32,
     pub(crate) id: Box<str>,
-    /// The display name.
+    /// The display name of the server.
     pub(crate) name: Option<Box<str>>,
     pub(crate) description: Option<Box<str>>,
     /// The categories of those tools of the server that have no categories of their own.
@@ -28,7 +28,7 @@ pub(crate) struct Server {
 /// A text of a definition, stored as a position if the definition contains it without escapes.
 #[derive(Debug)]
 pub(crate) enum Text {
-    /// The position and length in the definition.
+    /// The position and length of the text in the definition, in bytes.
     Within(u32, u32),
     /// A copy of the text, because the definition contains it only with escapes.
     Own(Box<str>),

@@ -25,7 +25,7 @@ pub(crate) fn cost_hints(definition: &str) -> CostHints {
 pub(crate) struct FilterTest<'a> {
     catalog: &'a Catalog,
     categories: Option<Vec<String>>,
-    /// Cached results: whether the tools with a category list pass, by the number of the list.
+    /// Caches for each category list whether its tools pass the filter; the key is the number of the list.
     lists: FxHashMap<u32, bool>,
     risk: Option<u8>,
     states: Option<FxHashMap<ServerNumber, bool>>,
@@ -84,7 +84,7 @@ impl<'a> FilterTest<'a> {
         self.filter.max_cost_units.is_some() || self.filter.latency_max.is_some()
     }
 
-    /// Returns whether the definition states a cost and a latency within the limits.
+    /// Returns whether the definition states a cost and a latency within those limits that the filter sets.
     fn is_cheap(&self, entry: &Entry) -> bool {
         let hints = cost_hints(&entry.definition);
         let units = |most| hints.units().is_some_and(|units| units <= most);
@@ -120,7 +120,7 @@ impl<'a> FilterTest<'a> {
             .all(|needed| given.contains(needed))
     }
 
-    /// Returns all tools that pass.
+    /// Returns all tools that pass the filter.
     pub(crate) fn all(&mut self) -> Bitmap {
         let catalog = self.catalog;
         let mut passing = Bitmap::with_len(catalog.reach());

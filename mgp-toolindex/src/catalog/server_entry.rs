@@ -69,7 +69,7 @@ impl ServerEntry {
         self
     }
 
-    /// Adds categories for the server's tools without their own; `a/b` and `a.b` mean `b` below `a`.
+    /// Adds categories for those tools of the server that have none of their own; `a/b` and `a.b` mean `b` below `a`.
     pub fn categories<C: Into<String>>(mut self, all: impl IntoIterator<Item = C>) -> Self {
         self.categories.extend(all.into_iter().map(Into::into));
         self

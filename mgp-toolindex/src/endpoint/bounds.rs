@@ -14,7 +14,7 @@ use crate::search::Filter;
 /// The maximum length of a query, in bytes. The search reads only the beginning of a long query, and the result reports
 /// how much was not read.
 const MAX_QUERY_REQUEST_BYTES: usize = 64 << 10;
-/// The maximum length of a context, in bytes.
+/// The maximum length of the member `context` of a request for tools, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
 /// The maximum length of a word (a capability, a category, a type, a name), in bytes.
 const MAX_WORD_BYTES: usize = 256;

@@ -8,10 +8,10 @@ use mgp_types::sync::Mutex;
 
 use crate::catalog::{Allowed, AllowedKey, Extent};
 
-/// A function that returns a number, which changes whenever the decisions about any caller may have changed.
+/// A function that returns a number, which changes whenever the tools visible to any caller may have changed.
 pub(super) type Version = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// A caller of the index; it decides which tools the caller may find.
+/// Decides which tools one caller of the index may find.
 pub struct Caller {
     cx: Context,
     visibility: Option<Arc<dyn Visibility>>,

@@ -15,7 +15,7 @@ use crate::index::{CountProgress, SharedIndex, ToolIndex};
 /// The minimum interval between two batches, because building the tables costs more than counting a few tools.
 const MIN_BATCH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The shared state of counting.
+/// The state of the background counting, which all clones share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TokenCounting(Arc<Mutex<CountState>>);
 
@@ -23,7 +23,7 @@ pub(super) struct TokenCounting(Arc<Mutex<CountState>>);
 struct CountState {
     /// The beginning of the last batch.
     began: Option<Instant>,
-    /// The generation of the index that is counted completely.
+    /// The last generation of the index whose tools were all counted.
     counted: Option<u64>,
     is_running: bool,
 }
@@ -67,7 +67,7 @@ fn is_all_counted(index: &Weak<SharedIndex>) -> bool {
     false
 }
 
-/// Records the end of a batch, also after a panic.
+/// A running batch; dropping this value records its end, also after a panic.
 struct RunningBatch {
     last: Arc<Mutex<CountState>>,
     counted: Option<u64>,

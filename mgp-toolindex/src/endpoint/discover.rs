@@ -45,7 +45,7 @@ pub(super) async fn answer(
     Ok(result)
 }
 
-/// Runs a function on a blocking thread; cancels it if the future is dropped before it began.
+/// Runs a function on a blocking thread. If the future is dropped before the function began, the function does not run.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
 ) -> Result<T, RpcError> {

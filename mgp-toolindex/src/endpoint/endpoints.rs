@@ -88,8 +88,8 @@ impl Endpoints {
 
     /// Sets the visibility of tools. It must give the same answers for all calls of one principal.
     ///
-    /// Decisions about more than 2,000 tools are cached for a second, or until [`version`](Self::version) returns
-    /// another number. The tools in a result are always checked again.
+    /// If the index has more than 2,000 tools, decisions are cached for a second, or until [`version`](Self::version)
+    /// returns another number. The tools in a result are always checked again.
     pub fn visibility(self, visibility: impl Visibility + 'static) -> Self {
         self.with(|inner| {
             inner.visibility = Some(Arc::new(visibility));
@@ -99,8 +99,8 @@ impl Endpoints {
 
     /// Sets a function that returns another number whenever the visibility of any caller may have changed.
     ///
-    /// With this function, cached decisions are dropped when the number changes, and decisions about fewer tools are
-    /// cached too.
+    /// With this function, cached decisions are dropped when the number changes, and decisions are cached for an index
+    /// of any size.
     pub fn version(self, version: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.with(|inner| {
             inner.version = Some(Arc::new(version));
@@ -133,7 +133,8 @@ impl Endpoints {
         self
     }
 
-    /// Returns the [`Caller`] of a request, to apply the same decisions to other lists and calls of tools.
+    /// Returns the [`Caller`] of a request, with which a program applies the same access decisions to other lists and
+    /// calls.
     #[must_use]
     pub fn caller(&self, cx: &Context) -> Caller {
         self.0.caller(cx)

@@ -16,21 +16,21 @@ use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
 use crate::session::{Fitted, fit};
 use crate::tokens::max_tokens_of;
 
-/// The number of tokens that are reserved for each following tool in the list. Four of five real tools need fewer; it
-/// is a tenth of the default reserve.
+/// The maximum number of tokens that are kept free for each following tool in the list while a tool is rendered. Four
+/// of five real tools need fewer; this is a tenth of the default reserve.
 const KEPT_TOKENS: u32 = 300;
-/// The number of tokens that are reserved for each following tool's members besides its definition.
+/// The number of tokens that are kept free for each following tool's members besides its definition.
 const MEMBER_TOKENS: u32 = 60;
 /// The minimum number of tokens for a tool; if less room is left, all further tools are omitted.
 const MIN_TOOL_TOKENS: u32 = 24;
-/// The maximum length of the text shown for one request of the query.
+/// The maximum number of bytes that a result shows of each request, if a query consists of several requests.
 const MAX_PART_BYTES: usize = 80;
 /// The maximum number of additional tokens at the two places where the text of a tool meets the text around it.
 const JOINT_TOKENS: u32 = 8;
 
 /// Renders a search result within the reserve of a budget.
 ///
-/// The envelope counts too, so the whole result stays within the reserve.
+/// The members of the result around its tools count too, so the whole result stays within the reserve.
 ///
 /// ```
 /// use mgp_toolindex::{AllTools, Query, ServerEntry, ToolIndex, default_budget, render_results};
@@ -124,7 +124,7 @@ fn room(budget: &ContextBudget, envelope: u32) -> u32 {
     u32::try_from(reserve).unwrap_or(u32::MAX).saturating_sub(envelope)
 }
 
-/// A tool to render.
+/// A tool to render; `is_clear` is `true` if its name alone identifies it.
 struct RenderedTool<'a> {
     tool: &'a IndexedTool,
     score: Option<f32>,
@@ -138,7 +138,7 @@ impl<'a> RenderedTool<'a> {
         Self { tool: &hit.tool, score: Some(hit.score), reason, is_clear }
     }
 
-    /// Renders the tool in at most `max` tokens; returns it with its number of tokens.
+    /// Renders the tool in at most `max` tokens; returns it with its number of tokens, or `None` if it does not fit.
     fn render(&self, max: u32) -> Option<(FoundTool, u32)> {
         let tool = self.tool;
         let mut rendered =
@@ -195,7 +195,7 @@ fn render_all(tools: Vec<RenderedTool<'_>>, room: u32) -> (Vec<FoundTool>, u64) 
     (all, omitted)
 }
 
-/// Returns an upper bound of the tokens of all members, except for the three members whose tokens are already known.
+/// Returns an upper bound of the tokens of all members except the name, the description and the schema.
 ///
 /// Each part is counted between two runs of punctuation, where the encoding splits a text anyway. So the sum is never
 /// lower than the count of the whole text.

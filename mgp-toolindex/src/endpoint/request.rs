@@ -26,8 +26,8 @@ use crate::tokens::max_tokens_of;
 /// The conditions under which a tool fulfils a capability; one of them is enough. Each is a minimum share of the
 /// capability's words that the tool has, together with a minimum score.
 ///
-/// Every query finds some tool, so a score alone proves little: capabilities that no tool has score up to 0.46 without
-/// a common word, and one of a hundred real queries scores less than that. If there are common words, they decide; a
+/// Every query finds some tool, so a score alone proves little: a capability that no tool has can score 0.46 without a
+/// common word, and one of a hundred real queries scores less than that. If there are common words, they decide; a
 /// match by meaning alone needs a high score. The values were chosen with real and absurd requests over two catalogues
 /// of 527 and 2,247 tools.
 const FULFILMENT: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];
@@ -324,7 +324,7 @@ fn needs(permissions: &[mgp_types::mgp::Permission], how: Option<&str>) -> Strin
     text
 }
 
-/// Returns the requested types that a tool does not mention.
+/// Returns a note for the caller about the requested types that a loaded tool does not mention.
 fn untyped(
     inner: &EndpointsState,
     caller: &Caller,
@@ -353,7 +353,7 @@ fn untyped(
     Ok(format!("it was loaded, but does not say that it can {}", parts.join(" and ")))
 }
 
-/// Asks the hook of the endpoints to create a missing tool, if a hook is set.
+/// Asks the hook of the endpoints, if one is set, to create a missing tool; adds the outcome to the notes of `result`.
 async fn create(
     inner: &EndpointsState,
     cx: Context,

@@ -270,7 +270,7 @@ async fn no_answer_costs_more_than_its_reserve() {
                 }
             }
         }
-        // In the second round all tools have been counted exactly.
+        // The first round counts all tools exactly here, so the second round searches with exact counts.
         assert_eq!(index.count_tokens(), if round == 0 { 61 } else { 0 });
     }
     let alone = ask(&mut client, "discover", json!({"query": "report_11", "max_results": 1})).await;

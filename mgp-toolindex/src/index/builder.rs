@@ -44,7 +44,7 @@ impl ToolIndexBuilder {
         self
     }
 
-    /// Sets the limits.
+    /// Sets the limits of the index.
     pub fn limits(mut self, limits: IndexLimits) -> Self {
         self.limits = limits;
         self

@@ -190,7 +190,7 @@ impl<'a> Change<'a> {
             .collect()
     }
 
-    /// Removes a server with its tools; returns the number of tools.
+    /// Removes a server with its tools; returns the number of removed tools.
     pub(super) fn remove(&mut self, id: &str) -> usize {
         let Some(number) = self.next.catalog.server_number(id) else { return 0 };
         let slots = self.next.catalog.slots_of(id).to_vec();
@@ -499,7 +499,7 @@ impl ToolChange {
     }
 }
 
-/// Returns the keywords without control characters and duplicates.
+/// Returns the first 64 keywords, each cut to 64 bytes, without control characters and duplicates.
 fn clean_keywords(given: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for word in given.iter().take(64) {

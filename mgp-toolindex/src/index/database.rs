@@ -74,13 +74,14 @@ impl ToolIndexBuilder {
     ///
     /// # Errors
     /// [`IndexError::Store`] if the database cannot be read, [`IndexError::Keywords`] if its contents cannot be
+    /// indexed.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the database as it was.
     pub async fn open(self, db: Db) -> Result<ToolIndex, IndexError> {
         let (store, opened) = IndexStore::open(db).await?;
         let (sender, opened_index) = oneshot::channel();
-        // This takes some hundred milliseconds for ten thousand tools, which is too long for a thread of the runtime.
+        // Restoring ten thousand tools takes some hundred milliseconds, which is too long for a thread of the runtime.
         let make = move || {
             let mut shared = self.shared();
             shared.store = Some(store);
@@ -137,7 +138,7 @@ impl Change<'_> {
         }
     }
 
-    /// Restores the document of a tool; returns whether it was stored.
+    /// Restores the stored document of a tool; returns `false` if there is none.
     pub(super) fn restore_document(&mut self, slot: Slot, hash: &[u8; 16]) -> bool {
         let Some(at) = self.writer.keywords.take_stored(hash) else { return false };
         self.step(Step::Restore(slot, at));
@@ -145,7 +146,7 @@ impl Change<'_> {
         true
     }
 
-    /// Loads the stored segments.
+    /// Loads the stored segments of the keyword index into the writer.
     fn load_segments(&mut self, opened: &mut LoadedIndex) {
         let key = keyword::key(self.limits.bounds());
         let tools = opened.servers.iter().flat_map(|server| &server.tools);

@@ -20,7 +20,7 @@ use crate::text::{TextLimits, truncate};
 /// The number of vectors that are published together.
 const BATCH: usize = 32;
 
-/// The length of the queue from which duplicates are removed.
+/// The minimum length of the queue of servers at which duplicates are removed from it.
 const MIN_DEDUPLICATED_LEN: usize = 1024;
 
 /// The maximum time that the thread waits for a slow disk before it computes more vectors.
@@ -55,7 +55,7 @@ struct QueueState {
     failed: Bitmap,
     /// Servers with waiting tools; the last one is embedded next. A server may be in the queue twice.
     queue: Vec<ServerNumber>,
-    /// The length at which duplicates are removed again.
+    /// The length of `queue` at which duplicates are removed again.
     deduplicate_at: usize,
 }
 
@@ -300,7 +300,7 @@ impl EmbeddingWorker {
 
 impl Drop for EmbeddingWorker {
     fn drop(&mut self) {
-        // Embedders are code from outside this crate; if one panics, callers must not wait forever.
+        // Embedders are code from outside this crate; if one panics, callers must not wait forever for their vectors.
         if thread::panicking()
             && let Some(shared) = self.shared.upgrade()
         {

@@ -43,7 +43,7 @@ pub enum ToolRefusal {
     LongName {
         /// The number of characters in the name.
         length: usize,
-        /// The limit.
+        /// The maximum number of characters.
         most: usize,
     },
     /// The server lists two tools of the same name; the first one is used.
@@ -54,7 +54,7 @@ pub enum ToolRefusal {
     LongDefinition {
         /// The number of bytes in the definition.
         bytes: usize,
-        /// The limit.
+        /// The maximum number of bytes.
         most: usize,
     },
     /// The definition is nested so deeply that most programs could not parse it.
@@ -62,7 +62,7 @@ pub enum ToolRefusal {
     Deep {
         /// The nesting depth of the definition.
         depth: usize,
-        /// The limit.
+        /// The maximum nesting depth.
         most: usize,
     },
     /// The definition cannot be written as JSON.

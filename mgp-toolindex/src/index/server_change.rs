@@ -10,7 +10,7 @@ use crate::persist::{ServerRow, WriteMode};
 pub(super) enum ServerChange {
     /// A server was put, with these tools.
     Put(ServerRow, Vec<PutTool>),
-    /// A server was removed.
+    /// The server with this id was removed.
     Remove(String),
 }
 

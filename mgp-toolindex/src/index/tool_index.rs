@@ -103,7 +103,7 @@ impl ToolIndex {
         })
     }
 
-    /// Removes a server with its tools, in one commit; returns the number of tools.
+    /// Removes a server with its tools, in one commit; returns the number of removed tools.
     ///
     /// # Errors
     /// [`IndexError::Keywords`] if the commit failed; the index then does not change.
@@ -139,8 +139,8 @@ impl ToolIndex {
     /// one tool with this name.
     ///
     /// Operators choose server ids, but servers choose the names of their tools, so a qualified name has precedence. A
-    /// server cannot capture the name `server.tool` by giving it to one of its own tools. This holds for callers
-    /// without access to the real tool, while `server` has no such tool, and after `server` was removed.
+    /// server cannot capture the name `server.tool` by giving it to one of its own tools. This also holds for callers
+    /// without access to the real tool, and if `server` has no such tool or was removed.
     #[must_use]
     pub fn resolve(&self, name: &str, allowed: &dyn Allowed) -> Resolved {
         let now = self.shared.snapshot();
@@ -217,7 +217,7 @@ impl ToolIndex {
         self.shared.history.as_ref()
     }
 
-    /// Returns the number of changes.
+    /// Returns the number of changes so far.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.shared.snapshot().generation

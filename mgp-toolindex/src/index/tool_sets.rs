@@ -76,7 +76,8 @@ impl ToolSets {
         Ok(Some(set))
     }
 
-    /// Returns the tools that pass a filter and that the caller may call; `None` means all tools.
+    /// Returns the tools that the caller may call; `None` means all tools. Without a cache key, only the tools in
+    /// `within` are checked and returned.
     pub(crate) fn allowed(
         &self,
         now: &Snapshot,
@@ -131,7 +132,8 @@ fn kinds(
         let mut any = Bitmap::with_len(now.catalog.reach());
         for kind in wanted {
             let mut all: Option<Bitmap> = None;
-            // Each word needs a set as large as the index; a real type has few words.
+            // The number of words is limited, because each word needs a set as large as the index; a real type has few
+            // words.
             for word in kind_words(sign, kind, analyzer).into_iter().take(MAX_TYPE_WORDS) {
                 let Some(reader) = &now.keywords else { break };
                 let having = reader.of_kind(&word)?;
@@ -152,7 +154,7 @@ fn kinds(
     Ok(both)
 }
 
-/// Removes the tools that do not pass.
+/// Removes the tools that `passes` does not accept.
 fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -> bool) {
     let all: Vec<u32> = set.iter().collect();
     for slot in all {
@@ -162,7 +164,7 @@ fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -
     }
 }
 
-/// Computes the set of tools that pass; for chunks that have not changed, copies the bits of an older set.
+/// Computes the set of tools that `passes` accepts; for chunks that have not changed, copies the bits of an older set.
 ///
 /// A set that is newer than the snapshot is ignored: a search that began before a change may get a set that was
 /// computed after the change.

@@ -11,7 +11,7 @@ use crate::tokens::{Exactness, TokenCounter, lean};
 /// The number of tools that are counted together, so that the texts of a million tools are not in memory at once.
 const BATCH: usize = 10_000;
 
-/// The size of an index, in tools or in bytes, from which a search takes longer than passing it to another thread.
+/// The size of an index, in tools or in bytes, above which a search takes longer than its transfer to another thread.
 const MIN_LARGE_TOOLS: usize = 2000;
 const MIN_LARGE_BYTES: u64 = 8 << 20;
 
@@ -89,10 +89,10 @@ impl ToolIndex {
         covered / all
     }
 
-    /// Counts the tokens of all tools that are not counted yet, and returns their number.
+    /// Counts the tokens of all tools that are not counted yet, and returns the number of these tools.
     ///
-    /// Blocks for 100 ms or more, and takes 50 MB. If all tools are counted, it only checks each tool. A tool that is
-    /// not counted yet has an upper bound instead. Without the feature `tokens` this does nothing.
+    /// Blocks for 100 ms or more, and takes 50 MB. If all tools are counted, it only checks each tool. Until a tool is
+    /// counted, the index uses an upper bound of its tokens. Without the feature `tokens` this does nothing.
     #[expect(clippy::must_use_candidate, reason = "callers may ignore the number")]
     pub fn count_tokens(&self) -> usize {
         let mut counted = 0;

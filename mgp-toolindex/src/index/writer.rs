@@ -18,7 +18,7 @@ pub(crate) struct IndexWriter {
     pub(super) slots: NumberAllocator,
     pub(super) servers: NumberAllocator,
     securities: Interner<ToolSecurity>,
-    /// The documents that changed since the segments were stored.
+    /// The number of documents that have changed since the segments were stored.
     #[cfg(feature = "sqlite")]
     pub(super) unstored_documents: usize,
     /// The segment merge that is running or waits to be applied.

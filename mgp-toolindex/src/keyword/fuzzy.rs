@@ -24,7 +24,7 @@ const MAX_LETTERS: usize = 64;
 /// The maximum number of words in a query that is compared with names as a whole.
 const MAX_NAME_WORDS: usize = 8;
 
-/// The maximum number of words of a query that are compared.
+/// The maximum number of words of a query that are compared one by one with the words of names.
 const MAX_WORDS: usize = 12;
 
 /// The maximum number of tools whose names contain a word; more frequent words are skipped.

@@ -14,11 +14,11 @@ const WORD_BYTES: usize = 80;
 /// The memory of a posting, in bytes.
 const POSTING_BYTES: usize = size_of::<Posting>();
 
-/// The number of postings in a chunk. The list consists of chunks, because a single list would be moved in memory when
-/// it grows, and would leave a gap of its old size.
+/// The number of postings in a chunk. Postings are stored in chunks, because a single list would be moved in memory
+/// when it grows, and would leave a gap of its old size.
 const CHUNK_LEN: usize = 4096;
 
-/// The words of one field of some documents.
+/// The words of one field of all documents that were added.
 #[derive(Default)]
 pub(super) struct PostingsBuilder {
     terms: HashMap<Box<str>, u32, ahash::RandomState>,
@@ -45,7 +45,7 @@ struct PostingChunks {
     len: usize,
 }
 
-/// A document that has a word.
+/// A document that contains a word, and the number of times.
 struct Posting {
     doc: u32,
     times: u32,
@@ -54,7 +54,7 @@ struct Posting {
 }
 
 impl PostingsBuilder {
-    /// Adds the next document.
+    /// Adds the text of the next document.
     pub(super) fn add(&mut self, text: &str) {
         let doc = u32::try_from(self.lengths.len()).unwrap_or(u32::MAX);
         let mut words = 0;
@@ -96,7 +96,7 @@ impl PostingsBuilder {
         self.total
     }
 
-    /// Returns the approximate memory use.
+    /// Returns the approximate memory use, in bytes.
     pub(super) fn bytes(&self) -> usize {
         POSTING_BYTES * self.posts.len + WORD_BYTES * self.lists.len() + self.letters
     }

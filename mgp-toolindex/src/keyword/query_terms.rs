@@ -24,7 +24,7 @@ pub(crate) struct QueryTerms<'a> {
     words: Vec<QueryTerm>,
 }
 
-/// A word and its postings.
+/// A word of the query, and its postings.
 #[derive(Debug)]
 struct QueryTerm {
     field: Field,
@@ -100,7 +100,8 @@ impl<'a> QueryTerms<'a> {
         Ok(scores)
     }
 
-    /// Calls a function for each word and each of these tools that contains the word.
+    /// Calls `visitor` for each word and each of these tools that contains it, with the number of the word, the
+    /// position of the tool in `slots`, and the score.
     fn visit(
         &self,
         slots: &[Slot],
@@ -142,7 +143,7 @@ impl<'a> QueryTerms<'a> {
         Ok(())
     }
 
-    /// Opens the postings of each word in a segment.
+    /// Calls `visit` with the number of each word that a segment contains, and with its postings there.
     fn for_each_list(
         &self,
         at: usize,

@@ -21,7 +21,8 @@ pub(super) struct DocumentAddress {
 }
 
 impl DocumentAddress {
-    /// The address of a tool that is not in the index. It is unused otherwise, because segments are numbered from one.
+    /// The address of a tool that is not in the index. No document has this address, because segments are numbered from
+    /// one.
     pub(super) const NONE: Self = Self { segment: 0, doc: 0 };
 }
 
@@ -127,14 +128,14 @@ impl KeywordReader {
 
 mgp_types::opaque_debug!(KeywordReader { documents });
 
-/// Returns the inverse document frequency of BM25.
+/// Returns the inverse document frequency of BM25 for a word that `count` of `all` documents contain.
 #[expect(clippy::cast_precision_loss, reason = "a weight needs no more digits")]
 pub(super) fn idf(count: u64, all: u64) -> f32 {
     let without = all.saturating_sub(count) as f32;
     (1.0 + (without + 0.5) / (count as f32 + 0.5)).ln()
 }
 
-/// Returns the norm of each encoded length, given the average length.
+/// Returns the BM25 norm of each encoded length; all `texts` together have this number of `words`.
 #[expect(clippy::cast_precision_loss, reason = "an average needs no more digits")]
 fn norms(words: u64, texts: u64) -> [f32; 256] {
     let average = (words as f32 / texts.max(1) as f32).max(1.0);

@@ -30,7 +30,7 @@ pub(super) struct Format {
 /// A segment with its deleted documents; cheap to clone.
 #[derive(Clone)]
 pub(super) struct IndexSegment {
-    /// The number in a [`DocumentAddress`](super::reader::DocumentAddress); numbers begin with one.
+    /// The number of the segment in a [`DocumentAddress`](super::reader::DocumentAddress); numbers begin with one.
     pub(super) number: u32,
     pub(super) body: Arc<SegmentBody>,
     /// The documents that are not deleted; `None` means all.
@@ -96,7 +96,7 @@ impl Format {
         Ok(index.create_in_ram()?.new_segment())
     }
 
-    /// Writes a segment.
+    /// Writes the documents of a batch as a new segment.
     pub(super) fn write(&self, batch: SegmentBatch) -> tantivy::Result<SegmentBody> {
         let segment = self.segment()?;
         let mut words = InvertedIndexSerializer::open(&segment)?;
@@ -154,7 +154,7 @@ impl Format {
         }
     }
 
-    /// Reads a segment that was written.
+    /// Opens a segment that was written before; `slots` has the tool of each of its documents.
     pub(super) fn read(&self, segment: Segment, slots: Vec<Slot>) -> tantivy::Result<SegmentBody> {
         let reader = SegmentReader::open(&segment)?;
         if reader.max_doc() as usize != slots.len() {
@@ -181,7 +181,7 @@ impl SegmentBatch {
         self.slots.push(slot);
     }
 
-    /// Returns the approximate memory use.
+    /// Returns the approximate memory use, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.text.bytes() + self.name.bytes() + self.kinds.bytes()
     }
@@ -224,7 +224,7 @@ impl IndexSegment {
         (0..).zip(self.body.slots.iter().copied()).filter(|(doc, _)| self.is_live(*doc))
     }
 
-    /// Returns the bitmap in the format of tantivy.
+    /// Returns the documents that are not deleted, as a bitmap in the format of tantivy; `None` means all documents.
     fn live_bitmap(&self) -> Option<AliveBitSet> {
         let live = self.live.as_ref()?;
         let mut bytes = self.documents().to_le_bytes().to_vec();

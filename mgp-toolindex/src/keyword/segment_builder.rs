@@ -28,7 +28,7 @@ const MAX_BATCH_BYTES: usize = 14_000_000;
 /// A function that splits a tool into words; it may run on any thread.
 pub(crate) type MakeDocument = Box<dyn FnOnce(&mut Indexer) -> Document + Send>;
 
-/// A document to index: its number within the change, its tool, its words.
+/// A document to index: its number within the change, the slot of its tool, and the function that makes the document.
 pub(super) type DocumentJob = (u32, Slot, MakeDocument);
 
 /// The segments that a change is building.
@@ -36,7 +36,7 @@ pub(super) type DocumentJob = (u32, Slot, MakeDocument);
 pub(super) enum Building {
     #[default]
     Idle,
-    /// Built on the caller's thread.
+    /// The segments are built by the thread of the caller.
     Inline(Box<SegmentBuilder>),
     /// The segments are built by threads.
     Threads(BuilderThreads),
@@ -86,7 +86,7 @@ impl Building {
         match self {
             Self::Idle => Ok(()),
             Self::Inline(builder) => Ok(builder.add(jobs)?),
-            // If the threads have ended, joining them returns the error.
+            // If the threads have ended, `send` fails, and joining the threads returns their error.
             Self::Threads(threads) => {
                 threads.jobs.send(jobs).map_err(|_| mem::take(self).failure())
             }
@@ -149,7 +149,8 @@ impl SegmentBuilder {
         jobs: &Mutex<Receiver<Vec<DocumentJob>>>,
     ) -> tantivy::Result<Vec<BuiltSegment>> {
         loop {
-            // The lock is held while waiting on purpose: one thread waits for a batch, the others wait for the lock.
+            // A thread holds the lock while it waits for a batch; meanwhile the other threads wait for the lock. This
+            // is intended.
             let next = jobs.lock().recv();
             match next {
                 Ok(jobs) => self.add(jobs)?,

@@ -140,7 +140,7 @@ impl StoredSegment {
     }
 }
 
-/// Returns the hashes and files of a stored segment, or `None` if it is damaged.
+/// Returns the hashes and files of a stored segment, or `None` if it is damaged or was stored with another key.
 fn split<'a>(key: &str, bytes: &'a [u8]) -> Option<(&'a [ToolHash], [&'a [u8]; FILE_COUNT])> {
     let (checksum, rest) = bytes.split_at_checked(32)?;
     if checksum != checksum_of(key, rest) {

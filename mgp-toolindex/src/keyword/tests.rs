@@ -173,7 +173,8 @@ fn changes_during_a_merge_count() {
     assert!(after.segments() < before.segments() && after.segments() <= 2);
     assert_eq!(found(&before, "shared3 words"), found(&after, "shared3 words"));
 
-    // Documents are added until segments are merged again; meanwhile some are removed and one is added again.
+    // Documents are added until a merge is due. During the merge, some documents are removed, and one of them is added
+    // again.
     for start in [1200, 1300, 1400, 1500] {
         after = apply(&mut writer, &[], many(start..start + 20));
     }
@@ -217,7 +218,7 @@ proptest! {
         for step in steps {
             let step: std::collections::BTreeMap<_, _> = step.into_iter().collect();
             let gone: Vec<Slot> = step.keys().copied().filter(|slot| now.contains_key(slot)).collect();
-            // Every fifth existing tool is removed.
+            // An existing tool is replaced, or removed if its slot is a multiple of five.
             let (new, _): (Vec<_>, Vec<_>) = step.iter().partition(|(slot, _)| !gone.contains(slot) || *slot % 5 > 0);
             now.retain(|slot, _| !gone.contains(slot));
             now.extend(new.iter().map(|(slot, text)| (**slot, (*text).clone())));

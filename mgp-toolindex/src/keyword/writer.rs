@@ -25,7 +25,7 @@ pub(crate) struct KeywordWriter {
     last: u32,
     /// The segments of the current change.
     building: Building,
-    /// The newest document of each changed tool, by its number within the change; `None` if the tool is removed.
+    /// For each changed tool, the number of its newest document within the change; `None` if the tool is removed.
     latest: FxHashMap<Slot, Option<u32>>,
     /// The number of documents of the current change.
     documents: u32,

@@ -34,8 +34,9 @@ pub enum HistoryScope {
     Subject,
     /// Each agent of each subject learns from its own calls only.
     Agent,
-    /// Subjects of a tenant also learn from each other: from the sixteen others that called a tool last, a subject
-    /// learns what at least two agree on. So a single subject never changes the results of others.
+    /// Subjects of a tenant also learn from each other: a subject learns from the sixteen other subjects with the
+    /// latest calls, but only if the calls of at least two of them suggest the same tool. So a single subject never
+    /// changes the results of others.
     Tenant,
 }
 

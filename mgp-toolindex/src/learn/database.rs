@@ -59,7 +59,8 @@ pub(super) struct HistoryDatabase {
     /// A lock that is held until a write has finished.
     writing: tokio::sync::Mutex<()>,
     is_writing: AtomicBool,
-    /// The stored vectors, kept until an embedder with their model is set.
+    /// The vectors read from the database. Once an embedder is set, those of its model are restored, and the others
+    /// dropped.
     vectors: Mutex<Vec<StoredVector>>,
 }
 
@@ -182,7 +183,7 @@ impl History {
         }
         let this = self.clone();
         drop(runtime.spawn(async move {
-            // The flag is cleared before the next check, so that changes during the check are not missed.
+            // The flag `is_writing` is cleared before the next check, so that changes during the check are not missed.
             if let Some(database) = &this.0.database {
                 let _guard = WritingGuard(&database.is_writing);
                 if let Err(error) = this.flush().await {
@@ -254,7 +255,8 @@ impl HistoryDatabase {
         }
     }
 
-    /// Passes some changed queries to the database; returns `None` if no query has changed.
+    /// Passes some changed queries and unmet searches to the database. Returns their keys and the future of the write,
+    /// or `None` if nothing has changed.
     fn start_write(
         &self,
         state: &HistoryState,
@@ -457,7 +459,7 @@ fn hashes(words: &[u8]) -> Vec<WordHash> {
         .collect()
 }
 
-/// A guard that clears the flag when it is dropped, also after a panic.
+/// A guard that clears the flag `is_writing` when it is dropped, also after a panic.
 struct WritingGuard<'a>(&'a AtomicBool);
 
 impl Drop for WritingGuard<'_> {

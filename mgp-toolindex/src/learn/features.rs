@@ -5,7 +5,7 @@ use super::partition::Partition;
 use super::query::{QueryId, StoredQuery, ToolCalls, WordHash};
 use super::table::HistoryTable;
 
-/// The number of the nearest past queries that vote for tools.
+/// The maximum number of past queries that vote for tools; the most similar ones are taken.
 const MAX_VOTERS: usize = 12;
 /// The exponent that is applied to the similarity of a past query that votes.
 const VOTE_EXPONENT: i32 = 4;
@@ -21,7 +21,7 @@ const AVERAGE_QUERIES: f32 = 2.0;
 
 /// The divisor that scales the word feature to about one.
 const WORD_SCALE: f32 = 6.0;
-/// The rate at which a worse mean vector loses weight.
+/// The rate at which the feature of a tool falls if its mean vector is less similar to the query than the best tool's.
 const MEAN_DECAY: f32 = 8.0;
 
 /// The parts of a query that are compared with past queries.
@@ -221,7 +221,8 @@ impl HistoryTable {
         near
     }
 
-    /// Returns the votes of the nearest queries for each tool, and the greatest similarity of a query.
+    /// Returns each tool with its share of the nearest queries' votes and its greatest similarity; and the greatest
+    /// similarity of any query.
     fn votes(&self, near: &[(QueryId, f32)]) -> (Vec<(u32, f32, f32)>, f32) {
         let mut votes: Vec<(u32, f32, f32)> = Vec::new();
         let (mut all, mut nearest) = (f32::MIN_POSITIVE, 0.0_f32);

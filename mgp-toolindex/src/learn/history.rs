@@ -76,7 +76,7 @@ pub(crate) struct Lift {
     pub(crate) tool: Arc<str>,
     /// The probability that the tool is called, 0 to 1.
     pub(crate) share: f32,
-    /// The amount added to a score between 0 and 1.
+    /// The amount that is added to the tool's score in a ranking whose best score is 1.
     pub(crate) amount: f32,
 }
 
@@ -449,7 +449,7 @@ impl HistoryState {
     }
 }
 
-/// A guard that clears the flag when it is dropped, also after a panic.
+/// A guard that clears the flag `is_settling` when it is dropped, also after a panic.
 struct SettlingGuard<'a>(&'a AtomicBool);
 
 impl Drop for SettlingGuard<'_> {

@@ -108,7 +108,8 @@ fn choice(example: &Example) -> Choice<WEIGHTS> {
 mod tests {
     use super::*;
 
-    /// Returns an example of two tools; one feature predicts which of them is called, if any.
+    /// Returns an example with two tools, of which only the first has the feature `at`; `called` has their shares in
+    /// the calls.
     fn example(at: usize, called: &[f32]) -> Example {
         let mut tools = vec![[0.0; TOOL_FEATURES]; 2];
         tools[0][at] = 1.0;

@@ -13,10 +13,10 @@ use crate::catalog::Bitmap;
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) model: Model,
-    /// Calls since the model was fitted.
+    /// The number of calls since the model was fitted.
     pub(super) new_calls: usize,
     pub(super) query_ids: Bitmap,
-    /// The queries by their last use.
+    /// The queries in the order of their last use; each key is a query's counter of its last use.
     pub(super) by_last_use: BTreeMap<u64, QueryId>,
     pub(super) words: FxHashMap<WordHash, WordUse>,
     pub(super) names: FxHashMap<Arc<str>, u32>,
@@ -56,7 +56,8 @@ impl Partition {
         ((of - with + 0.5) / (with + 0.5)).ln_1p()
     }
 
-    /// Returns the length of the TF-IDF vector of these words, based on `of` queries.
+    /// Returns the length of the TF-IDF vector of these words, based on `of` queries. For each word, `without` of the
+    /// queries that contain it are not counted.
     pub(super) fn length(&self, words: &[WordHash], of: usize, without: usize) -> f32 {
         let squares = words.iter().map(|word| {
             let with = self.words.get(word).map_or(0, |word| word.query_ids.len());

@@ -112,7 +112,8 @@ impl PendingSearches {
         }
     }
 
-    /// Drops expired sessions, then the least recently used one if there are still too many.
+    /// Drops expired sessions if there are too many. Then drops the least recently used session of the owner if the
+    /// owner has too many, or else of all owners if there are still too many in total.
     fn enforce_bounds(&mut self, now: Instant, owner: &Owner) {
         if self.sessions.len() > MAX_SESSIONS {
             self.sessions.retain(|_, session| {

@@ -59,7 +59,7 @@ impl<const N: usize> Prior<N> {
         weights
     }
 
-    /// Returns the loss of weights: the negative log likelihood and the prior.
+    /// Returns the loss of weights: the negative log likelihood of the choices, plus the penalty of the prior.
     pub(super) fn loss(&self, weights: &[f64; N], choices: &[Choice<N>]) -> f64 {
         let held = weights.iter().zip(self.weights);
         let held = held.map(|(weight, start)| (weight - start).powi(2));

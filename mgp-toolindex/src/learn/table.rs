@@ -30,7 +30,8 @@ pub(super) struct HistoryTable {
     pub(super) partitions: FxHashMap<Owner, Partition>,
     /// The length of the TF-IDF vector of each query, as of the last fit.
     pub(super) lengths: Vec<f32>,
-    /// The weight of each tool. A dense vector, like `lengths`, because searches scan both.
+    /// The total weight of each tool in all stored calls. It is a dense vector, like `lengths`, because searches scan
+    /// both.
     pub(super) weights: Vec<f32>,
     /// The vectors of the queries.
     pub(super) rows: Option<VectorTable>,
@@ -91,7 +92,8 @@ impl HistoryTable {
         }
     }
 
-    /// Returns the partitions of the other subjects that an owner learns from; empty unless the tenant learns together.
+    /// Returns the partitions of the other subjects that an owner learns from; empty unless the subjects of a tenant
+    /// learn from each other.
     pub(super) fn others(&self, owner: &Owner) -> impl Iterator<Item = &Partition> {
         let recent = self.recent.get(&owner.tenant).into_iter().flatten();
         let others = recent.filter(move |other| **other != owner.subject);
@@ -141,7 +143,7 @@ impl HistoryTable {
         }
     }
 
-    /// Sets the stored vector of a query.
+    /// Sets the vector of a query to a row that was read from the database.
     #[cfg(feature = "sqlite")]
     pub(super) fn restore(&mut self, key: QueryKey, row: &[i8]) {
         let (Some(query_id), Some(rows)) = (self.keys.get(&key).copied(), &mut self.rows) else {
@@ -173,7 +175,7 @@ impl HistoryTable {
         }
     }
 
-    /// Sets the length of vectors; drops vectors of another length.
+    /// Sets the length of vectors, or `None` to store no vectors; a change drops all vectors.
     pub(super) fn set_dimensions(&mut self, dimensions: Option<usize>) {
         if self.rows.as_ref().map(VectorTable::dimensions) == dimensions {
             return;

@@ -16,9 +16,9 @@ const MAX_TOTAL: usize = 5000;
 pub struct UnmetSearch {
     /// The text of the query.
     pub query: String,
-    /// The number of times that it found nothing.
+    /// The number of times that the query found nothing.
     pub found_nothing: u32,
-    /// The number of times that it found tools of which none was called.
+    /// The number of times that the query found tools of which none was called.
     pub not_called: u32,
     /// The time of the last such search, in seconds since 1970.
     pub last: u64,
@@ -54,7 +54,7 @@ impl UnmetSearches {
         self.enforce_bounds(&names(owner));
     }
 
-    /// Removes a search after which a found tool was called.
+    /// Subtracts a search after which a found tool was called; removes the query if it has no other unmet searches.
     pub(super) fn met(&mut self, owner: &Owner, query: &str) {
         let key: UnmetKey = (names(owner), query.into());
         let Some(counts) = self.searches.get_mut(&key) else { return };

@@ -24,7 +24,7 @@ pub(super) enum Language {
     Turkish,
 }
 
-/// A system of writing; a word is a run of letters of one of them.
+/// A script, i.e. a system of writing; a word is a run of letters of one script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     Latin,
@@ -101,7 +101,7 @@ impl Language {
             Self::Portuguese => snowball(Algorithm::Portuguese, &lower),
             Self::Russian => snowball(Algorithm::Russian, &lower),
             Self::Spanish => snowball(Algorithm::Spanish, &lower),
-            // Lower-casing produces `i` with a combining dot, which the Turkish stemmer does not know.
+            // Lower-casing `İ` produces an `i` with a combining dot, which the Turkish stemmer does not know.
             Self::Turkish => snowball(Algorithm::Turkish, &lower.replace("i\u{307}", "i")),
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn related(_: &str) -> impl Iterator<Item = &'static str> {
     std::iter::empty()
 }
 
-/// The words of tools that everyday words lead to; there are none without the lexicon.
+/// The words that tools use for everyday words; without the lexicon, no value of this type exists.
 #[cfg(not(feature = "lexicon"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relation {
@@ -66,13 +66,13 @@ impl Relation {
     }
 }
 
-/// Knows no everyday words, because the crate is built without the lexicon.
+/// Returns no relations, because the crate is built without the lexicon.
 #[cfg(not(feature = "lexicon"))]
 pub(crate) fn relations(_: &[String]) -> Vec<Relation> {
     Vec::new()
 }
 
-/// Recognises no sums, because the crate is built without the lexicon.
+/// Returns no words, because sums are not recognised in a crate that is built without the lexicon.
 #[cfg(not(feature = "lexicon"))]
 pub(crate) fn calculator(_: &str) -> &'static [&'static str] {
     &[]

@@ -104,10 +104,11 @@ fn add_related(heads: &[String], lines: &mut Lines) {
     }
 }
 
-/// Returns the everyday words and pairs of words of `everyday.tsv`, with the words of tools that they lead to.
+/// Returns the keys of the everyday words and pairs of words in `everyday.tsv`, each with the packed words of tools.
 ///
-/// A line has words or pairs, a tab, and the words of tools, the likeliest first. `!` before these marks what rarely
-/// means anything else; it comes first where several lines have the same word.
+/// A line has words or pairs, a tab, and the words of tools, the likeliest first. A `!` before the words of tools marks
+/// words or pairs that rarely mean anything else. If several lines have the same word or pair, the lines with `!` come
+/// first.
 fn everyday(heads: &[String]) -> BTreeMap<Vec<u8>, u64> {
     let mut all: BTreeMap<Vec<u8>, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
     for line in read("everyday.tsv").lines().filter(|line| !line.starts_with('#')) {

@@ -5,17 +5,18 @@ use std::cmp::Ordering;
 use super::language::Language;
 use super::words::{Lexicon, Senses};
 
-/// The maximum number of words of a text that are read. Longer texts describe what they ask for.
+/// The maximum number of words of a text in which everyday words are looked up; longer texts describe what they ask
+/// for.
 const MAX_WORDS: usize = 40;
 
 /// The maximum distance of the two words of a pair, in words.
 const MAX_DISTANCE: usize = 5;
 
-/// The words of tools that an everyday word or pair of words leads to.
+/// The words that tools use for an everyday word or a pair of such words, e.g. `weather` for `umbrella`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relation {
     senses: Senses,
-    /// The index of the word, or `None` for a pair of words.
+    /// The index of the everyday word in the text, or `None` for a pair of words.
     pub(crate) word: Option<usize>,
 }
 
@@ -27,7 +28,7 @@ impl Relation {
         Lexicon::get().english(self.senses)
     }
 
-    /// Returns whether the everyday words rarely mean anything else.
+    /// Returns whether the everyday words rarely mean anything other than these words of tools.
     pub(crate) fn is_certain(self) -> bool {
         self.senses.is_certain()
     }
@@ -42,7 +43,8 @@ pub(crate) fn related(word: &str) -> impl Iterator<Item = &'static str> {
         .flat_map(|senses| lexicon.english(senses))
 }
 
-/// Returns what the everyday words of a text lead to. A word of a pair counts only as part of the pair.
+/// Returns the relations of the everyday words of a text; none if the text has more than [`MAX_WORDS`] words. A word of
+/// a pair counts only as part of the pair.
 pub(crate) fn relations(words: &[String]) -> Vec<Relation> {
     if words.len() > MAX_WORDS {
         return Vec::new();

@@ -75,7 +75,7 @@ pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<T
     Some(translation)
 }
 
-/// The meaning of one or several tokens.
+/// The result of a lookup: the number of tokens that were read, and their parts after the lookup.
 struct Read {
     tokens: usize,
     found: Vec<Found>,

@@ -23,10 +23,10 @@ pub(super) const FUNCTION_WORD: u64 = (1 << BITS) - 1;
 /// The byte that precedes English words that have related words in the lexicon.
 pub(super) const RELATED_MARK: u8 = b'~';
 
-/// The byte before everyday words and pairs of them that lead to the words of tools.
+/// The byte that precedes everyday words, and pairs of them, for which the lexicon has the words that tools use.
 pub(super) const EVERYDAY_MARK: u8 = b'&';
 
-/// The bit of a value that is set if everyday words rarely mean anything else.
+/// The bit of a value that is set if everyday words rarely mean anything other than the value's words.
 const CERTAIN: u64 = 1 << (MAX_SENSES * BITS);
 
 static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| Lexicon {
@@ -76,19 +76,20 @@ impl Lexicon {
         self.words.get(&key).map(|value| Senses(value.value()))
     }
 
-    /// Returns what is known of an everyday word by its stem.
+    /// Returns the place of an everyday word in the lexicon, given its stem.
     pub(super) fn everyday(&self, stem: &str) -> Option<Place> {
         let root = (self.words.root().addr(), 0);
         let word = self.walk(self.walk(root, &[EVERYDAY_MARK])?, stem.as_bytes())?;
         Some(Place { senses: self.senses(word), pairs: self.walk(word, b" ") })
     }
 
-    /// Returns what is known of a pair of everyday words: the place of the first, and the stem of the second.
+    /// Returns the entry of a pair of everyday words, given the place of the first word and the stem of the second.
     pub(super) fn pair(&self, first: &Place, stem: &str) -> Option<Senses> {
         self.senses(self.walk(first.pairs?, stem.as_bytes())?)
     }
 
-    /// Follows bytes from a node, with the sum of the outputs before it.
+    /// Follows bytes from a node. `from` and the result have the address of a node, and the sum of the outputs before
+    /// it.
     fn walk(&self, from: (CompiledAddr, u64), bytes: &[u8]) -> Option<(CompiledAddr, u64)> {
         bytes.iter().try_fold(from, |(address, sum), byte| {
             let node = self.words.node(address);
@@ -102,7 +103,8 @@ impl Lexicon {
         node.is_final().then(|| Senses(sum + node.final_output().value()))
     }
 
-    /// Returns the length in bytes of the longest beginning of a text that is a word, with what is known of it.
+    /// Returns the length in bytes of the longest beginning of a text that is a word of the lexicon, and the word's
+    /// entry.
     pub(super) fn longest(&self, language: Language, text: &str) -> Option<(usize, Senses)> {
         let mut node = self.words.root();
         let mut sum = 0;
@@ -133,7 +135,7 @@ impl Senses {
         self.0 == FUNCTION_WORD
     }
 
-    /// Returns whether everyday words rarely mean anything else.
+    /// Returns whether the everyday words rarely mean anything other than the words of this entry.
     pub(super) fn is_certain(self) -> bool {
         self.0 & CERTAIN != 0
     }

@@ -48,7 +48,8 @@ impl Summary {
         Self(text)
     }
 
-    /// Returns all categories with the number of their tools, down to the deepest level that fits into the limit.
+    /// Returns the top-level categories with the number of their tools, and their subcategories if those fit into the
+    /// limit. Categories at the end are left out if even the top-level ones do not fit.
     pub(crate) fn index(index: &ToolIndex, allowed: &dyn Allowed) -> Self {
         let CallerTools { tools, categories } = CallerTools::of(index, allowed);
         let head = format!("{}. Categories, for `filter.categories`:", head(tools));
@@ -94,7 +95,7 @@ fn cost(lines: &[String]) -> u32 {
     lines.iter().map(|line| max_tokens_of(line)).fold(0, u32::saturating_add)
 }
 
-/// Returns a line for each top-level category, with the categories directly below it.
+/// Returns a line for each top-level category; with `with_below`, it also has the categories directly below.
 fn lines(roots: &[CategoryNode], with_below: bool) -> Vec<String> {
     let line = |node: &CategoryNode| {
         let mut line = format!("\n{} {}", name(&node.path)?, node.tools);

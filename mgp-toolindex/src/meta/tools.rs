@@ -86,7 +86,7 @@ impl MetaTools {
         }
     }
 
-    /// Sets the sentence that callers get who can find no tools. Default: `There are none yet.`
+    /// Sets the sentence for callers that can find no tools. Default: `There are none yet.`
     pub fn no_tools(mut self, sentence: impl Into<String>) -> Self {
         self.no_tools = sentence.into();
         self

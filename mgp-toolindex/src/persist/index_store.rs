@@ -20,7 +20,7 @@ const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 
-/// The number of attempts, without a delay between them, after the handle was dropped.
+/// The number of attempts to write a batch, without a delay between them, after the handle was dropped.
 const MAX_LAST_ATTEMPTS: u32 = 3;
 
 /// The handle of the writing thread; after it is dropped, queued changes are still written.

@@ -21,7 +21,7 @@ const MAX_TRANSACTION_TOOLS: usize = 512;
 pub(crate) enum Change {
     /// Replaces a server and all of its tools.
     Put(NewServer),
-    /// Removes a server and all of its tools.
+    /// Removes the server with this id and all of its tools.
     Remove(String),
     /// New vectors of tools that an earlier change put.
     Vectors(Vec<NewVector>),

@@ -16,7 +16,7 @@ pub(crate) struct ServerRow {
     pub(crate) categories: Vec<String>,
 }
 
-/// A server with all its tools, as it is written.
+/// A server with all its tools, as it is written to the file.
 #[derive(Debug)]
 pub(crate) struct NewServer {
     pub(crate) server: ServerRow,

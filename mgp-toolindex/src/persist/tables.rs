@@ -67,7 +67,7 @@ pub(super) fn apply(conn: &Connection, changes: &[Change]) -> Result<(), StoreEr
     Ok(())
 }
 
-/// The prepared statements.
+/// The prepared statements that write to the tables.
 struct Statements<'c> {
     put_server: Statement<'c>,
     known: Statement<'c>,
@@ -215,7 +215,7 @@ impl<'c> Statements<'c> {
     }
 }
 
-/// Returns a token count in its stored form, with a checksum over the tool's hash.
+/// Returns an exact token count in its stored form, with a checksum over the tool's hash; `None` for an inexact count.
 fn counted(tool: &IndexedTool) -> Option<i64> {
     tool.0.is_counted().then(|| checked(tool.0.tokens(), tool.hash()))
 }
@@ -386,7 +386,7 @@ fn read_vector(row: &Row<'_>, models: &mut Models) -> Option<LoadedVector> {
     Some(LoadedVector { model: models.name(model), hash, row })
 }
 
-/// Reads a column that may be null; returns `None` if it is damaged.
+/// Reads a column; returns `Some(None)` if it is null, and `None` if it is damaged.
 #[expect(clippy::option_option, reason = "what is absent and what is unreadable are two things")]
 fn optional<T>(
     row: &Row<'_>,

@@ -86,7 +86,8 @@ impl Actions {
         })
     }
 
-    /// Returns the action that a tool's name begins with.
+    /// Returns the action of the first verb in a tool's name that reads, changes or deletes; none if there is no such
+    /// verb.
     fn of_name(name: &str) -> Self {
         let words = words_of(name, MAX_NAME_WORDS);
         words
@@ -100,7 +101,7 @@ impl Actions {
         ACTIONS.get(word).copied()
     }
 
-    /// Returns the factor by which the score of a tool is multiplied.
+    /// Returns the factor by which the score of the tool with this name is multiplied for a query with these actions.
     pub(super) fn factor(self, name: &str) -> f32 {
         let tool = Self::of_name(name);
         if tool.deletes && !self.deletes {

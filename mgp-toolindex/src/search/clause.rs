@@ -107,7 +107,7 @@ const FILLERS: &[&str] =
 const AFTER_VERBS: &[&str] =
     &["a", "all", "an", "any", "every", "for", "me", "my", "some", "the", "their", "up", "your"];
 
-/// A part of the query.
+/// A clause, i.e. a part of the query that is scored separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clause<'a> {
     pub(super) text: &'a str,
@@ -183,7 +183,7 @@ fn join(all: &mut Vec<ClauseRange>, next: ClauseRange, least: impl Fn(&ClauseRan
     }
 }
 
-/// Returns the ranges of the sentences.
+/// Returns the start and the end of each sentence in a text.
 fn sentences(text: &str) -> Vec<(usize, usize)> {
     let mut all = Vec::new();
     let mut start = 0;

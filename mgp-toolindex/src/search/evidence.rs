@@ -173,7 +173,8 @@ impl Evidence {
         hint_cosines
     }
 
-    /// Adds what everyday words lead to, if the unit has little evidence of its own.
+    /// Adds the evidence of the hints, i.e. of the words that tools use for everyday words, to units with little
+    /// evidence.
     fn add_hints(&mut self, parsed: &ParsedQuery<'_>, scores: &[f32], cosines: &[f32]) {
         let count = self.slots.len();
         let names = parsed.hints.terms.len() / 2;

@@ -28,8 +28,8 @@ const SAME_EXCEPT_CASE: f32 = 2.0;
 /// The nearness of an identical name.
 const IDENTICAL: f32 = 3.0;
 
-/// Returns the tools that the query names, each with its nearness. A nearness below 1 means typing errors; above 1, it
-/// is higher the more similar the spelling is.
+/// Returns the tools that the query names, each with its nearness. A nearness below 1 means typing errors; from 1 on,
+/// it is higher the more similar the spelling is.
 pub(super) fn find(
     view: &View<'_>,
     text: &str,

@@ -12,7 +12,8 @@ use crate::text::{Analyzer, Field, QueryWords, Term, words_of};
 /// The maximum number of bytes that are read from a query; a longer text is probably a pasted document.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 
-/// The maximum number of words of a unit that are read for everyday words, and one more.
+/// The maximum number of words of a unit that [`relations`] gets: one more than it reads, so that it skips longer
+/// units.
 const MAX_HINT_WORDS: usize = 41;
 
 #[derive(Debug)]
@@ -21,7 +22,8 @@ pub(super) struct ParsedQuery<'a> {
     pub(super) words: QueryWords,
     /// The same words, for the look-up in the names of tools.
     pub(super) names: QueryWords,
-    /// The words of tools that everyday words lead to; first to look up in texts, then the same in names.
+    /// The words that tools use for the query's everyday words: first all for the look-up in texts, then the same for
+    /// names.
     pub(super) hints: QueryWords,
     /// The whole query, then its clauses.
     pub(super) units: Vec<Unit<'a>>,
@@ -39,16 +41,16 @@ pub(super) struct Unit<'a> {
     pub(super) terms: Vec<usize>,
     /// The vector; `None` if no vector is needed, or if the embedder knows no word of the text.
     pub(super) vector: Option<Vec<f32>>,
-    /// The words of tools that its everyday words lead to.
+    /// The words that tools use for the everyday words of the unit.
     pub(super) hint: Hint,
 }
 
-/// The words of tools that the everyday words of a unit lead to.
+/// The words that tools use for the everyday words of a unit, e.g. `weather` for `umbrella`.
 #[derive(Debug, Default)]
 pub(super) struct Hint {
     /// The indices of words in `ParsedQuery::hints`, each with its weight.
     pub(super) terms: Vec<(usize, f32)>,
-    /// The words of which everyday words rarely mean anything else.
+    /// The words that tools use for those everyday words that rarely mean anything else.
     text: String,
     /// The vector of `text`.
     pub(super) vector: Option<Vec<f32>>,
@@ -111,7 +113,7 @@ impl<'a> ParsedQuery<'a> {
         Self { words, names, hints, units, is_translated: translation.is_some() }
     }
 
-    /// Embeds the query and its clauses.
+    /// Computes the vectors of the units and their hints; returns the reason if the whole query gets no vector.
     pub(super) fn embed(&mut self, view: &View<'_>) -> Result<(), FallbackReason> {
         let (Some(embedder), Some(table)) = (view.embedder, view.vectors) else {
             return Err(FallbackReason::NoEmbedder);
@@ -181,12 +183,13 @@ fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
     }
 }
 
-/// Returns what the everyday words of a unit lead to, and adds it to `hints`; `own` are the words of the unit.
+/// Returns the words that tools use for the everyday words of a unit, and adds them to `hints`; `own` has all words of
+/// the unit.
 fn hint_of(text: &str, own: &QueryWords, hints: &mut QueryWords, analyzer: &Analyzer) -> Hint {
     let all = words_of(text, MAX_HINT_WORDS);
     let mut hint = Hint::default();
     for relation in relations(&all) {
-        // A query of one word asks for what the word means.
+        // A unit of one word usually asks for the thing that the word names.
         if own.raw.len() == 1 && !relation.is_certain() {
             continue;
         }

@@ -24,7 +24,7 @@ pub(super) fn reason(
     let mut words: Vec<String> =
         parsed.words.raw.iter().filter(|word| occurs(&analyzer.stem(word))).cloned().collect();
     if parsed.words.raw.is_empty() {
-        // A text in a script without spaces has no whole words, so its characters and pairs are listed.
+        // A text in a script without spaces has no whole words, so its characters and pairs of characters are listed.
         let terms = parsed.words.terms.iter().enumerate();
         words.extend(terms.filter(|(at, _)| occurs_at(*at)).map(|(_, term)| term.text.clone()));
     }

@@ -30,20 +30,20 @@ pub(super) const RELATED_WEIGHT: f32 = 0.5;
 /// The factor by which the weight of each further related word is lower than that of the related word before it.
 pub(super) const NEXT_RELATED_WEIGHT: f32 = 0.7;
 
-/// The weight of the first word of tools that everyday words lead to, if they rarely mean anything else.
+/// The weight of the likeliest word that tools use for an everyday word or pair that rarely means anything else.
 pub(super) const CERTAIN_HINT_WEIGHT: f32 = 1.1;
 
-/// The weight of the first word of tools that a pair of everyday words leads to otherwise.
+/// The weight of the likeliest word that tools use for any other pair of everyday words.
 pub(super) const PAIR_HINT_WEIGHT: f32 = 0.6;
 
-/// The weight of the first word of tools that a single everyday word leads to otherwise.
+/// The weight of the likeliest word that tools use for any other single everyday word.
 pub(super) const WORD_HINT_WEIGHT: f32 = 0.5;
 
-/// The weight of the cosine of a tool and the words that certain hints lead to.
+/// The weight of the cosine between a tool and the words for everyday words that rarely mean anything else.
 pub(super) const HINT_MEANING_WEIGHT: f32 = 8.0;
 
-/// The evidence for the best tool up to which hints count in full, and from which on they do not count: a query that
-/// fits a tool by its own words needs none.
+/// Two amounts of evidence for the best tool: up to the first, hints count in full; from the second on, they do not
+/// count, because a query that fits a tool by its own words needs no hints.
 const HINTED_EVIDENCE: (f32, f32) = (18.0, 29.0);
 
 /// The same for a translated query, whose words fit more tools by chance.

@@ -15,7 +15,7 @@ const MAX_TOOLS: usize = 512;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionTool {
-    /// The tool.
+    /// The tool, as the index returned it.
     pub tool: IndexedTool,
     /// The number of tokens that the tool needs in the model's context; an upper bound until it is counted exactly.
     pub tokens: u32,
@@ -99,8 +99,7 @@ impl Cache {
         true
     }
 
-    /// Returns that one of the given tools that was used last in this session; `None` if none of them is in the
-    /// session.
+    /// Returns the one of the given tools that was used last in this session; `None` if none of them is in the session.
     pub(crate) fn last_used<'a>(&self, tools: &'a [IndexedTool]) -> Option<&'a IndexedTool> {
         let state = self.state.lock();
         state.tools.iter().rev().find_map(|used| tools.iter().find(|tool| used.is(tool)))
@@ -134,7 +133,7 @@ impl Cache {
         state.tools.iter().rev().cloned().collect()
     }
 
-    /// Removes the tools for which `is_meant` returns `true`.
+    /// Removes and returns the tools for which `is_meant` returns `true`.
     pub(crate) fn evict(&self, is_meant: impl Fn(&SessionTool) -> bool) -> Vec<SessionTool> {
         let mut state = self.state.lock();
         let (gone, kept) =

@@ -47,7 +47,7 @@ struct Handle {
 }
 
 impl Handles {
-    /// Opens a session for a principal, and returns its handle.
+    /// Opens a session for a principal; returns its handle and its empty cache.
     pub(super) fn open(
         &self,
         principal: &Principal,

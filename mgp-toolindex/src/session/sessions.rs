@@ -98,7 +98,8 @@ impl Sessions {
         Self::with_plan(ContextPlan::default(), SessionLimits::default())
     }
 
-    /// Creates sessions with a budget, pinned tools and limits; [`check_budget`](crate::check_budget) validates these.
+    /// Creates sessions with a budget, pinned tools and limits; [`check_budget`](crate::check_budget) validates the
+    /// budget and the pins.
     pub fn with_budget(budget: ContextBudget, pins: Pins, limits: SessionLimits) -> Self {
         Self::with_plan(ContextPlan::new(budget, pins), limits)
     }
@@ -329,14 +330,13 @@ impl Default for Sessions {
 }
 
 impl Session {
-    /// Returns that one of the given tools that was used last in this session; `None` if none of them is in the
-    /// session.
+    /// Returns the one of the given tools that was used last in this session; `None` if none of them is in the session.
     #[must_use]
     pub fn last_used<'a>(&self, tools: &'a [IndexedTool]) -> Option<&'a IndexedTool> {
         self.cache.last_used(tools)
     }
 
-    /// Returns a number that is unique in the process.
+    /// Returns the number of the session, which is unique in the process.
     pub(crate) fn number(&self) -> u64 {
         self.cache.number()
     }
@@ -368,7 +368,7 @@ impl SessionView {
 }
 
 impl SessionTool {
-    /// Returns the contents of the session as a text for the model.
+    /// Returns the definition of the tool as the model reads it: the reduced one, or else the full one.
     pub(crate) fn text(&self) -> ByteString {
         self.trimmed
             .clone()

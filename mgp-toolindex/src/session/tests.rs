@@ -83,7 +83,7 @@ fn pinned_tools_are_always_present_and_never_evicted() {
     let result = sessions.evict(&cx.principal, Some(&session), &which, &index, &AllTools);
     assert_eq!((result.evicted, result.freed_tokens), (1, freed.into()));
     assert_eq!(*result.not_evicted, ["t0"]);
-    // The view equals the result of the request: `t0` is counted only once.
+    // The view agrees with the result of the eviction: the pinned tool `t0` is not counted as a cached tool.
     let view = sessions.view(&cx.principal, Some(&session), &index, &AllTools);
     assert_eq!(names(&view.cached), ["t6"]);
     assert_eq!(result.remaining_count, 1);
@@ -120,7 +120,8 @@ fn two_principals_never_see_each_others_sessions() {
     let ann = cx(ScopeKind::Connection, "ann");
     let session = sessions.open(&ann, None).unwrap();
     sessions.record_use(&session, &index.get("s", "t0").unwrap());
-    // The same connection with another principal or agent, another connection, and another instance of the sessions.
+    // Another principal or agent on the same connection, `ann` in another scope, and `ann` in another instance of
+    // `Sessions` all get an empty session.
     let mut bob = ann.clone();
     bob.principal = Principal::new("here", "bob");
     let mut bot = ann.clone();

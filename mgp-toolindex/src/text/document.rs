@@ -187,7 +187,7 @@ pub(crate) fn kind_word(sign: &str, word: &str, analyzer: &Analyzer) -> String {
     format!("{sign}{}", analyzer.stem(word))
 }
 
-/// Returns the indexed words of a type; all of them must occur.
+/// Returns the indexed words of a type; a tool has the type only if it has all of these words.
 pub(crate) fn kind_words(sign: &str, kind: &str, analyzer: &Analyzer) -> Vec<String> {
     let mut all = Vec::new();
     split(kind, &mut |piece| {

@@ -14,8 +14,8 @@ pub(crate) enum Field {
 pub(crate) struct Term {
     /// The word as it is indexed.
     pub(crate) text: String,
-    /// The weight of the word in the score: 1, or less for a single character of a pair. A repeated word has no higher
-    /// weight.
+    /// The weight of the word in the score: 1, or less, e.g. for a related word or a single character. A repeated word
+    /// has no higher weight.
     pub(crate) weight: f32,
     pub(crate) place: Field,
 }

@@ -74,7 +74,7 @@ fn shorten(text: &mut Cow<'_, str>, most: usize) {
     }
 }
 
-/// Returns at most the first `max` bytes of a text; fewer if a character would be split.
+/// Returns at most the first `most` bytes of a text; fewer if a character would be split.
 pub(crate) fn truncate(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

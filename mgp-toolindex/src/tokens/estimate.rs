@@ -60,8 +60,8 @@ fn is_sign(byte: u8) -> bool {
     byte.is_ascii_punctuation()
 }
 
-/// Counts the tokens of a run of letters. It ends before a capital letter that follows a small one, because a piece
-/// ends there.
+/// Returns the end of a run of letters, and its maximum number of tokens. A run ends before a capital letter that
+/// follows a small one, because a piece ends there.
 fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     let first = start + usize::from(bytes[start] == b' ');
     let mut end = first + 1;
@@ -86,7 +86,8 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
 
 /// Returns the maximum number of tokens of a run of letters, because two letters of a known pair are never two tokens.
 fn within(run: &[u8], ends_here: bool) -> usize {
-    // The maximum number of tokens up to the current byte: if the last token is only this byte, and if it is longer.
+    // The maximum number of tokens up to the current byte: `alone` if the last token is only this byte, `longer` if it
+    // begins earlier.
     let (mut alone, mut longer) = (1, 0);
     let mut before = 0;
     for pair in run.windows(2) {

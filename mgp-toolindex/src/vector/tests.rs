@@ -160,7 +160,7 @@ fn a_filter_of_any_length_is_obeyed() {
     assert_eq!(table.top(&[&query], 5, Some(&beyond))[0].len(), 1);
 }
 
-/// Extreme numbers must not exceed the 32 bits of their sum.
+/// The sum of the products of extreme numbers fits into 32 bits.
 #[test]
 fn no_sum_overflows() {
     for dimensions in [128, 384, 4096, 20_000] {

@@ -12,13 +12,13 @@ use crate::tools::{by_all, by_words, raw, tool};
 /// The maximum time for one hostile definition or query; it is long, because debug builds are slow.
 const MAX_TIME: Duration = Duration::from_secs(20);
 
-/// Returns nested objects.
+/// Returns a schema of nested objects as JSON.
 fn deep(levels: usize) -> String {
     let open = r#"{"type":"object","properties":{"a":"#.repeat(levels);
     format!("{open}{{}}{}", "}}".repeat(levels))
 }
 
-/// Returns nested arrays.
+/// Returns a schema with nested arrays as JSON.
 fn nested(levels: usize) -> String {
     format!(r#"{{"type":"object","x":{}{}}}"#, "[".repeat(levels), "]".repeat(levels))
 }

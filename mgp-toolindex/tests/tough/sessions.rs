@@ -97,13 +97,14 @@ fn a_caller_never_sees_the_session_of_another() {
     println!("tough: {} callers, {steps} steps, no caller saw the session of another", all.len());
 }
 
-/// Uses or evicts one tool of the caller; the evictions also name the tools of other callers, which has no effect.
+/// Uses one tool of the caller or evicts some; some evictions also name the tools of other callers, which has no
+/// effect.
 fn take(caller: &mut Caller, number: u64, sessions: &Sessions, index: &ToolIndex) {
     let session = caller.session(sessions);
     let tools = index.tools_of(&caller.server);
     let tool = &tools[usize::try_from(number).unwrap() % tools.len()];
     if number.is_multiple_of(3) {
-        // The names include those of all other callers.
+        // The names of the tools of all callers.
         let names: Vec<_> = index.entries().into_iter().map(|entry| entry.name).collect();
         let names = if number.is_multiple_of(2) { names } else { vec![tool.name().to_owned()] };
         let gone = sessions.evict(&caller.cx.principal, Some(&session), &names, index, &AllTools);

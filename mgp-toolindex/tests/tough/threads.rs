@@ -104,7 +104,7 @@ fn search(
     (count, slowest)
 }
 
-/// Returns the guest and the visit from the name of a tool.
+/// Returns the number of the guest and of its visit from the name of a tool; `None` for a tool of a permanent server.
 fn visit(name: &str) -> Option<(usize, u64)> {
     let (guest, rest) = name.strip_prefix("guest")?.split_once('v')?;
     Some((guest.parse().ok()?, rest.split_once('x')?.0.parse().ok()?))

@@ -1,8 +1,8 @@
 //! Confinement of a child: restricts the files that it may access, its TCP connections, and its resources.
 //!
-//! This process's own program is started again; it gives up the other rights and then executes the child's program, so
-//! that no code of this crate runs between fork and exec. Linux only (Landlock); on other systems, and without a
-//! [`Keeper`], a child is not confined.
+//! This process's own program is started again; it gives up all rights that the child must not have, and then executes
+//! the child's program, so that no code of this crate runs between fork and exec. Linux only (Landlock); on other
+//! systems, and without a [`Keeper`], a child is not confined.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -24,7 +24,7 @@ static KEEPER: OnceLock<Keeper> = OnceLock::new();
 /// use mgp_transport::Keeper;
 ///
 /// fn main() -> std::process::ExitCode {
-///     // First of all, because a keeper should stay small.
+///     // Call this before anything else, because a keeper should use little memory.
 ///     if let Some(exit_code) = Keeper::run("__keeper") {
 ///         return exit_code;
 ///     }

@@ -61,7 +61,7 @@ impl Process {
     }
 
     pub(super) fn kill(&self) {
-        // Fails only if the child has already ended.
+        // Killing fails only if the child has already ended.
         let _ = self.child.lock().kill();
     }
 

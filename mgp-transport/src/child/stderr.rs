@@ -30,7 +30,7 @@ pub struct StderrLimits {
     pub bytes: u64,
 }
 
-/// The callback for each line that is logged.
+/// The callback for each logged line, and for each message that lines were dropped.
 pub(super) type StderrCallback = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Reads and logs stderr until the child, and all processes that inherited its stderr, have ended.
@@ -222,7 +222,7 @@ fn readable(line: &[u8]) -> String {
     let mut text = String::with_capacity(line.len());
     for char in line.chars() {
         if char.is_control() && char != '\t' {
-            // Cannot fail: writing to a string never fails.
+            // Writing to a string never fails.
             let _ = write!(text, "{}", char.escape_default());
         } else {
             text.push(char);

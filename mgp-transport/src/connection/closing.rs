@@ -48,7 +48,8 @@ where
             Instant::now().checked_add(limits.stall_timeout.max(limits.linger_timeout));
     }
 
-    /// Stops reading and starts the final flush. The queued bytes get a new linger timeout, in full, to be written.
+    /// Stops reading and starts the final flush. The linger timeout, within which the queued bytes must be written,
+    /// starts again.
     pub(super) fn start_flush(&mut self, reason: FlushReason) {
         self.phase = Phase::Flushing(reason);
         self.deadline = None;

@@ -71,7 +71,7 @@ pub(super) struct Driver<R, W> {
 /// The result of dispatching the lines that were read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dispatched {
-    /// All lines were dispatched.
+    /// No line was dispatched, because none was left.
     All,
     Some,
     /// No line was dispatched, because the next one must wait.
@@ -459,7 +459,7 @@ where
         self.calls.push(Running { id: Some(id), size, batch: batch.cloned(), future });
     }
 
-    /// Returns whether a request may run beyond the limit, because a peer must be able to ping a busy server.
+    /// Returns whether a request, e.g. a ping, may run beyond the limit: a peer must be able to ping a busy server.
     fn may_exceed_limit(&self, method: &Method, size: usize) -> bool {
         let more = extra_places(method, size.saturating_sub(CALL_COST));
         self.calls.len() < self.connection.limits.in_flight.saturating_add(more)

@@ -48,7 +48,8 @@ pub struct Limits {
     /// other one ends the connection. Partial results of calls that this side made have a separate limit of the same
     /// size; those that exceed it are dropped and counted. Default: 64 MiB.
     pub held_bytes: usize,
-    /// The maximum number of queued notifications; a further one is treated as for `held_bytes`. Default: 65,536.
+    /// The maximum number of queued notifications; a further one is dropped or ends the connection, as one that exceeds
+    /// `held_bytes` does. Default: 65,536.
     pub notifications: usize,
     /// The number of bytes queued for the peer above which senders wait. Above 4 times this number, reading stops;
     /// above 8 times, the answers of finished calls are held back. Default: 1 MiB.
@@ -80,7 +81,7 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The peer closed its side, and all answers were written.
+    /// The peer closed its side. Answers were still written, for at most [`Limits::linger_timeout`].
     #[error("the peer closed the connection")]
     Eof,
     /// This side closed the connection.

@@ -59,7 +59,7 @@ impl Outbox {
         self.room.notify_waiters();
     }
 
-    /// Appends one message and a newline without waking the driver; for calls made by the driver itself.
+    /// Appends one message and a newline without waking the driver; only the driver itself may use this.
     pub(crate) fn push_without_wake(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state.lock();
         let before = state.buffer.len();

@@ -81,7 +81,7 @@ impl PendingRequests {
         Self { table: Mutex::default(), inbox: Arc::new(inbox) }
     }
 
-    /// Sets the maximum size, in bytes, of the partial results that wait.
+    /// Sets the maximum total size, in bytes, of the waiting partial results of all calls.
     pub(crate) fn set_bound(&self, bytes: usize) {
         self.inbox.bound.store(bytes, Ordering::Relaxed);
     }

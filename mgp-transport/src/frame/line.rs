@@ -128,7 +128,7 @@ impl LineBuffer {
         Some(line)
     }
 
-    /// Starts discarding if the unfinished line exceeds the limit.
+    /// Checks the length of the unfinished line. If it exceeds the limit, returns its beginning and discards the rest.
     fn check_length(&mut self) -> Option<Line> {
         if self.skipping {
             self.keep_tail(self.start, self.buffer.len());

@@ -1,9 +1,9 @@
 //! The process's own stdin and stdout as a protocol channel.
 //!
 //! MGP §2 runs over MCP's stdio transport: one JSON-RPC message per line, and nothing else on stdout. [`take`]
-//! enforces the latter: it moves both descriptors to other numbers, and leaves `/dev/null` on descriptor 0 and
-//! stderr on descriptor 1. A stray `println!`, or a child that inherits descriptor 1, then writes to stderr and not
-//! into the protocol stream.
+//! ensures that nothing else is written there: it moves both descriptors to other numbers, and leaves `/dev/null` on
+//! descriptor 0 and stderr on descriptor 1. A stray `println!`, or a child that inherits descriptor 1, then writes to
+//! stderr and not into the protocol stream.
 //!
 //! How bytes are read and written depends on the descriptors that the parent process passed, as reported by
 //! `fstat`:

@@ -259,7 +259,7 @@ mod tests {
         let mut writer = ThreadWriter::start(target).unwrap();
         let block = vec![b'x'; CHUNK_SIZE];
         let mut accepted = 0;
-        // Far more bytes than would be accepted, so the write must wait.
+        // The test writes far more bytes than are accepted without waiting, so the write must wait.
         let filling = async {
             for _ in 0..64 {
                 accepted += write(&mut writer, &block).await.unwrap();

@@ -1,7 +1,7 @@
-//! Standard descriptors on Unix: their kind is determined, they are moved to other numbers, and replaced.
+//! Standard descriptors on Unix: this module determines their kind, moves them to other numbers, and replaces them.
 //!
-//! See MGP §2. Every step that can fail is done before the descriptors are replaced, and the threads are started
-//! afterwards. So a failed attempt changes nothing.
+//! See MGP §2. All checks are done before the descriptors are replaced, so that an attempt that fails because of an
+//! unusable descriptor changes nothing. The threads are started afterwards.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

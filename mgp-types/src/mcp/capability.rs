@@ -5,7 +5,7 @@ use crate::mgp::MgpCapability;
 use crate::record::{Lenient, Object, decode, record};
 
 record! {
-    /// A capability with change notifications.
+    /// A capability to offer a list, e.g. of tools, whose changes can be announced.
     pub struct ListChanged {
         /// `true` if the peer announces changes of the list.
         opt list_changed as "listChanged": Option<bool>,
@@ -41,7 +41,7 @@ record! {
         opt list: Option<Object>,
         /// Present if the peer serves `tasks/cancel`.
         opt cancel: Option<Object>,
-        /// Requests that may become tasks.
+        /// The requests that the peer can run as tasks.
         opt requests: Option<Object>,
     }
 
@@ -55,11 +55,11 @@ record! {
         opt sampling: Option<SamplingCapability>,
         /// Present if the client serves `elicitation/create`.
         opt elicitation: Option<ElicitationCapability>,
-        /// Tasks (2025-11-25).
+        /// Present if the client supports tasks (2025-11-25).
         opt tasks: Option<TasksCapability>,
         /// Extensions by identifier (2026-07-28).
         opt extensions: Option<Object>,
-        /// MGP (§2.2).
+        /// The MGP capability (§2.2).
         opt mgp: Option<Lenient<MgpCapability>>,
     }
 
@@ -67,7 +67,7 @@ record! {
     pub struct ServerCapabilities {
         /// Experimental capabilities.
         opt experimental: Option<Object>,
-        /// Log messages.
+        /// Present if the server sends log messages.
         opt logging: Option<Object>,
         /// Present if the server completes arguments.
         opt completions: Option<Object>,
@@ -77,11 +77,11 @@ record! {
         opt resources: Option<ResourcesCapability>,
         /// Present if the server offers tools.
         opt tools: Option<ListChanged>,
-        /// Tasks (2025-11-25).
+        /// Present if the server supports tasks (2025-11-25).
         opt tasks: Option<TasksCapability>,
         /// Extensions by identifier (2026-07-28).
         opt extensions: Option<Object>,
-        /// MGP (§2.3).
+        /// The MGP capability (§2.3).
         opt mgp: Option<Lenient<MgpCapability>>,
     }
 }

@@ -8,21 +8,21 @@ use crate::record::{record, tagged};
 record! {
     /// A reference to a prompt.
     pub struct PromptReference tagged "type" = "ref/prompt" {
-        /// The prompt.
+        /// The name of the prompt.
         req name: String,
-        /// The display name.
+        /// The display name of the prompt.
         opt title: Option<String>,
     }
 
     /// A reference to a resource template.
     pub struct ResourceReference tagged "type" = "ref/resource" {
-        /// The template.
+        /// The URI of the resource, or its URI template.
         req uri: String,
     }
 
     /// The argument to complete, with the text typed so far.
     pub struct CompleteArgument {
-        /// The name.
+        /// The name of the argument.
         req name: String,
         /// The text typed so far.
         req value: String,
@@ -38,7 +38,7 @@ record! {
     pub struct CompleteParams {
         /// The prompt or resource template whose argument is completed.
         req reference as "ref": CompleteReference,
-        /// The argument.
+        /// The argument to complete.
         req argument: CompleteArgument,
         /// The arguments that already have a value.
         opt context: Option<CompleteContext>,
@@ -60,7 +60,7 @@ record! {
     pub struct CompleteResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// The proposals.
+        /// The proposed completions.
         req completion: Completion,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

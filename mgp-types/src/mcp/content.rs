@@ -21,9 +21,9 @@ record! {
     pub struct Annotations {
         /// The intended audience.
         list audience: List<Role>,
-        /// The importance, 0 to 1.
+        /// The importance of the content, from 0 to 1.
         opt priority: Option<Number>,
-        /// The time of the last change.
+        /// The time of the last change of the content.
         opt last_modified as "lastModified": Option<String>,
     }
 
@@ -31,7 +31,7 @@ record! {
     pub struct Icon {
         /// The URI of the image.
         req src: String,
-        /// The media type.
+        /// The media type of the image.
         opt mime_type as "mimeType": Option<String>,
         /// The sizes of the image, such as `48x48` or `any`.
         opt sizes: Option<Payload>,
@@ -51,9 +51,9 @@ record! {
 
     /// An image.
     pub struct ImageContent tagged "type" = "image" {
-        /// The data, in Base64.
+        /// The image, in Base64.
         req data: String,
-        /// The media type.
+        /// The media type of the image.
         req mime_type as "mimeType": String,
         /// Hints on how to use the image.
         opt annotations: Option<Annotations>,
@@ -63,9 +63,9 @@ record! {
 
     /// Audio.
     pub struct AudioContent tagged "type" = "audio" {
-        /// The data, in Base64.
+        /// The audio data, in Base64.
         req data: String,
-        /// The media type.
+        /// The media type of the audio.
         req mime_type as "mimeType": String,
         /// Hints on how to use the audio.
         opt annotations: Option<Annotations>,
@@ -75,19 +75,19 @@ record! {
 
     /// A link to a resource that the client can read.
     pub struct ResourceLink tagged "type" = "resource_link" {
-        /// The URI.
+        /// The URI of the resource.
         req uri: String,
-        /// The identifier.
+        /// The name that identifies the resource.
         req name: String,
-        /// The display name.
+        /// The display name of the resource.
         opt title: Option<String>,
-        /// A description.
+        /// A description of the resource.
         opt description: Option<String>,
-        /// The media type.
+        /// The media type of the resource.
         opt mime_type as "mimeType": Option<String>,
-        /// The size in bytes.
+        /// The size of the resource, in bytes.
         opt size: Option<u64>,
-        /// The icons.
+        /// The icons of the resource.
         list icons: List<Icon>,
         /// Hints on how to use the resource.
         opt annotations: Option<Annotations>,
@@ -97,13 +97,13 @@ record! {
 
     /// The contents of a resource: text or bytes.
     pub struct ResourceContents {
-        /// The URI.
+        /// The URI of the resource.
         req uri: String,
-        /// The media type.
+        /// The media type of the resource.
         opt mime_type as "mimeType": Option<String>,
-        /// The text.
+        /// The contents, if they are text.
         opt text: Option<String>,
-        /// The bytes, in Base64.
+        /// The contents in Base64, if they are bytes.
         opt blob: Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -111,7 +111,7 @@ record! {
 
     /// A resource whose contents are included in the message.
     pub struct EmbeddedResource tagged "type" = "resource" {
-        /// The content.
+        /// The resource, with its contents.
         req resource: ResourceContents,
         /// Hints on how to use the resource.
         opt annotations: Option<Annotations>,
@@ -125,7 +125,7 @@ record! {
         req id: String,
         /// The name of the tool.
         req name: String,
-        /// The arguments.
+        /// The arguments of the tool call.
         req input: RawObject,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -137,7 +137,7 @@ record! {
         req tool_use_id as "toolUseId": String,
         /// The content that the tool returned.
         req content: Vec<ContentBlock>,
-        /// The structured content.
+        /// The structured content that the tool returned.
         opt structured_content as "structuredContent": Option<Payload>,
         /// `true` if the tool failed.
         opt is_error as "isError": Option<bool>,

@@ -29,15 +29,15 @@ open_enum! {
 record! {
     /// Parameters of `elicitation/create`.
     pub struct ElicitParams {
-        /// The way to ask.
+        /// The way to ask the user.
         opt mode: Option<ElicitMode>,
-        /// The question.
+        /// The question for the user.
         req message: String,
         /// The form, as a flat JSON Schema; for mode `form`.
         opt requested_schema as "requestedSchema": Option<RawObject>,
         /// The id of the elicitation; for mode `url`.
         opt elicitation_id as "elicitationId": Option<String>,
-        /// The page to visit; for mode `url`.
+        /// The URL of the page to visit; for mode `url`.
         opt url: Option<String>,
         /// If set, the request runs as a task (2025-11-25).
         opt task: Option<TaskAugmentation>,

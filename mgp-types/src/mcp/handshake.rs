@@ -9,17 +9,17 @@ use crate::record::{List, record};
 record! {
     /// The name and version that a peer claims.
     pub struct Implementation {
-        /// The identifier.
+        /// The name that identifies the software.
         req name: String,
-        /// The display name.
+        /// The display name of the software.
         opt title: Option<String>,
-        /// Version.
+        /// The version of the software.
         req version: String,
-        /// A description.
+        /// A description of the software.
         opt description: Option<String>,
-        /// The web site.
+        /// The URL of the software's web site.
         opt website_url as "websiteUrl": Option<String>,
-        /// The icons.
+        /// The icons of the software.
         list icons: List<Icon>,
     }
 

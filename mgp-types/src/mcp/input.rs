@@ -35,7 +35,7 @@ record! {
     pub struct InputRequiredResult tagged "resultType" = "input_required" {
         /// The requests that the caller must answer.
         opt input_requests as "inputRequests": Option<InputRequests>,
-        /// State of the server, to be returned unchanged.
+        /// State of the server, which the caller returns unchanged.
         opt request_state as "requestState": Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

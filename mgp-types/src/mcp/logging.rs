@@ -7,11 +7,11 @@ use crate::{Payload, RpcError};
 string_enum! {
     /// The severity of a log message, lowest first (RFC 5424).
     pub enum LogLevel {
-        /// Debugging.
+        /// Details for debugging.
         Debug = "debug",
-        /// Information.
+        /// Information about normal operation.
         Info = "info",
-        /// Normal but significant.
+        /// A normal but significant event.
         Notice = "notice",
         /// A warning.
         Warning = "warning",
@@ -37,7 +37,7 @@ record! {
 
     /// Parameters of `notifications/message`.
     pub struct LogMessageParams {
-        /// The severity.
+        /// The severity of the message.
         req level: LogLevel,
         /// The name of the logger.
         opt logger: Option<String>,

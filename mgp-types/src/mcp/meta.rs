@@ -33,7 +33,7 @@ pub mod key {
     pub const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
     /// The identifier of MCP Apps (SEP-1865).
     pub const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
-    /// The metadata of MCP Apps.
+    /// The metadata of MCP Apps, in a tool or a page.
     pub const UI: &str = "ui";
     /// The older name of the member with the URI of a tool's page. It is always read, but written only for tools that
     /// already have it.
@@ -44,7 +44,7 @@ pub mod key {
     pub const TRACEPARENT: &str = "traceparent";
     /// Further trace state (OpenTelemetry).
     pub const TRACESTATE: &str = "tracestate";
-    /// Baggage (OpenTelemetry).
+    /// Further values that are passed on with a trace (OpenTelemetry baggage).
     pub const BAGGAGE: &str = "baggage";
     /// The MGP object, both in `capabilities.extensions` and in `_meta`.
     pub const MGP: &str = "dev.cloto/mgp";

@@ -7,7 +7,7 @@ use crate::record::{Number, record};
 record! {
     /// Parameters of `notifications/progress`.
     pub struct ProgressParams {
-        /// The token of the request.
+        /// The token that the sender of the request chose for its progress.
         req progress_token as "progressToken": Id,
         /// The progress so far; it must increase with each notification.
         req progress: Number,
@@ -23,7 +23,7 @@ record! {
     pub struct CancelledParams {
         /// The request to cancel; absent for tasks (2025-11-25).
         opt request_id as "requestId": Option<Id>,
-        /// The reason.
+        /// The reason for the cancellation.
         opt reason: Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

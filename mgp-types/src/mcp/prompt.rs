@@ -8,11 +8,11 @@ use crate::record::{List, record};
 record! {
     /// An argument of a prompt.
     pub struct PromptArgument {
-        /// The identifier.
+        /// The name that identifies the argument.
         req name: String,
-        /// The display name.
+        /// The display name of the argument.
         opt title: Option<String>,
-        /// A description.
+        /// A description of the argument.
         opt description: Option<String>,
         /// `true` if the argument is required.
         opt required: Option<bool>,
@@ -20,15 +20,15 @@ record! {
 
     /// A prompt as a server lists it.
     pub struct Prompt {
-        /// The identifier.
+        /// The name that identifies the prompt.
         req name: String,
-        /// The display name.
+        /// The display name of the prompt.
         opt title: Option<String>,
-        /// A description.
+        /// A description of the prompt.
         opt description: Option<String>,
-        /// The arguments.
+        /// The arguments of the prompt.
         list arguments: List<PromptArgument>,
-        /// The icons.
+        /// The icons of the prompt.
         list icons: List<Icon>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -36,9 +36,9 @@ record! {
 
     /// A message of a prompt.
     pub struct PromptMessage {
-        /// The speaker of a message.
+        /// The speaker of the message.
         req role: Role,
-        /// The content.
+        /// The content of the message.
         req content: ContentBlock,
     }
 
@@ -60,13 +60,13 @@ record! {
 
     /// Parameters of `prompts/get`.
     pub struct GetPromptParams {
-        /// The prompt.
+        /// The name of the prompt.
         req name: String,
         /// The values of the arguments, by name.
         opt arguments: Option<BTreeMap<String, String>>,
-        /// Answers to the server's requests of the previous round (2026-07-28).
+        /// Answers to the requests in the server's previous result, which required input (2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,
-        /// The server's state of the previous round, unchanged (2026-07-28).
+        /// The state in the server's previous result, unchanged (2026-07-28).
         opt request_state as "requestState": Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -76,9 +76,9 @@ record! {
     pub struct GetPromptResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// A description.
+        /// A description of the prompt.
         opt description: Option<String>,
-        /// The messages.
+        /// The messages of the prompt.
         req messages: Vec<PromptMessage>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

@@ -6,19 +6,19 @@ use crate::record::{List, record};
 record! {
     /// A resource that can be read.
     pub struct Resource {
-        /// The URI.
+        /// The URI of the resource.
         req uri: String,
-        /// The identifier.
+        /// The name that identifies the resource.
         req name: String,
-        /// The display name.
+        /// The display name of the resource.
         opt title: Option<String>,
-        /// A description.
+        /// A description of the resource.
         opt description: Option<String>,
-        /// The media type.
+        /// The media type of the resource.
         opt mime_type as "mimeType": Option<String>,
-        /// The size in bytes.
+        /// The size of the resource, in bytes.
         opt size: Option<u64>,
-        /// The icons.
+        /// The icons of the resource.
         list icons: List<Icon>,
         /// Hints on how to use the resource.
         opt annotations: Option<Annotations>,
@@ -28,17 +28,17 @@ record! {
 
     /// A family of resources.
     pub struct ResourceTemplate {
-        /// URI template (RFC 6570).
+        /// The URI template of the resources (RFC 6570).
         req uri_template as "uriTemplate": String,
-        /// The identifier.
+        /// The name that identifies the template.
         req name: String,
-        /// The display name.
+        /// The display name of the template.
         opt title: Option<String>,
-        /// A description.
+        /// A description of the template.
         opt description: Option<String>,
         /// The media type of all resources of the template.
         opt mime_type as "mimeType": Option<String>,
-        /// The icons.
+        /// The icons of the template.
         list icons: List<Icon>,
         /// Hints on how to use the resources.
         opt annotations: Option<Annotations>,
@@ -80,11 +80,11 @@ record! {
 
     /// Parameters of `resources/read`.
     pub struct ReadResourceParams {
-        /// The URI.
+        /// The URI of the resource.
         req uri: String,
-        /// Answers to the server's requests of the previous round (2026-07-28).
+        /// Answers to the requests in the server's previous result, which required input (2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,
-        /// The server's state of the previous round, unchanged (2026-07-28).
+        /// The state in the server's previous result, unchanged (2026-07-28).
         opt request_state as "requestState": Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -106,7 +106,7 @@ record! {
 
     /// Parameters of `resources/subscribe` and `resources/unsubscribe`.
     pub struct SubscribeParams {
-        /// The resource.
+        /// The URI of the resource.
         req uri: String,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -114,7 +114,7 @@ record! {
 
     /// Parameters of `notifications/resources/updated`.
     pub struct ResourceUpdatedParams {
-        /// The resource.
+        /// The URI of the resource.
         req uri: String,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

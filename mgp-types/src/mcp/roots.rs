@@ -6,9 +6,9 @@ use crate::record::record;
 record! {
     /// A directory or file.
     pub struct Root {
-        /// A `file://` URI.
+        /// The `file://` URI of the directory or file.
         req uri: String,
-        /// The display name.
+        /// The display name of the directory or file.
         opt name: Option<String>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,

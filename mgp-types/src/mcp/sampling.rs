@@ -6,7 +6,7 @@ use crate::record::{List, Number, OneOrMany, RawObject, record};
 record! {
     /// A message for the model.
     pub struct SamplingMessage {
-        /// The speaker of a message.
+        /// The speaker of the message.
         req role: Role,
         /// The content: one block or, since 2025-11-25, a list.
         req content: OneOrMany<ContentBlock>,
@@ -26,7 +26,7 @@ record! {
         list hints: List<ModelHint>,
         /// The importance of low cost, from 0 to 1.
         opt cost_priority as "costPriority": Option<Number>,
-        /// The weight of speed, 0 to 1.
+        /// The importance of speed, from 0 to 1.
         opt speed_priority as "speedPriority": Option<Number>,
         /// The importance of capability, from 0 to 1.
         opt intelligence_priority as "intelligencePriority": Option<Number>,
@@ -40,7 +40,7 @@ record! {
 
     /// Parameters of `sampling/createMessage`.
     pub struct CreateMessageParams {
-        /// The conversation.
+        /// The messages of the conversation so far.
         req messages: Vec<SamplingMessage>,
         /// The server's preferences for the choice of the model.
         opt model_preferences as "modelPreferences": Option<ModelPreferences>,
@@ -50,11 +50,11 @@ record! {
         opt include_context as "includeContext": Option<String>,
         /// The sampling temperature.
         opt temperature: Option<Number>,
-        /// The maximum number of tokens.
+        /// The maximum number of tokens in the completion.
         req max_tokens as "maxTokens": u64,
         /// Texts at which the model stops.
         list stop_sequences as "stopSequences": List<String>,
-        /// Metadata for the provider.
+        /// Metadata for the provider of the model.
         opt metadata: Option<RawObject>,
         /// Tools the model may use (2025-11-25).
         list tools: List<Tool>,
@@ -70,9 +70,9 @@ record! {
     pub struct CreateMessageResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// The speaker of a message.
+        /// The speaker of the message.
         req role: Role,
-        /// The content.
+        /// The content of the message.
         req content: OneOrMany<ContentBlock>,
         /// The name of the model that was used.
         req model: String,

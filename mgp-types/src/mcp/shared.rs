@@ -21,7 +21,7 @@ open_enum! {
     pub enum CacheScope {
         /// Any cache may store the result and return it to other users.
         Public = "public",
-        /// The requesting client only.
+        /// Only the requesting client may store the result.
         Private = "private",
     }
 }
@@ -37,7 +37,7 @@ record! {
 
     /// The wish that a request becomes a task (2025-11-25, `params.task`).
     pub struct TaskAugmentation {
-        /// The time to keep the task, in milliseconds.
+        /// The time for which to keep the task, in milliseconds.
         opt ttl: Option<u64>,
     }
 }

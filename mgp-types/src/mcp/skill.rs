@@ -9,11 +9,11 @@ use crate::record::{RawObject, decode, record};
 record! {
     /// A file of a skill.
     pub struct SkillResource {
-        /// The URI.
+        /// The URI of the file.
         req uri: String,
         /// The hash of the bytes: `sha256:` and 64 hexadecimal digits.
         req digest: String,
-        /// The number of bytes.
+        /// The size of the file, in bytes.
         req size: u64,
     }
 
@@ -23,7 +23,7 @@ record! {
         req uri: String,
         /// The frontmatter of the file `SKILL.md`, unchanged.
         req frontmatter: RawObject,
-        /// All files.
+        /// All files of the skill.
         req resources: SkillResources,
     }
 
@@ -45,7 +45,7 @@ record! {
 
     /// Parameters of `skills/get`.
     pub struct GetSkillParams {
-        /// The URI of a `SKILL.md`.
+        /// The URI of the skill's file `SKILL.md`.
         req uri: String,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -87,7 +87,7 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Settings of the extension that a server declares.
+    /// The settings of the skills extension that a server declares.
     pub struct SkillsCapability {
         /// `true` if the server answers `resources/directory/read`.
         opt directory_read as "directoryRead": Option<bool>,

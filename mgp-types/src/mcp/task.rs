@@ -7,15 +7,15 @@ use crate::{RpcError, Timestamp};
 open_enum! {
     /// The state of a task.
     pub enum TaskStatus {
-        /// Running.
+        /// The task is running.
         Working = "working",
-        /// Waiting for input.
+        /// The task waits for input.
         InputRequired = "input_required",
-        /// Completed.
+        /// The task is complete.
         Completed = "completed",
-        /// Failed.
+        /// The task failed.
         Failed = "failed",
-        /// Cancelled.
+        /// The task was cancelled.
         Cancelled = "cancelled",
     }
 }
@@ -41,7 +41,7 @@ record! {
 
     /// Parameters of `tasks/get`, `tasks/result` and `tasks/cancel`.
     pub struct TaskParams {
-        /// The task.
+        /// The id of the task.
         req task_id as "taskId": String,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -53,27 +53,27 @@ record! {
         opt result_type as "resultType": Option<ResultType>,
         /// The id of the task.
         req task_id as "taskId": String,
-        /// The state.
+        /// The state of the task.
         req status: TaskStatus,
         /// A description of the state, for display.
         opt status_message as "statusMessage": Option<String>,
-        /// The time of creation.
+        /// The time at which the task was created.
         req created_at as "createdAt": Timestamp,
-        /// The time of the last change.
+        /// The time at which the task last changed.
         opt last_updated_at as "lastUpdatedAt": Option<Timestamp>,
         /// The time for which the server keeps the task, in milliseconds; `null` means without limit (extension).
         tri ttl_ms as "ttlMs": Nullable<u64>,
-        /// The polling interval, in milliseconds (extension).
+        /// The interval at which to request the state of the task, in milliseconds (extension).
         opt poll_interval_ms as "pollIntervalMs": Option<u64>,
         /// The time for which the server keeps the task, in milliseconds; `null` means without limit (2025-11-25).
         tri ttl: Nullable<u64>,
-        /// The polling interval, in milliseconds (2025-11-25).
+        /// The interval at which to request the state of the task, in milliseconds (2025-11-25).
         opt poll_interval as "pollInterval": Option<u64>,
         /// The input that the task waits for (extension).
         opt input_requests as "inputRequests": Option<InputRequests>,
-        /// The result of the request (extension).
+        /// The result of the request that became the task (extension).
         opt result: Option<RawObject>,
-        /// The error of the request (extension).
+        /// The error of the request that became the task (extension).
         opt error: Option<RpcError>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -83,17 +83,17 @@ record! {
     pub struct CreateTaskResult tagged "resultType" = "task" {
         /// The id of the task.
         req task_id as "taskId": String,
-        /// The state.
+        /// The state of the task.
         req status: TaskStatus,
         /// A description of the state, for display.
         opt status_message as "statusMessage": Option<String>,
-        /// The time of creation.
+        /// The time at which the task was created.
         req created_at as "createdAt": Timestamp,
-        /// The time of the last change.
+        /// The time at which the task last changed.
         req last_updated_at as "lastUpdatedAt": Timestamp,
         /// The time for which the server keeps the task, in milliseconds; `null` means without limit.
         nul ttl_ms as "ttlMs": Option<u64>,
-        /// The polling interval, in milliseconds.
+        /// The interval at which to request the state of the task, in milliseconds.
         opt poll_interval_ms as "pollIntervalMs": Option<u64>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -101,7 +101,7 @@ record! {
 
     /// Parameters of `tasks/update` (extension).
     pub struct UpdateTaskParams {
-        /// The task.
+        /// The id of the task.
         req task_id as "taskId": String,
         /// Answers to the task's requests for input.
         req input_responses as "inputResponses": InputResponses,
@@ -113,7 +113,7 @@ record! {
     pub struct CancelTaskResult {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// The task.
+        /// The id of the task.
         opt task_id as "taskId": Option<String>,
         /// The state of the task (2025-11-25).
         opt status: Option<TaskStatus>,

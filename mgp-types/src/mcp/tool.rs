@@ -32,31 +32,31 @@ open_enum! {
 record! {
     /// Hints on the behaviour of a tool. They come from the server, so security decisions must not depend on them.
     pub struct ToolAnnotations {
-        /// The display name.
+        /// The display name of the tool.
         opt title: Option<String>,
         /// `true` if the tool does not change its environment.
         opt read_only_hint as "readOnlyHint": Option<bool>,
-        /// If set, the tool may destroy data.
+        /// `true` if the tool may destroy data.
         opt destructive_hint as "destructiveHint": Option<bool>,
-        /// If set, a repeated call has no further effect.
+        /// `true` if a repeated call has no further effect.
         opt idempotent_hint as "idempotentHint": Option<bool>,
-        /// If set, the tool interacts with external systems.
+        /// `true` if the tool interacts with external systems.
         opt open_world_hint as "openWorldHint": Option<bool>,
     }
 
     /// The way a tool runs (2025-11-25).
     pub struct ToolExecution {
-        /// The support for tasks.
+        /// The tool's support for tasks.
         opt task_support as "taskSupport": Option<TaskSupport>,
     }
 
     /// A tool as a server lists it (§4.2).
     pub struct Tool {
-        /// The identifier.
+        /// The name that identifies the tool.
         req name: String,
-        /// The display name.
+        /// The display name of the tool.
         opt title: Option<String>,
-        /// A description.
+        /// A description of the tool.
         opt description: Option<String>,
         /// JSON Schema of the arguments.
         req input_schema as "inputSchema": RawObject,
@@ -66,7 +66,7 @@ record! {
         opt annotations: Option<ToolAnnotations>,
         /// The way the tool runs.
         opt execution: Option<ToolExecution>,
-        /// The icons.
+        /// The icons of the tool.
         list icons: List<Icon>,
         /// The security metadata (MGP). A malformed value counts as absent, and a tool without it counts as dangerous.
         opt security: Option<Lenient<ToolSecurity>>,
@@ -92,17 +92,17 @@ record! {
 
     /// Parameters of `tools/call`.
     pub struct CallToolParams {
-        /// The tool.
+        /// The name of the tool.
         req name: String,
-        /// The arguments.
+        /// The arguments of the call.
         opt arguments: Option<RawObject>,
         /// If set, the request runs as a task (2025-11-25).
         opt task: Option<TaskAugmentation>,
-        /// Answers to the server's requests of the previous round (2026-07-28).
+        /// Answers to the requests in the server's previous result, which required input (2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,
-        /// The server's state of the previous round, unchanged (2026-07-28).
+        /// The state in the server's previous result, unchanged (2026-07-28).
         opt request_state as "requestState": Option<String>,
-        /// The trace of the call (§6.5).
+        /// The trace id of the call (§6.5).
         opt trace_id: Option<String>,
         /// MGP members (§12.3).
         opt mgp as "_mgp": Option<CallExtension>,
@@ -112,9 +112,9 @@ record! {
 
     /// Parameters of `tools/validate` (an addition to MCP).
     pub struct ValidateToolParams {
-        /// The tool.
+        /// The name of the tool.
         req name: String,
-        /// The arguments.
+        /// The arguments to check.
         opt arguments: Option<RawObject>,
         /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
@@ -126,7 +126,7 @@ record! {
         req field: String,
         /// The keyword of JSON Schema that does not hold, e.g. `required`.
         req error_type: String,
-        /// The reason.
+        /// The reason why the argument does not fit.
         req message: String,
     }
 

@@ -5,11 +5,11 @@ use crate::record::{List, Object, open_enum, record};
 use crate::{Payload, RpcError};
 
 open_enum! {
-    /// A user of a tool.
+    /// A kind of user for whom a tool is meant.
     pub enum UiAudience {
         /// The model.
         Model = "model",
-        /// The page of the same server.
+        /// The page of the tool's server, which a host shows.
         App = "app",
     }
 }
@@ -25,13 +25,13 @@ record! {
 
     /// The origins from which a page loads resources or to which it connects; none by default.
     pub struct UiCsp {
-        /// Origins of requests.
+        /// The origins to which the page may send requests.
         list connect_domains as "connectDomains": List<String>,
-        /// Origins of scripts, images, styles, fonts and media.
+        /// The origins of scripts, images, styles, fonts and media.
         list resource_domains as "resourceDomains": List<String>,
-        /// Origins of nested frames.
+        /// The origins of pages in nested frames.
         list frame_domains as "frameDomains": List<String>,
-        /// Permitted base URIs of the document.
+        /// The permitted base URIs of the page.
         list base_uri_domains as "baseUriDomains": List<String>,
     }
 
@@ -47,7 +47,7 @@ record! {
         opt prefers_border as "prefersBorder": Option<bool>,
     }
 
-    /// Settings of the extension that a client declares.
+    /// The settings of the MCP Apps extension that a client declares.
     pub struct UiCapability {
         /// The media types of pages that the client shows.
         list mime_types as "mimeTypes": List<String>,

@@ -10,21 +10,21 @@ const MCP: &str = "MCP";
 
 const KERNEL: &str = "kernel";
 
-/// A request, as a type.
+/// A request method, represented by a type.
 pub trait Request: 'static {
-    /// The method on the wire.
+    /// The name of the method on the wire.
     const METHOD: &'static str;
-    /// The parameters.
+    /// The type of the method's parameters.
     type Params: Serialize + DeserializeOwned + Send + 'static;
-    /// The complete result.
+    /// The type of a complete result of the method.
     type Result: Serialize + DeserializeOwned + Send + 'static;
 }
 
-/// A notification, as a type.
+/// A notification method, represented by a type.
 pub trait Notification: 'static {
-    /// The method on the wire.
+    /// The name of the method on the wire.
     const METHOD: &'static str;
-    /// The parameters.
+    /// The type of the method's parameters.
     type Params: Serialize + DeserializeOwned + Send + 'static;
 }
 
@@ -52,13 +52,13 @@ pub enum Direction {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MethodInfo {
-    /// The method on the wire.
+    /// The name of the method on the wire.
     pub name: &'static str,
-    /// The marker type.
+    /// The name of the Rust type that represents the method.
     pub marker: &'static str,
-    /// Request or notification.
+    /// The kind of the message: request or notification.
     pub kind: Kind,
-    /// The direction.
+    /// The direction in which the message is sent.
     pub direction: Direction,
     /// `MCP`, the number of a section of MGP (e.g. `11.3`), `proposal` with its number, or `kernel` for a method that
     /// only this kernel has.
@@ -71,9 +71,9 @@ pub struct MethodInfo {
     pub last: Revision,
     /// `true` for the 19 methods and 6 notifications of the first MGP specification.
     pub seed: bool,
-    /// The type of the parameters.
+    /// The name of the Rust type of the parameters.
     pub params: &'static str,
-    /// The type of the result.
+    /// The name of the Rust type of the result; `None` for a notification.
     pub result: Option<&'static str>,
 }
 
@@ -99,7 +99,7 @@ impl MethodInfo {
         self.section != MCP
     }
 
-    /// Returns whether only this kernel has the method.
+    /// Returns whether only the kernel of this workspace has the method.
     #[must_use]
     pub fn is_kernel_only(&self) -> bool {
         self.section == KERNEL

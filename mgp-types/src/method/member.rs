@@ -8,11 +8,11 @@ use crate::mgp::Extension;
 pub struct MemberInfo {
     /// The path of the member in the message, e.g. `params._mgp.stream`.
     pub path: &'static str,
-    /// The method of the message; empty for all.
+    /// The method of the message; empty if messages of every method can have the member.
     pub method: &'static str,
     /// The section of MGP, or the proposal.
     pub section: &'static str,
-    /// The extension that the peer must have negotiated; `None` if it only must have negotiated MGP.
+    /// The extension that the peer must have negotiated; `None` if it is enough that the peer negotiated MGP.
     pub extension: Option<Extension>,
     /// `true` if the member is accepted but never sent.
     pub read_only: bool,

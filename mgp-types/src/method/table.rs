@@ -156,7 +156,7 @@ methods! {
     /// Cancels a task.
     Request TasksCancel = "tasks/cancel" (mcp::TaskParams) -> mcp::CancelTaskResult,
         Both, "MCP", [V2025_11_25 to V2026_07_28];
-    /// Sends a task the input for which it waits (tasks extension).
+    /// Sends the input for which a task waits (tasks extension).
     Request TasksUpdate = "tasks/update" (mcp::UpdateTaskParams) -> EmptyResult,
         ToServer, "MCP", [V2026_07_28 to V2026_07_28];
     /// Completes the handshake (legacy).
@@ -195,7 +195,7 @@ methods! {
     /// Reports the state of a task (tasks extension).
     Notification TasksNotification = "notifications/tasks" (mcp::Task),
         ToClient, "MCP", [V2026_07_28 to V2026_07_28];
-    /// Confirms the notifications of a subscription (modern).
+    /// Lists the notifications that the server agreed to send on a subscription (modern).
     Notification SubscriptionsAcknowledged = "notifications/subscriptions/acknowledged" (mcp::SubscriptionsAcknowledgedParams),
         ToClient, "MCP", [V2026_07_28 to V2026_07_28];
     /// Informs a server that its permissions are being decided or, if sent by a server, requests permissions.
@@ -237,7 +237,7 @@ methods! {
     /// Ends a subscription.
     Request EventsUnsubscribe = "mgp/events/unsubscribe" (mgp::UnsubscribeParams) -> mgp::UnsubscribeResult,
         ToServer, "13.2", Events [V2024_11_05 to V2026_07_28] "seed";
-    /// Returns the events of a subscription that the server still keeps.
+    /// Returns the events that the server still keeps for a subscription.
     Request EventsReplay = "mgp/events/replay" (mgp::EventsReplayParams) -> mgp::EventsReplayResult,
         ToServer, "13.3", Events [V2024_11_05 to V2026_07_28];
     /// Lists the channels of events.
@@ -267,7 +267,7 @@ methods! {
     /// Searches for tools.
     Request ToolsDiscover = "mgp/tools/discover" (mgp::DiscoverToolsParams) -> mgp::DiscoverToolsResult,
         ToServer, "16.5", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
-    /// Requests tools during a task.
+    /// Requests tools that an agent needs for its current task.
     Request ToolsRequest = "mgp/tools/request" (mgp::RequestToolsParams) -> mgp::RequestToolsResult,
         ToServer, "16.6", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
     /// Lists the tools of the session.
@@ -312,10 +312,10 @@ methods! {
     /// Lists the tools of a kernel, and why some are hidden from an agent.
     Request KernelTools = "mgp/kernel/tools" (mgp::KernelToolsParams) -> mgp::KernelToolsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Approves a tool definition that waits.
+    /// Approves a tool definition that waits for an operator's decision.
     Request KernelToolsApprove = "mgp/kernel/tools/approve" (mgp::KernelToolDecisionParams) -> mgp::KernelToolDecisionResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Rejects a tool definition that waits.
+    /// Rejects a tool definition that waits for an operator's decision.
     Request KernelToolsReject = "mgp/kernel/tools/reject" (mgp::KernelToolDecisionParams) -> mgp::KernelToolDecisionResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Returns the token cost of an agent's list of tools.
@@ -336,13 +336,13 @@ methods! {
     /// Revokes permissions of a server.
     Request KernelPermissionsRevoke = "mgp/kernel/permissions/revoke" (mgp::KernelPermissionChangeParams) -> mgp::KernelPermissionChangeResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Lists the open approvals.
+    /// Lists the requests for approval that wait for an operator.
     Request KernelApprovals = "mgp/kernel/approvals" (mgp::KernelApprovalsParams) -> mgp::KernelApprovalsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Approves an open approval.
+    /// Approves an open request for approval.
     Request KernelApprovalsApprove = "mgp/kernel/approvals/approve" (mgp::KernelApprovalDecisionParams) -> mgp::KernelApprovalDecisionResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Denies an open approval.
+    /// Denies an open request for approval.
     Request KernelApprovalsDeny = "mgp/kernel/approvals/deny" (mgp::KernelApprovalDecisionParams) -> mgp::KernelApprovalDecisionResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Lists the questions of servers that wait for an operator.
@@ -417,7 +417,7 @@ methods! {
     /// Delivers an event to a subscriber.
     Notification EventNotification = "notifications/mgp.event" (mgp::EventParams),
         Both, "13.3", Events [V2024_11_05 to V2026_07_28] "seed";
-    /// Asks the user.
+    /// Asks the user a question, or informs the user.
     Notification CallbackRequest = "notifications/mgp.callback.request" (mgp::CallbackRequestParams),
         ToClient, "13.4", Callbacks [V2024_11_05 to V2026_07_28] "seed";
     /// Reports that the manifest of the server changed.

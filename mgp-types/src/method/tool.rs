@@ -4,7 +4,7 @@
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct KernelToolName {
-    /// The name, spelled with dots.
+    /// The name of the tool, spelled with dots.
     pub name: &'static str,
     /// The MGP method that the tool calls; `None` if the function exists only as a tool.
     pub method: Option<&'static str>,
@@ -95,7 +95,7 @@ pub const AUDIT_REPLAY: &str = "mgp.audit.replay";
 /// The name of the tool that calls a tool found by a search (§16.5); it has no MGP method.
 pub const TOOLS_CALL: &str = "mgp.tools.call";
 
-/// The name of the tool that calls several tools found by a search at once; it has no MGP method.
+/// The name of the tool that calls several found tools with one call; it has no MGP method.
 pub const CALL_MANY: &str = "mgp.tools.call_many";
 
 /// The name of the tool that returns the next part of a long result; it has no MGP method.

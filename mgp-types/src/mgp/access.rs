@@ -36,7 +36,7 @@ open_enum! {
         ToolGrant = "tool_grant",
         /// An entry for the server.
         ServerGrant = "server_grant",
-        /// The server's default.
+        /// The default policy of the server.
         DefaultPolicy = "default_policy",
     }
 }
@@ -44,9 +44,9 @@ open_enum! {
 record! {
     /// Parameters of `mgp/access/query`.
     pub struct AccessQueryParams {
-        /// The agent.
+        /// The id of the agent.
         req agent_id: String,
-        /// The server.
+        /// The id of the server.
         req server_id: String,
         /// The tool; if absent, all entries of the agent on the server are listed.
         opt tool_name: Option<String>,
@@ -54,7 +54,7 @@ record! {
 
     /// Result of `mgp/access/query`: the decision about a tool, or the entries of a server.
     pub struct AccessQueryResult {
-        /// The decision.
+        /// The decision about the tool.
         opt permission: Option<AccessPermission>,
         /// The origin of the decision.
         opt source: Option<AccessSource>,
@@ -64,9 +64,9 @@ record! {
         tri granted_at: Nullable<Timestamp>,
         /// The time at which the entry that decided expires.
         tri expires_at: Nullable<Timestamp>,
-        /// The queried agent.
+        /// The id of the queried agent.
         opt agent_id: Option<String>,
-        /// The queried server.
+        /// The id of the queried server.
         opt server_id: Option<String>,
         /// The agent's entries for the server, if the query named no tool.
         list entries: List<AccessEntry>,
@@ -74,23 +74,23 @@ record! {
 
     /// An access entry: a decision about an agent and a server or tool.
     pub struct AccessEntry {
-        /// The scope.
+        /// The scope of the entry.
         req entry_type: EntryType,
-        /// The agent.
+        /// The id of the agent.
         req agent_id: String,
-        /// The server.
+        /// The id of the server.
         req server_id: String,
         /// The name of the tool, for a `tool_grant`.
         nul tool_name: Option<String>,
-        /// The decision.
+        /// The decision of the entry.
         req permission: AccessPermission,
-        /// The author.
+        /// The author of the entry.
         opt granted_by: Option<String>,
-        /// The time the entry was made.
+        /// The time at which the entry was created.
         opt granted_at: Option<Timestamp>,
-        /// The reason.
+        /// The reason for the entry.
         opt justification: Option<String>,
-        /// The expiry time.
+        /// The time at which the entry expires; `null` if it never expires.
         nul expires_at: Option<Timestamp>,
     }
 
@@ -98,19 +98,19 @@ record! {
     pub struct AccessGrantParams {
         /// The scope of the entry.
         req entry_type: EntryType,
-        /// The agent.
+        /// The id of the agent.
         req agent_id: String,
-        /// The server.
+        /// The id of the server.
         req server_id: String,
-        /// The tool, for a `tool_grant`.
+        /// The name of the tool, for a `tool_grant`.
         nul tool_name: Option<String>,
-        /// The decision.
+        /// The decision of the entry.
         req permission: AccessPermission,
         /// The author that the caller claims; the kernel records the authenticated caller instead.
         opt granted_by: Option<String>,
-        /// The reason.
+        /// The reason for the entry.
         opt justification: Option<String>,
-        /// The expiry time.
+        /// The time at which the entry expires; `null` if it never expires.
         nul expires_at: Option<Timestamp>,
     }
 
@@ -120,29 +120,29 @@ record! {
         req status: String,
         /// The id of the entry.
         opt id: Option<Id>,
-        /// The agent.
+        /// The id of the agent.
         req agent_id: String,
-        /// The server.
+        /// The id of the server.
         req server_id: String,
-        /// The scope.
+        /// The scope of the entry.
         req entry_type: EntryType,
         /// The name of the tool, for a `tool_grant`.
         opt tool_name: Option<String>,
-        /// The decision.
+        /// The decision of the entry.
         req permission: AccessPermission,
         /// The author of the entry: the authenticated caller.
         opt granted_by: Option<String>,
-        /// The time the entry was made.
+        /// The time at which the entry was created.
         opt granted_at: Option<Timestamp>,
-        /// The expiry time.
+        /// The time at which the entry expires.
         opt expires_at: Option<Timestamp>,
     }
 
     /// Parameters of `mgp/access/revoke`.
     pub struct AccessRevokeParams {
-        /// The agent.
+        /// The id of the agent.
         req agent_id: String,
-        /// The server.
+        /// The id of the server.
         req server_id: String,
         /// The scope of the entry.
         req entry_type: EntryType,
@@ -156,9 +156,9 @@ record! {
         req status: String,
         /// The number of removed entries.
         req deleted_count: u64,
-        /// The agent.
+        /// The id of the agent.
         opt agent_id: Option<String>,
-        /// The server.
+        /// The id of the server.
         opt server_id: Option<String>,
         /// The scope of the removed entries.
         opt entry_type: Option<EntryType>,

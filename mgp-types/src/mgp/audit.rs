@@ -33,49 +33,49 @@ open_enum! {
 
     /// The outcome of an audited action; all spellings listed are read, and the first one is written.
     pub enum AuditResult {
-        /// Succeeded.
+        /// The action succeeded.
         Success = "SUCCESS" | "success",
-        /// Failed.
+        /// The action failed.
         Failure = "FAILURE" | "failure" | "error" | "ERROR",
         /// The action was refused before it began.
         Blocked = "BLOCKED" | "blocked",
-        /// Cancelled.
+        /// The action was cancelled.
         Cancelled = "CANCELLED" | "cancelled",
     }
 }
 
 record! {
-    /// The actor of an event.
+    /// The agent, user, server or kernel that caused an event.
     pub struct Actor {
         /// The kind of the actor: `agent`, `user`, `server` or `kernel`.
         req kind as "type": String,
-        /// The id.
+        /// The id of the actor.
         req id: String,
     }
 
-    /// The target of an event.
+    /// The server and the tool to which an audit event relates.
     pub struct Target {
-        /// The server.
+        /// The id of the server.
         opt server_id: Option<String>,
-        /// The tool.
+        /// The name of the tool.
         opt tool_name: Option<String>,
     }
 
     /// Parameters of `notifications/mgp.audit` (§6.3).
     pub struct AuditEvent {
-        /// The time.
+        /// The time of the event.
         req timestamp: Timestamp,
         /// The trace id of the call that caused the event.
         opt trace_id: Option<String>,
-        /// The type.
+        /// The type of the event.
         req event_type: EventType,
-        /// The actor.
+        /// The actor that caused the event.
         req actor: Actor,
-        /// The target.
+        /// The server and the tool to which the event relates.
         opt target: Option<Target>,
-        /// The outcome.
+        /// The outcome of the action.
         req result: AuditResult,
-        /// Further details.
+        /// Further details of the event.
         opt details: Option<Object>,
         /// The sequence number of the event (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
@@ -85,9 +85,9 @@ record! {
     pub struct AuditReplayParams {
         /// Return only events after this sequence number.
         opt since_seq: Option<u64>,
-        /// Events after this time.
+        /// Return only events after this time.
         opt since_timestamp: Option<Timestamp>,
-        /// The maximum number of results.
+        /// The maximum number of events to return.
         opt limit: Option<u64>,
     }
 

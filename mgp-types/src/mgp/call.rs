@@ -21,12 +21,12 @@ record! {
     pub struct ResultExtension {
         /// `true` if chunks were sent.
         opt streamed: Option<bool>,
-        /// The number of chunks.
+        /// The number of chunks that were sent.
         opt chunks_sent: Option<u64>,
         /// The number of chunks that did not reach the caller. If it is not zero, the content that the caller collected
         /// is not complete.
         opt dropped: Option<u64>,
-        /// The duration in milliseconds.
+        /// The duration of the call, in milliseconds.
         opt duration_ms: Option<u64>,
         /// `true` if the call was cancelled; the content is then partial.
         opt cancelled: Option<bool>,
@@ -43,7 +43,7 @@ record! {
         opt seq: Option<u64>,
         /// The number of this delivery attempt, from 1.
         opt attempt: Option<u32>,
-        /// `true` if this was sent before.
+        /// `true` if this notification was sent before.
         opt retransmit: Option<bool>,
         /// The length of the chain of events that caused this event (§13, later revisions).
         opt depth: Option<u32>,

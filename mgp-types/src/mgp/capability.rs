@@ -63,7 +63,7 @@ record! {
         req version: MgpVersion,
         /// The extensions that the peer offers; unknown ones are preserved.
         req extensions: Vec<String>,
-        /// The permissions that the server declares to need.
+        /// The permissions that the server needs, as it declares.
         list permissions_required: List<Permission>,
         /// The id that the server claims; shown to users, but never used as a key.
         opt server_id: Option<String>,
@@ -76,7 +76,7 @@ record! {
 
     /// An object with the member `mgp`, which declares a capability (§12.2, §16.2).
     pub struct MgpDeclaration {
-        /// The capability.
+        /// The MGP capability.
         req mgp: MgpCapability,
     }
 }

@@ -7,7 +7,7 @@ open_enum! {
     pub enum CodeSafetyLevel {
         /// Code is not checked.
         Unrestricted = "unrestricted",
-        /// Blocked imports and patterns.
+        /// Blocks the listed imports and patterns.
         Standard = "standard",
         /// Allows only the listed imports; also blocks patterns and limits the size.
         Strict = "strict",
@@ -19,7 +19,7 @@ open_enum! {
     pub enum RejectionStatus {
         /// The code was rejected (§7.4).
         Rejected = "rejected",
-        /// Denied (later revisions).
+        /// The call was denied (later revisions).
         Denied = "denied",
     }
 }
@@ -27,7 +27,7 @@ open_enum! {
 record! {
     /// The rules a tool declares (§7.3).
     pub struct CodeSafety {
-        /// The strictness.
+        /// The strictness of the rules.
         req level: CodeSafetyLevel,
         /// The programming language of the code.
         opt language: Option<String>,

@@ -34,13 +34,13 @@ open_enum! {
 record! {
     /// The MGP settings of a server: `[servers.mgp]` in `mgp.toml` (§15.2).
     pub struct ServerMgpConfig {
-        /// The extensions to offer.
+        /// The MGP extensions to offer to the server.
         list extensions: List<String>,
         /// The permissions that the server needs.
         list permissions_required: List<Permission>,
-        /// The trust level.
+        /// The trust level of the server.
         opt trust_level: Option<TrustLevel>,
-        /// The restart policy.
+        /// The conditions for a restart of the server.
         opt restart_policy: Option<RestartPolicy>,
         /// The maximum number of restarts within `restart_window_secs`.
         opt max_restarts: Option<u32>,
@@ -64,11 +64,11 @@ record! {
         list args: List<String>,
         /// The URL of the server, instead of a program.
         opt url: Option<String>,
-        /// The transport.
+        /// The transport of the server.
         opt transport: Option<Transport>,
         /// MGP settings; without them MGP is still offered to the server.
         opt mgp: Option<ServerMgpConfig>,
-        /// Environment; `${VAR}` is expanded.
+        /// The environment variables of the program; `${VAR}` is expanded.
         opt env: Option<BTreeMap<String, String>>,
     }
 
@@ -90,15 +90,15 @@ record! {
 
     /// Parameters of `mgp/discovery/list`.
     pub struct DiscoveryListParams {
-        /// The filter.
+        /// The conditions that the returned servers must meet.
         opt filter: Option<DiscoveryFilter>,
     }
 
     /// A server in a list.
     pub struct ServerSummary {
-        /// The server.
+        /// The id of the server.
         req id: String,
-        /// The state.
+        /// The state of the server.
         req status: ServerState,
         /// The version of MGP that the server speaks; absent for plain MCP.
         opt mgp_version: Option<MgpVersion>,
@@ -106,7 +106,7 @@ record! {
         list extensions: List<String>,
         /// The names of the server's tools.
         list tools: List<String>,
-        /// The trust level.
+        /// The trust level of the server.
         opt trust_level: Option<TrustLevel>,
     }
 
@@ -124,13 +124,13 @@ record! {
         opt command: Option<String>,
         /// The arguments of the program.
         list args: List<String>,
-        /// The transport.
+        /// The transport of the server.
         opt transport: Option<Transport>,
-        /// MGP settings.
+        /// The MGP settings of the server.
         opt mgp: Option<ServerMgpConfig>,
         /// Environment variables of the program.
         opt env: Option<BTreeMap<String, String>>,
-        /// The working directory.
+        /// The working directory of the program.
         opt cwd: Option<String>,
         /// The source code of a script that is not in a file. `command` is the program that runs it, and `args` are the
         /// arguments of the script.
@@ -140,15 +140,15 @@ record! {
         opt published: Option<String>,
         /// The author that the caller claims; the kernel records the authenticated caller instead.
         opt created_by: Option<String>,
-        /// The reason.
+        /// The reason for the registration.
         opt justification: Option<String>,
     }
 
     /// Result of `mgp/discovery/register`.
     pub struct RegisterResult {
-        /// The server.
+        /// The id of the server.
         req id: String,
-        /// The outcome.
+        /// The outcome of the registration.
         req status: RegistrationStatus,
         /// A message for display.
         opt message: Option<String>,
@@ -156,15 +156,15 @@ record! {
 
     /// Parameters of `mgp/discovery/deregister` (§15.5).
     pub struct DeregisterParams {
-        /// The server.
+        /// The id of the server.
         req id: String,
-        /// The reason.
+        /// The reason for the removal.
         opt reason: Option<String>,
     }
 
     /// Result of `mgp/discovery/deregister`.
     pub struct DeregisterResult {
-        /// The server.
+        /// The id of the server.
         req id: String,
         /// `deregistered`.
         req status: RegistrationStatus,

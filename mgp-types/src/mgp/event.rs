@@ -75,14 +75,14 @@ record! {
     pub struct SubscribeEventsParams {
         /// The channels to subscribe to; globs are allowed.
         req channels: Vec<String>,
-        /// Restricts the events that are delivered.
+        /// A filter on the events that are delivered.
         opt filter: Option<EventFilter>,
-        /// `true` to keep events while the subscriber is away (of this implementation).
+        /// `true` to keep events while the subscriber is away (an addition of this implementation).
         opt durable: Option<bool>,
-        /// The id of a subscription to continue, instead of creating a new one (of this implementation). If the server
-        /// does not know the id and `channels` are given, a new subscription with this id is created.
+        /// The id of a subscription to continue, instead of creating a new one (an addition of this implementation). If
+        /// the server does not know the id and `channels` are given, it creates a new subscription with this id.
         opt subscription_id: Option<String>,
-        /// Continue after this sequence number (of this implementation).
+        /// The sequence number after which the events continue (an addition of this implementation).
         opt after_seq: Option<u64>,
     }
 
@@ -98,15 +98,15 @@ record! {
         opt truncated: Option<bool>,
     }
 
-    /// Parameters of `mgp/events/channels` (of this implementation).
+    /// Parameters of `mgp/events/channels` (an addition of this implementation).
     pub struct EventChannelsParams {
     }
 
     /// A channel of events.
     pub struct EventChannel {
-        /// The name.
+        /// The name of the channel.
         req channel: String,
-        /// A description.
+        /// A description of the channel.
         opt description: Option<String>,
         /// The server that publishes the channel, if it is a server behind the one that answers.
         opt server_id: Option<String>,
@@ -120,9 +120,9 @@ record! {
 
     /// An entry of `params._mgp.events` of `subscriptions/listen`: a subscription whose events the stream carries.
     pub struct EventAttachment {
-        /// The subscription.
+        /// The id of the subscription.
         req subscription_id: String,
-        /// Continue after this sequence number.
+        /// The sequence number after which the events continue.
         opt after_seq: Option<u64>,
     }
 
@@ -134,13 +134,13 @@ record! {
 
     /// Parameters of `mgp/events/unsubscribe`.
     pub struct UnsubscribeParams {
-        /// The subscription.
+        /// The id of the subscription.
         req subscription_id: String,
     }
 
     /// Result of `mgp/events/unsubscribe`.
     pub struct UnsubscribeResult {
-        /// The subscription.
+        /// The id of the subscription.
         req subscription_id: String,
         /// `true` if the subscription existed.
         req removed: bool,
@@ -148,15 +148,15 @@ record! {
 
     /// Parameters of `notifications/mgp.event` (§13.3).
     pub struct EventParams {
-        /// The subscription.
+        /// The id of the subscription.
         req subscription_id: String,
-        /// The channel.
+        /// The channel of the event.
         req channel: String,
-        /// The time.
+        /// The time of the event.
         opt timestamp: Option<Timestamp>,
-        /// The data.
+        /// The data of the event.
         req data: Payload,
-        /// The severity.
+        /// The severity of the event.
         opt severity: Option<Severity>,
         /// The sequence number of the event (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
@@ -164,7 +164,7 @@ record! {
 
     /// Parameters of `mgp/events/replay`, and arguments of `mgp.events.replay` (later revisions).
     pub struct EventsReplayParams {
-        /// The subscription.
+        /// The id of the subscription.
         req subscription_id: String,
         /// Return only events after this sequence number.
         opt after_seq: Option<u64>,
@@ -175,7 +175,7 @@ record! {
 
     /// Result of `mgp/events/replay` (later revisions).
     pub struct EventsReplayResult {
-        /// The subscription.
+        /// The id of the subscription.
         req subscription_id: String,
         /// The events, without their `subscription_id`.
         req events: Vec<Payload>,
@@ -191,13 +191,13 @@ record! {
         req callback_id: String,
         /// The request id of the call during which the server asks.
         opt request_id: Option<Id>,
-        /// The kind of answer.
+        /// The kind of answer that the server asks for.
         req kind as "type": CallbackType,
         /// The question, for display.
         opt message: Option<String>,
         /// The possible answers.
         list options: List<String>,
-        /// The time the server waits, in milliseconds.
+        /// The time for which the server waits for the answer, in milliseconds.
         opt timeout_ms: Option<u64>,
         /// The number of the attempt, from 1 (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
@@ -207,7 +207,7 @@ record! {
     pub struct CallbackRespondParams {
         /// The id of the answered callback.
         req callback_id: String,
-        /// The answer.
+        /// The answer to the callback.
         req response: Payload,
     }
 
@@ -215,7 +215,7 @@ record! {
     pub struct CallbackRespondResult {
         /// The id of the answered callback.
         req callback_id: String,
-        /// The outcome.
+        /// The outcome of the answer.
         req status: CallbackStatus,
     }
 }

@@ -37,7 +37,7 @@ string_enum! {
         Callbacks = "callbacks",
         /// In later revisions: the progress part of `streaming`.
         Progress = "progress",
-        /// Later: structured errors (§14), always on here.
+        /// In later revisions: structured errors (§14), which this implementation always uses.
         ErrorHandling = "error_handling",
         /// In later revisions: calls on behalf of another agent.
         Delegation = "delegation",

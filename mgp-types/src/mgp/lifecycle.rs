@@ -8,15 +8,15 @@ open_enum! {
     pub enum ServerState {
         /// The server is configured but was not started.
         Registered = "registered" | "Registered",
-        /// Starting.
+        /// The server is starting.
         Connecting = "connecting" | "Connecting",
-        /// Running.
+        /// The server is running.
         Connected = "connected" | "Connected",
         /// The server finishes its running requests and accepts no new ones.
         Draining = "draining" | "Draining",
-        /// Stopped.
+        /// The server has stopped.
         Disconnected = "disconnected" | "Disconnected",
-        /// Failed.
+        /// The server failed.
         Error = "error" | "Error",
         /// The server is being restarted.
         Restarting = "restarting" | "Restarting",
@@ -88,7 +88,7 @@ impl ServerState {
 record! {
     /// Parameters of `mgp/health/ping`.
     pub struct PingParams {
-        /// The time of sending.
+        /// The time at which the ping was sent.
         opt timestamp: Option<Timestamp>,
         /// The server to ask about, in a request to a kernel.
         opt server_id: Option<String>,
@@ -96,11 +96,11 @@ record! {
 
     /// Result of `mgp/health/ping`.
     pub struct PingResult {
-        /// The health.
+        /// The health of the server.
         req status: HealthStatus,
         /// The time of the answer.
         opt timestamp: Option<Timestamp>,
-        /// The uptime in seconds.
+        /// The time since the server started, in seconds.
         opt uptime_secs: Option<Number>,
         /// The id the server claims.
         opt server_id: Option<String>,
@@ -116,13 +116,13 @@ record! {
 
     /// Result of `mgp/health/status`.
     pub struct StatusResult {
-        /// The health.
+        /// The health of the server.
         req status: HealthStatus,
-        /// The server, in an answer of a kernel.
+        /// The id of the server, in an answer of a kernel.
         opt server_id: Option<String>,
         /// The state of the server, if a kernel answers for a server that cannot report its health.
         opt state: Option<ServerState>,
-        /// The uptime in seconds.
+        /// The time since the server started, in seconds.
         opt uptime_secs: Option<Number>,
         /// The number of usable tools.
         opt tools_available: Option<u64>,
@@ -138,7 +138,7 @@ record! {
 
     /// Parameters of `mgp/lifecycle/shutdown`.
     pub struct ShutdownParams {
-        /// The reason.
+        /// The reason for the shutdown.
         opt reason: Option<ShutdownReason>,
         /// The time for which the server waits for running requests, in milliseconds.
         opt timeout_ms: Option<u64>,
@@ -162,15 +162,15 @@ record! {
 
     /// Parameters of `notifications/mgp.lifecycle`.
     pub struct LifecycleParams {
-        /// The server.
+        /// The id of the server.
         opt server_id: Option<String>,
         /// The state that the server leaves.
         opt previous_state: Option<ServerState>,
         /// The state that the server enters.
         req new_state: ServerState,
-        /// The reason.
+        /// The reason for the change.
         opt reason: Option<String>,
-        /// The time.
+        /// The time of the change.
         opt timestamp: Option<Timestamp>,
     }
 

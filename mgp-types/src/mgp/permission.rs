@@ -51,11 +51,11 @@ open_enum! {
 string_enum! {
     /// A decision about a permission (§3.6).
     pub enum GrantDecision {
-        /// Granted.
+        /// The permission is granted.
         Approved = "approved",
-        /// Denied.
+        /// The permission is denied.
         Denied = "denied",
-        /// Not decided yet.
+        /// Nothing is decided yet.
         Deferred = "deferred",
     }
 }
@@ -131,7 +131,7 @@ impl Permission {
 }
 
 record! {
-    /// Limits of a grant (later revisions); a `deny_*` list overrides the allowed one.
+    /// Limits of a grant (later revisions). What a `deny_*` list contains is denied even if another list allows it.
     pub struct PermissionScope {
         /// Paths that are allowed.
         list paths: List<String>,
@@ -149,7 +149,7 @@ record! {
         list deny_hosts: List<String>,
         /// Ports that are allowed.
         list ports: List<u16>,
-        /// Languages that are allowed.
+        /// Programming languages that are allowed.
         list languages: List<String>,
         /// The maximum execution time in milliseconds.
         opt max_execution_time_ms: Option<u64>,
@@ -159,7 +159,7 @@ record! {
     pub struct ScopedGrant {
         /// The decision.
         req decision: GrantDecision,
-        /// The limits.
+        /// The limits of the decision.
         opt scope: Option<PermissionScope>,
     }
 
@@ -169,7 +169,7 @@ record! {
         req request_id: String,
         /// The requested permissions.
         req permissions: Vec<Permission>,
-        /// The approval policy.
+        /// The policy by which the client decides.
         opt policy: Option<ApprovalPolicy>,
         /// A message for display.
         opt message: Option<String>,
@@ -185,7 +185,7 @@ record! {
         opt grants: Option<BTreeMap<Permission, Grant>>,
         /// The operator or policy that decided.
         opt approved_by: Option<String>,
-        /// The expiry time.
+        /// The time at which the decision expires.
         opt expires_at: Option<Timestamp>,
     }
 
@@ -197,7 +197,7 @@ record! {
         req grants: BTreeMap<Permission, Grant>,
         /// The operator or policy that decided.
         opt approved_by: Option<String>,
-        /// The expiry time.
+        /// The time at which the decision expires.
         opt expires_at: Option<Timestamp>,
     }
 

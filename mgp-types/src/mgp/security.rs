@@ -126,7 +126,7 @@ record! {
         req risk_level: RiskLevel,
         /// The permissions that a call needs, as the server declares them.
         list permissions_required: List<Permission>,
-        /// The side effects.
+        /// The side effects of the tool.
         list side_effects: List<SideEffect>,
         /// The check that the kernel makes before a call.
         opt validator: Option<Validator>,
@@ -143,9 +143,9 @@ record! {
 
     /// A tool of which only the name, the description and the security metadata are given, as in the examples of §7.3.
     pub struct ToolDeclaration {
-        /// The identifier.
+        /// The name that identifies the tool.
         req name: String,
-        /// A description.
+        /// A description of the tool.
         opt description: Option<String>,
         /// The security metadata.
         req security: ToolSecurity,

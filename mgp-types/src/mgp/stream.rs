@@ -10,15 +10,15 @@ use crate::{Id, Payload};
 record! {
     /// Parameters of `notifications/mgp.stream.chunk` (§12.4).
     pub struct ChunkParams {
-        /// The call.
+        /// The request id of the call.
         req request_id: Id,
-        /// The running number, from 0.
+        /// The number of the chunk, from 0.
         req index: u64,
-        /// The content.
+        /// The content of the chunk.
         req content: ContentBlock,
         /// `true` for the last chunk.
         def done: bool,
-        /// The trace of the call (§6.5).
+        /// The trace id of the call (§6.5).
         opt trace_id: Option<String>,
         /// `true` if an earlier chunk is lost and cannot be sent again (later revisions).
         opt gap_unrecoverable: Option<bool>,
@@ -28,21 +28,21 @@ record! {
 
     /// Parameters of `notifications/mgp.stream.progress` (§12.6).
     pub struct StreamProgressParams {
-        /// The call.
+        /// The request id of the call.
         req request_id: Id,
-        /// The progress, 0 to 1.
+        /// The progress of the call, from 0 to 1.
         req progress: Number,
         /// A description of the current step.
         opt message: Option<String>,
         /// The estimated remaining time in milliseconds.
         opt estimated_remaining_ms: Option<u64>,
-        /// The trace of the call (§6.5).
+        /// The trace id of the call (§6.5).
         opt trace_id: Option<String>,
     }
 
     /// Parameters of `mgp/stream/cancel` (§12.7).
     pub struct CancelParams {
-        /// The call.
+        /// The request id of the call.
         req request_id: Id,
         /// The reason for the cancellation.
         opt reason: Option<String>,
@@ -66,7 +66,7 @@ record! {
 
     /// Parameters of `notifications/mgp.stream.pace` (later revisions).
     pub struct PaceParams {
-        /// The call.
+        /// The request id of the call.
         req request_id: Id,
         /// The maximum number of chunks per second; 0 pauses the stream.
         req max_chunks_per_second: u32,
@@ -76,7 +76,7 @@ record! {
 
     /// Parameters of `notifications/mgp.stream.gap` (later revisions).
     pub struct GapParams {
-        /// The call.
+        /// The request id of the call.
         req request_id: Id,
         /// The indices of the chunks that the receiver is missing.
         req missing_indices: Vec<u64>,
@@ -84,7 +84,7 @@ record! {
 
     /// Parameters of `notifications/mgp.stream.gap_unrecoverable`, which another implementation of MGP defines.
     pub struct GapUnrecoverableParams {
-        /// The call.
+        /// The request id of the call.
         req request_id: Id,
         /// The index of the lost chunk.
         req missing_index: u64,

@@ -13,7 +13,7 @@ open_enum! {
         Semantic = "semantic",
         /// A search by category.
         Category = "category",
-        /// Keywords and meaning combined (this implementation).
+        /// Keywords and meaning combined (an addition of this implementation).
         Hybrid = "hybrid",
     }
 
@@ -67,21 +67,21 @@ open_enum! {
 record! {
     /// A tool in the index (§16.4).
     pub struct IndexEntry {
-        /// The unique id.
+        /// The unique id of the tool.
         req tool_id: String,
-        /// The server.
+        /// The id of the server.
         req server_id: String,
         /// The name that the server gives the tool.
         req name: String,
-        /// A description.
+        /// A description of the tool.
         opt description: Option<String>,
-        /// The categories.
+        /// The categories of the tool.
         list categories: List<String>,
-        /// Keywords.
+        /// The keywords of the tool.
         list keywords: List<String>,
         /// The security metadata.
         opt security: Option<Lenient<ToolSecurity>>,
-        /// The embedding vector.
+        /// The embedding vector of the tool.
         opt embedding: Option<Vec<Number>>,
     }
 
@@ -89,11 +89,11 @@ record! {
     pub struct DiscoverToolsFilter {
         /// The allowed categories: a tool must be in at least one of them.
         list categories: List<String>,
-        /// The maximum risk.
+        /// The highest risk that a tool may have.
         opt risk_level_max: Option<RiskLevel>,
         /// The state in which the tool's server must be.
         opt status: Option<ServerState>,
-        /// The servers to search.
+        /// The ids of the servers to search.
         list servers: List<String>,
         /// The available permissions: a tool must not need any other permission.
         opt permissions: Option<Vec<Permission>>,
@@ -115,7 +115,7 @@ record! {
         opt strategy: Option<SearchStrategy>,
         /// The maximum number of results.
         opt max_results: Option<u64>,
-        /// The filter.
+        /// The conditions that the found tools must meet.
         opt filter: Option<DiscoverToolsFilter>,
         /// The order of the tools that were found (proposal 3).
         opt sort: Option<DiscoverOrder>,
@@ -127,19 +127,19 @@ record! {
 
     /// A tool that was found, with everything that a caller needs to call it.
     pub struct FoundTool {
-        /// The name.
+        /// The name of the tool.
         req name: String,
-        /// The server.
+        /// The id of the server.
         req server_id: String,
-        /// A description.
+        /// A description of the tool.
         opt description: Option<String>,
-        /// The relevance, 0 to 1.
+        /// The relevance of the tool, from 0 to 1.
         opt relevance_score: Option<Number>,
         /// JSON Schema of the arguments.
         req input_schema as "inputSchema": RawObject,
         /// The security metadata.
         opt security: Option<Lenient<ToolSecurity>>,
-        /// The unique id.
+        /// The unique id of the tool.
         opt tool_id: Option<String>,
         /// `true` if parts of the definition were left out to save tokens; a search for this tool alone returns it in
         /// full.
@@ -166,11 +166,11 @@ record! {
         opt omitted: Option<u64>,
         /// Remarks on the answer.
         list notes: List<String>,
-        /// The parts of a query that asks for several things (this implementation).
+        /// The parts of a query that asks for several things (an addition of this implementation).
         opt mgp as "_mgp": Option<DiscoverExtension>,
     }
 
-    /// `result._mgp` of a search for tools (this implementation).
+    /// `result._mgp` of a search for tools (an addition of this implementation).
     pub struct DiscoverExtension {
         /// The parts of the query, in its order.
         list parts: List<QueryPart>,
@@ -198,13 +198,13 @@ record! {
 
     /// Parameters of `mgp/tools/request` (§16.6).
     pub struct RequestToolsParams {
-        /// The reason.
+        /// The reason of the request.
         opt reason: Option<RequestReason>,
-        /// The current task.
+        /// A description of the agent's current task.
         opt context: Option<String>,
-        /// The requirements.
+        /// The requirements that the tools must meet.
         req requirements: ToolRequirements,
-        /// The trace of the task.
+        /// The trace id of the task.
         opt task_trace_id: Option<String>,
         /// The handle of the session; needed if neither the connection nor the transport identifies the session.
         opt session_handle: Option<String>,
@@ -214,9 +214,9 @@ record! {
     pub struct UnavailableTool {
         /// The requested capability.
         opt capability: Option<String>,
-        /// The name.
+        /// The name of the tool.
         opt name: Option<String>,
-        /// The server.
+        /// The id of the server.
         opt server_id: Option<String>,
         /// The reason why the tool was not loaded.
         opt reason: Option<String>,
@@ -224,7 +224,7 @@ record! {
 
     /// Result of `mgp/tools/request`.
     pub struct RequestToolsResult {
-        /// The outcome.
+        /// The outcome of the request.
         req status: RequestStatus,
         /// The tools that are now in the session.
         def tools_loaded: Vec<FoundTool>,
@@ -248,13 +248,13 @@ record! {
 
     /// Result of `mgp/tools/session`.
     pub struct SessionResult {
-        /// The pinned tools.
+        /// The names of the pinned tools.
         req pinned: Vec<String>,
-        /// The cached tools.
+        /// The names of the cached tools.
         req cached: Vec<String>,
         /// The number of tokens that all these tools cost.
         opt total_tokens: Option<u64>,
-        /// The maximum number of tokens.
+        /// The maximum number of tokens that tools may cost.
         opt max_tokens: Option<u64>,
     }
 
@@ -262,7 +262,7 @@ record! {
     pub struct EvictParams {
         /// The names of the tools to evict.
         req tools: Vec<String>,
-        /// The reason.
+        /// The reason for the eviction.
         opt reason: Option<String>,
         /// The handle of the session; needed if neither the connection nor the transport identifies the session.
         opt session_handle: Option<String>,
@@ -288,7 +288,7 @@ record! {
         req pinned_reserve: u64,
         /// The part reserved for found tools.
         req discovery_reserve: u64,
-        /// The maximum cost of cached tools.
+        /// The maximum cost of cached tools, in tokens.
         req cache_limit: u64,
     }
 

@@ -14,9 +14,9 @@ const META: &str = "codomyrmex";
 /// A call of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The name, e.g. `module.tool`.
+    /// The name of the tool, e.g. `module.tool`.
     pub tool_name: String,
-    /// The arguments.
+    /// The arguments of the call.
     pub arguments: Map<String, Value>,
 }
 
@@ -26,10 +26,10 @@ pub struct ToolResult {
     /// The outcome; a text that contains `fail` means that the call failed.
     #[serde(default = "success")]
     pub status: String,
-    /// The data of a success.
+    /// The data, if the call succeeded.
     #[serde(default)]
     pub data: Option<Map<String, Value>>,
-    /// The error of a failure.
+    /// The error, if the call failed.
     #[serde(default)]
     pub error: Option<ErrorDetail>,
     /// An explanation for people.
@@ -42,7 +42,7 @@ pub struct ToolResult {
 pub struct ErrorDetail {
     /// The type of the error.
     pub error_type: String,
-    /// The reason.
+    /// The error message.
     pub error_message: String,
     /// An object or a text with details.
     #[serde(default, deserialize_with = "details", skip_serializing_if = "Option::is_none")]
@@ -224,7 +224,7 @@ impl ToolResult {
         self.status.to_ascii_lowercase().contains("fail")
     }
 
-    /// Checks the rules about the members of a result.
+    /// Checks that a failed result has an `error` and no `data`.
     ///
     /// # Errors
     /// −32602 with the name of the invalid member.
@@ -283,7 +283,7 @@ impl ToolResult {
         read
     }
 
-    /// Returns the corresponding result of `tools/call`.
+    /// Converts this result to a result of `tools/call`.
     ///
     /// # Errors
     /// −32603 if the data cannot be encoded, which does not happen.

@@ -23,14 +23,14 @@ pub struct ErrorData {
     /// The argument that is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The reason.
+    /// The error message.
     pub reason: String,
     /// The trace id of the request.
     pub trace_id: String,
-    /// Remedies.
+    /// Proposed remedies.
     #[serde(default)]
     pub suggestions: Vec<String>,
-    /// A page about the error.
+    /// The URL of a page about the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documentation_url: Option<String>,
 }

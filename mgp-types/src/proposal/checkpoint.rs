@@ -10,7 +10,7 @@ use crate::record::record;
 record! {
     /// A place in a streamed result from which another call can go on.
     pub struct Checkpoint {
-        /// The operation that the calls belong to.
+        /// The id of the operation to which the calls belong.
         req operation_id: String,
         /// The token that marks the place in the stream; only the server can read it.
         req checkpoint_token: String,

@@ -117,7 +117,7 @@ impl CostHints {
         self.cost.as_ref()?.category.as_ref()
     }
 
-    /// Returns the units that a call is expected to consume, rounded up; 0 for a free tool.
+    /// Returns the units that a call is expected to consume, rounded up; 0 for a free tool, `None` if not declared.
     #[must_use]
     pub fn units(&self) -> Option<u64> {
         let cost = self.cost.as_ref()?;

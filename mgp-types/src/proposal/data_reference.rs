@@ -18,11 +18,11 @@ record! {
     pub struct DataReference {
         /// The id that the exporting server chose.
         req ref_id: String,
-        /// The exporting server.
+        /// The server that exported the data.
         req origin_server: String,
         /// The media type of the data.
         req mime_type: String,
-        /// The size of the data.
+        /// The size of the data, in bytes.
         opt size_bytes: Option<u64>,
         /// The time after which the data can no longer be read.
         opt expires_at: Option<Timestamp>,
@@ -36,7 +36,7 @@ record! {
     pub struct ImportFromRef {
         /// The id of the reference.
         req ref_id: String,
-        /// The exporting server.
+        /// The server that exported the data.
         opt origin_server: Option<String>,
         /// The format into which the data is converted.
         opt target_format: Option<String>,
@@ -50,7 +50,7 @@ record! {
         opt imported_resource_id: Option<String>,
         /// The number of imported rows.
         opt rows_imported: Option<u64>,
-        /// The reason of a failure.
+        /// The reason why the import failed.
         opt error: Option<Payload>,
     }
 }
@@ -86,7 +86,7 @@ impl DataReference {
 pub struct Checksum {
     /// `sha256` or `md5`.
     pub algorithm: String,
-    /// The value in hexadecimal.
+    /// The checksum, in hexadecimal.
     pub value: String,
 }
 

@@ -7,22 +7,22 @@ use crate::record::{List, Number, RawObject, record};
 record! {
     /// The identity of a server in its manifest.
     pub struct ManifestServer {
-        /// The name.
+        /// The name of the server.
         req name: String,
-        /// The version.
+        /// The version of the server.
         req version: String,
         /// The revision of MCP that the server implements.
         opt mcp_spec_version: Option<String>,
-        /// A description.
+        /// A description of the server.
         opt description: Option<String>,
     }
 
-    /// A tool in a manifest. Members of other proposals (`cost`, `required_scopes`, `input_types` and so on) are among
-    /// the unknown ones.
+    /// A tool in a manifest. Members of other proposals (`cost`, `required_scopes`, `input_types` and so on) are stored
+    /// with the unknown members.
     pub struct ManifestTool {
-        /// The name.
+        /// The name of the tool.
         req name: String,
-        /// A description.
+        /// A description of the tool.
         opt description: Option<String>,
         /// JSON Schema of the arguments.
         opt input_schema: Option<RawObject>,
@@ -32,9 +32,9 @@ record! {
 
     /// A scope that a server can grant.
     pub struct ManifestScope {
-        /// The name.
+        /// The name of the scope.
         req name: String,
-        /// A description.
+        /// A description of the scope.
         opt description: Option<String>,
         /// The tools or operations that the scope permits.
         list grants: List<String>,
@@ -44,7 +44,7 @@ record! {
     pub struct ManifestAuth {
         /// The supported mechanisms, e.g. `oauth2`.
         list mechanisms: List<String>,
-        /// The scopes.
+        /// The scopes that the server can grant.
         list scopes: List<ManifestScope>,
     }
 
@@ -52,25 +52,25 @@ record! {
     pub struct ManifestRateLimit {
         /// The tool to which the limit applies; absent if it applies to the whole server.
         opt tool: Option<String>,
-        /// The number of calls.
+        /// The maximum number of calls in the period.
         opt max_requests: Option<Number>,
-        /// The period in seconds.
+        /// The period for which calls are counted, in seconds.
         opt window_seconds: Option<Number>,
     }
 
     /// The description of a server: result of `mgp/manifest/get`.
     pub struct ServiceManifest {
-        /// The version of the format.
+        /// The version of the manifest's format.
         req manifest_version: String,
-        /// The server.
+        /// The identity of the server.
         req server: ManifestServer,
-        /// The tools.
+        /// The tools of the server.
         req tools: Vec<ManifestTool>,
-        /// The authentication.
+        /// The authentication of the server.
         opt auth: Option<ManifestAuth>,
         /// The names of the supported extensions.
         list supported_extensions: List<String>,
-        /// The rate limits.
+        /// The rate limits of the server.
         list rate_limits: List<ManifestRateLimit>,
         /// The servers that this one recommends.
         list recommendations: List<ServerRecommendation>,

@@ -50,7 +50,7 @@ record! {
         opt retrieved_at: Option<Timestamp>,
         /// The version of the source.
         opt version: Option<String>,
-        /// The way the result follows from the source.
+        /// The way in which the result was derived from the source.
         opt confidence: Option<Confidence>,
         /// A description of what the server did with the source.
         opt transformation: Option<String>,
@@ -60,7 +60,7 @@ record! {
     pub struct ProvenanceHop {
         /// The id of the server in the configuration of the gateway.
         req server_id: String,
-        /// The trace of the call.
+        /// The trace id of the call.
         opt trace_id: Option<String>,
     }
 }

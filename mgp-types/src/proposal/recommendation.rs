@@ -65,13 +65,13 @@ record! {
         opt auth_flow: Option<String>,
         /// The confidence that the server meets the need.
         opt match_confidence: Option<MatchLevel>,
-        /// A description.
+        /// A description of the server.
         opt description: Option<String>,
     }
 
     /// Result of `mgp/servers/recommend`.
     pub struct RecommendServersResult {
-        /// The need.
+        /// The need that the request names.
         req capability_needed: String,
         /// The servers, best first.
         def recommendations: Vec<ServerRecommendation>,

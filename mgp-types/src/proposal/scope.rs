@@ -13,7 +13,7 @@ use crate::{RpcError, Timestamp};
 record! {
     /// Parameters of `mgp/permissions/check`.
     pub struct CheckPermissionsParams {
-        /// The tool.
+        /// The name of the tool.
         req tool: String,
         /// The scopes that the caller claims to hold. The claim is not trusted: only the scopes of the caller's session
         /// count.
@@ -32,7 +32,7 @@ record! {
         opt elevation_url: Option<String>,
         /// The reason why the call would not run.
         opt reason: Option<String>,
-        /// The code of the error that the call would get (of this implementation).
+        /// The code of the error that the call would get (an addition of this implementation).
         opt code: Option<i32>,
     }
 
@@ -40,11 +40,11 @@ record! {
     pub struct NegotiateScopesParams {
         /// The wanted scopes; `temp:30min` limits the session to half an hour.
         list requested_scopes: List<String>,
-        /// The reason, for the record.
+        /// The reason for the request, which is recorded.
         opt justification: Option<String>,
         /// The wanted duration of the session.
         opt ttl_seconds: Option<u64>,
-        /// The token of a session to extend, instead of creating a new session (of this implementation).
+        /// The token of a session to extend, instead of creating a new session (an addition of this implementation).
         opt refresh_token: Option<String>,
     }
 
@@ -60,9 +60,9 @@ record! {
 
     /// A scope that was not granted.
     pub struct DeniedScope {
-        /// The scope.
+        /// The name of the scope.
         req scope: String,
-        /// The reason.
+        /// The reason why the scope was not granted.
         opt reason: Option<String>,
     }
 
@@ -70,7 +70,7 @@ record! {
     pub struct ScopeSession {
         /// The token, which the caller sends with each call.
         req token: String,
-        /// The scopes.
+        /// The scopes of the session.
         req scopes: Vec<String>,
         /// The end of the session.
         req expires_at: Timestamp,

@@ -17,7 +17,7 @@ const INVALIDATED: &str = "session_invalidated";
 #[serde(transparent)]
 pub struct SessionState(pub String);
 
-// The state may contain secrets of the server.
+// `Debug` omits the text, because the state may contain secrets of the server.
 crate::opaque_debug!(SessionState);
 
 /// The mark of a result whose session state differs from the state that the client sent: the member `state_changed`.

@@ -3,8 +3,8 @@
 //!
 //! The names of the proposal correspond to those of MGP: `operation_id` to `request_id`, `sequence` to `index`,
 //! `is_final` to `done`, `data` to `content`, and `estimated_remaining_seconds` to `estimated_remaining_ms`. If a value
-//! cannot be converted exactly, the message contains the closest value and, under its own name,
-//! also the original value.
+//! cannot be converted exactly, the message contains the closest value, and also the original value under its original
+//! name.
 
 use crate::mcp::{ContentBlock, Meta, TextContent};
 use crate::mgp::{ChunkParams, StreamProgressParams};
@@ -14,9 +14,9 @@ use crate::{Id, Payload};
 record! {
     /// The progress of an operation.
     pub struct OperationProgress {
-        /// The operation.
+        /// The id of the operation.
         req operation_id: String,
-        /// The progress, 0 to 1.
+        /// The progress of the operation, from 0 to 1.
         req progress: Number,
         /// A description of the current step.
         opt message: Option<String>,
@@ -26,11 +26,11 @@ record! {
 
     /// A piece of the result of an operation.
     pub struct OperationChunk {
-        /// The operation.
+        /// The id of the operation.
         req operation_id: String,
-        /// The running number, from 0.
+        /// The number of the piece, from 0.
         req sequence: u64,
-        /// The content.
+        /// The content of the piece.
         req data: Payload,
         /// `true` for the last piece.
         def is_final: bool,

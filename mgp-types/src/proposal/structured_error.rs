@@ -22,8 +22,8 @@ const NAMES: &[(ErrorCode, &str)] = &[
     (ErrorCode::INVALID_TOOL_ARGS, "INVALID_INPUT"),
 ];
 
-/// Names of the proposal that have no code of their own, with the codes as which they are decoded. Only the first name
-/// is also encoded, for missing scopes.
+/// Names of the proposal that share a code with another name, and the codes as which they are decoded. Only the first
+/// name is also written: for a call that was refused because of missing scopes.
 const READ_NAMES: &[(&str, ErrorCode)] = &[
     (SCOPE_INSUFFICIENT, ErrorCode::PERMISSION_DENIED),
     ("INVALID_PARAMETERS", ErrorCode::INVALID_PARAMS),
@@ -33,7 +33,7 @@ const READ_NAMES: &[(&str, ErrorCode)] = &[
     ("UNSUPPORTED_OPERATION", ErrorCode::METHOD_NOT_FOUND),
 ];
 
-/// The name of code 1000 if the reason of the refusal is missing scopes.
+/// The name of code 1000 if a call was refused because the caller lacks scopes.
 const SCOPE_INSUFFICIENT: &str = "SCOPE_INSUFFICIENT";
 
 /// The names of members of `details` that may contain secrets or internal information.
@@ -84,7 +84,7 @@ record! {
     pub struct StructuredError {
         /// The code, as words in capitals.
         req code: String,
-        /// The message.
+        /// The error message.
         req message: String,
         /// The category, which decides about a retry.
         req category: ErrorKind,
@@ -96,7 +96,7 @@ record! {
         opt suggestion: Option<String>,
         /// Details of this error.
         opt details: Option<Object>,
-        /// A page about the error, with `https`.
+        /// The `https` URL of a page about the error.
         opt documentation_url: Option<String>,
     }
 }
@@ -327,7 +327,7 @@ mod tests {
     use super::*;
     use crate::RetryStrategy;
 
-    /// The codes of MGP, some unknown ones, and the ends of the range.
+    /// Returns the codes of MGP, some unknown codes, and the smallest and the largest possible code.
     fn codes() -> impl Iterator<Item = ErrorCode> {
         let others = [0, 1, -1, 999, 1099, 5999, i32::MIN, i32::MAX, -32099].map(ErrorCode);
         ErrorCode::KNOWN.iter().copied().chain(others).chain((900..5200).map(ErrorCode))

@@ -95,7 +95,7 @@ record! {
 
     /// Result of `transaction/begin`.
     pub struct BeginTransactionResult {
-        /// The id.
+        /// The id of the transaction.
         req transaction_id: String,
         /// The state: `begun`.
         req status: TransactionStatus,
@@ -103,19 +103,19 @@ record! {
 
     /// Params of `transaction/commit` and `transaction/rollback`.
     pub struct EndTransactionParams {
-        /// The id.
+        /// The id of the transaction.
         req transaction_id: String,
-        /// The reason, for the record.
+        /// The reason for the end, which is recorded.
         opt reason: Option<String>,
     }
 
     /// Result of `transaction/commit` and `transaction/rollback`.
     pub struct EndTransactionResult {
-        /// The id.
+        /// The id of the transaction.
         req transaction_id: String,
-        /// The state.
+        /// The state of the transaction.
         req status: TransactionStatus,
-        /// The steps that were undone or were to be undone, in the order in which that was tried.
+        /// The steps that were undone or could not be undone, in the order of the attempts.
         list steps_compensated: List<StepResult>,
     }
 
@@ -123,7 +123,7 @@ record! {
     pub struct StepResult {
         /// The name of the step.
         req step_id: String,
-        /// The state.
+        /// The state of the step.
         req status: StepStatus,
         /// The reason why the step could not be undone.
         opt error: Option<String>,
@@ -131,11 +131,11 @@ record! {
 
     /// A transaction as an operator sees it.
     pub struct TransactionRecord {
-        /// The id.
+        /// The id of the transaction.
         req transaction_id: String,
         /// The agent that began the transaction.
         req agent: String,
-        /// The state.
+        /// The state of the transaction.
         req status: TransactionStatus,
         /// A description in the words of the agent.
         opt description: Option<String>,
@@ -153,11 +153,11 @@ record! {
     pub struct StepRecord {
         /// The name of the step.
         req step_id: String,
-        /// The server.
+        /// The id of the server.
         req server_id: String,
-        /// The tool.
+        /// The name of the tool.
         req tool: String,
-        /// The state.
+        /// The state of the step.
         req status: StepStatus,
         /// The call that undoes the step, if one is known.
         opt compensation: Option<Compensation>,
@@ -167,9 +167,9 @@ record! {
 
     /// Params of `mgp/kernel/transactions`.
     pub struct ListTransactionsParams {
-        /// Only this transaction.
+        /// If set, only this transaction is listed.
         opt transaction_id: Option<String>,
-        /// `true` to list also transactions that ended without anything left to decide.
+        /// `true` to also list ended transactions about which nothing is left to decide.
         opt all: Option<bool>,
     }
 
@@ -181,7 +181,7 @@ record! {
 
     /// Params of `mgp/kernel/transactions/retry` and `mgp/kernel/transactions/resolve`.
     pub struct SettleTransactionParams {
-        /// The id.
+        /// The id of the transaction.
         req transaction_id: String,
         /// The agent that began the transaction; only needed if several agents chose the same id.
         opt agent: Option<String>,

@@ -8,8 +8,8 @@ use crate::Payload;
 
 /// A decoded value, or the JSON of a value that cannot be decoded.
 ///
-/// A malformed `mgp` capability is treated as if the peer supported only MCP, and a malformed `security` as that of a
-/// dangerous tool. Neither may invalidate the handshake or the list of tools that contains it.
+/// If an `mgp` capability is malformed, the peer is treated as if it supported only MCP; if a `security` is malformed,
+/// its tool counts as dangerous. Neither may invalidate the handshake or the list of tools that contains it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Lenient<T> {

@@ -28,13 +28,13 @@ struct CallData {
     method: Method,
     kind: Kind,
     params: Params,
-    /// Stored in a box, because inbound calls rarely have such members.
+    /// The members that this peer adds when it sends the call; in a box, because inbound calls rarely have any.
     hop: Option<Box<HopMembers>>,
     related: Option<CallKey>,
     cx: Context,
 }
 
-/// The name and arguments of a `tools/call`, for layers that decide about it.
+/// The name and arguments of a `tools/call`, for layers that decide about the call.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ToolCall<'a> {
@@ -84,8 +84,8 @@ impl Call {
         self
     }
 
-    /// Redirects the call to another peer: it gets a new key, and hop-by-hop members are removed. Body, principal,
-    /// trace and outlet stay.
+    /// Redirects the call to another peer. It gets a new key, and loses the members that are valid only between two
+    /// neighbouring peers. Body, principal, trace and outlet stay.
     #[must_use]
     pub fn forward(mut self, to: super::Peer) -> Self {
         let inner = &mut *self.0;
@@ -215,9 +215,9 @@ pub struct Context {
     pub peer: Peer,
     /// The request id that the caller chose. It is only used to find the call if the caller cancels it.
     pub wire_id: Option<Id>,
-    /// The id of the logical call, if this call is one of several rounds or attempts.
+    /// The id of the logical call, if this call is one of its rounds (repetitions with answers) or attempts (retries).
     pub logical: Option<ByteString>,
-    /// The trace of the call (MGP §6.5).
+    /// The trace id of the call (MGP §6.5).
     pub trace: Option<ByteString>,
     /// The output for partial results.
     pub outlet: Outlet,
@@ -306,7 +306,8 @@ impl Context {
         self.ask(key, ask).await
     }
 
-    /// Computes a value in the first round of a logical call; later rounds return the stored value.
+    /// Computes a value once per logical call: if the caller repeats the call with answers, returns the value that was
+    /// stored the first time. For a legacy caller, whose call runs only once, always computes it.
     ///
     /// # Errors
     /// Returns the error of `make`, or −32603 if the value cannot be stored.

@@ -32,10 +32,10 @@ pub trait CallerChannel: Send + Sync {
         None
     }
 
-    /// Stores a value for later rounds.
+    /// Stores a value, which [`kept`](Self::kept) returns when the caller repeats the call.
     fn keep(&self, _key: &str, _value: &Payload) {}
 
-    /// Removes the questions that cannot be answered in this round, and returns them as the reply of the call.
+    /// Removes the unanswered questions, and returns them as the reply of the call; `None` if there are none.
     fn take_suspended(&self) -> Option<Reply> {
         None
     }
@@ -47,18 +47,18 @@ pub enum CallerAccess {
     /// The caller cannot be asked.
     #[default]
     Unavailable,
-    /// A request on the caller's own connection.
+    /// The caller is asked by a request on its own connection.
     Peer(Peer),
-    /// The caller is asked through another channel, e.g. with the answers of earlier rounds.
+    /// The caller is asked through another channel, e.g. [`Rounds`] for a modern caller.
     Channel(Arc<dyn CallerChannel>),
 }
 
 impl CallerAccess {
     /// Polls a handler until it completes, or until it needs answers that the caller can send only in the next round.
     ///
-    /// If a poll suspends questions, the handler is dropped and the questions become the reply.
-    /// The next round runs the handler again from the start, with the answers available.
-    /// Call this around the code that polls the handler, and around a stack whose gates may ask.
+    /// If a poll suspends questions, the handler is dropped and the questions become the reply. The next round runs the
+    /// handler again from the start, with the answers available. Call this around the code that polls the handler, and
+    /// around a stack whose layers may ask the caller.
     ///
     /// # Errors
     /// Returns the error of the handler.
@@ -88,15 +88,15 @@ impl fmt::Debug for CallerAccess {
 
 // === Rounds ===
 
-/// The answers of earlier rounds, and the questions of this one.
+/// The answers that a caller has sent in earlier rounds of a call, and the questions of the current round.
 ///
 /// This is the [`CallerChannel`] of a modern caller; [`CallerAccess::run_round`] turns suspended questions into the
 /// reply.
 #[derive(Clone, Default)]
 pub struct Rounds(Arc<Mutex<RoundData>>);
 
-/// The state that one round passes to the next. The caller stores it between the rounds in sealed form, so that it can
-/// neither read nor change it.
+/// The state that one round of a call passes to the next. Between the rounds the caller stores it in sealed form, so
+/// that the caller can neither read nor change it.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RoundState {
     /// The id of the logical call, the same in all its rounds.

@@ -66,7 +66,7 @@ pub enum FetchError {
     Failed {
         /// The requested URL; the message shows it through [`shown_url`](super::shown_url()).
         url: String,
-        /// The reason.
+        /// The reason why the request failed.
         why: String,
     },
 }

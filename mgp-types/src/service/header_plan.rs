@@ -233,7 +233,7 @@ impl From<HeaderMismatch> for RpcError {
 
 // === Schemas ===
 
-/// Finds annotations in places where they are not allowed: below any keyword except `properties`.
+/// Returns an error if an annotation is in a place where none is allowed: below any keyword except `properties`.
 fn find_stray(keyword: &str, value: &Value) -> Result<(), HeaderPlanError> {
     if DATA_KEYWORDS.contains(&keyword) {
         return Ok(());

@@ -9,8 +9,8 @@ use super::write::format_u64;
 
 const PREFIX: &str = "call-";
 
-/// The tracing span with which a call is exported, stored in the extensions of the call's context. The next server
-/// receives it as the parent of its own span.
+/// The id of the tracing span that shows a call in exported traces; stored in the extensions of the call's context. The
+/// next server receives it as the parent of its own span.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSpan(pub u64);
 

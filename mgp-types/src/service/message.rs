@@ -145,7 +145,7 @@ impl CutMessage {
     }
 }
 
-/// Finds an id that comes after the long member of the message.
+/// Finds the id of a cut message in `tail`, the end of the message; `None` if `tail` does not contain it.
 fn id_at_end(tail: &[u8]) -> Option<Id> {
     let tail = String::from_utf8_lossy(tail);
     tail.match_indices("\"id\"").find_map(|(at, _)| {

@@ -69,7 +69,7 @@ pub trait ItemReceiver: Send + Sync {
 pub enum QueueRoom {
     /// There is room.
     Free,
-    /// The queue is filled above its high-water mark; if the peer supports it, it should be asked to send more slowly.
+    /// The queue is filled above its high-water mark; a peer that supports pacing should be asked to send more slowly.
     High,
     /// The queue was full, so the item was dropped and counted; the final answer reports the missing items.
     Full,

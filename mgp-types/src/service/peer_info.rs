@@ -11,7 +11,7 @@ use crate::mgp::{Extension, ExtensionSet, MgpVersion, TrustLevel};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PeerInfo {
-    /// The era.
+    /// The era of the revision: legacy or modern.
     pub era: Era,
     /// The MCP revision.
     pub revision: Revision,

@@ -30,6 +30,6 @@ pub trait PermissionAuthority: Send + Sync {
     /// Returns the current decisions for a server, without asking an operator.
     fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision;
 
-    /// Returns a receiver that is notified when a decision is granted, revoked or expires.
+    /// Returns a receiver that is notified when a permission is granted, is revoked or expires.
     fn changes(&self) -> watch::Receiver<u64>;
 }

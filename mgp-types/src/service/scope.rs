@@ -65,13 +65,13 @@ impl Scope {
         Self(Arc::new(ScopeData { id, kind, state: Mutex::default() }))
     }
 
-    /// Returns the id.
+    /// Returns the id of the scope.
     #[must_use]
     pub fn id(&self) -> ScopeId {
         self.0.id
     }
 
-    /// Returns the kind.
+    /// Returns the kind of the scope.
     #[must_use]
     pub fn kind(&self) -> ScopeKind {
         self.0.kind

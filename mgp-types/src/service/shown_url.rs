@@ -39,7 +39,7 @@ fn is_of_scheme(byte: u8) -> bool {
 
 /// Returns whether the text after the host is a port number, or empty.
 fn has_fair_port(host: &str) -> bool {
-    // An IPv6 address contains colons.
+    // An IPv6 address contains colons, so only the text after its closing bracket is searched for a port.
     let after = host.rfind(']').map_or(host, |end| &host[end..]);
     after.split_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -47,7 +47,7 @@ impl StreamLimit {
         cx.extensions.get()
     }
 
-    /// Replaces the default, or lowers a maximum that was set before; `setting` is its configuration key.
+    /// Replaces the default, or lowers a maximum set before; `setting` is the configuration key of the new maximum.
     pub fn restrict(&self, bytes: u64, setting: Option<&str>) {
         let mut current = self.0.lock();
         if current.is_default || bytes < current.bytes {

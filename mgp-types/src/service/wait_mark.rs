@@ -1,8 +1,8 @@
-//! The mark of a call that waited after a gate had admitted it.
+//! The mark of a call that waited after the checking layers (the gates) had admitted it.
 
 use super::Context;
 
-/// The mark of a call that waited between the gates and its handler, e.g. for an approval, a list or a permit.
+/// The mark of a call that waited between the gates and its handler, e.g. for an approval or before a retry.
 ///
 /// After the wait, the decision of the gates may no longer be valid. A governed stack therefore decides again
 /// immediately before a marked call starts; for other calls it decides only once.
@@ -19,7 +19,7 @@ use super::Context;
 pub struct WaitMark(());
 
 impl WaitMark {
-    /// Marks a call. The code that makes the call wait must call this.
+    /// Marks a call. The code that makes the call wait must use this function.
     pub fn mark(cx: &mut Context) {
         cx.extensions.insert(Self(()));
     }

@@ -1,6 +1,6 @@
 //! Numbers and strings written as JSON, without the cost of `std::fmt`.
 
-/// Formats a number into `buffer`. `write!` would take as long as the rest of a short answer.
+/// Formats a number into `buffer` without `write!`, which would take as long as writing the rest of a short answer.
 pub(super) fn format_u64(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
     let mut at = buffer.len();
     loop {

@@ -14,9 +14,9 @@ string_enum! {
 record! {
     /// A request.
     pub struct RequestEnvelope {
-        /// The version.
+        /// The version of JSON-RPC.
         req jsonrpc: Version,
-        /// The id.
+        /// The id of the request.
         req id: Id,
         /// The method.
         req method: String,
@@ -26,7 +26,7 @@ record! {
 
     /// A notification.
     pub struct NotificationEnvelope {
-        /// The version.
+        /// The version of JSON-RPC.
         req jsonrpc: Version,
         /// The method.
         req method: String,
@@ -36,7 +36,7 @@ record! {
 
     /// A result.
     pub struct ResultEnvelope {
-        /// The version.
+        /// The version of JSON-RPC.
         req jsonrpc: Version,
         /// The id of the answered request.
         req id: Id,
@@ -46,7 +46,7 @@ record! {
 
     /// An error.
     pub struct ErrorEnvelope {
-        /// The version.
+        /// The version of JSON-RPC.
         req jsonrpc: Version,
         /// The id of the failed request; `null` if that id could not be read.
         nul id: Option<Id>,

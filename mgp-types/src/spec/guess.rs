@@ -62,7 +62,7 @@ pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
         };
         (section, shape)
     });
-    // §3.6 shows the decision as a result, and §3.5 can be interpreted in the same way.
+    // §3.6 shows a decision about permissions as a result, and §3.5 can be read in the same way.
     let decision = Shape::of::<mgp::PermissionDecision>("PermissionDecision");
     let task = Shape::of::<mcp::LegacyCreateTaskResult>("LegacyCreateTaskResult");
     choose(file_name, value, results.chain([("3.6", decision), ("MCP", task)]))

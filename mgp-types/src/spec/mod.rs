@@ -102,8 +102,8 @@ pub fn normal_form(text: &str) -> Result<String, SpecError> {
     Ok(sorted(&value).to_string())
 }
 
-/// Returns the value with its members sorted. They are sorted here, because `serde_json`'s map keeps another order if
-/// any crate of the build enables the feature for it.
+/// Returns the value with its members sorted. `serde_json`'s map does not sort them if any crate of the build enables
+/// its feature `preserve_order`.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {

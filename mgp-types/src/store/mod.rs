@@ -254,7 +254,7 @@ pub enum StoreError {
         /// The key of the record.
         key: String,
     },
-    /// Removals since that revision are no longer known; the reader must load all records again.
+    /// Removals after the requested revision are no longer known; the reader must load all records again.
     #[error("changes that old are forgotten; load everything again")]
     TooOld,
     /// The store has no room left, or too many operations wait for it.

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
-/// The functions of a checker.
+/// The functions with which a checker controls the threads of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Checker {
     /// Makes the checker choose which thread of the model runs next: another one, or the same one again.

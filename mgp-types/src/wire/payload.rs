@@ -62,13 +62,13 @@ impl Payload {
         Self(ByteString::from_static("{}"))
     }
 
-    /// Returns the text.
+    /// Returns the JSON text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the shared text, from which ranges can be taken.
+    /// Returns the shared text, from which parts can be taken without copying.
     #[must_use]
     pub fn as_shared(&self) -> &ByteString {
         &self.0

@@ -34,13 +34,13 @@ record! {
         opt category: Option<Category>,
         /// `true` if a retry may succeed; if `false`, the caller must not retry.
         opt retryable: Option<bool>,
-        /// The minimum delay, in milliseconds.
+        /// The minimum delay before a retry, in milliseconds.
         opt retry_after_ms: Option<u64>,
-        /// The growth of the delay.
+        /// The way in which the delay grows from retry to retry.
         opt retry_strategy: Option<RetryStrategy>,
-        /// The maximum number of repetitions.
+        /// The maximum number of retries.
         opt max_retries: Option<u32>,
-        /// A tool to try after all attempts failed.
+        /// The name of a tool to try after all attempts failed.
         opt fallback_tool: Option<String>,
         /// Details of this error, defined by the server.
         opt details: Option<Object>,

@@ -12,7 +12,7 @@ use std::{
 /// The `PATH` of an installation, which contains only programs of the system.
 const PATH: &str = "/usr/bin:/bin";
 
-/// The folder with the packages, and the folder for installations.
+/// The folder that contains the packages and the installations, and the version of the packaged program.
 struct Place {
     folder: PathBuf,
     version: String,

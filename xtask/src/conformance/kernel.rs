@@ -26,7 +26,7 @@ const PYTHON: &[&str] = &["mcp==2.3.0"];
 const TYPESCRIPT: &[&str] =
     &["@modelcontextprotocol/server@2.4.0", "@modelcontextprotocol/node@2.1.2", "zod@4.2.0"];
 
-/// The source of these servers, in Python and TypeScript.
+/// The sources of the servers on the Python and TypeScript SDKs.
 const EVERYTHING_PY: &str = include_str!("peers/everything.py");
 const EVERYTHING_MJS: &str = include_str!("peers/everything.mjs");
 

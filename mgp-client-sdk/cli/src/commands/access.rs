@@ -102,7 +102,7 @@ pub(crate) struct QueryResult {
     /// The source of the decision: `tool_grant`, `server_grant` or `default_policy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
-    /// The matching entries.
+    /// The access entries that match the agent, the server and the tool.
     entries: Vec<AccessEntry>,
     /// `allow` or `deny`: what the server's `default_policy` decides without an entry.
     by_default: &'static str,
@@ -114,7 +114,7 @@ pub(crate) struct QueryResult {
 pub(crate) struct AccessMatrix {
     /// The servers.
     pub(crate) servers: Vec<String>,
-    /// Those of the servers that do not exist: their entries would apply to a later server of the id.
+    /// The ids in `servers` that no server has any more; their entries would apply to a later server with the id.
     pub(crate) left: Vec<String>,
     /// The agents and their access.
     pub(crate) agents: Vec<MatrixRow>,
@@ -136,15 +136,15 @@ pub(crate) struct MatrixRow {
 pub(crate) struct ServerAccess {
     /// The server.
     pub(crate) server: String,
-    /// `allow` or `deny` for the whole server, or `default`.
+    /// `allow` or `deny` if an entry decides for the whole server, else `default`.
     pub(crate) whole: &'static str,
     /// `allow` or `deny`: what the server's `default_policy` decides where nothing else does.
     pub(crate) by_default: &'static str,
-    /// Tools allowed by name.
+    /// The tools of the server that entries allow by name.
     pub(crate) allowed: Vec<String>,
-    /// Tools denied by name.
+    /// The tools of the server that entries deny by name.
     pub(crate) denied: Vec<String>,
-    /// The entries themselves, which `mgp access query` shows.
+    /// The access entries of the agent for the server and its tools, which `mgp access query` shows too.
     #[serde(skip)]
     pub(crate) entries: Vec<AccessEntry>,
 }
@@ -313,7 +313,7 @@ async fn execute(
 async fn query(global: &Global, target: &Target, backend: &Backend) -> CliResult {
     let known = KnownNames::read(global, backend).await?;
     let target = &target.resolve(&known);
-    // An answer about a mistyped name would mislead.
+    // Refuse a mistyped name, because an answer about it would mislead.
     if let Err(failure) = target.check(&known).await {
         let text = without_force(&failure);
         if text.contains(DID_YOU_MEAN) {
@@ -393,7 +393,7 @@ pub(crate) async fn matrix_of_all(
     matrix(global, &every, backend).await
 }
 
-/// Refuses a new entry whose server, tool or agent seems to be mistyped, and returns which.
+/// Refuses a new entry whose server, tool or agent seems to be mistyped; the error has the part and the reason.
 pub(crate) async fn check_new_entry(
     global: &Global,
     backend: &Backend,
@@ -421,7 +421,7 @@ async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResul
     agents.extend(matrix.agent.iter().cloned());
     agents.extend(["*".to_owned(), "default".to_owned()]);
     let known = match backend {
-        // The kernel may have been started with other configuration files, and also has registered servers.
+        // Ask the kernel: it may use other configuration files, and also has servers that were registered at run time.
         Backend::Kernel(client) => {
             let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
             all.into_iter().map(|server| server.id).collect()

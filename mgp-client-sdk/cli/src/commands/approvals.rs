@@ -190,7 +190,7 @@ impl Render for WholeApproval {
     }
 }
 
-/// Returns the script of a registration.
+/// Returns the script in the arguments of a registration; `None` if they contain none.
 fn script(approval: &KernelApproval) -> Option<String> {
     let arguments: Extras = serde_json::from_str(approval.arguments.as_deref()?).ok()?;
     arguments.get("script")?.get().ok()
@@ -336,7 +336,7 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
     }
 }
 
-/// Returns the later calls that an answer in a terminal is for.
+/// Returns the calls that a person approves with a word at the prompt: `h…` all for an hour, `a…` all like this one.
 fn term_of(word: &str) -> Term {
     match word.as_bytes().first() {
         Some(b'h') => Term { until: Some(SystemTime::now() + HOUR), ..Term::default() },

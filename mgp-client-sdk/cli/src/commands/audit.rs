@@ -79,7 +79,7 @@ pub(crate) struct VerifyResult {
     ok: bool,
     /// The number of records.
     records: u64,
-    /// The first fault.
+    /// The first fault that was found in the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }

@@ -11,7 +11,7 @@ use crate::exit::CliResult;
 use crate::output::write_stdout;
 use crate::{prompt, state};
 
-/// The time after which a key press gets no names.
+/// The time that `mgp __complete` may take for one key press; after it, no names are printed.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The maximum number of names that `mgp __complete` prints.
@@ -25,7 +25,7 @@ pub(crate) struct Complete {
     words: Vec<String>,
 }
 
-/// The kind of name that a position of a command line has.
+/// The kind of name that is expected at a position of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NameKind {
     Server,
@@ -53,7 +53,7 @@ pub(crate) async fn run(global: &Global, complete: &Complete, program: Command) 
     let Ok(Ok(known)) = known else { return Ok(()) };
     let begin = words.last().copied().unwrap_or_default();
     let names = names(&known, &kind).into_iter();
-    // A name is the text of a server; a shell must not read anything else in it.
+    // Servers choose these names, so a name with a character that has a meaning in a shell is left out.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-:/".contains(c);
     let names = names.filter(|name| name.starts_with(begin) && name.chars().all(is_plain));
     let lines: String = names.take(MAX_NAMES).map(|name| name + "\n").collect();
@@ -74,7 +74,7 @@ fn names(known: &KnownNames, kind: &NameKind) -> Vec<String> {
     }
 }
 
-/// Returns the kind of the last word, by the definition of the command line.
+/// Returns the kind of name that clap's definition of the command line expects as the last word, if any.
 fn kind_of_last(mut program: Command, words: &[&str]) -> Option<NameKind> {
     program.build();
     let (last, before) = words.split_last()?;
@@ -107,7 +107,7 @@ fn kind_of_last(mut program: Command, words: &[&str]) -> Option<NameKind> {
     kind_of(argument, server.map(|(_, server)| server))
 }
 
-/// Returns the option that a word begins, if the next word is its value.
+/// Returns the option that a word names, if the next word is the value of that option.
 fn option_of<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let is_it = |argument: &&Arg| match word.strip_prefix("--") {
         Some(long) => argument.get_long() == Some(long),

@@ -25,7 +25,7 @@ pub(crate) fn run(completions: &Completions, command: &mut Command) -> CliResult
 
 /// Returns the part of a script that completes names of servers, tools and agents.
 ///
-/// `mgp` is that of the `PATH`, not what was typed, which may be a program of the folder.
+/// The script runs the `mgp` of the `PATH`, not the program that was typed, which may be a file of the current folder.
 fn names_script(shell: Shell) -> &'static str {
     match shell {
         Shell::Bash => {

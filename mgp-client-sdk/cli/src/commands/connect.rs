@@ -58,7 +58,7 @@ pub(crate) struct Connect {
     no_grant: bool,
     #[command(flatten)]
     config: ConfigArg,
-    /// The text of the configuration that is written before the host's file is; the default is the present one.
+    /// The text that the configuration of mgp will have when the host's file is changed; `None` for its present text.
     #[arg(skip)]
     planned_config: Option<String>,
 }
@@ -79,7 +79,7 @@ struct HostTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HostArg {
     Known(KnownHost),
-    /// Any host with a file of `mcpServers`, which must be named.
+    /// Any other host whose file has `mcpServers`; the user must name the file.
     Generic,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct ConnectResult {
     agent: String,
     /// The host's file.
     file: PathBuf,
-    /// A copy of the file before the change.
+    /// The path of a copy of the file as it was before this change.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
     /// `true` if a person sits at the host.
@@ -131,7 +131,7 @@ pub(crate) struct ConnectResult {
     replaced: Vec<String>,
     /// Servers that the host still starts by itself.
     beside: Vec<String>,
-    /// The grants, by server.
+    /// The access and permissions that were granted, for each server.
     granted: Vec<GrantResult>,
     /// Servers that the agent may not use.
     not_granted: Vec<String>,
@@ -172,7 +172,7 @@ impl Render for ConnectResult {
 }
 
 impl HostTarget {
-    /// Returns the target of a file, by its path.
+    /// Returns the target for a file: the host to which its path belongs, or the generic host.
     fn of_file(file: &Path) -> Self {
         let host = KnownHost::from_file(file).map_or(HostArg::Generic, HostArg::Known);
         Self { host, file: Some(file.to_owned()), project: false }
@@ -358,7 +358,7 @@ impl HostChange {
     }
 }
 
-/// Returns the servers of the host's file that are also in the configuration.
+/// Returns the servers of the host's file that are also in the configuration: path and name in the file, configured id.
 fn present(
     connect: &Connect,
     file: &Path,
@@ -467,7 +467,7 @@ fn chosen<'a>(
     Ok(named.into_iter().chain(imported).collect())
 }
 
-/// The servers in a host's file.
+/// The entry of mgp in a host's file, and the other servers in the file.
 pub(super) struct HostFile {
     /// The program that the host starts as mgp; `None` if it is not connected.
     pub(super) program: Option<PathBuf>,
@@ -507,8 +507,8 @@ fn read(file: &Path) -> CliResult<Option<String>> {
     }
 }
 
-/// Returns whether a person sits at the host: by option, by the configuration, else by asking; `None` without a
-/// terminal.
+/// Returns whether a person sits at the host, as the option, the configuration or else the user answers; `None` if the
+/// user must be asked and there is no terminal.
 fn interactive(
     global: &Global,
     connect: &Connect,
@@ -552,7 +552,7 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<Pat
     config_file::replace_with_backup(file, before, after).map_err(failed)
 }
 
-/// Reads the configuration; if it cannot be read, prints a note and grants nothing.
+/// Reads the configuration; if it cannot be read, prints a note and returns an empty one, so that nothing is granted.
 async fn config(global: &Global, connect: &Connect) -> CliResult<Config> {
     let trust = Trust::new(std::sync::Arc::new(state::db(global).await?));
     let config = match connect.config.sources().load(&trust).await {

@@ -54,7 +54,7 @@ pub(crate) struct EventRow {
     channel: String,
     /// The severity.
     severity: Severity,
-    /// The data.
+    /// The data of the event.
     data: Payload,
     /// The server that published the event; absent for an event of the kernel itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]

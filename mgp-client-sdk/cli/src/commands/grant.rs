@@ -37,12 +37,12 @@ pub(super) struct GrantResult {
     permissions: Vec<String>,
     /// Dangerous permissions, which are not approved; each first use asks for approval.
     asked: Vec<String>,
-    /// The number of its tools.
+    /// The number of the server's tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<usize>,
-    /// The number of its tools whose definition waits for a review.
+    /// The number of the server's tools whose definition waits for a review.
     waiting: usize,
-    /// The reason its tools are unknown or no permission was approved.
+    /// The reason why the server's tools are unknown, or why no permission was approved.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -53,7 +53,7 @@ impl GrantResult {
         self.tools.is_none().then_some(&*self.server)
     }
 
-    /// Writes the line about servers that were not ready, and the command that shows what is asked once they are.
+    /// Writes a line with the servers that were not ready, and with the command that later shows their permissions.
     pub(super) fn render_failed(all: &[Self], out: &mut Output) {
         let failed: BTreeSet<&str> = all.iter().filter_map(Self::failed_server).collect();
         if !failed.is_empty() {
@@ -229,7 +229,7 @@ async fn grant_server(
         Err(error) => (Vec::new(), None, Some(format!("not started: {error}"))),
     };
     if probed.is_err() {
-        // The kernel does not know the server if it was started with another configuration; calls ask then.
+        // A kernel that uses another configuration does not know the server; then its calls ask for permissions.
         let _ = backend.review_later(id).await;
     }
     let waiting = probed.as_ref().map_or(0, |probed| {
@@ -247,7 +247,7 @@ async fn grant_server(
         let mut params = KernelPermissionChangeParams::new(id, granted.clone());
         params.because = Some(because.to_owned());
         let change = backend.decide(PermissionDecision::Approve, params);
-        // The kernel does not know the server if it was started with another configuration.
+        // A kernel that uses another configuration does not know the server.
         if let Err(failure) = change.await {
             error = Some(format!("its permissions were not approved: {failure}"));
             granted.clear();

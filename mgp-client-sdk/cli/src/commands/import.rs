@@ -54,14 +54,14 @@ pub(crate) struct ImportResult {
     file: PathBuf,
     /// `true` if the file was written; otherwise this is the plan.
     applied: bool,
-    /// A copy of the file before the change.
+    /// The path of a copy of the file as it was before this change.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
     /// Each server and its source.
     servers: Vec<ServerReport>,
     /// The servers that each agent gets access to: those of its host.
     access: BTreeMap<String, BTreeSet<String>>,
-    /// The grants, by server.
+    /// The access and permissions that were granted, for each server.
     granted: Vec<GrantResult>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct ServerReport {
     name: String,
     /// The file of that host.
     source: PathBuf,
-    /// The id in the configuration; absent if it was left out.
+    /// The server's id in the configuration; absent if the server was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     /// `true` if the configuration has the same server already, or gets it from another host.
@@ -81,9 +81,9 @@ pub(super) struct ServerReport {
     /// The command line or URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     runs: Option<String>,
-    /// The environment variables and headers.
+    /// The environment variables and headers that the server gets.
     sets: Vec<String>,
-    /// The reason it was left out.
+    /// The reason why the server was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<String>,
     /// Settings that were not copied, and steps that remain.

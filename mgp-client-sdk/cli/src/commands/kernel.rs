@@ -184,7 +184,7 @@ pub(crate) async fn status(global: &Global) -> CliResult {
     print(global, &Status { info, waiting_approvals, waiting_definitions })
 }
 
-/// Applies the configuration files as they are now.
+/// Makes the running kernel apply the configuration files as they are now, and prints the changes.
 pub(crate) async fn reload(global: &Global) -> CliResult {
     let client = control::connect_to_change(global).await?;
     let mut result = client.request::<KernelReload>(&KernelReloadParams::new()).await?;

@@ -81,9 +81,9 @@ pub(crate) struct KeyInfo {
     pub(crate) agent: String,
     /// The tenant.
     pub(crate) tenant: String,
-    /// `true` if its callers are operators.
+    /// `true` if callers with the key are operators.
     pub(crate) admin: bool,
-    /// The permissions it is limited to; empty if it is not limited.
+    /// The permissions to which the key is limited; empty if it is not limited.
     pub(crate) permissions: Vec<String>,
     /// `valid`, `expired` or `revoked`.
     pub(crate) status: &'static str,

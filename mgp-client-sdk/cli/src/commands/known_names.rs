@@ -28,7 +28,7 @@ const KERNEL_ID: &str = "mgp";
 /// The remedy if a person wants to decide about a name that does not exist yet.
 const FORCE: &str = "add --force to decide about one that comes later";
 
-/// The length from which on a name that resembles another one is probably mistyped.
+/// The minimum length of a name that counts as mistyped if it resembles a known name; short names are all alike.
 const MIN_TYPO_BYTES: usize = 5;
 
 /// The part of an error message before the known name that the user perhaps meant.
@@ -37,7 +37,7 @@ pub(super) const DID_YOU_MEAN: &str = "; did you mean";
 /// The hint at the end of the error about an agent whose name resembles that of a known agent.
 const NEW_AGENT: &str = "add --new-agent if it is a new one";
 
-/// The names that a command accepts although nothing has them.
+/// The options with which a command accepts names that no server, tool or agent has.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct AcceptedNames {
     /// Accept a server or tool that does not exist yet
@@ -252,8 +252,8 @@ async fn agents_in_use(global: &Global, store: &dyn Store) -> CliResult<BTreeSet
     Ok(agents)
 }
 
-/// Finds agents with limits in a configuration that nothing else names, so that the limits may apply to no calls;
-/// returns the finding and the remedy of each.
+/// Finds the agents that have limits in a configuration but no key, host or access entry, so that the limits may apply
+/// to no calls; returns the finding and the remedy for each.
 pub(crate) async fn unknown_limited_agents(
     global: &Global,
     store: &dyn Store,

@@ -167,7 +167,7 @@ async fn read_server(
     let folder = state::folder(global).unwrap_or_default();
     let (expander, own) =
         (Expander::from_env().secrets(SecretFile::in_folder(&folder)), server.clone());
-    // On a blocking thread, because it reads files and may run commands of the configuration.
+    // This runs on a blocking thread, because it reads files and may run commands of the configuration.
     let read = tokio::task::spawn_blocking(move || {
         let expanded = expander.server(&own).map_err(|error| error.to_string())?;
         mgp_kernel::read_start(&own, &expanded)
@@ -186,7 +186,7 @@ fn row(id: &str, old: Option<&LockedServer>, now: &LockedServer) -> LockedRow {
         tools: old.changed_tools(&now.contracts()),
     });
     let changes = drift.iter().filter(|drift| !drift.is_empty());
-    // The first line repeats the name of the server.
+    // Skip the first line of each description, which only repeats the name of the server.
     let changes = changes.flat_map(|drift| {
         drift
             .to_string()

@@ -88,7 +88,7 @@ impl LoginArg {
         Ok((server, mgp_kernel::proxy(&config.kernel)))
     }
 
-    /// Checks that the server supports logins, and that its login may belong to this owner.
+    /// Checks that the server supports logins, and, if an agent was named, that each agent has its own login there.
     fn check_owner(&self, server: &ServerConfig) -> CliResult {
         let id = &self.server;
         let TargetConfig::Url { auth, .. } = &server.target else {

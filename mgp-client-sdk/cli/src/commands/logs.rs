@@ -119,7 +119,7 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
     }
 }
 
-/// Returns the lines that follow the already known ones: it searches `lines` from the end for the last known line.
+/// Returns the part of `lines` after the last place where the known lines end; all of it if there is no such place.
 fn new_lines<'a>(known: &[LogLine], lines: &'a [LogLine]) -> &'a [LogLine] {
     let is_after = |end: &usize| {
         let before = &lines[..*end];
@@ -177,7 +177,7 @@ fn print_lines(global: &Global, lines: &[LogLine]) -> CliResult {
     Ok(())
 }
 
-/// The end of a growing file.
+/// A reader of a growing file, with the number of bytes that it has already read.
 struct Tail {
     file: File,
     read: u64,
@@ -206,7 +206,7 @@ impl Tail {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Returns whether a new file has taken the place of this one, because it had become too long.
+    /// Returns whether the kernel has begun a new file at this path, because this one had become too long.
     fn is_replaced(&self, path: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|new| new.len() < self.read)
     }

@@ -1,4 +1,4 @@
-//! The command `mgp openapi`: serves the operations of an API that an OpenAPI document describes, over standard streams.
+//! The command `mgp openapi`: serves the operations that an OpenAPI document describes as tools, over standard streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ const MAX_RESPONSE: usize = 8 << 20;
 
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The begin of names of environment variables that are headers of each request.
+/// The prefix of the environment variables whose values are sent as headers of each request.
 const HEADER: &str = "MGP_HEADER_";
 
-/// The begin of names of environment variables that are members of the query of each request.
+/// The prefix of the environment variables whose values are sent in the query of each request.
 const QUERY: &str = "MGP_QUERY_";
 
 /// `mgp openapi`.
@@ -66,9 +66,9 @@ pub(crate) struct ApiReport {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ApiTool {
-    /// The name.
+    /// The name of the tool.
     name: String,
-    /// The method and the path.
+    /// The method and the path of the operation that the tool calls.
     operation: String,
 }
 
@@ -76,9 +76,9 @@ pub(crate) struct ApiTool {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ApiLeftOut {
-    /// The method and the path.
+    /// The method and the path of the operation.
     operation: String,
-    /// The reason.
+    /// The reason why the operation is left out.
     why: String,
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
     if arguments.base_url.is_none() && !of_document {
         check_address(source, is_url, &address, &credentials)?;
     }
-    // The operator named these hosts; an address in a document that others wrote may not reach into this network.
+    // Only a host that the operator named may be in this network: others may have written the address in a document.
     let document = (of_document && needs_host).then_some(source);
     let named = arguments.base_url.as_deref().or(document);
     for one in api.left_out() {
@@ -142,7 +142,8 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
     Ok(api.into_server(&address, credentials, &fetch).serve_stdio().await?)
 }
 
-/// Refuses an address that the operator did not name: others may write another one into the document at any time.
+/// Refuses an address that only the document names if it would get the credentials of another place or is not `https`:
+/// others may change the document at any time.
 fn check_address(
     source: &str,
     is_url: bool,
@@ -198,7 +199,7 @@ async fn fetched(url: &str) -> CliResult<(String, bool)> {
     Ok((text, is_forbidden))
 }
 
-/// Returns a fetcher that reaches public servers over `https`, and the host of a URL that the operator named.
+/// Returns a fetcher that reaches public servers over `https`, and also the host of the URL that the operator named.
 fn fetch(
     named: Option<&str>,
     timeout: Duration,
@@ -212,7 +213,7 @@ fn fetch(
     }
 }
 
-/// Returns the credentials in the environment, which other users cannot read as they can arguments.
+/// Returns the credentials from environment variables, which other users cannot read, unlike arguments.
 fn credentials() -> Credentials {
     let mut credentials = Credentials::default();
     for (name, value) in std::env::vars() {

@@ -64,7 +64,7 @@ pub(crate) struct Change {
     force: bool,
 }
 
-/// The only arguments of calls that an approval is for.
+/// The arguments to which an approval is limited: it applies only to calls with such arguments.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Limits {
     /// Only for paths below this one; may be given several times

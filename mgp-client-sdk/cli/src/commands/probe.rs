@@ -336,7 +336,7 @@ pub(super) fn error_chain(error: &mgp_client_sdk::Error, id: &ServerId) -> Strin
         if let Some(failed) = error.downcast_ref::<AuthorizationFailed>() {
             return failed.to_string();
         }
-        // The SDK's text names its own calls, which users of the configuration do not know.
+        // Replace the SDK's text, which names functions of the SDK that users of the program do not know.
         let status = error.downcast_ref::<HttpFailure>();
         if let Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) = status {
             return format!(

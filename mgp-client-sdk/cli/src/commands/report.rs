@@ -26,7 +26,7 @@ const COMMANDS: [&[&str]; 5] = [
     &["webhooks"],
 ];
 
-/// The servers whose standard error is part of a report.
+/// The maximum number of servers whose standard error is part of a report.
 const MAX_SERVERS: usize = 50;
 
 /// `mgp report`.
@@ -89,7 +89,7 @@ fn add(text: &mut String, title: &str, body: &str) {
     text.extend(body.lines().flat_map(|line| ["    ", line, "\n"]));
 }
 
-/// Adds the secrets of the configuration, and returns the ids of the servers.
+/// Adds the secrets of the configuration to `secrets`, and returns the ids of the servers.
 async fn configured(
     global: &Global,
     report: &ReportArgs,

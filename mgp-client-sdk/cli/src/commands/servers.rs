@@ -197,9 +197,9 @@ pub(crate) struct AddResult {
     id: String,
     /// The configuration file.
     file: PathBuf,
-    /// Steps that remain.
+    /// The steps that remain for the user.
     notes: Vec<String>,
-    /// The grants, by agent.
+    /// The access and permissions that were granted, for each agent.
     granted: Vec<GrantResult>,
 }
 
@@ -348,7 +348,7 @@ where
     ActionReport::new(&*arg.server, status.as_str()).print(global)
 }
 
-/// Returns whether a server has connected or failed after a start.
+/// Returns whether a server has connected or failed after a start; a server that is restarted has failed.
 fn is_settled(state: &ServerState) -> bool {
     matches!(state, ServerState::Connected | ServerState::Error | ServerState::Restarting)
 }
@@ -388,7 +388,7 @@ async fn add(global: &Global, add: &Add) -> CliResult {
     }
     let file = add.config.file_to_edit()?;
     valid_id(&add.id)?;
-    // Written as an import of one server, so that the entry gets the same checks and the same format.
+    // The entry is planned as an import of one server, so that it gets the same checks and the same format.
     let text = json!({ "mcpServers": { &*add.id: entry(add) } }).to_string();
     let import = read(Host::Generic, Path::new("mgp servers add"), &text)?;
     let plan = Plan::new(&file, &[import])?;
@@ -422,7 +422,7 @@ async fn finish_add(global: &Global, add: &Add, plan: &Plan, mut result: AddResu
     }
     if add.no_grant {
         plan.apply()?;
-        // Grants make the kernel reload anyway.
+        // Without grants the kernel must be asked to reload; grants include this request.
         control::reload(global).await;
     } else {
         result.granted = grants(global, add, (&result.id, &result.file, plan)).await?;
@@ -482,7 +482,7 @@ fn absolute(path: &str) -> String {
     full.filter(|_| !path.starts_with(['~', '$'])).unwrap_or_else(|| path.to_owned())
 }
 
-/// Writes the configuration once the server was tried, and grants agents access.
+/// Tries to start the server, then writes the configuration and grants agents access; returns the grants.
 async fn grants(
     global: &Global,
     add: &Add,

@@ -126,7 +126,7 @@ impl Manager {
         }
     }
 
-    /// Returns the commands that stop the service now and at each login.
+    /// Returns the commands that stop the service, after which it no longer starts at login.
     fn stop(self, file: &Path) -> Vec<Vec<String>> {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         match self {
@@ -148,7 +148,7 @@ impl Manager {
     }
 }
 
-/// The parts of a service.
+/// The command and the search path of a service, from which its file is written.
 struct Description {
     /// The program that the service starts, and its arguments.
     command: Vec<String>,

@@ -1,4 +1,4 @@
-//! The command `mgp setup`: copies the servers of all hosts, makes the hosts start mgp instead, and checks that they can.
+//! The command `mgp setup`: copies the servers of all hosts, makes the hosts start mgp instead, and checks the result.
 //!
 //! It does what `mgp import --apply` and `mgp connect HOST --replace` do, in one step that `mgp undo` takes back.
 
@@ -63,7 +63,7 @@ pub(crate) struct SetupResult {
     servers: Vec<ServerReport>,
     /// The servers that each agent gets access to: those of its host.
     access: BTreeMap<String, BTreeSet<String>>,
-    /// The grants, by server.
+    /// The access and permissions that were granted, for each server.
     granted: Vec<GrantResult>,
 }
 
@@ -79,7 +79,7 @@ struct HostReport {
     difference: Difference,
     /// Servers that the host will still start by itself.
     beside: Vec<String>,
-    /// A copy of the file before the change.
+    /// The path of a copy of the file as it was before this change.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
     /// The number of the agent's servers that are ready, after the host's command was started.

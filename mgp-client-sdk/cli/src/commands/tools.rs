@@ -535,7 +535,7 @@ async fn approve(global: &Global, approve: &Approve) -> CliResult {
     }
     let client = control::connect_to_change(global).await?;
     for tool in &tools {
-        // Names the fingerprint that the operator was shown, so that a definition changed since then is not approved.
+        // Send the fingerprint that the operator was shown, so that a definition changed since then is not approved.
         let name = tool.tool_id.strip_prefix(&format!("{}.", tool.server_id)).unwrap_or(&tool.name);
         let mut params = KernelToolDecisionParams::new(&*tool.server_id, name);
         params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());

@@ -45,9 +45,9 @@ pub(crate) struct TrustResult {
     sha256: String,
     /// The servers of the project.
     servers: Vec<ProjectServer>,
-    /// Errors and warnings.
+    /// The errors and warnings about the configuration.
     findings: Vec<String>,
-    /// `true` if it is in effect now.
+    /// `true` if the configuration is approved, and therefore in effect.
     approved: bool,
 }
 
@@ -59,21 +59,21 @@ struct ProjectServer {
     id: String,
     /// The command line or URL.
     runs: String,
-    /// The values it reads from outside the file.
+    /// The values that the server reads from outside the configuration file.
     needs: Vec<String>,
     /// The environment variables and headers, without secrets in clear text.
     sets: Vec<String>,
     /// The files of the project that it runs, whose content is approved too.
     files: Vec<PathBuf>,
-    /// The rules it loosens.
+    /// The rules that the server's entry loosens compared to the defaults.
     loosens: Vec<String>,
-    /// The decisions about a server of this id that apply to it too.
+    /// The existing decisions about a server with the same id, which apply to this server too.
     inherits: Option<String>,
     /// `true` if it replaces a server of your own.
     replaces_yours: bool,
 }
 
-/// An approval.
+/// The approval of the configuration of a project.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ProjectApproval {
@@ -81,7 +81,7 @@ pub(crate) struct ProjectApproval {
     file: PathBuf,
     /// The SHA-256 of the approved content.
     sha256: String,
-    /// Your own servers that it may replace.
+    /// Your own servers that the approved configuration may replace.
     replaces: Vec<String>,
     /// The time of the approval.
     #[serde(rename = "approved_at")]
@@ -167,7 +167,7 @@ impl Render for ApprovalList {
     }
 }
 
-/// Opens the approvals of project configurations, and records each decision in the audit log.
+/// Returns the store of approvals of project configurations, which records each decision in the audit log.
 fn recorded_trust(audit: &OfflineAudit) -> Trust {
     Trust::new(Arc::clone(audit.store())).recorded(audit.sink())
 }

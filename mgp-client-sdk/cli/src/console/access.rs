@@ -28,7 +28,7 @@ pub(super) async fn page(
     show(&console, &viewer, &query, &Filled::from_query(&query)).await
 }
 
-/// Returns the page, with forms as they are filled in.
+/// Returns the page about access, with its forms as `filled` has them.
 pub(super) async fn show(
     console: &Console,
     viewer: &Viewer,
@@ -60,7 +60,7 @@ pub(super) async fn show(
     .await
 }
 
-/// Returns the form of a question about a call, and the answer.
+/// Returns the form that asks how a call would be decided, and the answer once an agent and a tool are named.
 async fn what_if(console: &Console, viewer: &Viewer, query: &Form) -> Result<Markup, PageError> {
     let texts = viewer.texts;
     let (agent, tool) = (query.text("agent"), query.text("tool"));
@@ -215,7 +215,7 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
     table(texts.decisions, &heads, &rows)
 }
 
-/// Removes an entry about a server or a tool.
+/// Removes an access entry about a server or a tool.
 pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let (agent, server) = (form.text("agent"), form.text("server"));
     let backend = Backend::Kernel(viewer.operator.client.clone());

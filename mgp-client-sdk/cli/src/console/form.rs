@@ -28,18 +28,18 @@ impl Form {
         Self(pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
-    /// Returns the values that are not blank as a query.
+    /// Returns the names whose values are not empty, with these values, as a query.
     pub(super) fn to_query(&self) -> String {
         let given = self.0.iter().filter(|(_, value)| !value.is_empty());
         form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish()
     }
 
-    /// Returns the first value of a name that is not blank.
+    /// Returns the first non-blank value of a name, without the white space around it.
     pub(super) fn get<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.all(name).map(str::trim).find(|value| !value.is_empty())
     }
 
-    /// Returns the first value of a name, or an empty text.
+    /// Returns the first non-blank value of a name, or an empty text.
     pub(super) fn text<'a>(&'a self, name: &'a str) -> &'a str {
         self.get(name).unwrap_or_default()
     }
@@ -101,7 +101,8 @@ impl FromRequest<Arc<Console>> for Posted {
     }
 }
 
-/// A posted form of a person with a session, whose token may be that of another session; nothing may be done then.
+/// A posted form of a person who has a session. If `is_own` is `false`, the form has the token of another session, and
+/// must have no effect.
 pub(super) struct Entered {
     pub(super) form: Form,
     pub(super) viewer: Viewer,

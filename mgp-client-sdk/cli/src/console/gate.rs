@@ -72,7 +72,7 @@ impl Gate {
         }
     }
 
-    /// Returns whether an origin is that of the page which is asked for.
+    /// Returns whether the origin that a request names is that of the console itself.
     fn is_own_origin(&self, origin: &str, host: &str) -> bool {
         let Some((scheme, own)) = origin.split_once("://") else { return false };
         match &self.names {

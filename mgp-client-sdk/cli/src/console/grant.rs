@@ -1,4 +1,4 @@
-//! The forms that grant access and permissions; one that fails comes back as it was filled in.
+//! The forms that grant access and permissions; if one fails, the console shows it again with its input.
 
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
@@ -21,7 +21,7 @@ use crate::time_args;
 pub(super) const GRANT: &str = "/access/grant";
 pub(super) const PERMIT: &str = "/access/permit";
 
-/// The longest address with the input of a form that waits for a login.
+/// The maximum length of the address that keeps the input of a form until the person has logged in.
 const MAX_REFILL: usize = 4096;
 
 /// A problem of a form that was sent: of one field, or of the whole.
@@ -52,7 +52,7 @@ impl From<mgp_client_sdk::Error> for Problem {
     }
 }
 
-/// A form with its values, by the path to which it is sent.
+/// The values of a form, the path to which it is sent, and the problem for which it was refused.
 pub(super) struct Filled {
     path: &'static str,
     values: Form,
@@ -60,7 +60,7 @@ pub(super) struct Filled {
 }
 
 impl Filled {
-    /// Returns what a link proposes.
+    /// Returns the form with the values that the query of a link proposes.
     pub(super) fn from_query(query: &Form) -> Self {
         let permit = query.text("permit");
         let path = if permit.is_empty() { GRANT } else { PERMIT };
@@ -106,7 +106,7 @@ impl Filled {
         }
     }
 
-    /// Returns what is wrong with a form as a whole.
+    /// Returns the message about a problem of the whole form that is sent to `path`; empty if there is none.
     fn whole(&self, path: &str) -> Markup {
         let problem = self.problem.as_ref().filter(|one| self.path == path && one.field.is_none());
         html! {
@@ -176,17 +176,17 @@ pub(super) async fn permit(State(console): Shared, entered: Entered) -> Response
     answered(&console, entered, PERMIT, done).await
 }
 
-/// Refuses a form that is not one of the session.
+/// Refuses a form whose token is not that of the session.
 fn own(entered: &Entered) -> Result<(), Problem> {
     if entered.is_own { Ok(()) } else { Err(Problem::whole(entered.viewer.texts.form_expired)) }
 }
 
-/// Leads back to the page of access from the address of a form that came back.
+/// Redirects to the page about access a browser that loads the address of a form, e.g. reloads a form that failed.
 pub(super) async fn again(State(console): Shared) -> Response {
     Redirect::to(&url(&console, "/access")).into_response()
 }
 
-/// Returns to the page of access, or shows the form again as it was filled in.
+/// Redirects to the page about access if the form succeeded; otherwise shows the form again with its input.
 async fn answered(
     console: &Console,
     entered: Entered,
@@ -206,7 +206,7 @@ async fn answered(
 
 async fn grant_access(console: &Console, viewer: &Viewer, form: &Form) -> Result<String, Problem> {
     let (agent, server) = (needed(viewer, form, "agent")?, needed(viewer, form, "server")?);
-    // The other pages show the name of a tool behind that of its server.
+    // Also accept `SERVER.TOOL`, because the other pages show tools in this way.
     let tool = form.get("tool").map(|tool| {
         tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.')).unwrap_or(tool)
     });
@@ -261,7 +261,7 @@ async fn decide_permissions(
     }
     params.because = form.get("because").map(str::to_owned);
     let backend = Backend::Kernel(viewer.operator.client.clone());
-    // The agent of the entry is none of a permission: `*` is every one.
+    // A permission applies to all agents, so `*` is the agent in this check of the names.
     let target = Target::new("*", server, None);
     let checked = check_new_entry(&console.global, &backend, &target).await;
     checked.map_err(|(_, failure)| Problem::of("server", failure.to_string()))?;
@@ -280,7 +280,8 @@ fn with_end(viewer: &Viewer, form: &Form, done: String) -> String {
     }
 }
 
-/// Returns the page to show after a login, if the request without a session is one of these forms; its input is kept.
+/// Returns the page to show after the login if a request without a session posts one of these forms: the page with the
+/// form's input. Returns an empty text otherwise.
 pub(super) async fn page_after_login(request: Request, console: &Arc<Console>) -> String {
     let path = request.uri().path().to_owned();
     if request.method() != Method::POST || ![GRANT, PERMIT].contains(&&*path) {

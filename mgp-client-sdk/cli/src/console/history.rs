@@ -1,7 +1,7 @@
 //! All records of one call: those of its trace, and those of the question that a person answered about it.
 //!
-//! A call that waits too long is refused, and repeated after the answer: then the question belongs to the trace of the
-//! first call, and the run to that of the repeated one. Both name the id of the question.
+//! A call that waits too long for an answer is refused, and the agent repeats it later. Then the question belongs to
+//! the trace of the first call, and the run to the trace of the repeated call. Both have the id of the question.
 
 use mgp_types::method::KernelAudit;
 use mgp_types::mgp::{AuditEvent, EventType, KernelAuditParams};
@@ -10,19 +10,19 @@ use super::PageError;
 use super::operator::Viewer;
 use super::questions::approval_id;
 
-/// The type of the record of a question.
+/// The type of the audit record of a question to an operator.
 pub(super) const ASKED: &str = "dev.cloto.approval_requested";
 
-/// The type of the record of its answer.
+/// The type of the audit record of the answer to such a question.
 pub(super) const ANSWERED: &str = "dev.cloto.approval_decided";
 
-/// The bound of records of one trace, and of one page of a search.
+/// The maximum number of records of one trace, and of one page of a search.
 const MAX_RECORDS: u64 = 200;
 
-/// The bound of pages of one search.
+/// The maximum number of pages of one search.
 const MAX_PAGES: usize = 5;
 
-/// Returns the records of a trace, and of the traces that the same questions were about, oldest first.
+/// Returns the records of a trace, and of other traces with records about the same questions, oldest first.
 pub(super) async fn of_trace(viewer: &Viewer, trace: &str) -> Result<Vec<AuditEvent>, PageError> {
     let mut all = of_one(viewer, trace).await?;
     let ids: Vec<String> = all.iter().filter_map(approval_id).collect();
@@ -56,7 +56,7 @@ async fn of_one(viewer: &Viewer, trace: &str) -> Result<Vec<AuditEvent>, PageErr
     Ok(found)
 }
 
-/// Returns the trace of a record of a type that names one of these questions, in the neighbourhood of the known ones.
+/// Searches the audit log for a record of type `kind` that names one of these questions, and returns its trace.
 async fn other_trace(
     viewer: &Viewer,
     known: &[AuditEvent],
@@ -68,7 +68,7 @@ async fn other_trace(
     let mut params = KernelAuditParams::new();
     params.server_id = target.and_then(|target| target.server_id.clone());
     params.tool = target.and_then(|target| target.tool_name.clone());
-    // The question is older than what is known, the run newer.
+    // The log has the question before the known records, and the run of its call after them.
     if kind == EventType::ToolExecuted {
         params.since = Some(first.timestamp.clone());
     } else {
@@ -85,7 +85,7 @@ async fn other_trace(
     Ok(None)
 }
 
-/// The pages of a search, newest first.
+/// A search of the audit log, which returns its pages from the newest to the oldest.
 struct Events {
     params: KernelAuditParams,
     left: usize,

@@ -26,10 +26,10 @@ use crate::commands::tools::needs_decision;
 use crate::exit::{CliResult, Failure};
 use crate::time_args;
 
-/// The number of earlier records about the tool that the page of a call shows.
+/// The maximum number of earlier records about the tool that the page of a call shows.
 const EARLIER: u64 = 8;
 
-/// The number of decided approvals that the inbox shows.
+/// The maximum number of decided approvals that the inbox shows.
 const MAX_DECIDED: usize = 10;
 
 pub(super) async fn page(
@@ -318,7 +318,7 @@ fn shown_value(value: &str) -> String {
     text.unwrap_or_else(|| value.to_owned())
 }
 
-/// Returns how the kernel decides about the call now.
+/// Returns how the kernel would now decide about the call that an approval is for.
 async fn explained(viewer: &Viewer, approval: &KernelApproval) -> Option<KernelExplainResult> {
     let (server, tool) = (approval.server_id.as_deref()?, approval.tool.as_deref()?);
     let mut params =
@@ -431,7 +431,7 @@ async fn deny_always(viewer: &Viewer, params: &KernelApprovalDecisionParams) -> 
     Ok(format!("{done}: {}", texts.denied_always))
 }
 
-/// Approves or rejects a definition, as the page showed it.
+/// Approves or rejects a definition, if it is still the one that the page showed.
 pub(super) async fn decide_definitions(
     State(console): Shared,
     Posted(form, viewer): Posted,

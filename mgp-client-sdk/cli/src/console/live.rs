@@ -1,5 +1,5 @@
-//! The feed of changes: one poll of the kernel for all open pages of an operator. While no page is open, there is no
-//! poll.
+//! The feed of changes: one task polls the kernel for all open pages of an operator. While no page is open, no task
+//! runs.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct Change {
     number: u64,
 }
 
-/// The feed of an operator.
+/// The feed of changes for the open pages of one operator.
 pub(super) struct Live {
     client: Client,
     /// The credentials of the operator, if they logged in with any.
@@ -111,7 +111,7 @@ async fn poll(live: Arc<Live>) {
             live.client.close().await;
         }
         live.is_polling.store(false, Ordering::SeqCst);
-        // A page may have been opened since the last look, which found a running poll.
+        // A page that was opened after the last check found `is_polling` set, so it started no task of its own.
         let is_needed = live.changes.receiver_count() > 0 && !live.client.is_closed();
         if !is_needed || live.is_polling.swap(true, Ordering::SeqCst) {
             return;

@@ -30,12 +30,12 @@ const COOKIE: &str = "mgp_console";
 /// The time for which an unused link remains valid.
 const LINK_TTL: Duration = Duration::from_mins(10);
 
-/// The number of wrong logins to the console that are possible at once.
+/// The number of wrong logins to the console that are possible without a wait.
 const MAX_WRONG_LOGINS: u32 = 10;
 /// The time after which one further wrong login to the console is possible.
 const WRONG_LOGIN_INTERVAL: Duration = Duration::from_secs(6);
 
-/// The way to a session.
+/// The way in which a person gets a session of the console.
 pub(super) enum Login {
     /// A link that works once; the session has the rights of the operator who runs the command.
     Link { secret: Mutex<Option<(String, Instant)>>, operator: Arc<Operator> },
@@ -56,7 +56,7 @@ enum Refused {
     Failed,
 }
 
-/// The recent wrong logins: each leaves after a while.
+/// The number of recent wrong logins, which decreases by one after each [`WRONG_LOGIN_INTERVAL`].
 #[derive(Debug)]
 pub(super) struct WrongLogins {
     count: u32,
@@ -107,7 +107,7 @@ impl Login {
         }
     }
 
-    /// Returns the operator whom a key admits; a link is used up.
+    /// Returns the operator whom the key of a link or a credential admits; a link cannot be used again.
     async fn admit(&self, console: &Console, key: &str) -> Result<Arc<Operator>, Refused> {
         match self {
             Self::Link { secret, operator } => {
@@ -187,7 +187,7 @@ pub(super) async fn require_session(
 
 /// Returns the page for a browser without a session; after the login, it redirects to `next`.
 fn refused(console: &Console, headers: &HeaderMap, next: &str) -> Response {
-    // A cookie of this site is not sent when another site, e.g. a mailbox, leads here; the page leads here itself.
+    // A browser that follows a link of another site, e.g. a mailbox, sends no cookie; this page makes it ask again.
     let is_followed = header(headers, "sec-fetch-site").is_some_and(|site| site.ends_with("-site"));
     if is_followed && header(headers, "sec-fetch-mode") == Some("navigate") {
         return layout::again(console, texts::of(headers), next);
@@ -195,7 +195,7 @@ fn refused(console: &Console, headers: &HeaderMap, next: &str) -> Response {
     form_page(console, texts::of(headers), "", next, None)
 }
 
-/// Returns the form of the login, or how to get a link.
+/// Returns the page with the login form, or with instructions for getting a link.
 fn form_page(
     console: &Console,
     texts: &'static Texts,

@@ -116,13 +116,13 @@ struct Console {
     login: Login,
 }
 
-/// The hosts and the credentials of a console that `mgp serve --http` serves.
+/// The settings of a console that `mgp serve --http` serves: configuration, accepted credentials and addresses.
 pub(crate) struct ServedConsole {
     pub(crate) global: Global,
     pub(crate) config: ConfigArg,
     pub(crate) auth: AuthLayer,
     pub(crate) hosts: Vec<String>,
-    /// The address of the pages in the configuration.
+    /// The public address of the pages, if the configuration names one.
     pub(crate) url: Option<String>,
     pub(crate) is_tls: bool,
 }
@@ -130,7 +130,7 @@ pub(crate) struct ServedConsole {
 /// The result of a page or an action.
 type PageResult = Result<Response, PageError>;
 
-/// A failed page, with the reason for the person who requested it.
+/// The failure of a page: the HTTP status, and the reason for the person who requested the page.
 struct PageError(StatusCode, String);
 
 impl From<Failure> for PageError {
@@ -206,7 +206,7 @@ pub(crate) fn served(served: ServedKernel, console: ServedConsole) -> Router {
     router(&Arc::new(Console { global, config, kernel, gate, login }))
 }
 
-/// Returns the link that opens the page once, and shows an approval.
+/// Returns the link that opens the page once; with an `id`, the page shows this approval first.
 fn link(at: SocketAddr, gate: &Gate, login: &Login, id: Option<&str>) -> String {
     let key = login.secret().unwrap_or_default();
     let next = id.map(|id| format!("&next=%2Fcall%2F{}", segment(&segment(id))));
@@ -266,7 +266,7 @@ fn router(console: &Arc<Console>) -> Router {
 }
 
 impl Console {
-    /// Returns the configuration of the kernel: the only file that the kernel uses, or else the files of this process.
+    /// Returns the configuration of the kernel: its file if it uses only one, else the files that this process uses.
     async fn config(&self, viewer: &Viewer) -> Result<ConfigArg, PageError> {
         let info = KernelInfoParams::new();
         let files = viewer.operator.client.request::<KernelInfo>(&info).await?.config;
@@ -298,7 +298,7 @@ fn failed(console: &Console, viewer: &Viewer, error: &PageError) -> Response {
     (*status, layout::page(console, viewer, "", &Form::default(), &body)).into_response()
 }
 
-/// Runs a page for the viewer of the request.
+/// Returns a page, or the page with the reason if it failed.
 async fn shown<P: Future<Output = PageResult>>(
     console: &Console,
     viewer: &Viewer,

@@ -23,7 +23,7 @@ pub(super) struct Operator {
     pub(super) client: Client,
     pub(super) live: Arc<Live>,
     pub(super) principal: Principal,
-    /// The credentials; `None` for the operator who runs the command.
+    /// The credentials of the operator; `None` for the operator who runs the command.
     grant: Option<CredentialGrant>,
 }
 
@@ -75,7 +75,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// Returns whether an operator may change what the kernel itself is not asked for.
+    /// Returns whether an operator may make a change that the console makes without a request to the kernel.
     pub(super) fn admits_change(&self, operator: &Operator) -> bool {
         let Self::Own(served) = self else { return true };
         let scope = Scope::new(ScopeKind::Request);

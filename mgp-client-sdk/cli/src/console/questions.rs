@@ -1,4 +1,4 @@
-//! The questions of the inbox, and the members of records that name one.
+//! The questions of the inbox, and the members of audit records that name a question.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::PageError;
 use super::operator::Viewer;
 
-/// Returns the questions of the inbox, open and recently decided ones, or the one with an id and all its arguments.
+/// Returns the open and recently decided questions of the inbox; with an id, only this one, with all its arguments.
 pub(super) async fn approvals(
     viewer: &Viewer,
     id: Option<&str>,
@@ -24,7 +24,7 @@ pub(super) async fn approvals(
 pub(super) struct Questions(BTreeMap<String, KernelApproval>);
 
 impl Questions {
-    /// Reads the inbox if a record names a question of it; without the right to read it, there are none.
+    /// Reads the inbox if a record names one of its questions; returns no questions if the viewer may not read it.
     pub(super) async fn of(viewer: &Viewer, events: &[AuditEvent]) -> Self {
         if !events.iter().any(|event| approval_id(event).is_some()) {
             return Self::default();

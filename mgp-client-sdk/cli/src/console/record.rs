@@ -141,7 +141,7 @@ fn filters(console: &Console, viewer: &Viewer, filter: &Filter) -> Markup {
     }
 }
 
-/// Returns records as a table, refused calls with a link to what would let them run.
+/// Returns records as a table, in which each refused call has a link to what would let it run.
 pub(super) fn rows(
     console: &Console,
     viewer: &Viewer,

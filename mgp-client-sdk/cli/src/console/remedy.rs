@@ -1,4 +1,4 @@
-//! The way from a refused call to what would let it run: a form, a limit, or an item of the inbox.
+//! Links from the record of a refused call to what would let it run: a form, a limit, or an item of the inbox.
 
 use maud::{Markup, html};
 use mgp_types::ErrorCode;
@@ -68,7 +68,7 @@ fn targets(
             if found.is_empty() { vec![rule] } else { found }
         }
         ErrorCode::ACCESS_DENIED => vec![rule],
-        // A validator looks at the arguments, so without them the page of the rules could not show it.
+        // A validator judges the arguments, so the page of the rules can show its decision only if they are kept.
         ErrorCode::VALIDATION_BLOCKED | ErrorCode::CODE_SAFETY_VIOLATION => {
             let is_kept = kept_arguments(event).is_some();
             let first = if is_kept { rule } else { (refused.definition(), texts.show_definition) };
@@ -87,8 +87,8 @@ fn targets(
 }
 
 impl Refused<'_> {
-    /// Returns whether an entry for this agent would allow the call: not for one of another tenant, or if another agent
-    /// on whose behalf it was made, or the credentials, were the reason.
+    /// Returns whether an access entry for this agent would allow the call: only if access entries were the reason of
+    /// the refusal, and the call was neither of another tenant nor on behalf of another agent.
     fn can_be_granted(&self) -> bool {
         let has = |name: &str| detail::<String>(self.event, name).is_some();
         let rule: String = detail(self.event, "rule").unwrap_or_default();
@@ -122,7 +122,7 @@ impl Refused<'_> {
     }
 }
 
-/// The longest arguments that a link repeats, in bytes.
+/// The maximum length of the arguments that a link repeats, in bytes.
 const MAX_LINKED: usize = 2048;
 
 fn kept_arguments(event: &AuditEvent) -> Option<String> {

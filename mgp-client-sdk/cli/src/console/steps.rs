@@ -27,7 +27,7 @@ struct Step {
     what: Markup,
 }
 
-/// The records of one call, and what the viewer may see beside them.
+/// The records of one call, the questions that they name, and the viewer for whom they are described.
 pub(super) struct Story<'a> {
     pub(super) console: &'a Console,
     pub(super) viewer: &'a Viewer,
@@ -65,7 +65,7 @@ impl Story<'_> {
         match event.event_type.as_str() {
             ASKED => one(texts.step_asked, self.asked(event)),
             ANSWERED => one(texts.step_answered, self.answered(event)),
-            // With a question in the inbox, its own record has the answer.
+            // If the question was in the inbox, the record `ANSWERED` already has the answer.
             CONFIRMED | UNCONFIRMED if !self.has(ANSWERED) => {
                 one(texts.step_answered, self.answered(event))
             }
@@ -104,7 +104,7 @@ impl Story<'_> {
             (ANSWERED, "denied") | (UNCONFIRMED, _) => ("denied", None),
             // An approval for later calls has an id and a record of its own.
             (ANSWERED, "approved") if is_for_later(event) => ("approved", Some(texts.later_calls)),
-            // An operator decided about the permissions themselves.
+            // The question was closed without an answer, e.g. because an operator decided about permissions.
             (ANSWERED, "settled") => ("settled", None),
             _ => ("approved", None),
         };
@@ -114,7 +114,7 @@ impl Story<'_> {
         }
     }
 
-    /// Returns the actor of an answer, the place, the reason and the end.
+    /// Returns who gave an answer, where and why, and until when it holds.
     fn by(&self, event: &AuditEvent) -> Markup {
         let texts = self.viewer.texts;
         let place =
@@ -186,7 +186,7 @@ impl Story<'_> {
         })
     }
 
-    /// Returns the arguments of the call as the record has them, or which key keeps them.
+    /// Returns the arguments of the call if its record has them, else their names and the setting that keeps them.
     pub(super) fn arguments(&self) -> Markup {
         let texts = self.viewer.texts;
         let calls = [EventType::ToolExecuted, EventType::ToolBlocked];
@@ -217,7 +217,7 @@ fn is_for_later(event: &AuditEvent) -> bool {
     approval_id(event).is_some_and(|id| mgp_security::CallApprovals::is_id(&id))
 }
 
-/// Returns the time at which a recorded call came.
+/// Returns the time at which a recorded call arrived: the time of its end, minus its duration.
 fn began(event: &AuditEvent, ended: Option<SystemTime>) -> Option<SystemTime> {
     let lasted = Duration::from_millis(detail(event, "duration_ms").unwrap_or_default());
     ended.and_then(|end| end.checked_sub(lasted))

@@ -14,7 +14,7 @@ use super::steps::Story;
 use super::{Shared, history, record, shown};
 use crate::commands::audit::result_word;
 
-/// The bound of records that the picture shows.
+/// The maximum number of records that the picture shows.
 const MAX_DRAWN: usize = 24;
 
 const WIDTH: f64 = 900.0;

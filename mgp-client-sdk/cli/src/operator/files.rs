@@ -57,7 +57,7 @@ mod others {
     /// The flag of a listening socket in `/proc/net/unix`.
     const LISTENS: u64 = 0x10000;
 
-    /// Asks the user's other kernels to permit the change; a kernel that does not use this file is not asked.
+    /// Asks the user's other kernels to permit the change; a kernel that does not use this file cannot prevent it.
     pub(super) async fn admit(global: &Global, file: &Path) -> CliResult {
         let own = real_path(&socket::path_in(&state::folder(global)?));
         let file = real_path(file);

@@ -229,7 +229,7 @@ impl Attempts {
     }
 }
 
-/// Returns the path of a file without links; the file itself need not exist.
+/// Returns the path of a file with its symbolic links resolved; the file itself need not exist.
 pub(super) fn real_path(file: &Path) -> PathBuf {
     let in_real_folder = || {
         let folder = file.parent()?.canonicalize().ok()?;

@@ -36,7 +36,7 @@ pub(crate) async fn admit_offline(
 
 /// Returns the proof that the user's own configuration, or a named file, requires.
 pub(crate) async fn configured_proof(sources: &Sources) -> CliResult<OperatorProof> {
-    // Without an approval, a project's file has no effect.
+    // Without approvals a project's file has no effect: only the user's own files decide which proof is required.
     let no_approvals = Trust::new(std::sync::Arc::new(MemoryStore::new()));
     match sources.load(&no_approvals).await {
         Ok(loaded) => Ok(loaded.config.kernel.operator_proof),
@@ -46,7 +46,7 @@ pub(crate) async fn configured_proof(sources: &Sources) -> CliResult<OperatorPro
     }
 }
 
-/// Refuses a command below a server.
+/// Refuses this command if a server started it.
 pub(crate) fn check_place() -> CliResult {
     match own_place() {
         Place::Barred(reason) => Err(Failure::failed(format!("{reason}; {SERVER_REMEDY}"))),

@@ -57,7 +57,7 @@ impl Peer {
         Self { process, lineage }
     }
 
-    /// Returns the process for the audit log.
+    /// Returns the process as the audit log records it; `None` if it is not known.
     pub(crate) fn process(&self) -> Option<&PeerProcess> {
         self.process.as_ref()
     }
@@ -96,8 +96,8 @@ impl Hosts {
     /// Records the process that started this kernel, and is connected to it over stdio, as a known host.
     pub(crate) fn admit_own_host(&self, agent: &str) {
         let Some(chain) = ancestry(&Proc, own_pid()) else { return };
-        // This process plays the part of the shim here. Kernel id 0, so that this process, the first of the chain, does
-        // not count as a kernel that started the shim.
+        // This process takes the place of the shim here. The kernel's id is given as 0, so that this process, the first
+        // of the chain, does not count as a kernel that started the shim.
         if let Err(reason) = self.0.lock().admit_agent(&Proc, &chain, agent, true, 0) {
             tracing::warn!(%reason, "host not recorded");
         }

@@ -20,7 +20,7 @@ impl Peer {
         Self(pid.and_then(|pid| u32::try_from(pid).ok()).map(PeerProcess::new))
     }
 
-    /// Returns the process for the audit log.
+    /// Returns the process as the audit log records it; `None` if it is not known.
     pub(crate) fn process(&self) -> Option<&PeerProcess> {
         self.0.as_ref()
     }

@@ -15,7 +15,7 @@ const MAX_REMEMBERED: usize = 1024;
 /// The subscriptions of a host, by their ids.
 #[derive(Default)]
 pub(super) struct EventSubscriptions {
-    /// The params of requests that are not answered yet.
+    /// The params of the host's subscription requests that are not answered yet, by request id.
     requested: HashMap<Id, Value>,
     accepted: BTreeMap<String, Subscription>,
 }

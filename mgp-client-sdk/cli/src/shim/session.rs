@@ -54,7 +54,7 @@ pub(super) struct Session {
     requests: OpenRequests,
     /// The ids, as the host knows them, of unanswered questions, i.e. requests of the kernel to the host.
     questions: HashSet<Id>,
-    /// The subscriptions to events.
+    /// The host's subscriptions to events.
     events: EventSubscriptions,
     /// The ids of requests that the shim has repeated, whose responses the host must not receive.
     repeated: HashSet<Id>,
@@ -89,7 +89,7 @@ impl Envelope<'_> {
         serde_json::from_str::<Coded>(self.error?.get()).ok().map(|error| error.code)
     }
 
-    /// Returns the message with another id.
+    /// Returns the message as a line, with its id replaced by `id`.
     fn with_id(&self, id: &Id) -> Vec<u8> {
         let mut message = json!({ "jsonrpc": "2.0", "id": id });
         if let Some(method) = &self.method {
@@ -301,7 +301,7 @@ impl Session {
         lines
     }
 
-    /// Ends all open requests of the host because there is no kernel; returns the messages that report this to the host.
+    /// Ends all open requests of the host because no kernel runs; returns the messages that report this to the host.
     pub(super) fn refuse(&mut self, reason: &str) -> Vec<u8> {
         self.repeated.clear();
         refuse(self.requests.end_held(), reason)

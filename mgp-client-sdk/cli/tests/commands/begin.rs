@@ -22,7 +22,7 @@ fn a_first_configuration_is_written_once() {
     let printed = home.succeed(&["init", "--project"]);
     assert!(printed.contains("mgp trust") && home.path("work/mgp.toml").exists(), "{printed}");
     home.fail(2, &["init", "--project", "--config", "x.toml"], "cannot be used with");
-    // A folder that cannot be created, because a file has its name.
+    // The command cannot create the folder of the configuration, because a file has its name.
     home.write("file", "");
     home.fail(
         1,
@@ -164,7 +164,7 @@ fn names_are_completed() {
     assert_eq!(names(&["servers", "rm", "f"]), "fetch\nfiles\n");
     assert_eq!(names(&["why", "rev"]), "reviewer\n");
     assert_eq!(names(&["servers", "add", ""]), "");
-    // In a real shell; other words are completed as before.
+    // In a real shell, the script completes names and also the words of commands.
     let script = home.write("mgp.bash", &home.succeed(&["completions", "bash"]));
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_mgp")).parent().unwrap();
     let complete = |words: &str| {

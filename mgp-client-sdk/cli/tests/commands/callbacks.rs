@@ -8,7 +8,7 @@ use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
-/// Waits for a question, and returns it.
+/// Waits until the first open question has this message, and returns the question.
 fn opened(home: &Home, message: &str) -> serde_json::Value {
     let mut open = serde_json::Value::Null;
     until_blocking("the question is open", || {

@@ -250,7 +250,8 @@ fn other_hosts_need_their_file() {
     assert!(fs::read_to_string(&file).unwrap().contains("\"other\""));
 }
 
-/// The file of each host, in its home, with one server of its own.
+/// For each host: its name, the path of its file in the home, and the file's text, which has the server `own` of the
+/// user.
 const HOST_FILES: &[(&str, &str, &str)] = &[
     (
         "codex",
@@ -360,7 +361,7 @@ fn undo_takes_changes_back_one_by_one_and_refuses_to_lose_those_of_others() {
     let ours = fs::read_to_string(&cursor).unwrap();
     fs::write(&cursor, ours.replace("--stdio", "--other")).unwrap();
     home.fail(1, &["undo"], "the entry of mgp in");
-    // What others have changed is kept.
+    // `mgp undo` keeps what others have changed in the file.
     fs::write(&cursor, ours.replace("own", "theirs")).unwrap();
     let undone = home.succeed(&["undo"]);
     assert!(undone.contains("and kept: `mcpServers.own`, `mcpServers.theirs`"), "{undone}");

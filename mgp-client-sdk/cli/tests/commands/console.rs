@@ -151,7 +151,7 @@ impl Browser {
         )
     }
 
-    /// Posts a form of this session.
+    /// Posts a form with the token of this session.
     pub(crate) fn post(&self, path: &str, pairs: &[(&str, &str)]) -> Answer {
         let mut all = vec![("token", self.token.as_str())];
         all.extend(pairs);
@@ -202,12 +202,12 @@ pub(crate) fn guarded(more: &str) -> Kernel {
     kernel
 }
 
-/// Calls the tool in another process, with the arguments on its standard input.
+/// Calls the tool `desk.echo` in another process, with the arguments on its standard input.
 pub(crate) fn calling(home: &Home, arguments: &Value) -> Child {
     call_of(home, "desk.echo", arguments)
 }
 
-/// Calls any tool in another process.
+/// Calls a tool in another process, with the arguments on its standard input.
 pub(crate) fn call_of(home: &Home, tool: &str, arguments: &Value) -> Child {
     let mut command = home.command(&["tools", "call", tool, "--arguments", "-"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -216,7 +216,7 @@ pub(crate) fn call_of(home: &Home, tool: &str, arguments: &Value) -> Child {
     child
 }
 
-/// Waits until one call waits, and returns the id of its approval.
+/// Waits until a call waits for an approval, and returns the id of the approval.
 pub(crate) fn waiting(home: &Home) -> String {
     let mut id = String::new();
     until_blocking("a call waits", || {
@@ -466,7 +466,8 @@ fn the_search_page_shows_what_an_agent_did_not_find_and_what_its_lists_saved() {
         asked("tools/call", &search("echo a text"), 4),
         asked("tools/call", "{\"name\":\"desk.echo\",\"arguments\":{\"message\":\"x\"}}", 5),
     ];
-    // Before the host: programs that a host started are no operators.
+    // The console starts first: with `mgp serve --stdio` this test becomes a host, and programs of a host are not
+    // operators.
     let browser = Browser::new(home);
     let mut command = home.command(&["serve", "--stdio"]);
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

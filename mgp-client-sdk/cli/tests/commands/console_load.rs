@@ -103,7 +103,8 @@ fn memory(pid: u32) -> f64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Keeps a page open as a browser does: after each event it loads the page again, and reports the time of that.
+/// Keeps a page open as a browser does: loads the page again after each event, and sends the time of each load to
+/// `seen`.
 fn open_page(browser: &Browser, seen: &Sender<Instant>, is_over: &AtomicBool) {
     let mut stream = TcpStream::connect(&browser.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -126,7 +127,7 @@ fn open_page(browser: &Browser, seen: &Sender<Instant>, is_over: &AtomicBool) {
     }
 }
 
-/// Makes calls wait for an approval and denies them, and returns how long each page took to show each of that.
+/// Denies calls that wait for an approval, and returns how long each page took to show each denial.
 fn delays(
     home: &Home,
     browser: &Browser,

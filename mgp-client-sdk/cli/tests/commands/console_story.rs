@@ -1,5 +1,5 @@
-//! Tests of the console's way from a record to what follows from it: remedies of refused calls, the story of a call with
-//! the question of a person, and the arguments.
+//! Tests of the console's links from a record to related pages: the remedy of a refused call, the story of a call with
+//! the answer of a person, and the arguments of a call.
 
 use mgp_testkit::until_blocking;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn link(browser: &Browser, page: &str, text: &str) -> String {
     path
 }
 
-/// Returns the page behind the first link with a text.
+/// Follows the first link with a text on a page, and returns the text of the page behind it.
 #[track_caller]
 fn follow(browser: &Browser, page: &str, text: &str) -> String {
     let answer = browser.get(&link(browser, page, text));
@@ -251,7 +251,7 @@ fn the_table_of_access_shows_until_when_an_entry_holds_who_made_it_and_why() {
     assert!(!page.body.contains("<b>tests"), "a reason is text");
     home.silent(&["access", "grant", "default", "bench", "--expires", "10s"]);
     let soon = browser.get("/access").text();
-    // Past midnight the date is shown, too.
+    // If the entry expires after midnight, the page shows the date too.
     assert!(soon.contains("until ") && !soon.contains("2126"), "{soon}");
 }
 

@@ -24,7 +24,7 @@ fn every_host_in_a_hostile_repository_starts_only_the_users_servers() {
     plant(&home);
     let desk = mgp_testkit::program("desk");
     let desk = desk.to_str().unwrap();
-    // A server that is found by its name, and one that loads what its folder has.
+    // The user's servers: the program of `greeter` is found by its name, and `shell` loads a script from its folder.
     executable(&home.write("bin/greeter", &format!("#!/bin/sh\nexec {desk} data\n")));
     for name in ["greeter", "bin/greeter", "node_modules/.bin/greeter"] {
         executable(&home.write(&format!("work/{name}"), &format!("#!/bin/sh\n{HOOK}")));
@@ -42,7 +42,7 @@ fn every_host_in_a_hostile_repository_starts_only_the_users_servers() {
     let hosts = hosts(&home);
     assert!(hosts.len() >= 16, "{hosts:?}");
     for host in hosts {
-        // All of these run in the folder of the repository.
+        // The following commands all run in the folder of the repository.
         let connected =
             home.run_with(&["connect", &host, "--interactive", "no", "--grant", "all"], &env);
         assert_eq!(connected.code, Some(0), "{host}: {connected:?}");

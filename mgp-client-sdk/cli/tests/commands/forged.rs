@@ -15,7 +15,7 @@ fn log_file(home: &Home) -> PathBuf {
     files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).max().unwrap()
 }
 
-/// Adds a record behind the last one, chained like a real one by what the file itself shows.
+/// Appends a record with the right hash chain, which anybody can compute from the file alone.
 fn forge(home: &Home, event: &Value) {
     let file = log_file(home);
     let text = fs::read_to_string(&file).unwrap();
@@ -56,7 +56,7 @@ fn a_record_that_was_forged_and_chained_by_hand_is_found_and_not_taken_over() {
     forge(&home, &event);
     is_found(&home);
 
-    // The next kernel takes none of them over, and records that it found them.
+    // The next kernel adopts none of the forged records, and records that it found them.
     let _ = fs::remove_file(home.path("ready.json"));
     let config = home.path("c.toml");
     let kernel = Kernel::on(home, Some(&config));
@@ -68,7 +68,7 @@ fn a_record_that_was_forged_and_chained_by_hand_is_found_and_not_taken_over() {
     assert_eq!(left, granted, "the forged grant is gone");
     home.json("audit-verify", &["audit", "verify"]);
 
-    // What is forged while the kernel runs is found, too, also after further records.
+    // A record that is forged while the kernel runs is found too, even after the kernel has added further records.
     forge(home, &event);
     is_found(home);
     home.succeed(&["access", "grant", "bob", "bench"]);

@@ -1,4 +1,5 @@
-//! Answers about tools whose server is idle, whose agent is not named, or that a validator blocks.
+//! Tests of answers about tools of an idle server, about calls without an agent, and about calls that a validator
+//! blocks.
 
 use std::fs;
 

@@ -246,7 +246,7 @@ fn a_terminated_host_removes_its_ready_file() {
     let ready = kernel.home.path("host.json");
     let mut command = kernel.home.command(&["serve", "--stdio", "--ready-file"]);
     let mut host = command.arg(&ready).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    // Kept open, because the shim exits at the end of its input.
+    // Keep the input open, because `mgp serve --stdio` exits at its end.
     let input = host.stdin.take();
     until_blocking("the kernel is ready", || ready.exists());
     let reply = std::process::Command::new("kill").arg(host.id().to_string()).status().unwrap();
@@ -514,7 +514,7 @@ fn a_changed_definition_waits_for_an_operator() {
 #[test]
 fn an_upgrade_is_one_review() {
     let files = Home::new();
-    // The file contains the complete list of tools.
+    // With this script, the file `says` contains the complete list of tools.
     let script =
         SHELL.replace(r#"[{"name":"t","description":"%s","inputSchema":{"type":"object"}}]"#, "%s");
     let list = |word: &str| {

@@ -1,4 +1,5 @@
-//! Tests of servers that are not ready when `mgp setup` grants access to them: what is asked once they are.
+//! Tests of servers that are not ready when `mgp setup` grants access to them: an operator is asked once they are
+//! ready.
 
 use std::fs;
 
@@ -27,7 +28,7 @@ fn declaring(_: &Home) -> String {
     format!("{} terminal", mgp_testkit::program("desk").display())
 }
 
-/// Returns the command line of a plain server, whose tools have the names of what they do.
+/// Returns the command line of a plain server, whose tools are named after what they do.
 fn plain(home: &Home) -> String {
     let tool = |name: &str| {
         let path = json!({"type": "object", "properties": {"path": {"type": "string"}}});
@@ -39,7 +40,7 @@ fn plain(home: &Home) -> String {
     format!("sh {}", files.join(" "))
 }
 
-/// Returns the approvals about the server in a state.
+/// Returns the approvals about the server `late` that have a state.
 fn reviews(home: &Home, state: &str) -> Vec<Value> {
     let all = home.json("approvals-ls", &["approvals", "ls"]);
     let all = all.as_array().unwrap().iter();
@@ -49,13 +50,13 @@ fn reviews(home: &Home, state: &str) -> Vec<Value> {
 /// Lets the server start, and returns the open approval request for its permissions.
 fn first_start(home: &Home) -> Value {
     fs::write(home.path("ready"), "").unwrap();
-    // It may be started, or have given up, by now.
+    // Restart the server, because the kernel may already have given up.
     home.run(&["servers", "restart", "late"]);
     until_blocking("the permissions are asked for", || reviews(home, "open").len() == 1);
     reviews(home, "open").remove(0)
 }
 
-/// Returns the decisions about the permissions of the server.
+/// Returns the permissions of the server `late`, each with the decision about it.
 fn decisions(home: &Home) -> Vec<(String, String)> {
     let all = home.json("permissions-ls", &["permissions", "ls", "late"]);
     let word = |one: &Value, name: &str| one[name].as_str().unwrap().to_owned();

@@ -82,7 +82,8 @@ impl World {
         assert!((ended.out.clone() + &ended.err).contains(remedy), "{remedy}: {ended:?}");
     }
 
-    /// Starts a login, and returns its first line of output that passes the filter.
+    /// Starts a login; returns its process, the rest of its output, and the first line of the output that `fits`
+    /// accepts.
     fn begin(
         &self,
         more: &[&str],

@@ -1,4 +1,4 @@
-//! Tests of `mgp serve --http … --console`: operators elsewhere, from the message to the answer, and attackers.
+//! Tests of `mgp serve --http … --console`: an operator elsewhere gets a message and answers; attackers are refused.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,8 +12,8 @@ use crate::console::{Browser, TIMEOUT, calling, ended, send, waiting};
 use crate::program::program;
 use crate::world::Home;
 
-/// Serves the console beside the tools, with a message to a URL; returns the browser, which is not logged in, and the
-/// first message.
+/// Starts a kernel that serves the console and sends messages to a URL; returns a browser that is not logged in, and a
+/// function that waits for the first message.
 pub(crate) fn served(home: &Home, more: &str) -> (Browser, impl FnOnce() -> Value) {
     let messages = TcpListener::bind("127.0.0.1:0").unwrap();
     let config = home.write(

@@ -83,7 +83,7 @@ fn a_client_is_judged_by_its_messages() {
     }
 }
 
-/// A client's messages to the example server `notes`, one of them to a tool.
+/// A client's messages to the example server `notes`, one of which calls a tool.
 const PAIR: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":2,"method":"tools/list"}
@@ -91,7 +91,7 @@ const PAIR: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"p
 {"jsonrpc":"2.0","id":3,"method":"ping"}
 "#;
 
-/// Runs `mgp validate pair` in front of a server, and returns what the client got and the report.
+/// Runs `mgp validate pair` in front of a server; returns whether it passed, what the client received, and the report.
 fn pair(world: &Home, messages: &str, server: &[&str]) -> (bool, String, Value) {
     let report = world.path("pair.json");
     let mut words = vec!["validate", "pair", "--report", report.to_str().unwrap(), "--"];
@@ -149,7 +149,8 @@ fn each_side_is_judged_by_its_own_faults() {
     assert!(!passed);
     assert_eq!(results_of(&report, "failed"), ["client.ids", "client.mgp.silence"], "{report}");
 
-    // The server prints a line, types a schema wrongly, answers a call twice and another with no content.
+    // The server prints a line that is not JSON, lists a schema of the wrong type, and answers a call twice with
+    // invalid content.
     let script = r#"echo starting; while read -r line; do case "$line" in
 *initialize\"*) echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"broken","version":"1"}}}';;
 *tools/list*) echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"notes.list","description":"d","inputSchema":{"type":"array"}}]}}';;

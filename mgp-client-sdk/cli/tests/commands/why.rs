@@ -19,7 +19,7 @@ while IFS= read -r line; do
 done
 "#;
 
-/// Starts a kernel with that server.
+/// Starts a kernel with the server `tiny`, which runs the script [`SERVER`], and further lines of configuration.
 fn tiny(more: &str) -> Kernel {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     let tool = |name: &str, hints: serde_json::Value| json!({"name": name, "inputSchema": schema, "annotations": hints});

@@ -121,7 +121,7 @@ impl Home {
     #[track_caller]
     pub(crate) fn any_json(&self, name: &str, arguments: &[&str]) -> (Value, Option<i32>) {
         let mut all = arguments.to_vec();
-        // Inserted at the front, because arguments after `--` belong to another program.
+        // `--json` is inserted at the front, because arguments after `--` belong to another program.
         all.insert(0, "--json");
         let ended = self.run(&all);
         let value = serde_json::from_str(&ended.out);

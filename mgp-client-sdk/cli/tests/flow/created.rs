@@ -92,7 +92,7 @@ async fn register(client: &Client, id: &str, source: &str) -> Value {
     }
 }
 
-/// Returns the answer of the created tool, with the error of a call that was refused.
+/// Calls the created tool; returns its answer, or the error of a refused call.
 async fn brew(client: &Client, path: &str, mode: &str) -> String {
     let arguments = json!({"name": "made.brew", "arguments": {"path": path, "mode": mode}});
     match client.call("mgp_tools_call").args(arguments).await {
@@ -188,7 +188,7 @@ async fn each_guardrail_of_created_tools_holds() {
     assert_eq!(register(&ada, "made", SCRIPT).await["code"], 1000);
     world.quietly(&["access", "grant", "ada", "mgp", "mgp.discovery.register"]);
     assert_eq!(request(&ada).await["status"], "creating");
-    // Code that the level `strict` refuses: no operator is asked.
+    // The validation level `strict` refuses this code, so no operator is asked.
     for line in ["import os", "import subprocess", "import requests", "eval('1')", "x = ("] {
         let refused = register(&ada, "made", &format!("{line}\n{SCRIPT}")).await;
         assert_eq!(refused["code"], 1011, "{line}: {refused}");
@@ -200,10 +200,10 @@ async fn each_guardrail_of_created_tools_holds() {
     assert_eq!(world.json(&["approvals", "ls"]).as_array().unwrap().len(), 1);
     assert!(world.json(&["approvals", "ls"]).to_string().contains("sandboxed"));
     assert!(brew(&ada, "x", "r").await.contains("refused"), "it does not run yet");
-    // An operator who denies it is not asked the same again.
+    // An operator who has denied a registration is not asked for the same one again.
     world.quietly(&["approvals", "deny", reply["approval_id"].as_str().unwrap()]);
     assert_eq!(register(&ada, "made", SCRIPT).await["status"], "rejected");
-    // A request that still waits ends with its session.
+    // A registration that still waits for an approval ends with the session of its agent.
     assert_eq!(request(&ada).await["status"], "creating");
     let reply = register(&ada, "other", SCRIPT).await;
     assert_eq!(reply["status"], "pending_approval", "{reply}");
@@ -218,7 +218,7 @@ async fn each_guardrail_of_created_tools_holds() {
     watcher.close().await;
 }
 
-/// Changes a script by what the body of its rejection names, and by nothing else.
+/// Corrects a script, using nothing but what the body of its rejection names.
 fn corrected(script: &str, body: &Value) -> String {
     let violations = body["violations"].as_array().unwrap();
     let names: Vec<&str> = violations

@@ -1,5 +1,5 @@
-//! Every extension beyond MGP once through `mgp serve`, over stdio and HTTP in both eras; where that is possible, in
-//! front of a server that knows nothing of the extension.
+//! Tests every extension beyond MGP once through `mgp serve`, over stdio and HTTP in both eras; where that is possible,
+//! in front of a server that knows nothing of the extension.
 
 use futures_util::StreamExt as _;
 use mgp_client_sdk::{
@@ -131,7 +131,7 @@ async fn every_extension_works_over_stdio_and_http_in_both_eras() {
     }
 }
 
-/// Manifest, recommendations and structured errors.
+/// Checks the manifest, recommendations and structured errors.
 async fn describes(client: &Client) {
     let manifest = client.manifest().await.unwrap();
     assert!(manifest.tools.iter().any(|tool| tool.name == "make_ticket"));
@@ -141,7 +141,7 @@ async fn describes(client: &Client) {
     assert_eq!(unknown.structured().unwrap().code, "TOOL_NOT_FOUND");
 }
 
-/// Idempotency and provenance.
+/// Checks idempotency and provenance.
 async fn calls_once(client: &Client, name: &str) {
     let call = || {
         let call = client.call("make_ticket").arg("name", name);
@@ -177,7 +177,7 @@ async fn confirms(client: &Client, world: &World, name: &str) {
     assert!(path.exists());
 }
 
-/// Scopes, cost and media types.
+/// Checks scopes, cost and media types.
 async fn limits(client: &Client) {
     let mut params = NegotiateScopesParams::new();
     params.requested_scopes = vec!["read:tickets".to_owned(), "write".to_owned()].into();
@@ -195,7 +195,7 @@ async fn limits(client: &Client) {
     assert_eq!(code(long), ErrorCode::RESOURCE_EXHAUSTED);
 }
 
-/// Data references: a result that was cut is an argument of another server.
+/// Checks data references: a result that was cut becomes the argument of a call of another server.
 async fn passes_data(client: &Client, world: &World) {
     let read = client.call("read_file").arg("path", world.path("table.csv")).await.unwrap();
     let reference = read.member::<DataReference>().unwrap().unwrap();
@@ -204,7 +204,7 @@ async fn passes_data(client: &Client, world: &World) {
     assert_eq!(result.get::<serde_json::Value>().unwrap()["count"], 200);
 }
 
-/// Session state and checkpoints.
+/// Checks session state and checkpoints.
 async fn keeps_state(client: &Client) {
     let count = async || client.call("count").await.unwrap().to_text().parse::<u32>().unwrap();
     let before = count().await;

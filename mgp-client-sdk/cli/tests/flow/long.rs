@@ -1,6 +1,6 @@
 //! Tools that take long, through `mgp serve`, over stdio and HTTP in both eras.
 //!
-//! A second of these tests is shorter than one of a clock, unless `SECOND_MS=1000` is set.
+//! A second of these tests takes only 20 ms, unless `SECOND_MS` sets another length, e.g. 1000.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use tokio::time::Instant;
 use crate::serving::Serving;
 use crate::world::{ERAS, World};
 
-/// Returns the length of a number of seconds, in milliseconds.
+/// Converts a number of the tests' seconds to real milliseconds.
 fn millis(seconds: u64) -> u64 {
     let second = std::env::var("SECOND_MS").ok().and_then(|set| set.parse().ok());
     seconds * second.unwrap_or(20_u64)
 }
 
-/// Calls a tool that reports progress every ten seconds, as a client that does not ask for it, or that does.
+/// Calls a tool that reports progress every ten seconds; the client asks for the progress only if `is_observed` is set.
 async fn reports(client: &Client, seconds: u64, is_observed: bool) -> Result<(), RpcError> {
     let call = client.call("progress").arg("steps", seconds / 10).arg("delay_ms", millis(10));
     let call = if is_observed { call.progress(|_| ()) } else { call };
@@ -43,7 +43,7 @@ fn ended(result: Result<(), RpcError>, after: Duration, seconds: u64, key: &str)
     assert!(after >= Duration::from_millis(millis(seconds)), "{after:?} of {seconds} s");
 }
 
-/// A minute without progress ends a call, and so do six minutes with it.
+/// Checks that a call ends after a minute without progress, or after six minutes with progress.
 async fn check(client: &Client) {
     let begun = Instant::now();
     let cut = |key, seconds| move |result| ended(result, begun.elapsed(), seconds, key);

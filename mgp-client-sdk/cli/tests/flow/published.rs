@@ -13,7 +13,7 @@ use crate::place::Place;
 use crate::world::World;
 use mgp_testkit::until;
 
-/// An `npx` that starts the server of one package, which reports its variables in a file.
+/// A replacement of `npx` that knows one package: it writes the server's variables to a file, and starts the server.
 const NPX: &str = "#!/bin/sh
 [ \"$2\" = @acme/desk@1.0.0 ] || { echo \"no package $2\" >&2; exit 1; }
 echo \"$DESK_TOKEN $DESK_MODE\" > DIR/got
@@ -39,7 +39,7 @@ fn desk() -> Value {
     entry("io.github.acme/desk", &package)
 }
 
-/// Servers that an agent cannot get by asking.
+/// Returns the registry entries of servers that an agent cannot get by asking.
 fn others() -> Vec<Value> {
     let npm = |name: &str, version: &str, more: Value| {
         let mut package =
@@ -186,7 +186,7 @@ async fn the_card_shows_what_the_review_of_the_texts_found() {
     let card = world.json(&["approvals", "ls"])[0]["question"].as_str().unwrap().to_owned();
     assert!(card.contains("  warning    "), "{reply} {card}");
     assert!(card.contains(&format!("of {}", list.display())), "{card}");
-    // After the approval, the operator reads what was found in the tools.
+    // After the approval, the command shows the operator what the review of the tools found.
     let id = reply["approval_id"].as_str().unwrap();
     let approved = world.command(&["approvals", "approve", id]).output().unwrap();
     let noted = String::from_utf8(approved.stderr).unwrap();

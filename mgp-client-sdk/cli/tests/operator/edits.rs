@@ -1,4 +1,4 @@
-//! Commands that edit configurations and files of hosts: none writes a byte before the kernel consents.
+//! Tests of commands that edit configurations and files of hosts: none writes a byte before the kernel consents.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::world::{World, kill, text, within};
 
 const WITH_TERMINAL: &str = "[kernel]\noperator.proof = \"terminal\"\n\n";
 
-/// Returns a command of each kind, after the files that they need were written.
+/// Writes the files that the commands need, and returns one command of each kind.
 fn edits(world: &World) -> Vec<Vec<String>> {
     let path = |name: &str| world.folder.join(name).to_str().unwrap().to_owned();
     let entry = |id: &str| json!({"mcpServers": {id: {"command": "/bin/false"}}}).to_string();
@@ -41,17 +41,17 @@ fn edits(world: &World) -> Vec<Vec<String>> {
     all.iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect()
 }
 
-/// Returns the text of each file beside the state.
+/// Returns the text of each file in the folder of the world, except the files that the tests write themselves.
 fn files(world: &World) -> BTreeMap<String, String> {
     let files = fs::read_dir(&world.folder).unwrap().map(|entry| entry.unwrap());
     let files = files.filter(|file| file.file_type().unwrap().is_file());
     let named = files.filter_map(|file| {
         let name = file.file_name().into_string().unwrap();
-        // A file that is written beside its place and then moved there may be gone.
+        // A temporary file, which a command moves to its final name, may be gone by now.
         let text = fs::read(file.path()).ok()?;
         Some((name, String::from_utf8_lossy(&text).into_owned()))
     });
-    // What the tests write themselves.
+    // Leave out the files that the tests write themselves.
     named.filter(|(name, _)| !name.ends_with("ready.json")).collect()
 }
 
@@ -59,7 +59,7 @@ fn words(args: &[String]) -> Vec<&str> {
     args.iter().map(String::as_str).collect()
 }
 
-/// Runs a command that no terminal belongs to.
+/// Runs a command without a controlling terminal; returns its exit code and its output.
 fn without_terminal(command: &Command) -> (Option<i32>, String) {
     let mut detached = Command::new("setsid");
     detached.arg("--wait").arg(command.get_program()).args(command.get_args());
@@ -95,7 +95,7 @@ fn a_shell_of_the_host_edits_no_file_and_starts_no_server() {
     };
     let (add, connect) = (quoted(&edits[0]), quoted(&edits[7]));
     let each = edits.iter().map(quoted).collect::<Vec<_>>().join("\n");
-    // Another state folder does not make the file another kernel's.
+    // With another state folder, the edits of the kernel's files are refused as well.
     let script = format!(
         "mgp_in() {{ MGP \"$@\" >>state/out 2>&1; echo \"rc $?\" >>state/out; }}\n\
          {each}\nMGP doctor --no-start >state/doctor 2>&1\nMGP_STATE=$PWD/state/other\n{add}\n{connect}\necho 0 >>state/out\nmv state/out state/tried"
@@ -137,7 +137,7 @@ fn with_a_terminal_as_proof_files_are_edited_in_one_only() {
     let (code, shown) = without_terminal(elsewhere.env("MGP_STATE", &other));
     assert!(code == Some(1) && shown.contains("terminal"), "the kernel of the file: {shown}");
     assert_eq!(files(&setting.world), before);
-    // A file that no kernel follows needs the consent of its own state folder only.
+    // An edit of a file that no kernel follows needs only the consent of the state folder that the command names.
     let own = setting.path("own.toml").display().to_string();
     let mut unrelated = setting.mgp(&["init", "--config", &own]);
     unrelated.env("MGP_STATE", &other).env("MGP_CONFIG_PATH", &own);
@@ -184,7 +184,7 @@ fn without_a_kernel_the_configured_proof_holds_for_files_too() {
         let (code, shown) = without_terminal(&mgp(&world, &words(args)));
         assert_eq!(code, Some(1), "{args:?}: {shown}");
         assert!(shown.contains("changes need a terminal"), "{args:?}: {shown}");
-        // The proof is that of the edited file, whatever the environment names.
+        // The edited file decides which proof is needed, not the file that the environment names.
         let config = world.config_file().display().to_string();
         if args[0] == "servers" && args[1] != "add" {
             let mut named = mgp(&world, &[&words(args)[..], &["--config", &config]].concat());
@@ -219,7 +219,7 @@ fn a_file_that_another_program_changes_is_applied_only_with_the_proof() {
     let file = fs::read_to_string(setting.world.config_file()).unwrap();
     let ran = setting.world.folder.join("ran");
     let evil = setting.world.server("evil", &format!("touch {}", ran.display()));
-    // The file also takes the proof back, which counts only once it is applied.
+    // The changed file also removes the proof, but this takes effect only when the file is applied.
     setting.world.config(&(file.replace("\"terminal\"", "\"none\"") + &evil));
     let held = within(|| {
         let status = setting.succeed(&["status"]);

@@ -94,7 +94,7 @@ fn guessing_the_passphrase_closes_the_gate_for_a_while() {
     let refused: Vec<_> = (0..4).map(|guess| hello(&format!("guess {guess}")).unwrap()).collect();
     assert_eq!(refused[..3], ["wrong passphrase"; 3]);
     assert!(refused[3].contains("try again in"), "{}", refused[3]);
-    // While the gate is closed, the correct passphrase is refused too.
+    // After too many wrong passphrases, the kernel refuses the correct passphrase too for a while.
     assert!(hello(PASSPHRASE).unwrap().contains("too many wrong passphrases"));
     crate::world::within(|| hello(PASSPHRASE).is_none().then_some(()));
 }
@@ -103,7 +103,7 @@ fn guessing_the_passphrase_closes_the_gate_for_a_while() {
 fn a_person_in_the_terminal_of_a_host_shows_the_passphrase() {
     let setting = Setting::new(WITH_PASSPHRASE);
     set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
-    // Below a host, reading needs the passphrase too, and here there is no terminal to ask for it.
+    // A process that a host started needs the passphrase for reading too, and here there is no terminal to ask for it.
     let mut host = setting.host(
         "setsid MGP status 2>read </dev/null; echo $? >>read
          mkfifo type; (sleep 1; echo 'correct horse'; sleep 5) >type &

@@ -13,14 +13,15 @@ use crate::setting::{GRANT, Setting};
 use crate::wire::OPERATOR;
 use crate::world::{kill, within};
 
-/// Environment variables with which this test program connects to a kernel and ends at once.
+/// The environment variables that make this test program connect to a kernel and end at once: the socket, and the file
+/// for the kernel's reply.
 const SOCKET: &str = "MGP_TEST_LEFT_SOCKET";
 const REPLY: &str = "MGP_TEST_LEFT_REPLY";
 
 /// The file in which the system keeps the last process id that it gave; the next process gets the id after it.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
-/// Starts processes until one has an id that another process had; `None` where the system does not let tests choose.
+/// Starts processes until one has the id `pid`; returns `None` if the system does not let the test choose process ids.
 fn start_as(pid: u32, mut command: Command) -> Option<Child> {
     for _ in 0..500 {
         fs::write(LAST_PID, (pid - 1).to_string()).ok()?;
@@ -52,14 +53,14 @@ fn the_connection_is_refused() {
         "reused::a_connection_whose_process_has_ended_is_refused_also_if_its_id_is_used_again";
     for reuses in [false, true] {
         let reply = setting.path(&format!("reply-{reuses}"));
-        // The kernel accepts the connection only after its process has ended.
+        // The kernel is stopped, so that it accepts the connection only after the process that opened it has ended.
         kill("-STOP", kernel);
         let mut opener = Command::new(env::current_exe().unwrap());
         opener.args(["--exact", test]).env(SOCKET, setting.world.socket()).env(REPLY, &reply);
         let mut opener = opener.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let pid = opener.id();
         assert!(opener.wait().unwrap().success());
-        // A process of the operator, which the kernel would admit, gets the id.
+        // A process of the operator, which the kernel would admit, gets the id of the ended process.
         let mut sleeper = Command::new("sleep");
         sleeper.arg("60");
         let other = reuses.then(|| start_as(pid, sleeper)).flatten();
@@ -74,7 +75,7 @@ fn the_connection_is_refused() {
     }
     let causes: Vec<_> = setting.refusals().into_iter().map(|(cause, _)| cause).collect();
     assert_eq!(causes, ["inside server"; 2], "both are recorded");
-    // The test process, which lives, is admitted.
+    // The test process, which is still running, is admitted.
     setting.world.connect(OPERATOR).unwrap();
     setting.succeed(&GRANT);
 }

@@ -97,7 +97,7 @@ impl Setting {
         within(|| fs::read_to_string(&path).ok().filter(is_whole))
     }
 
-    /// Starts a shell as a host: it starts a shim as its child, then runs a script.
+    /// Starts a shell as a host: it starts `mgp serve --stdio` as its child, then runs a script.
     pub(crate) fn host(&self, script: &str) -> Child {
         let mgp = env!("CARGO_BIN_EXE_mgp");
         let (folder, state) = (self.world.folder.display(), self.world.state());

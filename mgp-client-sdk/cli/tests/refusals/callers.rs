@@ -1,4 +1,4 @@
-//! Callers over HTTP with access tokens and over TLS, and the sinks of the audit log.
+//! Tests of callers over HTTP with access tokens and over TLS, and of the sinks of the audit log.
 //!
 //! The files in `access/` were made once: an Ed25519 key set with tokens that are valid until 2100, except one, and
 //! two authorities with a certificate each for `localhost` and `127.0.0.1`, valid until 2099.
@@ -62,7 +62,7 @@ async fn access_tokens_admit_callers_as_the_agents_they_name() {
         let error = serving.host(Some(&token(refused))).await.unwrap_err().to_string();
         assert!(error.contains(reason), "{refused}: {error}");
     }
-    // Keys are still accepted, and only a token with the scope is an operator.
+    // Keys are still accepted, and only a caller whose token has the scope of operators is an operator.
     let key = world.json(&["keys", "add", "ada"])["key"].as_str().unwrap().to_owned();
     serving.comes(&key).await;
     let boss = serving.host(Some(&token("operator"))).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_key_of_another_tenant_is_shown_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_does_not_run_with_a_revoked_key() {
-    // Not safe: a tool that only reads needs no compensation.
+    // The tool `notes.keep` must not be `safe`, because a tool that only reads needs no compensation.
     let world = World::new(&format!("{NOTES}risk = {{ \"notes.keep\" = \"moderate\" }}\n"));
     let serving = Serving::new(&world).await;
     let made = world.json(&["keys", "add", "ada"]);
@@ -222,7 +222,7 @@ impl Collector {
     }
 }
 
-/// Returns the number of the last event in a text with an event in each line.
+/// Returns the number of the last event in the file of events, which has one in each line; 0 if there is none.
 fn last_in_file(world: &World) -> u64 {
     let text = fs::read_to_string(world.path("state/events.jsonl")).unwrap_or_default();
     let last = text.lines().last().and_then(|line| line.parse::<Value>().ok());
@@ -269,7 +269,7 @@ async fn sinks_get_each_audit_event_also_after_they_were_away() {
     let (length, rest) = framed.split_once(' ').unwrap();
     assert!(length.parse::<usize>().unwrap() > 64 && rest.starts_with("<110>1 "), "{framed}");
 
-    // A sink that fails, and a kernel that is killed meanwhile, lose nothing.
+    // No event is lost while a sink fails, even if the kernel is killed meanwhile.
     collector.0.lock().unwrap().fails = true;
     ada.call("notes.list").await.unwrap().to_text();
     drop(serving);
@@ -283,7 +283,7 @@ async fn sinks_get_each_audit_event_also_after_they_were_away() {
     })
     .await;
     let mut numbers = collector.sequence();
-    // Events of the second before a kill may come again with their number.
+    // The kernel may send events of the last second before the kill again, with the same numbers.
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());

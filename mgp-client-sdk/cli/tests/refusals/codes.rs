@@ -208,7 +208,7 @@ async fn ask(host: &Client, method: &str, params: &Value) -> Result<(), (i32, St
 async fn missing_wrong_and_expired_credentials_are_refused() {
     let world = World::new("");
     let serving = Serving::new(&world).await;
-    // Missing and unknown keys; the raw HTTP response is checked.
+    // A request with a missing or unknown key gets status 401; the test reads the raw HTTP response.
     for shown in ["", "Authorization: Bearer mgp_0123_wrong\r\n", "Authorization: Basic YTpi\r\n"] {
         let answer = asked(&serving.url, shown).await;
         assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");

@@ -162,7 +162,7 @@ async fn an_operator_of_another_tenant_rules_its_own_tenant_only() {
         let made = world.json(&[&["keys", "add"][..], more].concat());
         made["key"].as_str().unwrap().to_owned()
     };
-    // A registration of the local tenant waits.
+    // A registration of the local tenant waits for an approval.
     world.quietly(&["access", "grant", "ada", "mgp", "mgp.discovery.register", "--new-agent"]);
     let ada = serving.comes(&new_key(&["ada"])).await;
     let asked = json!({"id": "mine", "command": "/bin/cat", "justification": "work"});
@@ -205,7 +205,8 @@ async fn an_operator_of_another_tenant_rules_its_own_tenant_only() {
     }
     assert_eq!(state(&world), before);
 
-    // Even with a grant of its own it registers as an agent does: an operator of this machine has to approve it.
+    // Even with a grant, the operator of the other tenant registers like an agent: an operator of this machine must
+    // approve.
     let marker = world.path("started");
     let touch = format!("touch {}", marker.display());
     let mut program = json!({"id": "zz", "command": "/bin/sh", "args": ["-c", touch]});

@@ -1,4 +1,5 @@
-//! HTTP/2 of `mgp serve --http`: agreed on over TLS, and without TLS by clients that know that it is served.
+//! Tests of HTTP/2 of `mgp serve --http`: over TLS both sides negotiate it; without TLS, clients know that it is
+//! served.
 
 use std::sync::Arc;
 

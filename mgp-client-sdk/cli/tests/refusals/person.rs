@@ -48,7 +48,8 @@ fn world() -> World {
     world_of(CONFIG)
 }
 
-/// Creates a world in which a call from a host without forms is refused almost at once; it runs after its approval.
+/// Creates a world in which a call from a host without forms is refused almost at once; after an approval, the call
+/// runs.
 fn quick_world() -> World {
     world_of(&CONFIG.replace(r#"approval_timeout = "5s""#, r#"approval_timeout = "50ms""#))
 }
@@ -402,7 +403,8 @@ async fn a_question_about_a_call_no_longer_names_a_permission_that_was_granted_e
     world.quietly(&["approvals", "approve", id]);
     desk.write("/srv/a/one.txt").await.unwrap();
 
-    // An answer grants no permission that the question did not name: once it is revoked, the call asks again.
+    // An answer grants no permission that the question did not name: once the permission is revoked, the call asks
+    // again.
     desk.write("/srv/a/two.txt").await.unwrap_err();
     let without = desk.approval(&world, "two.txt");
     assert!(!names(&without), "{without}");
@@ -412,7 +414,7 @@ async fn a_question_about_a_call_no_longer_names_a_permission_that_was_granted_e
     let again = desk.approval(&world, "two.txt");
     assert!(names(&again) && again["id"] != without["id"] && again["state"] == "open", "{again}");
 
-    // An approval with limits grants it to some calls only, so the question keeps it.
+    // An approval with limits grants the permission to some calls only, so the question still names it.
     world.quietly(&[&approve[..], &["--path", "/srv/b"]].concat());
     assert!(names(&desk.approval(&world, "two.txt")));
 }
@@ -431,7 +433,7 @@ async fn an_open_form_is_shown_again_without_a_permission_that_was_granted_elsew
             let grant = Arc::clone(&grant);
             async move {
                 if names {
-                    // Another terminal grants it while the person reads.
+                    // Another terminal grants the permission while the person reads the form.
                     let granting = move || grant.lock().unwrap().status().unwrap();
                     assert!(tokio::task::spawn_blocking(granting).await.unwrap().success());
                     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -1,5 +1,5 @@
-//! Tools by plain HTTP: `POST /tools/NAME` and `GET /tools` of `mgp serve --http`, as the OpenAPI document of
-//! `mgp contract export` describes them.
+//! Tests of tools over plain HTTP: `POST /tools/NAME` and `GET /tools` of `mgp serve --http`, as the OpenAPI document
+//! of `mgp contract export` describes them.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -45,7 +45,7 @@ impl Caller {
         self.send_with("", method, path, body)
     }
 
-    /// Sends a request with more headers, each with the end of its line.
+    /// Sends a request with additional headers, each of which must end with a line break.
     fn send_with(
         &self,
         headers: &str,
@@ -103,7 +103,7 @@ async fn tools_are_called_by_plain_http_under_the_same_rules() {
     let (_serving, ada) = serving(&world).await;
     let kept = ada.call("notes.keep", json!({"title": "a", "text": "b"})).await;
     assert_eq!(kept, (200, json!({"content": [{"type": "text", "text": "kept"}]})));
-    // Structured content is the body itself; an encoded name is the same name; a body may be absent.
+    // The response body is the structured content; an encoded name is the same name; the request body may be absent.
     let list = ada.send("POST", "/tools/notes%2Elist", "").await.unwrap();
     assert_eq!(list, (200, json!({"titles": ["a"]})));
 
@@ -201,7 +201,7 @@ async fn the_idempotency_header_by_plain_http_is_not_ignored() {
     let key = "x-idempotency-key: first\r\n";
     assert_eq!(keep(key, "one").await.0, 200);
     assert_eq!(keep("", "two").await.0, 200);
-    // The first call is answered again, and does not run again.
+    // The repeated call gets the answer of the first one, and does not run.
     let (status, again) = keep(key, "one").await;
     assert_eq!((status, &again["content"][0]["text"]), (200, &json!("kept")), "{again}");
     let (_, read) = ada.call("notes.read", json!({"title": "a"})).await;

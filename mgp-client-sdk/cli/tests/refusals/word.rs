@@ -194,7 +194,7 @@ async fn a_server_does_not_take_a_call_for_one_that_is_not_there() {
     })
     .await;
     assert!(taken().await, "the call is not for another server");
-    // The name was found to address another server, so an operator must review the tool first.
+    // The kernel has noticed that the tool's name addresses another server, so an operator must review the tool first.
     world.quietly(&["tools", "approve", "tiny.clock.now", "--yes"]);
     host.call("tiny.clock.now").arg("text", "a").await.unwrap();
 }

@@ -135,7 +135,7 @@ impl World {
         let program = self.folder.join("teller");
         let mut bytes = fs::read(&program).unwrap();
         bytes.push(0);
-        // Removed first, because the file of a running program cannot be overwritten.
+        // The file is removed first, because the file of a running program cannot be overwritten.
         fs::remove_file(&program).unwrap();
         fs::write(&program, bytes).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();

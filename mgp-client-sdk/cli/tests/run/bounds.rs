@@ -1,5 +1,5 @@
-//! Tests of limits with several agents at once: what one notices of another one that calls without a pause, and what they
-//! spend together.
+//! Tests of limits with several agents at once: how much slower one agent's calls become while another agent calls
+//! without a pause, and how many units the agents spend together.
 
 use std::fs;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ while IFS= read -r line; do
 done
 "#;
 
-/// Number of hosts of the greedy agent, more than the server has room for.
+/// The number of hosts through which the greedy agent calls at once; the server may run only four calls at once.
 const GREEDY: usize = 10;
 const CALLS: usize = 60;
 
@@ -73,12 +73,13 @@ fn a_greedy_agent_at_most_doubles_the_p99_of_another() {
     stops.store(true, Ordering::Relaxed);
     let calls: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     println!("p99 alone {alone:?}, beside {calls} calls of a greedy agent {beside:?}");
-    // An unoptimised build beside other tests is disturbed by these; `reach.bounds` measures a release build.
+    // Other tests disturb an unoptimised build, so its bound is wider; the check `reach.bounds` measures a release
+    // build.
     let most = if cfg!(debug_assertions) { alone * 4 } else { alone * 2 };
     assert!(calls > CALLS && beside <= most, "{alone:?} {beside:?}");
 }
 
-/// The units that all agents together may spend in the test below, one a call.
+/// The units that all agents together may spend in the test below; each call costs one unit.
 const UNITS: usize = 60;
 const SPENDERS: usize = 6;
 

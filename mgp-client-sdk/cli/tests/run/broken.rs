@@ -74,7 +74,7 @@ url = "http://127.0.0.1:9/mcp""#,
     ),
 ];
 
-/// Writes a configuration with all servers, mixed.
+/// Writes a configuration with all servers, in mixed order.
 fn configured(world: &World) {
     fs::write(world.folder.join("plain.txt"), "no program").unwrap();
     let echo = program("echo");

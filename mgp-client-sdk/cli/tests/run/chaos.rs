@@ -1,5 +1,5 @@
-//! Test that kills the kernel, its server and the server's keeper with SIGKILL during calls: acknowledged changes
-//! survive, calls soon work again, and no process is left behind.
+//! Test that kills the kernel, its server and the server's keeper (the process between both) with SIGKILL during calls:
+//! acknowledged changes survive, calls soon work again, and no process is left behind.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -46,7 +46,7 @@ enum Kill {
 impl Kill {
     /// Returns the target of a round.
     ///
-    /// A kernel restarts its server only once in its life, so that the restart has the shortest back-off delay.
+    /// In this order each kernel restarts its server only once in its life, so that the restart has the shortest delay.
     fn of(round: usize) -> Self {
         [Self::Child, Self::Kernel, Self::Keeper, Self::Both][round % 4]
     }
@@ -215,7 +215,7 @@ impl Life {
                 let kept = |word| acknowledged.kept.lock().unwrap().push(word);
                 acknowledged.registered.load(world, hands, round, ends, kept)
             });
-            // Varies the moment of the kill from round to round.
+            // Each round waits for another time, so that the kills come at different moments.
             thread::sleep(Duration::from_millis(60 + (round as u64 * 37) % 90));
             let begun = Instant::now();
             let ready = match killed {
@@ -240,7 +240,7 @@ impl Life {
         })
     }
 
-    /// Returns the process ids of the keeper and of the server.
+    /// Returns the process ids of the keeper, i.e. the process between kernel and server, and of the server.
     fn child(&self, world: &World) -> (u32, u32) {
         let both = within(|| Some(Self::pair(world)).filter(|both| both.len() == 2));
         let is_keeper = |pid: &&u32| stat(**pid).is_some_and(|(_, of)| of == self.kernel);

@@ -8,7 +8,7 @@ use crate::world::{Host, within};
 fn call_for(host: &mut Host, delegation: &Value) -> Result<Value, Value> {
     let params = json!({"name": "log", "arguments": {}, "_mgp": {"delegation": delegation}});
     let result = host.ask("tools/call", &params)?;
-    // A plain host gets a refusal as a result.
+    // A host without MGP gets a refusal as a tool result that is marked as an error.
     if result["isError"] == true { Err(result) } else { Ok(result) }
 }
 

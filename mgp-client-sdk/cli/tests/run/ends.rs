@@ -15,21 +15,21 @@ fn stubborn() -> String {
     format!("setsid sleep 301 & (setsid sleep 302 &) ; sleep 303 & exec {}", program("echo"))
 }
 
-/// Creates a world whose configuration has such a server.
+/// Creates a world whose configuration has a server with the script of [`stubborn`].
 fn grown() -> World {
     let world = World::empty();
     world.config(&world.server("echo", &stubborn()));
     world
 }
 
-/// The number of processes per server: the server, its three child processes, and the keeper.
+/// The number of processes per server: the server, its three child processes, and its keeper (a process of the kernel).
 const ALL: usize = 5;
 
 fn all(world: &World) -> Vec<u32> {
     within(|| Some(world.marked()).filter(|all| all.len() == ALL))
 }
 
-/// Returns the process ids of the keeper and of the server.
+/// Returns the process ids of the keeper, i.e. the process between kernel and server, and of the server.
 fn keeper(world: &World, kernel: u32) -> (u32, u32) {
     let all = all(world);
     let parent = |pid: u32| stat(pid).map(|(_, parent)| parent);
@@ -134,7 +134,7 @@ fn a_configuration_that_broke_is_named_to_each_call_and_the_host_goes_on_once_it
     kill("-KILL", kernel);
     within(|| (!lives(kernel)).then_some(()));
     for message in ["one", "two"] {
-        // A call that the killed kernel still received is answered as such.
+        // The killed kernel may have received the first call; the error then reports this, and the test calls again.
         let error = within(|| {
             let call = host.call("echo", &serde_json::json!({ "message": message }));
             Some(call.unwrap_err().to_string()).filter(|error| !error.contains("may have run"))
@@ -165,7 +165,7 @@ async fn a_signal_or_the_end_of_input_stops_the_kernel_in_order() {
         };
         assert_eq!(ended.code(), Some(0), "{how}");
         println!("{how}: {:?}", begun.elapsed());
-        // Checked immediately, because everything must have ended before the kernel exits.
+        // The test does not wait here, because everything must have ended before the kernel exits.
         assert!(world.marked().is_empty(), "{how}");
         assert!(!exists(&file) && !exists(&world.socket()), "{how}");
         assert!(Governance::verify(world.state()).await.unwrap() > 0, "{how}");

@@ -1,4 +1,4 @@
-//! Events over the real program: `mgp events`, durable subscriptions over kills of the kernel, and webhooks.
+//! Tests of events with the real program: `mgp events`, durable subscriptions across kills of the kernel, and webhooks.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -53,7 +53,7 @@ fn mgp(world: &World, args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// An event as the test numbers it.
+/// Returns the number of the call that published an event, and the number of the event within this call.
 fn key(event: &ServerEvent) -> (u64, u64) {
     let data: Value = event.data.get().unwrap();
     (data["call"].as_u64().unwrap(), data["number"].as_u64().unwrap())
@@ -78,7 +78,7 @@ async fn no_acknowledged_event_is_lost_or_sent_twice_when_the_kernel_is_killed()
         // The server has started once it answers, so that each kill meets running calls.
         assert!(publish(&publisher, "other.n", json!({}), 1).await);
         let killer = async {
-            // Another moment in each round.
+            // The kernel is killed at another moment in each round.
             tokio::time::sleep(Duration::from_millis(40 * round as u64 + 60)).await;
             if round < KILLS {
                 kill("-KILL", serving.kernel.id());
@@ -97,7 +97,7 @@ async fn no_acknowledged_event_is_lost_or_sent_twice_when_the_kernel_is_killed()
             }
         };
         tokio::join!(killer, publishing);
-        // Some events are read before the end of the kernel is noticed, others after the next start.
+        // The client reads some events before it notices the end of the kernel, and others after the next start.
         while let Ok(Some(event)) = timeout(Duration::from_millis(300), events.next()).await {
             received.push(key(&event));
         }
@@ -154,7 +154,7 @@ async fn the_last_events_of_a_burst_survive_a_kill_right_behind_the_answer() {
     }
 }
 
-/// Starts a host behind the shim, and subscribes it.
+/// Starts `mgp serve --stdio` below a host process, and returns the client that uses it.
 async fn shim(world: &World, era: EraChoice) -> Client {
     let command = ChildCommand::new("/bin/sh")
         .args(host_args(env!("CARGO_BIN_EXE_mgp")))
@@ -172,7 +172,7 @@ async fn a_host_whose_kernel_was_killed_gets_events_from_the_next_one() {
         let mut passing = client.events().subscribe(["bench.*"]).await.unwrap();
         let mut durable = client.events().subscribe(["bench.*"]).durable().await.unwrap();
         for call in 1..=3 {
-            // A call may end with the kernel; it is made again.
+            // A call fails if the kernel is killed meanwhile; the test then repeats it.
             while !publish(&client, "bench.n", json!({"call": call}), 2).await {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -188,7 +188,7 @@ async fn a_host_whose_kernel_was_killed_gets_events_from_the_next_one() {
                 let before = world.kernel().unwrap();
                 kill("-KILL", before);
                 mgp_testkit::until("the next kernel serves", async || {
-                    // The shim starts a kernel for the next message of its host.
+                    // `mgp serve --stdio` starts a kernel for the next message of its host.
                     let _ = client.ping().await;
                     world.kernel().is_some_and(|now| now != before)
                 })
@@ -217,7 +217,7 @@ async fn operators_see_recent_events_and_filter_them() {
     assert_eq!(mgp(&world, &["webhooks"]), json!([]));
 }
 
-/// A request of a webhook: its headers, lower case, and its body.
+/// A request that a webhook sent: its headers in lower case, and its body.
 pub(crate) struct Posted {
     headers: Vec<String>,
     pub(crate) body: String,
@@ -235,7 +235,8 @@ impl Posted {
     }
 }
 
-/// A receiver that answers each request with a status.
+/// Starts a receiver of a webhook's requests, which answers each one with the result of `status`; returns its URL, and
+/// a channel with the requests.
 pub(crate) fn receiver(
     status: impl Fn(usize, &Posted) -> u16 + Send + 'static,
 ) -> (String, Receiver<Posted>) {
@@ -281,7 +282,7 @@ pub(crate) fn signature(secret: &str, timestamp: &str, body: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_gets_signed_events_in_order_also_after_failures_and_kills() {
-    // The first attempt fails, and events of one channel are refused.
+    // The receiver answers the first request with a failure, and refuses the events of one channel.
     let (url, posted) = receiver(|number, event| match number {
         0 => 503,
         _ if event.value()["channel"] == "bench.bad" => 400,
@@ -343,7 +344,7 @@ async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
             let urls = listed.as_array().unwrap().iter().map(|one| one["url"].as_str().unwrap());
             urls.collect::<Vec<_>>() == expected
         });
-        // Its subscription is made in the background.
+        // The kernel makes the subscription of a new webhook in the background.
         std::thread::sleep(Duration::from_millis(200));
     };
     let serving = Serving::start(&world, &["--no-auth"]);

@@ -37,7 +37,8 @@ impl Collector {
         url
     }
 
-    /// Returns all values below `resource`/`scope` lists of a signal.
+    /// Returns all items that were sent to a path, e.g. all spans; `keys` are the members of the nested lists around
+    /// them.
     fn all(&self, path: &str, keys: [&str; 3]) -> Vec<Value> {
         let requests = self.0.lock().unwrap();
         let of_path = requests.iter().filter(|(at, ..)| at == path);
@@ -111,7 +112,7 @@ fn calls_and_figures_reach_a_collector_in_the_trace_of_the_caller() {
     assert_eq!(attribute(&span, "mgp.agent"), Some("ann"));
     let nanos = |key: &str| span[key].as_str().unwrap().parse::<u64>().unwrap();
     assert!(nanos("startTimeUnixNano") < nanos("endTimeUnixNano"));
-    // The server got the span as its parent.
+    // The kernel passed its span to the server as the parent.
     let received = fs::read_to_string(world.folder.join("traces")).unwrap();
     let sent = format!("00-{trace}-{}-01", span["spanId"].as_str().unwrap());
     assert!(received.contains(&sent), "{received} lacks {sent}");
@@ -157,7 +158,7 @@ fn an_agent_finds_first_what_it_used_after_similar_queries_and_no_other_agent_do
     }
     within(|| (rank(&mut ann, &query(99), "hazel") == 0).then_some(()));
     assert_eq!(rank(&mut bob, &query(99), "hazel"), before, "another agent learned from it");
-    // The history outlives the kernel, which has written it.
+    // The history survives a kill of the kernel, because the kernel has written it within this second.
     thread::sleep(std::time::Duration::from_secs(1));
     kill("-KILL", world.kernel().unwrap());
     ann.end();

@@ -43,7 +43,7 @@ fn as_a_person(world: &World, way: &[&str]) -> Output {
     let mut command = world.mgp(way);
     if rustix::process::geteuid().is_root() {
         let unprivileged = 65_534;
-        // Copied, because the build folder may not be accessible to other users.
+        // The program is copied, because the build folder may not be accessible to other users.
         let program = world.config_file().with_file_name("mgp");
         if !program.exists() {
             fs::copy(env!("CARGO_BIN_EXE_mgp"), &program).unwrap();
@@ -83,7 +83,7 @@ fn a_configuration_that_is_not_toml() {
     for way in WAYS {
         check(&world, way, 1, &["mgp.toml:3:"]);
     }
-    // A host shows the answer to its first request, and often no standard error.
+    // A host shows the answer to its first request, but often no standard error, so the answer must contain the error.
     for way in &WAYS[..2] {
         let mut command = world.mgp(way);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -13,7 +13,7 @@ use crate::remote::read_request;
 use crate::serving::Serving;
 use crate::world::World;
 
-/// A server that is killed in the end.
+/// A running server; dropping this value kills it.
 struct Running(Child);
 
 impl Drop for Running {
@@ -93,7 +93,7 @@ fn a_kernel_keeps_every_rule_over_both_transports() {
 fn a_server_of_the_sdk_keeps_every_rule_over_both_transports() {
     let world = World::empty();
     let bench = program("workbench");
-    // Most of its tools state no security metadata, which a server only should.
+    // Most tools of this server state no security metadata; the rule that demands it is only a recommendation.
     let broken = ["mgp.tools.security"];
     let inapplicable = ["mcp.resources.", "mcp.prompts.", "mcp.logging.", "apps.", "skills."];
     let kernels = ["mgp.access.", "mgp.audit.", "mgp.discovery.", "mgp.tools.", "proposals."];

@@ -48,7 +48,7 @@ enum Key {
 struct Saga {
     is_begun: bool,
     asked_to_commit: bool,
-    /// The state that the answer to the end of the transaction named.
+    /// The state of the transaction in the answer to its commit or rollback; `None` if there was no answer.
     ended: Option<TransactionStatus>,
 }
 
@@ -120,7 +120,7 @@ async fn one_folder(rounds: Range<usize>, figures: &mut Figures) {
             tokio::spawn(caller.load(life.url()))
         });
         let clients: Vec<_> = clients.collect();
-        // Varies the moment of the kill from round to round.
+        // Each round waits for another time, so that the kills come at different moments.
         tokio::time::sleep(Duration::from_millis(150 + (round as u64 * 37) % 90)).await;
         let kills_kernel = round % 2 == 1;
         if kills_kernel {
@@ -350,7 +350,8 @@ fn check_saga(
                 (made, removed) == (1, 0) && saga.status == TransactionStatus::Committed
             }
             Some(StepStatus::Compensated) => (made, removed) == (1, 1),
-            // It is named; whether it ran, or was undone, a person has to look.
+            // The kernel reports this step to a person, who must find out whether the step ran, and whether it was
+            // undone.
             Some(StepStatus::CompensationFailed) => made <= 1 && removed <= made,
             Some(_) => false,
         };
@@ -358,7 +359,7 @@ fn check_saga(
     }
 }
 
-/// The number of times that each line was written.
+/// The number of times that the servers wrote each line of their journal.
 struct Journal<'a>(HashMap<&'a str, usize>);
 
 impl<'a> Journal<'a> {

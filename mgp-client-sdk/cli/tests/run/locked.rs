@@ -58,7 +58,7 @@ fn locked(world: &World) {
 fn call(world: &World, tool: &str) -> Result<String, Value> {
     let mut host = Host::standalone(world, &["--locked"]);
     let called = host.call(tool, &json!({}));
-    // The next kernel needs the state folder.
+    // The host leaves, so that its kernel releases the state folder for the next one.
     host.leave();
     called
 }
@@ -98,7 +98,7 @@ fn a_server_whose_program_changed_does_not_start() {
     fs::write(world.folder.join("server.sh"), format!("{SERVER}\n# changed\n")).unwrap();
     let refused = call(&world, "s.first").unwrap_err().to_string();
     assert!(refused.contains("differs from mgp.lock: its package changed"), "{refused}");
-    // Without the flag the same server starts.
+    // Without `--locked` the same server starts.
     let mut host = Host::standalone(&world, &[]);
     assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
 }
@@ -111,7 +111,7 @@ fn a_locked_kernel_needs_a_lock_file_and_its_own_process() {
     let output = world.output(&["--stdio", "--locked"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--standalone"), "{output:?}");
-    // A server that is configured later is not in the file.
+    // A server that is configured later is not in the lock file.
     locked(&world);
     let config = fs::read_to_string(world.config_file()).unwrap();
     world.config(&config.replace("id = \"s\"", "id = \"t\""));

@@ -1,4 +1,4 @@
-//! Messages to people over the real program: a webhook, a topic, a mailbox and a desktop.
+//! Tests of messages to people with the real program: to a webhook, a topic, a mailbox and a desktop.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -138,7 +138,7 @@ fn quiet_hours_hold_messages_back() {
     assert_eq!(next(&posted).value()["waiting"], 1);
 }
 
-/// A mail server for one message; returns its address and what it received.
+/// Starts a mail server; returns its address, and the mails that it receives.
 pub(crate) fn mail_server() -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("smtp://{}", listener.local_addr().unwrap());
@@ -189,7 +189,7 @@ fn an_e_mail_reaches_a_mail_server() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "SENT mail\n");
     let mail = mails.recv_timeout(Duration::from_secs(20)).unwrap();
-    // The name and the password, in base64.
+    // This is the name and the password of the account, in base64.
     assert!(mail.contains("AUTH PLAIN AGFkYQBwYXNz"), "{mail}");
     assert!(mail.contains("RCPT TO:<ada@example.com>"), "{mail}");
     assert!(mail.contains("Subject: mgp: a test message"), "{mail}");

@@ -90,7 +90,7 @@ fn api_world(url: &str) -> World {
     world
 }
 
-/// Makes a call that an operator must approve; returns the question.
+/// Makes a call, approves it as an operator, and returns the question that the operator had to answer.
 fn call_approved(host: &mut Host, operator: &mut Wire, tool: &str, sent: &Api) -> String {
     let before = sent.0.lock().unwrap().len();
     thread::scope(|scope| {
@@ -200,7 +200,7 @@ fn a_document_at_a_url_does_not_choose_who_gets_the_key() {
         assert!(!refused.status.success() && error.contains("--base-url"), "{error}");
     }
     assert!(thief.0.lock().unwrap().is_empty());
-    // The document's own address, and an address that the operator sets.
+    // The key is sent to the address of the document itself, and to an address that the operator sets.
     for (address, more, receiver) in
         [("/v1", vec![], &api), (&*other, vec!["--base-url", &*other], &thief)]
     {

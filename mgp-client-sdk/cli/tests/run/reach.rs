@@ -95,7 +95,8 @@ fn read_all(host: &mut Host, tool: &str, max_text: usize, max_data: usize) -> Ve
         assert!(notes < 600, "{notes}");
         all.extend(part);
         let Some(handle) = handle else { return all };
-        // Alternates between a direct call and `mgp_tools_call`, because some hosts let a model call only listed tools.
+        // The test alternates between a direct call and `mgp_tools_call`, because some hosts permit only calls of
+        // listed tools.
         result = if all.len() % 2 == 0 {
             call(host, "mgp_read_more", &json!({"handle": handle})).unwrap()
         } else {
@@ -419,7 +420,7 @@ fn a_server_that_agents_share_is_offered_roots_only_with_its_key() {
         )
     };
     let of = |name: &str| world.server(name, &script(name)).trim_end().to_owned();
-    // Without a probe, so that the first line is `initialize`.
+    // For a legacy server the kernel sends no probe, so the first line that the server reads is `initialize`.
     let legacy = |entry: String| entry.replace("[servers.mgp]", "era = \"legacy\"\n[servers.mgp]");
     world.config(&format!("{}\n\n{}\nroots = true\n", legacy(of("plain")), legacy(of("open"))));
     let _host = Host::start(&world, &["--agent", "ada"]);

@@ -29,7 +29,7 @@ fn reload(world: &World, more: &str) -> String {
     apply(world)
 }
 
-/// Replaces the lines before `[servers.mgp]` that a test adds, and those after the entry, and applies them.
+/// Sets the keys before `[servers.mgp]` in the server's entry, and the lines after the entry; then applies the file.
 fn reload_entry(world: &World, keys: &str, more: &str) -> String {
     configure(world, more);
     let file = fs::read_to_string(world.config_file()).unwrap();
@@ -134,7 +134,7 @@ fn a_reload_changes_access_risk_trust_and_permissions_of_a_server_that_keeps_run
     let refused = after(&denied).unwrap_err();
     assert!(refused.contains("camera"), "{refused}");
     after(&denied.replace("[kernel]", "permission_policy = \"auto_approve\"\n[kernel]")).unwrap();
-    // The declarations of a server that is not trusted count less.
+    // The kernel does not rely on what an untrusted server declares, so the call needs an approval.
     let refused = after(&file.replace("\"trusted\"", "\"sandboxed\"")).unwrap_err();
     assert!(refused.contains("approv"), "{refused}");
     let now = server(&world, "files");
@@ -186,7 +186,7 @@ fn a_reload_changes_how_many_calls_of_an_agent_run_at_once() {
             within(|| (begun("log") == before + at_once).then_some(()));
             let other = begun("rows");
             let of_bob = scope.spawn(|| bob.call("rows", &json!({})).unwrap());
-            // The limit is that of each agent.
+            // Each agent has the limit for itself, so a call of `bob` runs too.
             within(|| (begun("rows") > other).then_some(()));
             assert_eq!(begun("log"), before + at_once, "{limit}");
             fs::write(&go, "").unwrap();
@@ -275,7 +275,7 @@ fn a_reload_begins_the_health_checks_of_a_server() {
     let mut ann = agent(&world, "ann");
     works(&mut ann);
     let is_checked = || read(&world.folder.join("lines")).contains(r#""ping""#);
-    // Longer than the interval that the reload sets.
+    // The test waits longer than the interval that the reload sets below.
     thread::sleep(Duration::from_millis(1500));
     assert!(!is_checked());
     reload_entry(&world, "health_interval = \"1s\"", "");
@@ -335,7 +335,7 @@ fn a_reload_starts_a_changed_server_again_and_leaves_the_others_running() {
     let refused = world.operator().ask("mgp/kernel/reload", &json!({})).unwrap_err();
     assert!(refused.to_string().contains("mgp.toml:1:"), "{refused}");
     says("files.log", "second");
-    // Not applied by a command: the kernel finds the change by itself.
+    // No command applies the file here: the kernel finds the change by itself.
     world.config(&before);
     says("files.log", "first");
     assert_eq!(pid("other"), pids.1);
@@ -370,7 +370,7 @@ fn a_change_of_the_references_is_logged_and_waits_for_a_restart() {
     edit_script(&world, LOOP, &format!("env >\"$1/env\"\n{LOOP}"));
     let mut ann = agent(&world, "ann");
     works(&mut ann);
-    // Not applied by a command: the kernel finds the change by itself.
+    // No command applies the file here: the kernel finds the change by itself.
     configure(&world, "[kernel.references]\nenabled = true\n");
     let named = "`kernel.references` applies from the next start";
     within(|| read(&world.state().join("kernel.log")).contains(named).then_some(()));

@@ -68,7 +68,7 @@ fn failed_calls_are_repeated_as_the_table_says_before_and_after_a_reload() {
     within(|| (attempts(&world, &mut host, "look", BUSY, 1) == (true, 2)).then_some(()));
     assert_eq!(attempts(&world, &mut host, "look", BUSY, 2), (true, 3));
     assert_eq!(attempts(&world, &mut host, "look", BUSY, 3), (false, 3), "three attempts at most");
-    // A call that may have run is repeated only if its tool reads.
+    // A call that may have run is repeated only if its tool changes nothing.
     assert_eq!(attempts(&world, &mut host, "look", BROKE, 1), (true, 2));
     assert_eq!(attempts(&world, &mut host, "add", BROKE, 1), (false, 1));
 

@@ -228,7 +228,8 @@ fn a_host_that_still_writes_when_its_kernel_ends_is_served_by_the_next_one() {
         input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\n").unwrap();
         input
     });
-    // The test reads no output of the shim, so the shim's buffers fill up and the host's writes block.
+    // The test does not read the output of `mgp serve --stdio`, so its buffers fill up and the writes of the host
+    // block.
     let mut before = 0;
     within(|| {
         thread::sleep(Duration::from_millis(200));

@@ -226,7 +226,8 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
         all.sort();
         all
     };
-    // The last connection that closes merges the log; that was not ours if the kernel was still ending.
+    // The last connection that closes merges the write-ahead log; the kernel may have been the last, and may still be
+    // ending.
     for _ in 0..100 {
         if !file.with_extension("db-wal").exists() {
             break;

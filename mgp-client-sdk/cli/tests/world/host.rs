@@ -1,5 +1,5 @@
-//! Starts programs below a host process, because the kernel refuses operators whose ancestor started a shim, and the
-//! test process must be able to act as an operator.
+//! Starts programs below a host process, because the kernel refuses operators whose ancestor started `mgp serve
+//! --stdio`, and the test process must be able to act as an operator.
 
 use std::process::Command;
 

@@ -54,7 +54,7 @@ impl World {
             .replace("{DIR}", self.folder.path().to_str().unwrap())
             .replace("{DESK}", mgp_testkit::program("desk").to_str().unwrap())
             .replace("{MGP}", env!("CARGO_BIN_EXE_mgp"));
-        // Renamed in one step, so that the kernel never reads a half-written file.
+        // The file is replaced in one step, so that the kernel never reads a half-written one.
         let new = self.write("mgp.toml.new", &config);
         fs::rename(new, self.path("mgp.toml")).unwrap();
     }

@@ -77,7 +77,8 @@ pub(super) async fn deny(
     Ok(Decision::new(request.to_listed(false)))
 }
 
-/// Returns the place of the answer that the operator's program states; a form of a host is answered in another way.
+/// Returns the place where the operator answered, as the operator's program states it in `via`. A program cannot state
+/// `Host`, because the answers in a host's form do not use these methods.
 fn place(params: &Params) -> Option<AnswerPlace> {
     let place = params.via.as_deref().and_then(AnswerPlace::parse);
     place.filter(|place| *place != AnswerPlace::Host)
@@ -88,8 +89,8 @@ fn inbox(kernel: &Kernel) -> Result<&Inbox, RpcError> {
     inbox.ok_or_else(|| RpcError::internal("this kernel has no inbox of approvals"))
 }
 
-/// Returns the waiting registrations that an operator decides: tenants share the servers, so only operators of the
-/// tenant `local` see any.
+/// Returns the registrations that wait for an operator. All tenants share the servers, so an operator of another tenant
+/// than `local` receives none.
 async fn registrations(
     kernel: &Kernel,
     cx: &Context,
@@ -141,7 +142,7 @@ async fn approve_registration(
     Ok(result)
 }
 
-/// Records the reason of a decision, if the operator gave one.
+/// Records in the audit log why an operator decided so, if the operator gave a reason.
 async fn record_reason(
     kernel: &Kernel,
     cx: &Context,
@@ -177,7 +178,7 @@ fn approval_of_registration(waiting: &PendingRegistration, is_whole: bool) -> Ke
     approval
 }
 
-/// Returns the registration about which the operator has just decided.
+/// Returns the description of the registration about which the operator has just decided, with its new state.
 fn decided(
     cx: &Context,
     waiting: &PendingRegistration,

@@ -46,7 +46,7 @@ impl OperatorMethods {
         self.route::<R, F, Fut>(Administration::Changes, handler)
     }
 
-    /// Adds a method that only reads what belongs to the operator's tenant.
+    /// Adds a method that only reads state of the operator's own tenant.
     pub(super) fn read_own<R, F, Fut>(self, handler: F) -> Self
     where
         R: Request,
@@ -56,7 +56,7 @@ impl OperatorMethods {
         self.route::<R, F, Fut>(Administration::ReadsOwnTenant, handler)
     }
 
-    /// Adds a method that only changes what belongs to the operator's tenant.
+    /// Adds a method that only changes state of the operator's own tenant.
     pub(super) fn change_own<R, F, Fut>(self, handler: F) -> Self
     where
         R: Request,

@@ -1,4 +1,4 @@
-//! Methods by which an operator decides about permissions of servers without being asked (MGP §3).
+//! Methods by which an operator decides about permissions of servers, also if no server has requested them (MGP §3).
 
 use mgp_security::{Approval, CallApproval, CallApprovals, PermissionChange};
 use mgp_types::mgp::{
@@ -114,7 +114,7 @@ fn change_result(approvals: &[Approval]) -> ChangeResult {
 }
 
 fn kernel_permission(approval: &Approval) -> KernelPermission {
-    // The source in its stored (serialized) form.
+    // The source of the approval as the text that the store uses for it.
     let source = Payload::of(&approval.source).ok().and_then(|source| source.get::<String>().ok());
     let mut permission = KernelPermission::new(
         approval.permission.clone(),

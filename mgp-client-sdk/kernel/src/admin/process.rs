@@ -89,8 +89,8 @@ pub(super) async fn sessions(
         if !is_wanted(&recent.principal) {
             continue;
         }
-        // Such a caller keeps its tools under a session handle, so each of its calls begins with an empty session like
-        // this one.
+        // A caller over HTTP without a session keeps its tools under a session handle, so the session shown for it has
+        // no tools, like the session with which each of its calls begins.
         let scope = Scope::new(ScopeKind::Request);
         let cx = Context::new(Peer::none(), scope, recent.principal);
         let mut session = session(&kernel, &cx)?;

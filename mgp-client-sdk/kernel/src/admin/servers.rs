@@ -17,7 +17,7 @@ use super::methods::{find_server, record};
 use crate::fleet::ManagedServer;
 use crate::handle::Kernel;
 
-/// The time that `stop` waits for calls in flight before it returns, with the server reported as draining.
+/// The time that `stop` waits for calls in flight. Afterwards it returns and reports the server as draining.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn list(
@@ -118,7 +118,7 @@ pub(super) async fn drain(
     Ok(KernelServerResult::new(params.server_id, server.operator_stop(wait).await))
 }
 
-/// Finds the server to start or stop, records the action, and returns how long the operator waits for it.
+/// Finds the server to start or stop and records the action; returns the server and the operator's time limit, if any.
 async fn begin(
     kernel: &Kernel,
     cx: &Context,

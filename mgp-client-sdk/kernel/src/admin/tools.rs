@@ -20,7 +20,7 @@ use crate::handle::Kernel;
 /// The agent whose tokens are counted if the params name no agent.
 const DEFAULT_AGENT: &str = "default";
 
-/// The time that a new server may take to list its tools before its approval is answered.
+/// The time for which the answer to an approval of a new server waits until the server has listed its tools.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of reasons that are returned for a definition.
@@ -71,7 +71,7 @@ pub(super) async fn list(
     Ok(result)
 }
 
-/// Waits until a new server has listed its tools, and returns what the review found in them.
+/// Waits until a new server has listed its tools, and returns a text about what the review found in them, if anything.
 pub(super) async fn review(kernel: &Kernel, cx: &Context, server: &ServerId) -> Option<String> {
     find_server(kernel, server.as_str()).ok()?.operator_start(Some(REVIEW_TIMEOUT)).await;
     let mut params = KernelToolsParams::new();
@@ -143,8 +143,8 @@ fn definition(kernel: &Kernel, tool: &KernelTool) -> Option<String> {
     }
 }
 
-/// Describes a tool whose first definition waits for an operator's decision. Only the tool's name is taken from the
-/// server's text.
+/// Describes a tool whose first definition waits for an operator's decision. The description contains no text of the
+/// server except the tool's name.
 fn unlisted_tool(kernel: &Kernel, server: &ServerId, tool: &str) -> KernelTool {
     let definition = kernel.governance().definitions().definition(Some(server), tool);
     let text = definition.and_then(|tool| serde_json::to_string(&*tool).ok());
@@ -201,7 +201,7 @@ async fn decide(
         let message = format!("no definition of `{tool}` of `{server_id}` waits for a decision");
         return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, message));
     };
-    // The decision applies only to the definition that the operator has seen, not to a later one.
+    // An operator can approve only the definition that the operator has seen, not a later one.
     if approves && fingerprint.is_none() {
         let message = "an approval names the `fingerprint` of the definition that was read";
         return Err(RpcError::invalid_params(message));
@@ -220,7 +220,7 @@ async fn decide(
         definitions.reject(by, &server, &tool, &waiting, because).await?;
         "rejected"
     };
-    // An approved definition is listed from now on.
+    // Read the tools again, so that an approved definition is listed from now on.
     kernel.0.fleet.refresh_tools(&server);
     Ok(KernelToolDecisionResult::new(status, waiting.to_string()))
 }
@@ -248,7 +248,7 @@ fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensRes
     result
 }
 
-/// Returns the share of `all` that `part` saves, in thousandths; negative if `part` is larger.
+/// Returns by how much `part` is smaller than `all`, in thousandths of `all`; negative if `part` is larger.
 fn permille_saved(part: u64, all: u64) -> f64 {
     if all == 0 {
         return 0.0;

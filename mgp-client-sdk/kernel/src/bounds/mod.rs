@@ -37,7 +37,7 @@ pub use self::usage::{QuotaCount, quota_counts};
 pub(crate) struct CallBounds(Arc<BoundsState>);
 
 struct BoundsState {
-    /// There is a limit.
+    /// `true` if the configuration sets any limit.
     is_set: AtomicBool,
     table: RwLock<Arc<BoundTable>>,
     usage: Usage,
@@ -49,7 +49,7 @@ struct BoundsState {
 /// The limits by agent and server.
 #[derive(Default)]
 struct BoundTable {
-    /// The limits of agents that have no limits of their own.
+    /// The common limits, which apply to each agent that has no limits of its own.
     agents: Option<Arc<Bound>>,
     agent: HashMap<String, Arc<Bound>>,
     server: HashMap<String, Arc<ServerBound>>,
@@ -57,7 +57,7 @@ struct BoundTable {
 
 /// The limits of one agent or server, with the layers that count its calls.
 struct Bound {
-    /// The table of the configuration.
+    /// The path of the configuration table that sets the limits, e.g. `agents.ann.limits`.
     key: String,
     limits: CallLimits,
     rate: Option<RateLayer>,
@@ -82,7 +82,7 @@ impl CallBounds {
         Ok(this)
     }
 
-    /// Applies another configuration, beginning with the next call. Unchanged limits keep their counts.
+    /// Applies a new configuration, beginning with the next call. Unchanged limits keep their counts.
     pub(crate) fn set(&self, config: &Config) {
         let before = Arc::clone(&self.0.table.read());
         let agents = keep(before.agents.as_ref(), "limits".to_owned(), &config.limits);
@@ -98,13 +98,13 @@ impl CallBounds {
             let bound = known.cloned().or_else(|| ServerBound::new(&id, &server.limits));
             table.server.extend(bound.map(|bound| (id, bound)));
         }
-        // Units without a limit restrict no call, but they are counted towards the quotas of agents.
+        // A server that only sets units of calls has an entry too: its units count towards the quotas of agents.
         let is_set = table.agents.is_some() || !table.agent.is_empty() || !table.server.is_empty();
         *self.0.table.write() = Arc::new(table);
         self.0.is_set.store(is_set, Ordering::Relaxed);
     }
 
-    /// Returns whether there is a limit.
+    /// Returns whether the configuration sets any limit.
     pub(crate) fn is_set(&self) -> bool {
         self.0.is_set.load(Ordering::Relaxed)
     }
@@ -169,7 +169,8 @@ impl CallBounds {
         })
     }
 
-    /// Returns the refusal of an agent's call now by a quota that is used up, with the key that raises the quota.
+    /// Returns the error with which a used-up quota would refuse a call by this agent now, with the configuration key
+    /// that raises the quota; `None` if the quotas allow the call.
     pub(crate) fn used_up(
         &self,
         agent: &Principal,
@@ -216,7 +217,7 @@ impl CallBounds {
                 ));
             }
             if let Some((running, max)) = bound.running.as_ref().zip(bound.limits.running) {
-                // The limit of an agent is for each agent, and that of a server for all together.
+                // The limit of an agent counts only this agent's calls, that of a server the calls of all agents.
                 let now = if is_agent { running.running_of(agent) } else { running.running() };
                 described.push(format!("{now} of {max} at once: {}.running", bound.key));
             }
@@ -230,8 +231,8 @@ impl CallBounds {
         CostHints::of(&*self.0.definitions.definition(Some(server), tool)?).units()
     }
 
-    /// Charges the quotas of an agent and of a server for a call; if the result states a higher cost, the rest is
-    /// charged after it.
+    /// Returns a stack that charges the quotas of an agent and of a server before it passes a call to `inner`; if the
+    /// result states a higher cost, it charges the difference afterwards.
     fn charge(
         &self,
         agent: Option<Arc<Bound>>,
@@ -275,7 +276,7 @@ impl CallCost {
         self.configured.unwrap_or_else(|| self.stated.unwrap_or(1).max(1))
     }
 
-    /// Returns the units that a result states, or 0.
+    /// Returns the units that a result states; 0 if it states none or the operator has configured the cost.
     fn actual(self, reply: &Reply) -> u64 {
         let result = reply.as_body().filter(|_| self.configured.is_none()).map(Body::as_raw);
         // Search the text first: few results state a cost.
@@ -311,14 +312,14 @@ impl Bound {
         Counted { who, limits: &self.limits, key: &self.key }
     }
 
-    /// Applies the size of the chunks of a call.
+    /// Limits the bytes of the chunks of a call, if the configuration limits them.
     fn restrict_stream(&self, limit: &StreamLimit) {
         if let Some(bytes) = self.limits.max_stream_bytes {
             limit.restrict(bytes, Some(&format!("{}.max_stream_bytes", self.key)));
         }
     }
 
-    /// Applies the size, the rate, and the number of running calls, in this order.
+    /// Returns a stack that checks a call's size, the rate and the running calls, in this order, before `inner`.
     fn layer(&self, inner: Stack) -> Stack {
         let mut stack = inner;
         if let Some(running) = &self.running {
@@ -347,7 +348,7 @@ impl ServerBound {
             return None;
         }
         let mut all = Bound::new(usage::server_key(id), &limits.calls);
-        // One rate for all agents together, which take turns.
+        // All agents share the rate and the places for running calls; agents that wait for a place take turns.
         all.rate = limits.calls.calls_per_minute.map(|max| rate(max, None));
         all.running = limits.calls.running.map(|max| {
             let mut config = LimitConfig::default();
@@ -394,7 +395,7 @@ fn count(max: u64) -> usize {
     usize::try_from(max).unwrap_or(usize::MAX)
 }
 
-/// Returns the agent and the server whose quotas a call is counted against.
+/// Returns the counters for a call: those of its agent and its server, as far as these have limits.
 fn counted<'a>(
     agent: Option<&'a Bound>,
     server: Option<&'a Arc<ServerBound>>,
@@ -411,7 +412,7 @@ fn who(principal: &Principal) -> String {
     format!("{}/{name}", principal.tenant().as_str())
 }
 
-/// Adds the key that raises a limit to the refusals of its layer.
+/// Adds to each refusal of a limit's layer the configuration key with which an operator can raise the limit.
 fn name_key(stack: Stack, key: String) -> Stack {
     const RAISE: &str = "an operator can raise `";
     let key = Arc::<str>::from(key);
@@ -421,7 +422,8 @@ fn name_key(stack: Stack, key: String) -> Stack {
             sending.await.map_err(|error: RpcError| {
                 let source = std::error::Error::source(&error);
                 let refusal = source.and_then(|source| source.downcast_ref::<LifecycleError>());
-                // A time limit has keys of its own, and a limit further in was named there.
+                // Leave other errors unchanged: a time-out gets its key elsewhere, and an inner limit has added its
+                // own.
                 if refusal.is_none()
                     || matches!(
                         refusal,

@@ -57,7 +57,8 @@ impl RefusalLog {
         }
     }
 
-    /// Returns the number of refusals without a record if a new record is due now; otherwise counts this refusal.
+    /// Returns the number of unrecorded refusals if this refusal must be recorded; otherwise counts it and returns
+    /// `None`.
     fn due(&self, kind: Kind) -> Option<u64> {
         let now = Instant::now();
         let mut recent = self.recent.lock();

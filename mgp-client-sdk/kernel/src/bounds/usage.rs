@@ -1,6 +1,6 @@
-//! The calls and units of hours and days, which a restart does not reset (MGP §14.3: 3002).
+//! Counts the calls and units of each hour and day for quotas (MGP §14.3: 3002). The counts survive a restart.
 //!
-//! A count is stored before its call runs, so that after a kill no call that ran is missing from the counts.
+//! A count is stored before its call runs, so that no call that ran is missing if the kernel is killed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 const SPACE: &str = "kernel.usage";
 
-/// The maximum number of counts. While that many belong to the current period, all further callers share one count.
+/// The maximum number of counts. If that many counts of current periods exist, all further callers share one count.
 const MAX_COUNTS: usize = 20_000;
 
 /// The counts of all agents and servers that have quotas. This handle is cheap to clone.
@@ -27,7 +27,7 @@ struct UsageState {
     counts: Mutex<HashMap<String, Count>>,
 }
 
-/// The use of one agent or server in an hour or a day.
+/// The number of calls and units of one agent or server in an hour or a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Count {
     /// The number of the period, counted from 1970.
@@ -36,7 +36,7 @@ struct Count {
     units: u64,
 }
 
-/// An agent or server whose calls are counted, and the key of its limits.
+/// An agent or server whose calls are counted, with its limits and the configuration key of these limits.
 pub(super) struct Counted<'a> {
     pub(super) who: String,
     pub(super) limits: &'a CallLimits,
@@ -63,8 +63,8 @@ pub struct QuotaCount {
     pub max_units: Option<u64>,
 }
 
-/// Reads from the store of a kernel what counts against the quotas of a configuration: those of configured agents, of
-/// others that have called, and of servers.
+/// Reads the counts for the quotas of a configuration from the store of a kernel: the counts of configured agents, of
+/// other agents that have called, and of servers.
 ///
 /// # Errors
 /// [`StoreError`] if the store cannot be read.
@@ -119,7 +119,7 @@ pub(super) fn server_key(id: &str) -> String {
     format!("limits of server {id}")
 }
 
-/// A period with its two quotas.
+/// A period (hour or day) with its quotas of calls and units.
 struct Window {
     name: &'static str,
     seconds: u64,
@@ -153,7 +153,7 @@ impl Usage {
             if change.is_empty() {
                 return Ok(());
             }
-            // The change is handed over while the lock is held, so that changes are stored in the order of the counts.
+            // Pass the change on while the counts are locked, so that the store receives all changes in order.
             self.0.store.commit(change)
         };
         stored.await?;
@@ -190,7 +190,7 @@ impl Usage {
 }
 
 impl Window {
-    /// Returns a count with one more call, unless that exceeds a quota.
+    /// Returns a count with one more call and its units added, or the refusal if that exceeds a quota.
     fn charge(&self, mut count: Count, units: u64, key: &str) -> Result<Count, RpcError> {
         let sum = count.units.saturating_add(units);
         if let Some(max) = self.calls.filter(|max| count.calls >= *max) {
@@ -239,7 +239,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Returns the counts with one more call that costs some units, unless that exceeds a quota.
+/// Returns the counts with one more call that costs some units, or the refusal if that exceeds a quota.
 fn charged(
     counts: &HashMap<String, Count>,
     all: &[Counted<'_>],

@@ -11,8 +11,8 @@ use super::names::NameTable;
 use super::server_features::refreshed_servers;
 use crate::fleet::ListKind;
 
-/// Fits tools to the caller's host: a host that shows pages receives all tools with a page, and another one no tools that
-/// only pages use. The URI of each page leads to the right server.
+/// Fits a tool list to the caller's host: a host that shows pages also receives all tools with a page, and any other
+/// host receives no tools that only pages use. Rewrites the URI of each page so that it leads to the right server.
 pub(super) async fn fit(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -42,7 +42,7 @@ pub(super) async fn fit(
     Ok(())
 }
 
-/// Adds the tools with a page that a list lacks, e.g. because it has only the tools in use.
+/// Adds to a list the tools with a page that it lacks, e.g. because it has only the tools in the caller's session.
 fn add_missing(
     index: &ToolIndex,
     caller: &dyn Allowed,
@@ -61,7 +61,7 @@ fn add_missing(
     Ok(())
 }
 
-/// Returns a tool with the metadata of its page; `None` for a tool without.
+/// Returns a tool with the metadata of its page, or `None` if the tool has no page.
 fn page_of(tool: IndexedTool) -> Option<(IndexedTool, UiToolMeta)> {
     // Search the text first, because few tools have a page.
     if !is_possible(&tool) {

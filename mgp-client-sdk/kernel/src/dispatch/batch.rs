@@ -1,7 +1,6 @@
 //! `mgp_tools_call_many`: several calls of tools in one request (C17 of the tool contracts).
 //!
-//! Each call of the batch passes all gates, limits and records separately, and a failed call does not affect the
-//! others.
+//! Each call of the batch is checked, limited and recorded separately, and a failed call does not affect the others.
 
 use std::future::Future;
 
@@ -48,7 +47,7 @@ struct Failure {
     message: String,
 }
 
-/// Runs the calls of a batch, some at a time.
+/// Runs the calls of a batch, at most [`MAX_AT_ONCE`] of them at a time.
 pub(super) async fn run(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
     let Batch { calls } = call.tool_arguments().get()?;
     if calls.len() > MAX_CALLS {

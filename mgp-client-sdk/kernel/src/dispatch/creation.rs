@@ -1,4 +1,4 @@
-//! The start of the creation of a tool, when a request for tools found none (MGP §16.6).
+//! Starts the creation of a tool by an agent whose request for tools found none (MGP §16.6).
 
 use async_trait::async_trait;
 use mgp_discovery::Registrations;
@@ -7,7 +7,7 @@ use mgp_types::service::Context;
 
 use super::meta_tools::MetaToolConfig;
 
-/// The next step of the agent; its calls need no method of MGP.
+/// The instruction to the agent for its next step, which an agent can follow even if its client knows only MCP.
 const NEXT: &str = "\
     write an MCP server over stdio as one script, and register it with `mgp_discovery_register`: `id`, `command` \
     (`python3` or `node`), `source` (the script) and `justification`. Its code is checked at the level `strict`: a \

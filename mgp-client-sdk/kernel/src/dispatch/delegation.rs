@@ -18,7 +18,7 @@ struct Named {
     chain: Vec<String>,
 }
 
-/// Reads the agents; a form that is not understood is refused, because ignoring it would widen the rights of the call.
+/// Reads the names of the agents. Refuses any other form, because a call without its agents would have more rights.
 pub(super) fn agents(member: &RawObject) -> Result<Vec<String>, RpcError> {
     let unfit = |what: &str| RpcError::invalid_params(format!("`_mgp.delegation`: {what}"));
     let named: Named = Payload::of(member)?.get()?;
@@ -45,7 +45,7 @@ pub(super) fn agents(member: &RawObject) -> Result<Vec<String>, RpcError> {
     Ok(agents)
 }
 
-/// Adds the agents to the context of a call, where the decision about the call finds them.
+/// Adds the agents to the context of a call, from which the access check reads them.
 pub(super) fn apply(call: &mut Call, agents: &[String]) {
     if agents.is_empty() {
         return;

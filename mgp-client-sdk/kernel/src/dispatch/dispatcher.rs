@@ -79,7 +79,7 @@ impl Dispatcher {
         &self.0
     }
 
-    /// Returns the fleet as callers see it.
+    /// Returns a handle of the fleet that shows each caller only the servers that it may see.
     pub(crate) fn visible_fleet(&self) -> Arc<VisibleFleet> {
         Arc::new(VisibleFleet { fleet: self.0.fleet.clone(), view: self.0.view.clone() })
     }
@@ -91,12 +91,12 @@ impl Dispatcher {
         visible.cloned().collect()
     }
 
-    /// Returns whether a search would have to wait for the first lists of a server.
+    /// Returns whether there is a server for whose first lists a search would have to wait.
     pub(super) fn has_new_servers(&self) -> bool {
         self.0.fleet.all().values().any(|server| server.is_new())
     }
 
-    /// Waits until the lists of new servers are known, for a limited time.
+    /// Waits for the lists of the given servers, for a limited time after each was added.
     pub(super) async fn wait_for_new(
         &self,
         cx: &Context,
@@ -113,7 +113,7 @@ impl Dispatcher {
         self.visible_servers(cx).iter().any(|server| server.is_unread())
     }
 
-    /// Returns the reason why a caller has no tools.
+    /// Returns a text about the reason why a caller has no tools.
     pub(super) fn lack_of_tools(&self, cx: &Context) -> &'static str {
         let is_loading = |server: &Arc<ManagedServer>| server.is_new() || server.is_starting();
         let visible = self.visible_servers(cx);
@@ -128,12 +128,13 @@ impl Dispatcher {
         }
     }
 
-    /// Notifies the servers that a caller sees that its roots changed. Only one task per caller does so at a time.
+    /// Notifies the servers that a caller sees that the caller's roots changed. Only one task per caller does so at a
+    /// time.
     pub(crate) fn announce_roots(&self, cx: &Context) {
         #[derive(Default)]
         struct Roots;
         let (dispatcher, cx) = (self.clone(), cx.clone());
-        // Runs in a task, because it may wait for servers that read slowly.
+        // Notify the servers in a task, because this may wait for servers that read slowly.
         cx.scope
             .state::<Coalesced<Roots>>()
             .request(move || dispatcher.clone().notify_roots(cx.clone()));

@@ -16,7 +16,7 @@ use super::dispatcher::{Dispatcher, DispatcherParts};
 /// an error for pinned tools only.
 ///
 /// # Errors
-/// −32020 with the first difference.
+/// −32020, naming the first argument that differs from its header.
 pub(super) fn check(
     dispatcher: &Dispatcher,
     call: &Call,

@@ -1,4 +1,4 @@
-//! The tools of the kernel that are not methods: `mgp_read_more`, `mgp_call_many`, and those of transactions.
+//! The tools of the kernel that are not methods: `mgp_read_more`, `mgp_tools_call_many`, and those of transactions.
 
 use mgp_lifecycle::Transactions;
 use mgp_types::RpcError;
@@ -8,7 +8,7 @@ use mgp_types::service::{BoxFuture, Call, Reply, Stack};
 
 use super::{Dispatcher, batch};
 
-/// The future of an answer.
+/// The future of the reply to a call of a tool.
 pub(super) type Answer = BoxFuture<'static, Result<Reply, RpcError>>;
 
 /// The tools of the kernel that are not methods.
@@ -32,7 +32,7 @@ impl KernelTools {
     /// Answers a call of one of these tools.
     ///
     /// # Errors
-    /// The call itself, if it calls another tool.
+    /// Returns the call unchanged if it calls any other tool.
     pub(super) fn answer(&self, call: Call) -> Result<Answer, Call> {
         let Some(name) = call.tool().map(|tool| tool.name) else { return Err(call) };
         if let Some(transactions) = self.transactions_of(&call)
@@ -48,7 +48,7 @@ impl KernelTools {
         }
     }
 
-    /// Returns the transactions for callers that negotiated them.
+    /// Returns the handle of the transactions if the caller of a call negotiated transactions.
     fn transactions_of(&self, call: &Call) -> Option<&Transactions> {
         let negotiated = call.cx().caller.mgp?.contains(Extension::Transactions);
         self.transactions.as_ref().filter(|_| negotiated)

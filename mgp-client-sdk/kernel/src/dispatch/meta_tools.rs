@@ -1,4 +1,4 @@
-//! The configuration of the tools that the kernel offers besides search and call (MGP §16.6).
+//! The configuration of the tool for requesting tools, and of the creation of tools (MGP §16.6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ impl MetaToolConfig {
         this
     }
 
-    /// Applies another configuration, from the next call on. Returns `true` if it changes the lists of callers.
+    /// Applies a new configuration, from the next call on. Returns `true` if this changes the tool lists of callers.
     pub(crate) fn set(&self, config: &Config) -> bool {
         self.0.allows_creation.store(config.tool_creation.enabled, Ordering::Relaxed);
         let lists_request = config.kernel.tools_request;

@@ -1,7 +1,7 @@
-//! The routes of the kernel: which part answers each method.
+//! The routes of the kernel, which determine the part that answers each method.
 //!
-//! The way of a tool call goes on in [`tools`], that of other calls to servers in [`server_features`]; the
-//! [`Dispatcher`] finds their server.
+//! [`tools`] passes tool calls on to servers, and [`server_features`] passes on the other calls; both find the server
+//! with the [`Dispatcher`].
 
 mod apps;
 mod batch;
@@ -97,7 +97,7 @@ fn tool_calls(dispatcher: &Dispatcher, methods: Router) -> Stack {
     Stack::new(KernelToolsLayer::new(methods).layer(others))
 }
 
-/// Returns the router of searches.
+/// Returns the router of the methods that search for tools.
 fn search_router(dispatcher: &Dispatcher) -> Router {
     let router = dispatcher.parts().search.router();
     let search = Stack::new(router.clone());

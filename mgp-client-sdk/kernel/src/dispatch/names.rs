@@ -6,7 +6,7 @@
 //!   characters of an id are written as `+` and two hexadecimal digits.
 //! - Hosts expect pages and skills under schemes of their own, so `ui://a` becomes `ui://mgp+server/a`.
 //!
-//! Lists and calls use the same table, so the entry of every listed name can be found.
+//! Lists and calls use the same table, so a call with a listed name always finds its entry.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use mgp_types::service::ServerId;
 
 use crate::fleet::{CachedList, ListKind, ManagedServer};
 
-/// A name table of one kind of list, over all servers that a caller sees.
+/// A table of the names of all entries of one kind that the servers visible to a caller list.
 pub(super) struct NameTable {
     kind: ListKind,
     lists: Vec<(Arc<ManagedServer>, Arc<CachedList>)>,
@@ -89,7 +89,7 @@ impl NameTable {
                     let key = name.strip_prefix(server.id().as_str())?.strip_prefix('.')?;
                     Some((Arc::clone(server), key.to_owned()))
                 };
-                // `a.b.c` could belong to the server `a` or to `a.b`: the longer id wins, whatever the servers list.
+                // `a.b.c` could be `b.c` of the server `a` or `c` of `a.b`: choose the server with the longer id.
                 let found = self.lists.iter().filter_map(|(server, _)| split(server));
                 found.min_by_key(|(_, key)| key.len())
             }
@@ -103,10 +103,10 @@ impl NameTable {
     }
 }
 
-/// The prefix of the part of a URI that is a server's id.
+/// The prefix before a server's id in a URI.
 const SERVER_PREFIX: &str = "mgp+";
 
-/// The URI schemes that must stay in front when the server's id is added to a URI.
+/// The URI schemes that hosts must recognize, so the server's id is added behind the scheme and not before it.
 const KEPT_SCHEMES: [&str; 2] = ["ui://", "skill://"];
 
 /// Splits a URI that includes a server's id into the id and the server's own URI.

@@ -16,8 +16,8 @@ use crate::fleet::{ListEntry, ListKind};
 
 const PAGE_ENTRIES: usize = 500;
 
-/// The time for which a modern client may cache a list, in milliseconds. It limits the delay for servers that
-/// do not announce changes.
+/// The time for which a modern client may cache a list, in milliseconds. It is short because some servers do not
+/// announce that their lists changed.
 const TTL_MS: u64 = 5_000;
 
 /// Returns the page that a call requests.
@@ -90,7 +90,7 @@ fn renamed(
     }
 }
 
-/// Returns a hash of the list as its caller sees it; it changes with the list.
+/// Returns a hash of the list as a caller sees it, so that the hash changes with the list.
 fn revision(names: &NameTable) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (server, list) in names.lists() {

@@ -1,4 +1,4 @@
-//! Answers whether a call would run, without making it (proposal 4): `mgp/permissions/check`.
+//! Answers `mgp/permissions/check`: whether a call would be allowed to run, without running it (proposal 4).
 
 use mgp_security::{CallOutcome, CallVerdict, Refusal};
 use mgp_types::method::{PermissionsCheck, Request as _, ScopesNegotiate, ScopesRevoke, ToolsCall};
@@ -10,7 +10,7 @@ use super::dispatcher::Dispatcher;
 use super::tools::{CallMembers, ResolvedTool, resolve_tool};
 use crate::admin::requirement_words;
 
-/// Returns the methods about scopes.
+/// Returns the router of the methods that check permissions and that negotiate and revoke scopes.
 pub(super) fn router(dispatcher: &Dispatcher) -> Router {
     let scopes = &dispatcher.parts().fleet.context().scopes;
     let (checking, negotiating, revoking) = (dispatcher.clone(), scopes.clone(), scopes.clone());
@@ -31,7 +31,7 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
         })
 }
 
-/// Finds the tool and decides about it exactly as for a call of this caller.
+/// Finds the tool and decides in exactly the same way as if this caller called it.
 fn check(
     dispatcher: &Dispatcher,
     cx: Context,

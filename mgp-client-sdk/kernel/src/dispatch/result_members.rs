@@ -1,4 +1,4 @@
-//! The members of proposals in calls and results, as they pass between callers and servers.
+//! Checks and rewrites the members of the MGP proposals in calls and results that pass between callers and servers.
 
 use mgp_toolindex::IndexedTool;
 use mgp_types::mcp::Meta;
@@ -11,8 +11,8 @@ use crate::fleet::ManagedServer;
 use crate::proposals::session_state::OpenSession;
 use crate::proposals::{WITH_SERVERS, media, provenance};
 
-/// Checks the input of a call against the definition of its tool, and replaces the caller's session by that of the
-/// server. Does nothing for a caller without access, which the gates refuse.
+/// Checks the media in a call against the definition of its tool, and replaces the caller's session token by the
+/// server's own session state. Does nothing for a caller without access, because its call is refused later.
 ///
 /// # Errors
 /// 3001 if the input is too long, 4000 if the caller's session is unknown.
@@ -30,10 +30,10 @@ pub(super) fn begin(
     states.open(call, &tool.server_id().into())
 }
 
-/// Fits the answer of a server to its caller, and keeps the session state that is in it.
+/// Fits the answer of a server to the caller, and stores the session state that the server put into it.
 ///
 /// # Errors
-/// The error of the answer; −32603 if a member cannot be written as JSON.
+/// Returns the server's error if the answer is one; −32603 if a member cannot be written as JSON.
 pub(super) fn finish(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -50,8 +50,8 @@ pub(super) fn finish(
     fit_result(dispatcher, cx, server, tool.name(), reply)
 }
 
-/// Fits the members that a server added to a result to the caller: removes those of proposals that the caller did not
-/// negotiate, and lets the others name tools as the caller knows them.
+/// Adapts the members that a server added to a result for the caller: removes those of proposals that the caller did
+/// not negotiate, and replaces names of tools in the others by the names that the caller knows.
 ///
 /// # Errors
 /// −32603 if the result cannot be written as JSON.

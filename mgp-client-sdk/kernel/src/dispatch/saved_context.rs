@@ -1,5 +1,5 @@
-//! The tokens that tool search saved each agent on each day: the size of all its tools minus that of the list it
-//! received.
+//! Counts the tokens that tool search saved each agent on each day: the tokens of all its tools minus those of the list
+//! that the agent received.
 //!
 //! A call only counts a list. The tokens are computed some seconds later, and once more when the kernel stops.
 
@@ -20,7 +20,7 @@ pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(5);
 
 /// The maximum number of days that are kept for each agent.
 const MAX_DAYS: usize = 60;
-/// The maximum number of agents whose lists have not been computed.
+/// The maximum number of agents with counted lists for which the savings are not computed yet.
 const MAX_AGENTS: usize = 256;
 
 /// The counted lists for which the savings are not computed yet.

@@ -1,7 +1,7 @@
 //! The features of servers other than tools: resources, skills, prompts, completion and roots.
 //!
-//! A caller receives the entries of all servers of which it may see more than single tools. The gates of each
-//! server check each use again.
+//! A caller receives the entries of all servers that it may see as a whole, and not only single tools of them. Each use
+//! of an entry is checked again on its way to the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,10 +60,11 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
         })
 }
 
-/// The entry that a name was resolved to.
+/// The entry to which the name in a call was resolved.
 pub(super) struct ResolvedEntry {
     pub(super) entry: ServerEntry,
-    /// `false` for an entry that the caller may not use: the gates then refuse the call and record the refusal.
+    /// `false` for an entry that the caller may not use. The call is passed on nevertheless, so that the checks before
+    /// the server refuse it and record the refusal.
     pub(super) has_access: bool,
 }
 
@@ -84,7 +85,7 @@ async fn list(dispatcher: Dispatcher, kind: ListKind, call: Call) -> Result<Repl
     page(kind, &NameTable::new(kind, &servers), &call)
 }
 
-/// Returns the servers of which a caller sees more than tools, after refreshing their stale lists.
+/// Refreshes the stale lists of the servers that a caller may see as a whole, and returns these servers.
 pub(super) async fn refreshed_servers(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -204,8 +205,8 @@ fn find_unlisted(
     only_server(cx, uri, &servers.iter().filter(offers_resources).collect::<Vec<_>>())
 }
 
-/// Returns an entry on the only server. If there are several, the caller has to choose, and no server is
-/// contacted.
+/// Returns an entry for the URI on the only given server; `None` if there is no server. If there are several, returns
+/// an error that asks the caller to choose one.
 pub(super) fn only_server(
     cx: &Context,
     uri: &str,

@@ -25,7 +25,7 @@ use crate::fleet::{ListKind, ManagedServer, declared_skills};
 /// The media type that the kernel reports for directories of skills.
 const DIRECTORY: &str = "inode/directory";
 
-/// Returns the settings of the extension that the kernel declares.
+/// Returns the settings of the skills extension that the kernel declares to clients.
 pub(crate) fn capability() -> Payload {
     Payload::from_trusted(r#"{"directoryRead":true}"#)
 }
@@ -82,7 +82,7 @@ async fn get_skill(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError
     }
 }
 
-/// Requests a skill that is not listed from all servers with skills.
+/// Requests a skill that no server lists from each server that has skills.
 async fn get_unlisted(
     servers: &[Arc<ManagedServer>],
     call: Call,
@@ -163,7 +163,7 @@ async fn read_directory(dispatcher: Dispatcher, mut call: Call) -> Result<Reply,
     Reply::of(&result)
 }
 
-/// Returns a directory of a server that does not read directories, from the files of the skills that it lists.
+/// Returns the contents of a directory, from the skills that a server lists; for a server that reads no directories.
 fn listed_directory(
     server: &ManagedServer,
     cx: &Context,
@@ -181,8 +181,8 @@ fn listed_directory(
     Ok(result)
 }
 
-/// Returns the names in a directory by the files of the skills that a server lists, each with `true` for a directory;
-/// `None` if no file is in it.
+/// Returns the names in a directory, taken from the files of the skills that a server lists, each with `true` if it is
+/// a directory itself; `None` if the directory contains no file.
 fn children(server: &ManagedServer, directory: &str) -> Option<BTreeMap<String, bool>> {
     let list = server.lists().list(ListKind::Skills);
     let mut found = BTreeMap::new();

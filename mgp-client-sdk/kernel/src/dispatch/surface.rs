@@ -1,5 +1,5 @@
-//! What the list of a caller consists of, by the key `surface`: all tools, those in its session, or those to find
-//! tools.
+//! Decides by the configuration key `surface` which tools the tool list of a caller contains: all tools, those in its
+//! session, or only those that find tools.
 
 use mgp_discovery::Surface;
 use mgp_toolindex::Allowed;
@@ -11,8 +11,8 @@ use crate::caller_view::{CallerView, VisibleTools};
 use crate::fleet::FleetContext;
 use crate::hops;
 
-/// Returns the level of the list for a caller whose session has this many tokens; `is_whole` is `false` while tools of
-/// servers are still unknown.
+/// Returns the kind of tool list that a caller receives. `session_tokens` is the size of the tools in the caller's
+/// session; `is_whole` is `false` while the tools of some servers are still unknown.
 pub(super) fn level(
     context: &FleetContext,
     meta_tools: &MetaToolConfig,
@@ -31,13 +31,13 @@ pub(super) fn level(
         Surface::Direct => ContextLevel::Standard,
         Surface::Categories => ContextLevel::Category,
         Surface::Find => ContextLevel::Discovery,
-        // The kernel has promised these callers the tools that find and request tools.
+        // The configuration or a negotiated extension promises these callers the tools that find and request tools.
         Surface::Auto if meta_tools.lists_request(cx) => ContextLevel::Hybrid,
         // Many clients request the list only once. With these tools, they can also reach the tools that are listed
         // later.
         Surface::Auto if !is_whole => ContextLevel::Hybrid,
         Surface::Auto => {
-            // The list is never longer than that of all tools.
+            // List all tools if they need no more tokens than allowed, or than the session's tools alone.
             let most = config.kernel.direct_tokens.max(session_tokens);
             let tools = context.index.listed(caller);
             let tokens: u64 = tools.iter().map(|tool| u64::from(tool.tokens())).sum();

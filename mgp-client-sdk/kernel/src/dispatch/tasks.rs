@@ -15,7 +15,7 @@ use mgp_types::service::{Call, Params, Reply};
 
 use crate::fleet::{ManagedServer, SessionUse};
 
-/// Returns whether calls of a tool may become tasks in the kernel.
+/// Returns whether the kernel may run calls of a tool as tasks.
 pub(crate) fn support(index: &ToolIndex, name: &str) -> TaskSupport {
     match &index.resolve(name, &AllTools) {
         Resolved::One(tool) if declared(tool) != TaskSupport::Forbidden => TaskSupport::Optional,
@@ -33,7 +33,7 @@ pub(super) fn declared(tool: &IndexedTool) -> TaskSupport {
     support.unwrap_or(TaskSupport::Forbidden)
 }
 
-/// Calls a tool that runs only as a task, and waits for the result of the task.
+/// Calls a server's tool that runs only as a task, and waits for the result of the server's task.
 pub(super) async fn call_and_wait(
     server: &Arc<ManagedServer>,
     mut call: Call,

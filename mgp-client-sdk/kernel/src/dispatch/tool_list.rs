@@ -66,8 +66,8 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
     Ok(tools)
 }
 
-/// Adds what the server of a tool states by proposals that the caller negotiated, and removes what it states because only
-/// the kernel negotiated the proposal.
+/// Adds the members of a tool that belong to proposals that the caller negotiated, and removes those that the server
+/// added only because the kernel negotiated their proposal with it.
 fn fit_proposals(
     parts: &DispatcherParts,
     caller: &dyn Allowed,
@@ -75,7 +75,7 @@ fn fit_proposals(
     active: ExtensionSet,
 ) {
     let (wanted, hidden) = (active & proposals::OF_TOOLS, proposals::OF_TOOLS.difference(active));
-    // Few callers negotiate them, and few tools have `_meta`.
+    // Return early in the usual case: few callers negotiate these proposals, and few tools have `_meta`.
     if wanted.is_empty() && tool.meta.is_none() {
         return;
     }
@@ -92,7 +92,7 @@ fn fit_proposals(
     }
 }
 
-/// Returns the level of the list for a caller.
+/// Returns the kind of tool list that a caller receives.
 fn context_level(
     parts: &DispatcherParts,
     cx: &Context,
@@ -134,20 +134,20 @@ impl Dispatcher {
         settle(self.shared_parts()).await;
     }
 
-    /// Returns the tokens that lists saved an agent on each of the last days, the oldest day first.
+    /// Returns the number of tokens that tool search saved an agent on each of the last days, the oldest day first.
     pub(crate) async fn saved_days(&self, agent: &str) -> Result<Vec<KernelSavedDay>, StoreError> {
         self.settle_saved_context().await;
         stored_days(&**self.parts().fleet.context().governance.store(), agent).await
     }
 }
 
-/// Returns the context that a call by an agent would have.
+/// Returns the context that a call by the local agent with this name would have.
 pub(crate) fn context_of_agent(agent: &str) -> Context {
     let principal = Principal::local().agent(agent);
     Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal)
 }
 
-/// Returns the tokens of an agent's list of tools, and of a list of everything that it may use.
+/// Returns the tokens of the tool list that an agent receives, and those of a list of all tools that it may use.
 pub(crate) fn list_costs(
     parts: &DispatcherParts,
     agent: &str,

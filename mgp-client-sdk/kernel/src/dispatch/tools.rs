@@ -1,4 +1,4 @@
-//! `tools/call`: passes a call to the server that has the tool, through all of that server's gates.
+//! `tools/call`: passes a call to the server that has the tool, after all checks for that server.
 //!
 //! Applies to: inbound.
 
@@ -43,7 +43,7 @@ pub(crate) fn call(
     dispatcher: Dispatcher,
     mut call: Call,
 ) -> impl Future<Output = Result<Reply, RpcError>> + Send {
-    // Read the members before the call is rewritten for the server, because they apply to this hop only.
+    // Read the members before the call is rewritten for the server, because they are meant only for this kernel.
     let read = CallMembers::read(&call).map(|named| {
         let resolved = resolve_tool(&dispatcher, &mut call, &named);
         (named, resolved)
@@ -54,7 +54,7 @@ pub(crate) fn call(
         dispatcher.parts().sessions.find(call.cx(), named.session_handle.as_deref())?;
         let resolved = match resolved {
             Err(error) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
-                // Boxed, so that the future of all other calls remains small.
+                // Box this rare future, so that the future of all other calls remains small.
                 Box::pin(find_unread(&dispatcher, &mut call, &named, error)).await
             }
             resolved => resolved,
@@ -70,7 +70,7 @@ pub(crate) fn call(
         let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
         let references = &fleet.context().references;
         if references.apply_to(call.cx()) {
-            // This runs before the gates, so that they check the arguments that the server will receive.
+            // Attach the data before the security checks, so that these see the arguments that the server will receive.
             Box::pin(references.attach(&mut call, view, server.extensions(), &tool)).await?;
         }
         let session = result_members::begin(&dispatcher, &mut call, &tool, has_access)?;
@@ -175,7 +175,7 @@ fn record_use(
 }
 
 impl Dispatcher {
-    /// Returns the tool that a name means to a caller.
+    /// Returns the tool that a caller sees under a name; `None` if there is no such tool or the name is ambiguous.
     pub(crate) fn find_shown(&self, cx: &Context, name: &str) -> Option<IndexedTool> {
         let DispatcherParts { fleet, view, .. } = self.parts();
         match fleet.context().index.resolve(name, &VisibleTools { view, cx }) {
@@ -208,7 +208,7 @@ pub(super) struct CallMembers {
 }
 
 impl CallMembers {
-    /// Reads the members. Most calls have none of them; this is detected without parsing.
+    /// Reads the members of a call. Most calls have none of them, which this function detects without parsing.
     pub(super) fn read(call: &Call) -> Result<Self, RpcError> {
         let is_named = |members: &Payload| {
             let text = members.as_str();
@@ -229,7 +229,7 @@ pub(super) enum ResolvedTool {
     Visible(IndexedTool),
     /// A tool in the index; whether it is visible to the caller has not been checked yet.
     Found(IndexedTool),
-    /// The server of a tool whose definition waits for an operator. The gates refuse the call and record the
+    /// The server of a tool whose definition waits for an operator. The security checks refuse the call and record the
     /// refusal.
     Held(Arc<ManagedServer>),
 }
@@ -291,8 +291,8 @@ fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
 
 /// Finds a tool by the name and the server in the params.
 ///
-/// A tool that the caller may not use is found too if its name is unique: the gates then refuse the call and
-/// record the refusal.
+/// A tool that the caller may not use is found too if its name is unique, so that the security checks refuse the call
+/// and record the refusal.
 fn find_by_params(
     dispatcher: &Dispatcher,
     call: &Call,
@@ -312,7 +312,8 @@ fn find_by_params(
     })
 }
 
-/// Returns the server whose tool with the called name was last used in this session.
+/// Returns the server whose tool was last used in the session, among several servers that have a tool with the name in
+/// the call; `None` if the name is not ambiguous or none of these tools was used.
 fn last_used(
     dispatcher: &Dispatcher,
     call: &Call,
@@ -355,7 +356,8 @@ fn find_held(
     Ok(None)
 }
 
-/// Returns the object that contains the tool's name, server and arguments.
+/// Returns the object of the call that contains the tool's name, server and arguments: the params, or the arguments of
+/// a tool such as `mgp_tools_call`.
 fn naming_params(
     call: &Call,
     meta: Option<MetaTool>,

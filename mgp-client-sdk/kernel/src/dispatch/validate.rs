@@ -10,7 +10,7 @@ use mgp_types::{ErrorCode, RpcError};
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use crate::caller_view::VisibleTools;
 
-/// Answers from the definition that the server has listed; a tool that the caller may not use is unknown.
+/// Checks arguments against the definition that the server has listed. A tool that the caller may not use is unknown.
 pub(super) fn validate(
     dispatcher: &Dispatcher,
     cx: &Context,

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use super::{notify, webhooks};
 use crate::login::Logins;
 
-/// The space of the store for events whose delivery was given up.
+/// The part of the store that keeps the events whose delivery was given up.
 const SPACE: &str = "events.failed";
 
 /// The maximum number of given-up events that are kept per delivery.
@@ -42,7 +42,7 @@ const MAX_ANSWER: usize = 64 * 1024;
 /// The number of events that are read at a time.
 const BATCH: usize = 32;
 
-/// The maximum length of the error of a failed delivery that is kept.
+/// The maximum length of the error text that is kept for a failed delivery.
 const MAX_ERROR: usize = 256;
 
 /// The deliveries of a kernel. This handle is cheap to clone.
@@ -55,7 +55,7 @@ struct DeliveryTable {
     context: OnceLock<DeliveryContext>,
 }
 
-/// A delivery with its task, which ends when this is dropped.
+/// A delivery with the task that runs it; the task ends when this value is dropped.
 struct RunningDelivery {
     delivery: Arc<Delivery>,
     outbound: Outbound,
@@ -66,7 +66,7 @@ struct RunningDelivery {
 #[derive(Clone, PartialEq)]
 enum Outbound {
     Webhook(WebhookConfig),
-    /// A place at which a person receives messages, and the configured address of the console.
+    /// A place at which a person receives messages, and the configured address of the operators' web console.
     Notify(NotifyConfig, Option<String>),
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct DeliveryContext {
     sender: SenderContext,
 }
 
-/// The handles that senders share.
+/// The handles that the senders of all deliveries share.
 #[derive(Clone)]
 pub(super) struct SenderContext {
     pub(super) expander: Expander,
@@ -85,13 +85,13 @@ pub(super) struct SenderContext {
     pub(super) served: ServedConsole,
 }
 
-/// The address at which this process serves the console, once it does.
+/// The address at which this process serves the operators' web console; not set before it does so.
 pub(super) type ServedConsole = Arc<OnceLock<String>>;
 
 /// A delivery: its position in the stream of events, and its statistics.
 pub(super) struct Delivery {
     pub(super) name: String,
-    /// The name of the receiver that operators see.
+    /// The text that operators see for the receiver: the URL of a webhook, or the name of the delivery.
     target: String,
     reader: Mutex<Option<EventReader>>,
     state: Mutex<DeliveryState>,
@@ -124,7 +124,7 @@ impl SenderContext {
         Self { expander: expander.clone(), proxy, served: ServedConsole::default() }
     }
 
-    /// Expands a text of the user's own file.
+    /// Expands the variables in a text that comes from the user's own configuration file.
     pub(super) fn expand(&self, text: Option<&str>) -> Result<Option<String>, String> {
         let Some(text) = text else { return Ok(None) };
         let template = Template::parse(text).map_err(|error| error.to_string())?;
@@ -132,7 +132,7 @@ impl SenderContext {
         Ok(Some(value.as_str().to_owned()))
     }
 
-    /// Returns a client that sends to a URL.
+    /// Returns an HTTP client that may send to this URL.
     pub(super) fn fetch(&self, url: &str, allow_loopback: bool) -> Result<GuardedFetch, String> {
         let fetch =
             if allow_loopback { GuardedFetch::for_server(url) } else { GuardedFetch::new() };
@@ -164,7 +164,7 @@ impl Deliveries {
         let _ = self.0.context.set(context);
     }
 
-    /// Sets the address at which this process serves the console.
+    /// Sets the address at which this process serves the operators' web console.
     pub(crate) fn set_console(&self, url: String) {
         if let Some(context) = self.0.context.get() {
             let _ = context.sender.served.set(url);
@@ -199,7 +199,7 @@ impl Deliveries {
         }
     }
 
-    /// Returns the deliveries and the events that they could not deliver.
+    /// Returns all deliveries, each with the events that it could not deliver.
     pub(crate) async fn list(&self, store: &dyn Store) -> Result<Vec<KernelWebhook>, StoreError> {
         let failures = store.load(SPACE).await?.records;
         let all: Vec<_> = {
@@ -247,7 +247,7 @@ fn start(
     RunningDelivery { delivery, outbound, task }
 }
 
-/// Delivers events until the store is closed; fails if the configuration cannot be used.
+/// Delivers events until the store is closed; fails if the configuration of the receiver cannot be used.
 async fn run(
     hub: &EventHub,
     context: &DeliveryContext,
@@ -293,8 +293,8 @@ impl Delivery {
         }
     }
 
-    /// Sends until it is accepted. An event that is refused, or not accepted after too many attempts, is kept as
-    /// given up.
+    /// Repeats `send` until the receiver accepts the event. Stores the event as given up if the receiver refuses it, or
+    /// has not accepted it after too many attempts.
     pub(super) async fn deliver<F: Future<Output = Attempt> + Send>(
         &self,
         store: &dyn Store,
@@ -325,7 +325,7 @@ impl Delivery {
         Ok(())
     }
 
-    /// Keeps an event that was given up, in place of the oldest one if there are too many.
+    /// Stores an event that was given up, and drops the oldest stored one if there are too many.
     async fn give_up(
         &self,
         store: &dyn Store,

@@ -11,19 +11,19 @@ use mgp_types::sync::Mutex;
 
 use super::{CHANNELS, KernelEvents};
 
-/// The families of channels in which only the kernel publishes: clients trust them.
+/// The prefixes of the channels in which only the kernel publishes, because clients trust these channels.
 const RESERVED: [&str; 2] = ["security.", "approvals."];
 
 /// The maximum number of servers for which a refused event is logged; it is logged once per server.
 const MAX_LOGGED: usize = 1_024;
 
-/// The servers for which a refused event has been logged already.
+/// The servers for which the kernel has already logged that it refused an event.
 #[derive(Default)]
 pub(super) struct ForwardLog(Mutex<BTreeSet<ServerId>>);
 
 impl KernelEvents {
-    /// Subscribes to the events of a connected server, if it negotiated events. `owner` is the principal of an
-    /// isolated instance.
+    /// Subscribes to the events of a connected server, if it negotiated events. `owner` is the principal to which an
+    /// isolated instance of the server belongs.
     pub(crate) async fn follow(
         &self,
         connection: &NewConnection,
@@ -63,7 +63,7 @@ impl KernelEvents {
             // The depth counts the kernels that an event has passed, so that it cannot be sent in an endless circle of
             // kernels.
             .depth(event.depth.saturating_add(1));
-        // A text that is not a time is replaced by the time of arrival.
+        // If the server's text is not a valid time, the event gets the time at which it arrived.
         if let Some(at) = event.timestamp.filter(|at| at.to_system_time().is_some()) {
             draft = draft.timestamp(at);
         }

@@ -1,7 +1,7 @@
 //! The kernel's events: those that it emits itself, and those that it forwards from its servers (MGP §13).
 //!
-//! A subscriber receives an event only if it may see the server or tool that the event is about, by the same
-//! decision as lists; operators receive all.
+//! A subscriber receives an event only if it also sees the server or tool of the event in lists; operators receive all
+//! events.
 
 mod deliveries;
 mod forward;
@@ -120,7 +120,8 @@ impl KernelEvents {
         }
     }
 
-    /// Publishes that a transaction of a tenant waits for an operator; without the arguments of its steps.
+    /// Publishes that a transaction of a tenant waits for an operator, without the arguments of the transaction's
+    /// steps.
     pub(crate) fn transaction_stuck(&self, tenant: &str, transaction: &TransactionRecord) {
         let mut shown = transaction.clone();
         for step in shown.steps.iter_mut() {
@@ -166,8 +167,8 @@ impl KernelEvents {
 }
 
 impl PublishedCall<'_> {
-    /// Publishes the end of the call, and waits until the events so far are stored for durable subscriptions and sent
-    /// to the caller's own.
+    /// Publishes the end of the call, and waits until all events so far are stored for durable subscriptions and sent
+    /// to the subscriptions of the caller.
     pub(crate) async fn end(mut self, answer: &Result<Reply, RpcError>, is_answered: bool) {
         self.is_ended = true;
         let Self { events, cx, server, tool, .. } = self;
@@ -191,7 +192,7 @@ impl PublishedCall<'_> {
     }
 }
 
-/// Publishes the end of a call that was dropped before it ended: its caller cancelled it, or is gone.
+/// Publishes the end of a call that was dropped before it ended, because its caller cancelled it or disconnected.
 impl Drop for PublishedCall<'_> {
     fn drop(&mut self) {
         if !self.is_ended {
@@ -234,7 +235,7 @@ impl<'a> ToolData<'a> {
     }
 }
 
-/// Returns whether a caller without authority may see an event, as it would see its subject in lists.
+/// Returns whether a caller that is not an operator may see an event, i.e. sees its server or tool in lists.
 fn may_see(view: &CallerView, cx: &Context, subject: &EventSubject) -> bool {
     let is_foreign = subject.owner.as_ref().is_some_and(|owner| *owner != cx.principal)
         || subject.tenant.as_ref().is_some_and(|tenant| tenant != cx.principal.tenant());

@@ -1,4 +1,4 @@
-//! Publishes what the audit log records about security and approvals (MGP §6, §13.5).
+//! Publishes the records of the audit log about security and approvals as events (MGP §6, §13.5).
 
 use std::sync::Weak;
 
@@ -17,7 +17,7 @@ use crate::handle::KernelParts;
 /// The number of records that are read at a time.
 const BATCH: usize = 256;
 
-/// Publishes new records until the kernel is dropped; does not keep the kernel or its log open.
+/// Publishes new records of the audit log until the kernel is dropped; does not keep the kernel or its log alive.
 pub(crate) async fn follow(kernel: Weak<KernelParts>) {
     let parts = kernel.upgrade();
     let Some(mut newest) = parts.and_then(|parts| parts.audit.as_ref().map(|log| log.newest()))
@@ -64,10 +64,10 @@ struct SecurityData<'a> {
     details: Object,
 }
 
-/// The details that an event includes; other details could reveal arguments.
+/// The details of a record that its event includes; other details could reveal the arguments of calls.
 const DETAILS: [&str; 5] = ["code", "method", "approval_id", "decision", "expires_at"];
 
-/// Returns the event for a record, if there is one.
+/// Returns the event to publish for a record; `None` for most kinds of records.
 fn draft(record: &AuditEvent) -> Option<EventDraft> {
     let (channel, severity) = channel(record)?;
     let target = record.target.as_ref();
@@ -102,10 +102,10 @@ fn channel(record: &AuditEvent) -> Option<(&'static str, Severity)> {
     let code = code.and_then(|code: &Payload| code.get::<i32>().ok());
     let is_about_tool = record.target.as_ref().is_some_and(|target| target.tool_name.is_some());
     Some(match &record.event_type {
-        // A record of `ValidationFailed` about the same call follows, and becomes the event.
+        // A record of `ValidationFailed` about the same call follows, and the event is made from that record.
         EventType::ToolBlocked if code == Some(ErrorCode::VALIDATION_BLOCKED.0) => return None,
         EventType::ToolBlocked => (ACCESS_DENIED, Severity::Warning),
-        // A refused call of a tool has a record of its own.
+        // Records about a tool are skipped here, because a refused call of a tool also has a record of `ToolBlocked`.
         EventType::PermissionDenied if !is_about_tool => (ACCESS_DENIED, Severity::Warning),
         EventType::ValidationFailed | EventType::CodeRejected => {
             (VALIDATION_FAILED, Severity::Warning)

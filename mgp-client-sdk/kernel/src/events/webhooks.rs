@@ -14,7 +14,7 @@ use super::deliveries::{Delivery, SenderContext, post};
 /// The block size of SHA-256, in bytes.
 const BLOCK: usize = 64;
 
-/// A URL that gets events.
+/// A URL to which events are sent, with the means to send them.
 pub(super) struct Webhook {
     pub(super) config: WebhookConfig,
     fetch: GuardedFetch,
@@ -28,7 +28,7 @@ impl Webhook {
         Ok(Self { config, fetch, secret })
     }
 
-    /// Delivers events; fails if the store does.
+    /// Delivers events one after the other; returns an error if the store fails.
     pub(super) async fn run(
         &self,
         delivery: &Delivery,
@@ -52,7 +52,7 @@ impl Webhook {
     }
 }
 
-/// Returns a POST of JSON with the time, and the signature of both if there is a key.
+/// Returns a POST request with JSON, with headers for the time and, if there is a secret, for the signature of both.
 pub(super) fn signed(url: &str, json: &str, secret: Option<&str>) -> FetchRequest {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let timestamp = now.as_secs().to_string();

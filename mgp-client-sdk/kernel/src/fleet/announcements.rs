@@ -14,11 +14,11 @@ use super::servers::{Fleet, WeakFleet};
 /// The time over which changes of lists are collected before clients are notified.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Maximum time for which a change waits until servers that were just added have started, since these change the same
-/// lists.
+/// The maximum time for which the notification of a change waits for servers that were just added, because their start
+/// will change the same lists.
 const MAX_COLLECT: Duration = Duration::from_secs(5);
 
-/// Interval at which it is checked whether the fleet still exists.
+/// The interval at which the task checks whether the fleet still exists.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Notifies clients of changed lists until the fleet is dropped.
@@ -68,7 +68,7 @@ fn announce(fleet: &Fleet, Changes { of_servers, of_rules }: Changes) {
     }
 }
 
-/// Returns whether a principal sees a list of a server, or a part of it.
+/// Returns whether a principal sees at least a part of a list of a server.
 fn sees_list(fleet: &Fleet, principal: &Principal, server: &ServerId, group: ListGroup) -> bool {
     let (access, now) = (fleet.context().governance.access(), SystemTime::now());
     let sees = |tool: Option<&str>| access.decide(principal, Some(server), tool, now).is_allowed();
@@ -78,8 +78,8 @@ fn sees_list(fleet: &Fleet, principal: &Principal, server: &ServerId, group: Lis
     if group != ListGroup::Tools {
         return false;
     }
-    // A principal may see single tools of a server that it does not see as a whole. If the server was removed, its
-    // tools are no longer known here.
+    // A principal may see single tools of a server that it does not see as a whole. The tools of a removed server are
+    // no longer known here, so the principal is notified in any case.
     let tools = fleet.context().index.tools_of(server.as_str());
     fleet.get(server.as_str()).is_none() || tools.iter().any(|tool| sees(Some(tool.name())))
 }

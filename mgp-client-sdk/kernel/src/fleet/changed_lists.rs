@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::refresh_queue::ListGroup;
 
-/// The changes that are not announced yet. This handle is cheap to clone.
+/// The changes of lists that are not announced yet. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct ChangedLists(Arc<Pending>);
 
@@ -20,11 +20,11 @@ struct Pending {
     marked: Notify,
 }
 
-/// The changes of an interval.
+/// The changes that were recorded since the last announcement.
 #[derive(Default)]
 pub(super) struct Changes {
     pub(super) of_servers: BTreeSet<(ListGroup, ServerId)>,
-    /// The rules changed that decide what callers see.
+    /// `true` if the rules that decide what callers see have changed.
     pub(super) of_rules: bool,
 }
 

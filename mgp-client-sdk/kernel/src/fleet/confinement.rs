@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use mgp_discovery::ProcessRights;
 use mgp_transport::Confinement;
 
-/// The folders that programs must read to run at all; secrets of the system are not below it.
+/// The folders that a program must be able to read in order to run; they contain no secrets of the system.
 const SYSTEM: &[&str] = &[
     "/bin",
     "/lib",
@@ -36,10 +36,10 @@ const SYSTEM: &[&str] = &[
     "/etc/timezone",
 ];
 
-/// The folders beside an interpreter's own folder that belong to the interpreter.
+/// The folders of an interpreter's installation, relative to the parent of the `bin` folder that contains it.
 const BESIDE: &[&str] = &["bin", "lib", "lib64", "libexec", "include", "share/zoneinfo"];
 
-/// Folders of version managers, in which every file belongs to an interpreter.
+/// The folders of version managers (programs that install interpreters), in which each file belongs to an interpreter.
 const MANAGERS: &[&str] =
     &[".pyenv", ".nvm", ".asdf", ".rbenv", ".nodenv", ".volta", ".fnm", "mise"];
 
@@ -57,7 +57,7 @@ pub(super) fn confinement(rights: ProcessRights) -> Confinement {
     all
 }
 
-/// Returns the folders of an interpreter that is outside of the folders of the system.
+/// Returns the folders of the installation to which an interpreter belongs; none if its path shows no installation.
 fn installation(program: &Path) -> Vec<PathBuf> {
     let is_manager = |folder: &&Path| {
         folder.file_name().is_some_and(|name| MANAGERS.iter().any(|known| name == *known))

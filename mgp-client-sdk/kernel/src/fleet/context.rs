@@ -26,7 +26,7 @@ use crate::proposals::ProposalState;
 use crate::questions::ServerQuestions;
 use crate::references::References;
 
-/// A function that creates an in-process server; called at each start.
+/// A function that creates a server in this process; it is called at each start of the server.
 pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
 
 /// State and handles that all servers of a kernel share. This handle is cheap to clone.
@@ -39,7 +39,7 @@ pub(crate) struct FleetContext {
     /// The limits of calls.
     pub(crate) bounds: CallBounds,
     pub(crate) governance: Governance,
-    /// The sessions of callers with scopes.
+    /// The sessions in which callers are limited to scopes.
     pub(crate) scopes: Scopes,
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,
@@ -52,14 +52,14 @@ pub(crate) struct FleetContext {
     pub(crate) start_permits: Arc<Semaphore>,
     /// The in-process servers.
     pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,
-    /// Notifies clients that lists and resources changed.
+    /// The handle that notifies clients of changed lists and resources.
     pub(crate) notifications: ChangeNotifier,
-    /// The changes of lists that clients are notified of next.
+    /// The changes of lists of which clients have not been notified yet.
     pub(crate) changed_lists: ChangedLists,
     pub(crate) callers: Callers,
     pub(crate) events: KernelEvents,
     pub(crate) subscriptions: ResourceSubscriptions,
-    /// The data that moves from server to server.
+    /// The references to data in results of one server, which callers can pass to other servers.
     pub(crate) references: References,
     /// The questions of servers that wait for an operator.
     pub(crate) questions: ServerQuestions,

@@ -10,10 +10,10 @@ use tokio::time::{sleep, timeout};
 use super::managed_server::ManagedServer;
 use super::session::has_failed;
 
-/// Time that an operator waits for the tools of a server that has started; then the present state is returned.
+/// The time that an operator waits for the tools of a started server. Afterwards the current state is returned.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time that a transitional state usually lasts.
+/// The time that a state between two others, such as a restart, usually lasts.
 const PASSING_DELAY: Duration = Duration::from_millis(50);
 
 /// The default time that an operator waits for a stop. Afterwards the current state is returned.
@@ -56,7 +56,7 @@ impl ManagedServer {
             if server.hold().is_set() {
                 return server.stop(ShutdownReason::OperatorRequest).await;
             }
-            // Wait, so that the caller does not see the state before the restart.
+            // Wait until the server is connected or stays failed, so that no earlier state is returned.
             tokio::select! {
                 _ = server.client().ready() => server.listed().await,
                 () = server.stays_failed() => {}

@@ -1,5 +1,5 @@
-//! A periodic check of the servers: it stops idle ones (their lists stay known, and the next call starts them), checks
-//! that servers at URLs answer, and reads again the lists that an earlier kernel has read.
+//! Periodic tasks for the servers: they stop idle servers (their lists stay known, and the next call starts them),
+//! check that servers at URLs answer, and read again the lists that an earlier kernel has read.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Interval between two checks of connected servers at URLs.
+/// The interval between two checks of the connected servers at URLs.
 const REMOTE_INTERVAL: Duration = Duration::from_secs(20);
 
 /// The delay after the start, and after a client's connection, before servers are started to read their lists again.
@@ -25,7 +25,7 @@ const REREAD_DELAY: Duration = Duration::from_secs(5);
 /// The maximum number of servers that are started at a time to read their lists again.
 const MAX_REREADS: usize = 2;
 
-/// Checks periodically for idle servers, until the fleet is dropped.
+/// Stops idle servers in periodic checks, until the fleet is dropped.
 pub(super) async fn run(fleet: WeakFleet) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
@@ -45,7 +45,7 @@ pub(super) async fn run(fleet: WeakFleet) {
     }
 }
 
-/// Checks the servers at URLs, until the fleet is dropped.
+/// Checks periodically that the servers at URLs answer, until the fleet is dropped.
 pub(super) async fn check_remote(fleet: WeakFleet) {
     loop {
         tokio::time::sleep(REMOTE_INTERVAL).await;
@@ -54,8 +54,8 @@ pub(super) async fn check_remote(fleet: WeakFleet) {
     }
 }
 
-/// Reads the lists that an earlier kernel has read, once per run of the kernel, because a program may have been
-/// updated. Begins when a client other than an operator is connected, and ends when the fleet is dropped.
+/// Reads again, once per run of the kernel, the lists that an earlier kernel has read, because a server's program may
+/// have been updated. Begins when a client other than an operator is connected, and ends early if the fleet is dropped.
 pub(super) async fn reread(fleet: WeakFleet) {
     let mut is_used = false;
     loop {

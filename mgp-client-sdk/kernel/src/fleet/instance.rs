@@ -49,7 +49,7 @@ pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum time between the state "connected" and a usable client.
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The extensions that the kernel offers to servers, because it implements their effects.
+/// The extensions that the kernel itself implements and therefore offers to all servers.
 const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Security)
     .with(Extension::Lifecycle)
@@ -109,7 +109,7 @@ impl Instance {
         connected.max_by_key(|session| session.used_at()).unwrap_or(&self.main)
     }
 
-    /// Returns the session that serves a caller, or `None` as long as it is unknown which sessions the server
+    /// Returns the session that serves a caller, or `None` while the kernel does not know yet which sessions the server
     /// needs.
     pub(super) fn session_for(&self, cx: &Context, of: SessionUse) -> Option<&Arc<Session>> {
         if self.parts.config.era.is_some() || !of.needs_legacy(cx) {
@@ -145,7 +145,8 @@ impl Instance {
         legacy
     }
 
-    /// Connects the session that serves a caller. Starting the main session requires a permit.
+    /// Connects the session that serves a caller, and returns it with its client. A start of the main session needs one
+    /// of the permits, if any are given.
     pub(super) async fn wake_for(
         &self,
         cx: &Context,
@@ -198,7 +199,7 @@ impl Instance {
         }
     }
 
-    /// Returns the kind of the session that a client belongs to.
+    /// Returns the kind of the session to which a client (a connection to the server) belongs.
     pub(super) fn kind_of(&self, client: &Client) -> SessionKind {
         let legacy = self.legacy.get().and_then(|legacy| legacy.client().client().ok());
         match legacy {
@@ -207,8 +208,8 @@ impl Instance {
         }
     }
 
-    /// Reopens the legacy session in a new instance if an earlier instance of its principal had subscriptions
-    /// there.
+    /// Opens the legacy session of this new instance if an earlier instance of its principal had subscriptions in its
+    /// own legacy session.
     fn resume_legacy(&self) {
         let InstanceParts { config, context, owner, hold, .. } = &self.parts;
         let (server, owner) = (config.id.clone(), owner.clone());
@@ -245,7 +246,7 @@ impl InstanceParts {
         self.owner.is_some() || is_allowed && !self.config.is_per_agent()
     }
 
-    /// Applies the server's settings to the configuration of a client for it.
+    /// Applies the server's settings to the configuration of the client that connects to it.
     fn configure(&self, client: &mut ClientConfig) {
         offer_callers(client, self.answers_roots());
         client.plain_traceparent = self.config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
@@ -268,13 +269,14 @@ impl InstanceParts {
         let questions = context.questions.clone();
         let proposals = context.proposals.with_servers();
         let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"));
-        // Before governance, so that the gates are outside.
+        // Add these layers before `governed`, so that the security checks come before them on the way of a call.
         let builder = context.calls.layers(builder, &context.governance, &id);
         // The callback handler is set before the limits are applied, because these may remove callbacks.
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
         let unanswered = record_unanswered(context.governance.audit());
         let (events, followed, of) = (context.events.clone(), id.clone(), owner.clone());
-        // The shared instance of an isolated server only lists tools; its events have no owner.
+        // Do not follow the shared instance of an isolated server: it only lists tools; its events belong to no
+        // principal.
         let is_shared = self.approved.is_some() || !config.is_per_agent();
         let is_main = kind == SessionKind::Main && (owner.is_some() || is_shared);
         let prepare = move |connection: NewConnection| {
@@ -317,10 +319,10 @@ impl InstanceParts {
     }
 }
 
-/// Declares to servers the capabilities that callers may have, such as elicitation and sampling.
+/// Sets the capabilities that the kernel declares to servers for its callers, such as elicitation and sampling.
 fn offer_callers(config: &mut ClientConfig, answers_roots: bool) {
     // A modern request declares what its own caller supports. A legacy session is shared by several callers, so it
-    // declares every capability, and the hop refuses requests that the actual caller does not support.
+    // declares every capability, and the kernel refuses requests that the actual caller does not support.
     config.offer.answerer = Answerer::Caller;
     let offered = &mut config.offer.capabilities;
     let ask = offered.elicitation.get_or_insert_with(ElicitationCapability::new);
@@ -338,7 +340,7 @@ fn offer_callers(config: &mut ClientConfig, answers_roots: bool) {
     offered.declare_apps();
 }
 
-/// Forwards notifications that a server sends outside of calls to the clients that see the server.
+/// Adds handlers that forward what a server sends outside of calls (changes, log messages, questions) to the clients.
 fn handle_notifications(
     builder: ClientBuilder,
     notifier: &ServerNotifier,
@@ -363,7 +365,7 @@ fn handle_notifications(
 pub(super) struct Instances(Arc<InstanceTable>);
 
 struct InstanceTable {
-    /// The parts that all instances have in common; without an owner.
+    /// The parts that all instances have in common; their `owner` is `None`, and each instance sets its own.
     parts: InstanceParts,
     by_owner: Mutex<HashMap<Principal, Arc<AgentInstance>>>,
 }
@@ -380,7 +382,7 @@ impl Instances {
         Self(Arc::new(InstanceTable { parts, by_owner: Mutex::default() }))
     }
 
-    /// Returns the instance of a principal, and creates it if necessary; the guard keeps it running.
+    /// Returns the instance of a principal, which it creates if necessary, in a guard that keeps the instance running.
     pub(super) fn get_or_create(&self, owner: &Principal) -> Result<InstanceGuard, RpcError> {
         let InstanceTable { parts, by_owner } = &*self.0;
         let mut table = by_owner.lock();
@@ -419,13 +421,13 @@ impl Instances {
         table.values().flat_map(|one| one.instance.sessions()).cloned().collect()
     }
 
-    /// Returns the connected clients of a principal.
+    /// Returns the connected clients of a principal's instance of the server.
     pub(super) fn clients_of(&self, owner: &Principal) -> Vec<Client> {
         let instance = self.0.by_owner.lock().get(owner).cloned();
         instance.iter().flat_map(|one| one.instance.sessions()).filter_map(connected).collect()
     }
 
-    /// Returns the kind of the session that a client of a principal belongs to.
+    /// Returns the kind of the session to which a client of a principal's instance belongs.
     pub(super) fn kind_of(&self, owner: &Principal, client: &Client) -> SessionKind {
         let instance = self.0.by_owner.lock().get(owner).cloned();
         instance.map_or(SessionKind::Main, |one| one.instance.kind_of(client))
@@ -527,7 +529,7 @@ async fn stop_idle(table: Weak<InstanceTable>, owner: Principal, instance: Weak<
     }
 }
 
-/// Records the states of a legacy session until it is dropped.
+/// Records the states of a legacy session in the server's log until the session is dropped.
 async fn record_session(session: Weak<Session>, log: Arc<ServerLog>) {
     let states = session.upgrade().map(|session| session.client().state().watch());
     let Some(mut states) = states else { return };

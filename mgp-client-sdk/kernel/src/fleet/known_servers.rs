@@ -16,8 +16,8 @@ const SPACE: &str = "kernel.met";
 /// The word that replaces the number of tools in the digest of a server that did not answer in time.
 const SILENT: &str = "silent";
 
-/// The digest of each server whose tools are known or that did not answer: the digest of the configuration with which
-/// that happened. This type is a handle that is cheap to clone.
+/// For each server whose tools are known, or that did not answer, a digest of the configuration that it had then. This
+/// handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct KnownServers(Arc<Digests>);
 
@@ -48,8 +48,8 @@ impl KnownServers {
         digests.get(&server.id).is_some_and(|known| *known == digest(server, SILENT))
     }
 
-    /// Records that the tools of a server are known. If the record cannot be stored, the next kernel has to start
-    /// the server once.
+    /// Records that this number of tools of a server is known. If the record cannot be stored, the next kernel has to
+    /// start the server once.
     pub(super) fn insert(&self, server: &ServerConfig, tools: usize) {
         self.put(server, tools);
     }
@@ -86,8 +86,8 @@ impl KnownServers {
     }
 }
 
-/// Returns the digest of everything that determines a server's tools: its command or URL, and the features that the
-/// kernel offers to it.
+/// Returns the digest of everything that determines a server's tools, such as its command or URL and the extensions
+/// that the kernel offers to it, followed by `tools`: the number of tools or [`SILENT`].
 ///
 /// The configuration may contain secrets, so only the digest is stored.
 fn digest(server: &ServerConfig, tools: impl Display) -> String {
@@ -100,14 +100,14 @@ fn digest(server: &ServerConfig, tools: impl Display) -> String {
         }
         TargetConfig::Url { url, headers, transport, auth } => {
             let auth = (**auth != AuthConfig::default()).then_some(auth);
-            // As with `era` below: added only if set, so that the digests of older kernels remain valid.
+            // Add `auth` only if it is set, so that the digests of older kernels, which did not know it, remain valid.
             let auth = auth.map(|auth| format!(" {auth:?}")).unwrap_or_default();
             write!(text, "url {url:?} {headers:?} {transport:?}{auth}")
         }
         _ => write!(text, "within {:?}", env!("CARGO_PKG_VERSION")),
     };
     let offered = server.mgp.as_ref().map(|mgp| (&mgp.extensions, mgp.isolation, &mgp.tags));
-    // Added only if set, so that the digests of older kernels, which did not know `era`, remain valid.
+    // Add `era` only if it is set, so that the digests of older kernels, which did not know it, remain valid.
     if let Some(era) = server.era {
         let _ = write!(text, " {era:?}");
     }

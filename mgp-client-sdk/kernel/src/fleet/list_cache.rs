@@ -1,6 +1,6 @@
 //! A cache of the resources, templates, prompts and skills that a server last listed.
 //!
-//! They outlive the server's process, so that a client can list them without a start.
+//! The cached lists outlive the server's process, so that a client can list them without a start of the server.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -46,7 +46,7 @@ pub(crate) enum ListKind {
 pub(crate) struct ListCache {
     lists: Mutex<Lists>,
     eras: Arc<KnownEras>,
-    /// A lock held by the task that reads the list; other tasks wait for it and use its result.
+    /// A lock held by the task that reads a list; other tasks that need the list wait for it and use its result.
     reading: tokio::sync::Mutex<()>,
 }
 
@@ -116,7 +116,7 @@ impl ListKind {
                 capabilities.resources.as_ref().and_then(|resources| resources.list_changed)
             }
             Self::Prompts => capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed),
-            // The skills extension defines no such notification.
+            // The skills extension defines no notification of changes.
             Self::Skills => None,
         };
         list_changed == Some(true)
@@ -318,7 +318,7 @@ async fn read(
         hops::count(&mut call, client.server());
         let page = match gateway::ungated_supervised(supervised).send(call).await {
             Ok(reply) => reply.get::<Page>()?,
-            // Not an error: many servers have resources and do not implement templates.
+            // An unknown method is not an error: many servers have resources and do not implement templates.
             Err(error) if error.code() == ErrorCode::METHOD_NOT_FOUND => break,
             Err(error) => return Err(error.into()),
         };
@@ -369,14 +369,14 @@ impl Page {
             ListKind::Prompts => &self.prompts,
             ListKind::Skills => &self.skills,
         };
-        // Copied, because entries share the text of their page, and a cached entry must not keep the whole page in
-        // memory.
+        // Copy the entries, because they share the text of their page, and a cached entry must not keep the whole page
+        // in memory.
         entries.iter().map(|entry| Payload::from_trusted(entry.as_str().to_owned()))
     }
 }
 
-/// Increments the count of kernels in an entry if the server is a kernel; `None` if the count becomes too
-/// large.
+/// Returns an entry of a list with its count of passed kernels incremented, if the server is itself a kernel; `None` if
+/// the count becomes too large. An entry of another server is returned unchanged.
 fn nested(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
     if !hops::is_kernel(callee) {
         return Some(text);

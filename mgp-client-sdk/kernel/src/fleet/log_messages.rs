@@ -1,4 +1,4 @@
-//! Forwards log messages of servers to the caller that they belong to, under the server's name (MCP logging).
+//! Forwards each log message of a server to the client whose call it belongs to, under the server's name (MCP logging).
 //!
 //! Applies to: outbound.
 
@@ -106,7 +106,7 @@ pub(super) fn forward_log(
     }
     for cx in clients.into_iter().filter(|cx| Logger::is_sent_to(&cx.scope, level)) {
         if let Ok(call) = Call::tell::<LogMessage>(&message, cx.clone()) {
-            // A task, because sending may wait for a client that reads slowly.
+            // Send in a task, because sending may wait for a client that reads slowly.
             tokio::spawn(async move { cx.peer.send(call).await.map(drop) });
         }
     }
@@ -124,7 +124,7 @@ pub(super) async fn request_level(client: &Client, server: &ServerId, level: Log
     }
 }
 
-/// Adds the kernel's members to the `_meta` of a call: the log level that the caller wants of a modern server, and to
+/// Adds the kernel's members to the `_meta` of a call: for a modern server the log level that the caller wants, and for
 /// another kernel the number of kernels that the call has passed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HopMetaLayer;

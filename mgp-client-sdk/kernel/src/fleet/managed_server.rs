@@ -44,7 +44,7 @@ pub(crate) struct ManagedServer {
     lists: ListCache,
     refresh_queue: RefreshQueue,
     first_sync: FirstSync,
-    /// The number of the last run of the server whose tools were requested.
+    /// The number of the last run (start) of the server from which the kernel requested the tools.
     listed_run: watch::Sender<u64>,
     /// The log level that was last requested from the server.
     log_level: Mutex<Option<LogLevel>>,
@@ -204,7 +204,7 @@ impl ManagedServer {
         }
     }
 
-    /// Records that the current run of the server was asked for its tools.
+    /// Records that the kernel has requested the tools of the server's current run (the time since its last start).
     pub(super) fn note_listing(&self) {
         let live = self.client().supervised().current();
         let run = live.borrow().as_ref().map_or(0, |live| live.run);
@@ -268,7 +268,7 @@ impl ManagedServer {
         &self.first_sync
     }
 
-    /// Returns whether lists and searches wait for the first lists of the server.
+    /// Returns whether requests for lists and searches have to wait for the first lists of the server.
     pub(crate) fn is_new(&self) -> bool {
         self.first_sync.is_new()
     }
@@ -294,7 +294,8 @@ impl ManagedServer {
         matches!(self.state(), ServerState::Connecting | ServerState::Restarting)
     }
 
-    /// Starts a server whose lists this kernel has not read, and waits until they were read or it has failed.
+    /// Starts a server whose lists this kernel has not read, and waits until it has read them, or the server has
+    /// failed.
     pub(crate) async fn sync(&self, limit: Duration) {
         let read = async {
             if self.client().client().is_err() {
@@ -367,9 +368,9 @@ impl ManagedServer {
         join_all(restarts.map(|session| session.client().restart())).await;
     }
 
-    /// Passes a call on through all gates; a stopped server is started for it.
+    /// Passes a call to the server after all security checks; starts the server if it is stopped.
     ///
-    /// If `has_access` is `false`, no server is started, and the gates refuse the call.
+    /// If `has_access` is `false`, the server is not started, and the checks refuse the call.
     pub(crate) fn send(
         self: &Arc<Self>,
         call: Call,
@@ -425,7 +426,7 @@ impl ManagedServer {
         let server = Arc::clone(self);
         Box::pin(async move {
             let (session, woken) = server.wake_shared(call.cx(), SessionUse::Call).await;
-            // Ignore the error here: the gates return and record the refusal.
+            // Ignore the error here: `send` below returns it and records the refusal.
             if let Err(error) = woken {
                 tracing::debug!(server = %server.id, %error, "server not ready for a call");
             }
@@ -433,7 +434,7 @@ impl ManagedServer {
         })
     }
 
-    /// Returns the connected clients that may learn the roots of a principal.
+    /// Returns the connections to the server over which it may learn the roots of a principal.
     pub(crate) fn roots_clients(&self, principal: &Principal) -> Vec<Client> {
         match &self.isolated {
             None if self.shared.parts().answers_roots() => self.clients(),
@@ -455,15 +456,15 @@ impl ManagedServer {
         }
     }
 
-    /// Returns the clients of all connected instances.
+    /// Returns the connected clients of all instances of the server.
     pub(crate) fn clients(&self) -> Vec<Client> {
         let isolated = self.isolated.as_ref().map(Instances::clients).unwrap_or_default();
         let shared = self.shared.sessions().filter_map(|session| session.client().client().ok());
         shared.chain(isolated).collect()
     }
 
-    /// Requests log messages from the server at the lowest level that any client that sees it wants, if that level
-    /// has changed.
+    /// Requests log messages from the server at the lowest level that is wanted by any client that sees the server, if
+    /// this level has changed.
     ///
     /// Without such a client the kernel requests no level, and each server sends messages at a level of its own choice.
     pub(crate) async fn request_log_level(&self, context: &FleetContext) {
@@ -477,7 +478,7 @@ impl ManagedServer {
         }
     }
 
-    /// Forgets the requested log level, so that it is requested again: the server has restarted.
+    /// Forgets the requested log level, so that the kernel requests it again; for a server that has restarted.
     pub(super) fn forget_log_level(&self) {
         *self.log_level.lock() = None;
     }

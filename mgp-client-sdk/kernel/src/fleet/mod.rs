@@ -52,7 +52,7 @@ pub(super) use visible_fleet::VisibleFleet;
 /// Creates a fleet without servers, and starts the tasks that serve it until it is dropped.
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// Panics outside of a tokio runtime.
 pub(super) fn start(context: FleetContext, stored: HashMap<String, Payload>) -> Fleet {
     let (rules, changed_lists) = (context.governance.changes(), context.changed_lists.clone());
     tokio::spawn(announcements::follow_rules(rules, changed_lists.clone()));

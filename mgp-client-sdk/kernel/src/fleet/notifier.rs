@@ -60,12 +60,12 @@ impl ServerNotifier {
         let params = change.to_params(Some(&self.server));
         let sent =
             self.notifications.state_changed(&params, |principal| self.is_seen_by(principal));
-        // A client that does not read must not hold up what is sent to the others next.
+        // A client that does not read must not delay the next notifications to the other clients.
         let _ = tokio::time::timeout(STATE_TIMEOUT, sent).await;
     }
 
-    /// Finds the client for a question that belongs to no call. Only `roots/list` is passed on, if exactly one
-    /// client can answer it.
+    /// Finds the client to which a server's request that belongs to no call is passed. Returns `None` unless the
+    /// request is `roots/list` and exactly one client can answer it.
     pub(super) fn find_unattributed(
         &self,
         method: &str,
@@ -87,7 +87,7 @@ impl ServerNotifier {
             .all(|cx| owner.is_none_or(|owner| *owner == cx.principal) && self.is_visible_to(cx))
     }
 
-    /// Returns the lowest log level that any client that sees the server has requested.
+    /// Returns the lowest log level that clients that see the server have requested; `None` if none was requested.
     pub(super) fn wanted_level(&self, owner: Option<&Principal>) -> Option<LogLevel> {
         self.callers
             .level(|cx| owner.is_none_or(|owner| *owner == cx.principal) && self.is_visible_to(cx))

@@ -1,7 +1,7 @@
 //! Reads stale lists again and notifies the clients that see them (MGP §16.4).
 //!
-//! Tools pass the gate of definitions before they enter the index, so a tool that waits for an operator is not
-//! in it. Resources, templates and prompts go into the [list cache](super::list_cache) of their server.
+//! The definitions of tools are checked before they enter the index, so a tool whose definition waits for an operator
+//! is not in the index. Resources, templates and prompts go into the [list cache](super::list_cache) of their server.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -58,7 +58,7 @@ pub(super) async fn run(fleet: WeakFleet, stale: StaleLists) {
         let Some(fleet) = fleet.upgrade() else { return };
         let all = fleet.all();
         for (id, group) in lists {
-            // One task per server, so that a server that does not answer delays no other.
+            // Start one task per server, so that a server that does not answer does not delay the lists of others.
             if let Some(server) = all.get(&id)
                 && server.refresh_queue().push(group)
             {
@@ -103,7 +103,7 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
     }
 }
 
-/// Marks a list that could not be read as stale again after a while; all lists of a server that reconnects are stale.
+/// Waits for a while after a list could not be read, and then marks it as stale again if the server is connected.
 async fn retry_later(server: Weak<ManagedServer>, group: ListGroup, stale: StaleLists) {
     let delay = server.upgrade().and_then(|server| server.refresh_queue().delay_retry(group));
     let Some(delay) = delay else { return };

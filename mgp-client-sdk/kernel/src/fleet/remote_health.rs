@@ -1,4 +1,4 @@
-//! Checks that servers at URLs still answer: from time to time, after a failed call, and when an operator looks.
+//! Checks that servers at URLs still answer: periodically, after a failed call, and when an operator lists the servers.
 //!
 //! Without these checks the kernel would not notice that such a server has ended, because it has no process or pipe of
 //! the server.
@@ -85,7 +85,7 @@ impl RemoteHealth {
     }
 }
 
-/// Sends a request that every server can answer; the request does not pass the gates.
+/// Sends a request that every server can answer; the request passes no security checks, because it is the kernel's own.
 async fn ping(client: &Client) -> Result<(), RpcError> {
     let cx = client.context();
     let call = match client.server().era {
@@ -96,8 +96,8 @@ async fn ping(client: &Client) -> Result<(), RpcError> {
     gateway::ungated(client).send(call).await.map(drop)
 }
 
-/// Returns why an error shows that the server does not work, or `None` if a working server may return this error. The
-/// text contains no words of the server.
+/// Returns a text about why an error shows that the server does not work, or `None` if a working server may cause this
+/// error. The text contains nothing that the server has sent.
 fn lack_of_answer(error: &RpcError) -> Option<String> {
     match HttpFailure::from_error(error) {
         Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => Some(

@@ -25,9 +25,9 @@ pub(crate) struct ServerLog(Mutex<Entries>);
 struct Entries {
     lines: VecDeque<KernelLogLine>,
     bytes: usize,
-    /// By the kind of the session.
+    /// The state of each session, by the kind of the session.
     states: [SessionState; 2],
-    /// The missing logins, by their owners.
+    /// The texts about missing logins, by the owner of the login; `None` for the login that all agents share.
     missing_logins: HashMap<Option<Principal>, String>,
 }
 
@@ -38,7 +38,7 @@ struct SessionState {
 }
 
 impl ServerLog {
-    /// Adds a line of standard error.
+    /// Adds a line that the server wrote to its standard error.
     pub(super) fn push_line(&self, text: &str) {
         let mut entries = self.0.lock();
         let end = text.floor_char_boundary(text.len().min(MAX_BYTES));
@@ -54,7 +54,7 @@ impl ServerLog {
     pub(super) fn set_state(&self, of: SessionKind, state: &ServerState, reason: Option<&str>) {
         let mut entries = self.0.lock();
         if *state == ServerState::Connected {
-            // The server accepts what all instances share.
+            // The server has accepted a connection, so the login that all agents share is not missing.
             entries.missing_logins.remove(&None);
         }
         let session = &mut entries.states[of as usize];
@@ -68,7 +68,7 @@ impl ServerLog {
         }
     }
 
-    /// Records that a login is missing or invalid, or that it is valid again.
+    /// Records a text about a login that is missing or invalid; `None` records that the login is valid again.
     pub(super) fn set_login(&self, owner: Option<&Principal>, missing: Option<&str>) {
         let logins = &mut self.0.lock().missing_logins;
         match missing {
@@ -80,7 +80,8 @@ impl ServerLog {
         }
     }
 
-    /// Returns why the login of an agent, or the login that all agents share, is missing, together with the remedy.
+    /// Returns the recorded text about a missing login, with its remedy. The login is that of an agent, or the one that
+    /// all agents share if `owner` is `None`.
     pub(super) fn missing_login(&self, owner: Option<&Principal>) -> Option<String> {
         self.0.lock().missing_logins.get(&owner.cloned()).cloned()
     }

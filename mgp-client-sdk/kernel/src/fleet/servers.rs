@@ -107,7 +107,7 @@ impl Fleet {
         self.0.context.known.contains(&server.config(), tools)
     }
 
-    /// Checks servers at URLs for an operator who looks at all servers, or at one.
+    /// Checks the servers at URLs because an operator looks at all servers, or only the given one.
     pub(crate) async fn look(&self, server: Option<&str>) {
         let all = self.all();
         let wanted = |id: &ServerId| server.is_none_or(|server| server == id.as_str());
@@ -179,8 +179,8 @@ impl Fleet {
         }
     }
 
-    /// Removes everything learnt about a server that is not in the fleet: its lists, and the search queries that
-    /// led to its tools.
+    /// Removes the stored data about a server that is not in the fleet: its lists, and the search queries that led to
+    /// its tools.
     pub(crate) async fn forget(&self, id: &ServerId) -> Result<(), IndexError> {
         let context = &self.0.context;
         if let Some(history) = context.index.history() {
@@ -193,7 +193,7 @@ impl Fleet {
         self.forget_tools(id)
     }
 
-    /// Returns whether a server is still in the fleet. If it is not, removes what was just read from it.
+    /// Returns whether a server is still in the fleet. If not, removes the tools that were just read from it.
     pub(super) fn is_present(&self, server: &Arc<ManagedServer>) -> bool {
         match self.get(server.id().as_str()) {
             Some(present) if Arc::ptr_eq(&present, server) => return true,

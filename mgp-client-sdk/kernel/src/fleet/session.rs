@@ -1,4 +1,4 @@
-//! A connection to a server in one era, and the choice between two of them.
+//! A session with a server in one protocol era, and the choice between two such sessions.
 //!
 //! Servers built with some SDKs can ask their callers (elicitation, sampling, roots) in the legacy era only,
 //! although they also serve the modern era. So the kernel uses the caller's era towards the server: the main
@@ -24,7 +24,7 @@ use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
 use super::start::StartHold;
 
-/// The time for which the kernel requests no legacy session from a server that has refused one.
+/// The time for which the kernel does not try again to open a legacy session with a server that has refused one.
 const REFUSED_TTL: Duration = Duration::from_mins(10);
 
 /// The minimum time between two starts of a failed server that are caused by calls.
@@ -48,14 +48,14 @@ pub(crate) enum SessionUse {
 }
 
 impl SessionUse {
-    /// Returns whether the caller would miss a feature in a session of the modern era.
+    /// Returns whether the caller might miss questions or notifications in a session of the modern era.
     pub(super) fn needs_legacy(self, cx: &Context) -> bool {
         let is_affected = self == Self::Subscription || cx.caller.accepts.any();
         cx.caller.era == Era::Legacy && is_affected
     }
 }
 
-/// A supervised client, the hop that passes calls to it, and its number of calls in flight.
+/// A session: the server's supervised client, the service that passes calls to it, and the number of calls in flight.
 pub(super) struct Session {
     kind: SessionKind,
     server: ServerId,
@@ -151,8 +151,8 @@ impl Session {
         }
     }
 
-    /// Returns whether a call should start the server now: always if it is stopped, and only from time to time if it
-    /// has failed.
+    /// Returns whether a call should start the server now: always if the server is stopped, and only from time to time
+    /// if it has failed.
     fn is_due(&self) -> bool {
         match self.state() {
             ServerState::Registered | ServerState::Disconnected | ServerState::Draining => true,
@@ -187,7 +187,8 @@ impl Session {
         self.state() == ServerState::Connected && self.health.is_silent()
     }
 
-    /// Checks that a connected server at a URL answers, unless it just did; one that does not is started again.
+    /// Checks that a connected server at a URL answers, unless it answered a check just now. The session with a server
+    /// that does not answer is opened again.
     pub(super) async fn check(&self) {
         if self.state() == ServerState::Connected {
             let is_well = self.health.check(&self.client, || self.running() > 0).await;
@@ -197,8 +198,8 @@ impl Session {
         }
     }
 
-    /// Starts a legacy session. If the server does not support the era, the session is stopped after the first
-    /// refusal.
+    /// Starts this legacy session. If the server does not support the legacy era, stops the session after the first
+    /// refusal and returns `None`.
     pub(super) async fn wake_or_stop(&self, hold: &StartHold, timeout: Duration) -> Option<Client> {
         let mut states = self.client.state().watch();
         let woken = tokio::select! {
@@ -211,7 +212,7 @@ impl Session {
         woken
     }
 
-    /// Passes a call to the server through all gates.
+    /// Passes a call to the server after all security checks.
     pub(super) fn send(
         self: &Arc<Self>,
         call: Call,
@@ -225,7 +226,7 @@ impl Session {
         })
     }
 
-    /// Checks the server if a call failed on the way to it.
+    /// Checks the server in a task if the error of a call may mean that the server no longer answers.
     fn note_failure(self: &Arc<Self>, error: &RpcError) {
         if self.health.is_doubtful_after(error) {
             let session = Arc::clone(self);
@@ -255,7 +256,7 @@ impl Session {
     }
 }
 
-/// The report that the login of an instance is missing.
+/// The place where a session reports that its login at the server is missing, and the owner of that login.
 pub(super) struct LoginState {
     pub(super) log: Arc<ServerLog>,
     pub(super) owner: Option<Principal>,
@@ -338,7 +339,7 @@ impl KnownEras {
         *self.refused_at.lock() = Some(Instant::now());
     }
 
-    /// Returns the facts to store for the next kernel; `None` if the server has never been connected.
+    /// Returns, for the store, whether the server needs a session per era; `None` if it has never been connected.
     pub(super) fn stored(&self) -> Option<bool> {
         match self.needs.load(Ordering::Relaxed) {
             0 => None,

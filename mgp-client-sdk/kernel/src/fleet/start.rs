@@ -1,4 +1,4 @@
-//! Conditions for starting a server, and waiting for its first start.
+//! The condition under which a server must not be started, and the wait for the first lists of a new server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use mgp_types::mgp::ShutdownReason;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The time after a server is added for which lists and searches wait for its lists.
+/// The time for which requests for lists and searches wait for the lists of a server after it was added.
 pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Prevents the start of a server: as long as an operator has it stopped, and permanently after its removal.
+/// Prevents the start of a server: while an operator keeps it stopped, and forever after its removal.
 ///
-/// All code that starts the server shares this value.
+/// All code that can start the server shares this value and checks it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartHold(Arc<HoldState>);
 
@@ -37,7 +37,7 @@ impl StartHold {
         self.0.is_stopped.load(Ordering::SeqCst) || self.0.is_removed.load(Ordering::SeqCst)
     }
 
-    /// Starts a client; returns `false` if it must not be started.
+    /// Starts the server through its client; returns `false` if the server must not be started.
     pub(super) async fn start(&self, client: &SupervisedClient) -> bool {
         if self.is_set() {
             return false;
@@ -52,7 +52,7 @@ impl StartHold {
     }
 }
 
-/// The first reading of a server's lists by this kernel.
+/// The progress of the first reading of a server's lists by this kernel, for which lists and searches wait.
 pub(super) struct FirstSync {
     begun: Instant,
     progress: watch::Sender<SyncProgress>,
@@ -73,7 +73,7 @@ impl FirstSync {
         Self { begun: Instant::now(), progress: watch::Sender::new(SyncProgress::Unknown) }
     }
 
-    /// Ends the wait of lists and searches: they use the lists that an earlier kernel has read.
+    /// Ends the wait of list requests and searches, which then use the lists that an earlier kernel has read.
     pub(super) fn defer(&self) {
         self.progress.send_replace(SyncProgress::Deferred);
     }
@@ -90,7 +90,7 @@ impl FirstSync {
         self.is_unread() && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
     }
 
-    /// Returns whether the lists are unknown, and the server has not failed.
+    /// Returns whether the lists are still unknown; `false` also if the server has failed.
     pub(super) fn is_unread(&self) -> bool {
         *self.progress.borrow() == SyncProgress::Unknown
     }

@@ -1,5 +1,5 @@
-//! Reactions to state changes of a server: they update its log and the index, and repeat what clients requested
-//! of it.
+//! Reacts to state changes of a server: updates its log and the index, and repeats the subscriptions and log levels of
+//! clients on a new connection.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -91,7 +91,7 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     }
 }
 
-/// Restarts a server that does not answer, until the connection ends.
+/// Returns a future that restarts the server if it becomes unhealthy; the future ends with the connection.
 fn watch_health(
     server: Weak<ManagedServer>,
     client: &Client,

@@ -11,7 +11,7 @@ use super::list_cache::ListCache;
 
 const SPACE: &str = "kernel.lists";
 
-/// The maximum size in bytes per server. Larger lists are not stored; they are read when the server is
+/// The maximum size of a server's stored lists in bytes. Larger lists are not stored, but read when the server is
 /// connected.
 const MAX_BYTES: usize = 512 * 1024;
 

@@ -1,5 +1,5 @@
-//! Subscriptions to resources: each is requested from its server once, however many clients subscribe (MCP
-//! `resources/subscribe`).
+//! Subscriptions to resources: the kernel subscribes to each resource once at its server, however many clients
+//! subscribe (MCP `resources/subscribe`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct Subscription {
     subscribers: usize,
     source: Source,
     uri: String,
-    /// The client over which the subscription was requested; `None` before the request and after its failure.
+    /// The server's client over which the subscription was requested; `None` before the request or after its failure.
     client: Option<WeakClient>,
 }
 
@@ -84,7 +84,8 @@ impl ResourceSubscriptions {
         Ok(watch)
     }
 
-    /// Requests a subscription over a client. Returns `false` if it was already requested over the same client.
+    /// Requests a subscription over a connection to the server. Returns `false` if there is no subscription with this
+    /// key, or it was already requested over the same connection.
     async fn request(&self, client: &Client, key: &str) -> Result<bool, RpcError> {
         let uri = {
             let mut table = self.0.lock();
@@ -114,8 +115,8 @@ impl ResourceSubscriptions {
         self.0.lock().values().any(|subscription| is_of(&subscription.source))
     }
 
-    /// Requests all subscriptions of a session again over its new client. Returns the keys of the subscriptions
-    /// that were requested.
+    /// Requests all subscriptions of a session again over its new connection. Returns the keys of the subscriptions for
+    /// which this succeeded.
     pub(super) async fn resubscribe(&self, source: &Source, client: &Client) -> Vec<String> {
         let keys: Vec<_> = {
             let table = self.0.lock();
@@ -136,7 +137,7 @@ impl ResourceSubscriptions {
     }
 }
 
-/// Ends a client's subscription on drop; with the last subscriber the server receives an unsubscribe request.
+/// A guard that ends a client's subscription when it is dropped; the last one also unsubscribes at the server.
 struct SubscriptionGuard {
     subscriptions: ResourceSubscriptions,
     key: String,
@@ -165,7 +166,7 @@ impl Drop for SubscriptionGuard {
     }
 }
 
-/// Sends the kernel's own request, without gates: they have already decided whether the client may subscribe.
+/// Sends the kernel's request to subscribe without security checks, because these have already admitted the client.
 async fn request_subscribe(client: &Client, uri: &str) -> Result<(), RpcError> {
     if client.server().era == Era::Modern {
         return client.subscribe(uri).await.map_err(Error::into);

@@ -1,4 +1,4 @@
-//! Creates the target of a server's start from its configuration (MGP §15.2).
+//! Creates from a server's configuration the target of a start: a program, a URL or an in-process server (MGP §15.2).
 
 use std::sync::Arc;
 
@@ -45,12 +45,12 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
             if let (TargetConfig::InProcess, Some(create)) = (&server.target, local) {
                 return Ok(in_memory(&create));
             }
-            // On the blocking pool, because expansion reads files and runs commands.
+            // Expand the configuration on the blocking pool, because this reads files and runs commands.
             let resolved = tokio::task::spawn_blocking(move || {
                 let config = starting.context.config.config();
                 let pass_env = [&config.kernel.pass_env[..], &server.pass_env].concat();
                 let filled = starting.context.expander.server(&server);
-                // E.g. a variable in the configuration is not set.
+                // This fails, e.g., if a variable in the configuration is not set; another attempt would not help.
                 let filled = filled.map_err(|error| SpawnError::new(error).permanent())?;
                 if let Some(lock) = &starting.context.lock {
                     lock::check_start(lock, &server, &filled)
@@ -68,7 +68,7 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
 struct Starting {
     context: FleetContext,
     log: Arc<ServerLog>,
-    /// The principal who owns the login at the server.
+    /// The principal who owns the login at the server; `None` for the login that all agents share.
     owner: Option<Principal>,
 }
 

@@ -1,4 +1,4 @@
-//! Servers that are started, stopped or replaced while something else happens.
+//! Tests of servers that are started, stopped or replaced while another start, a stop or a subscription is in progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -87,7 +87,7 @@ impl World {
         (host, updates)
     }
 
-    /// Updates the resource of the newest instance until the subscriber is notified.
+    /// Updates the resource in the newest instance of the server until the subscriber is notified.
     async fn is_notified(&self, updates: &AtomicUsize) {
         // Notifications that are still in flight may belong to a previous instance.
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -142,7 +142,7 @@ async fn a_start_that_waited_for_its_permit_starts_nothing_that_was_stopped_mean
     assert!(call.await.unwrap().is_err(), "a call does not start it either");
     assert_eq!(world.made(), made);
 
-    // A removed server must stay removed.
+    // A server that is removed while it waits for its start must not be started.
     let server = world.server();
     let permits = world.take_permits().await;
     let starting = Arc::clone(&server);
@@ -198,7 +198,7 @@ async fn a_call_while_an_idle_server_stops_starts_it_again() {
     assert_eq!(slow.await.unwrap(), "done");
     drop(stop);
 
-    // A server that an operator has stopped must stay stopped.
+    // A server that an operator stops during a call must stay stopped.
     let client = world.client.clone();
     let slow = tokio::spawn(async move { client.text("slow", ()).await });
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -225,7 +225,7 @@ async fn a_subscription_moves_to_the_server_that_replaces_another() {
     world.becomes(ServerState::Connected).await;
     world.is_notified(&updates).await;
 
-    // A new subscriber must be subscribed at that server, too.
+    // A client that subscribes now must be notified by the new server, too.
     let (_other, updates) = world.subscriber().await;
     world.is_notified(&updates).await;
     world.kernel.stop().await;

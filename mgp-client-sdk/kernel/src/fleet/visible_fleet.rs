@@ -46,8 +46,8 @@ fn summarize(fleet: &Fleet, server: &ManagedServer) -> KnownServer {
     KnownServer::new(summary, permissions)
 }
 
-/// Adds the server's MGP version, and returns its extensions: those of the current connection, else those of
-/// the last one, else those in its configuration.
+/// Adds the server's MGP version to its summary, and returns its extensions: those of the current connection, else
+/// those of the last one, else those in its configuration.
 fn add_capability(summary: &mut ServerSummary, server: &ManagedServer) -> ExtensionSet {
     if let Ok(client) = server.latest().client() {
         summary.mgp_version.clone_from(&client.server().mgp_version);
@@ -82,8 +82,8 @@ impl VisibleFleet {
         (is_operator || sees_tool()).then_some(found)
     }
 
-    /// Returns the client of a server, or its health and state if it is not connected; `None` if the caller does
-    /// not see it.
+    /// Returns the client of a server, or the health and state of a server that is not connected; `None` if the caller
+    /// does not see the server.
     fn client(&self, cx: &Context, server: &ServerId) -> Option<Result<Client, Down>> {
         let server = self.get(cx, server)?;
         Some(server.latest().client().map_err(|_| health_of(&server)))
@@ -213,7 +213,7 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
     }
 }
 
-/// Refuses a shutdown by a caller without operator authority; records both outcomes in the audit log.
+/// Refuses a shutdown by a caller that is not an operator; records in the audit log whether it is refused or admitted.
 async fn admit_shutdown(
     governance: &Governance,
     cx: &Context,

@@ -1,5 +1,5 @@
-//! The active lock file (`mgp serve --locked`): a server starts only if it is unchanged since it was locked, and tools
-//! whose definitions differ cannot be called.
+//! The active lock file (`mgp serve --locked`): a server starts only if it is unchanged since the lock file was
+//! written, and a tool whose definition differs from it cannot be called.
 
 mod package;
 mod tree;
@@ -20,8 +20,8 @@ const MAX_PLACES: usize = 4;
 /// Environment variables that prevent package runners from updating the locked packages.
 pub(crate) const OFFLINE: [(&str, &str); 2] = [("npm_config_offline", "true"), ("UV_OFFLINE", "1")];
 
-/// Returns the hashes of what a start of the server would run: its target, its program and its package; without its
-/// tools.
+/// Returns the entry of a server for the lock file, without its tools: the hashes of its configured command or URL, its
+/// program and its package.
 ///
 /// The call blocks: it reads the files of the program or the package.
 ///
@@ -67,10 +67,10 @@ fn find_program(command: &str, cwd: &Path, path: Option<std::ffi::OsString>) -> 
         .find(|file| file.is_file())
 }
 
-/// Compares what is started for a server with the lock file.
+/// Compares the command or URL, the program and the package with which a server is about to start with the lock file.
 ///
 /// # Errors
-/// The differences, and the remedy.
+/// Returns a text with the differences and the remedy.
 pub(crate) fn check_start(
     lock: &LockFile,
     server: &ServerConfig,
@@ -90,7 +90,8 @@ pub(crate) fn check_start(
     ))
 }
 
-/// Compares a definition with the lock file; returns the places that differ, without any text of the server.
+/// Compares a tool's definition with the lock file; returns the names of the places that differ, without any text of
+/// the server, or `None` if it is the same.
 pub(crate) fn check_definition(
     lock: &LockFile,
     server: &ServerId,

@@ -1,4 +1,4 @@
-//! The packages that `npx` and `uvx` start, as they are installed.
+//! Finds the installed packages that `npx` and `uvx` start, and reads their versions and hashes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +15,7 @@ const MAX_INSTALLED: usize = 5000;
 /// A function that looks up an environment variable of the server.
 type Variable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
-/// A package that the arguments of a runner name.
+/// A package that is named in the arguments of a package runner, such as `npx`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Package {
     /// A package of npm, as `name` or `name@version`.
@@ -25,7 +25,7 @@ pub(super) enum Package {
 }
 
 impl Package {
-    /// Returns the package that a command starts, or `None` if it is not a known runner.
+    /// Returns the package that a command starts; `None` if it is not a known runner, or starts a local file.
     pub(super) fn of(command: &str, args: &[&str], cwd: &Path) -> Option<Self> {
         let name = Path::new(command).file_stem()?.to_str()?;
         let (name, args) = match (name, args) {
@@ -39,7 +39,7 @@ impl Package {
             _ => return None,
         };
         let package = named(args, option)?;
-        // A path is not a package of a registry.
+        // The argument is the path of a local file, not a package of a registry.
         if package.starts_with(['.', '/']) || cwd.join(&package).is_file() {
             return None;
         }
@@ -59,7 +59,7 @@ impl Package {
     }
 }
 
-/// Returns the value of an option, or the first argument that is not an option.
+/// Returns the value of the first of these options in the arguments, or else the first argument that is not an option.
 fn named(args: &[&str], option: [&str; 2]) -> Option<String> {
     let mut args = args.iter();
     let mut first = None;
@@ -80,7 +80,7 @@ fn named(args: &[&str], option: [&str; 2]) -> Option<String> {
     first
 }
 
-/// Returns the file of code among the arguments of a program, e.g. the script of an interpreter.
+/// Returns the first argument that is the path of a file, e.g. the script of an interpreter, with the file's hash.
 pub(super) fn script(args: &[&str], cwd: &Path) -> Result<Option<LockedPackage>, String> {
     let Some(file) = args.iter().find(|arg| !arg.starts_with('-') && cwd.join(arg).is_file())
     else {
@@ -119,7 +119,7 @@ fn read_npm(spec: &str, cwd: &Path, variable: &Variable<'_>) -> Result<LockedPac
     Ok(LockedPackage { kind: "npm".to_owned(), name: name.to_owned(), version, hash })
 }
 
-/// Finds the folder in the cache of `npx` that was installed for a package.
+/// Finds the folder in the cache of `npx` in which `npx` has installed a package.
 fn find_npx(cache: &Path, spec: &str) -> Option<PathBuf> {
     let folders = fs::read_dir(cache).ok()?.take(MAX_INSTALLED).filter_map(Result::ok);
     let is_for = |folder: &PathBuf| {
@@ -162,7 +162,7 @@ fn read_pypi(spec: &str, variable: &Variable<'_>) -> Result<LockedPackage, Strin
     Ok(LockedPackage { kind: "pypi".to_owned(), name: name.to_owned(), version, hash })
 }
 
-/// Returns the folder of packages of a virtual environment, and the version of a package in it.
+/// Returns the `site-packages` folder of a virtual environment, and the version of a package in it.
 fn installed(root: &Path, name: &str) -> Option<(PathBuf, String)> {
     let python = fs::read_dir(root.join("lib")).ok()?.find_map(Result::ok)?;
     let packages = python.path().join("site-packages");

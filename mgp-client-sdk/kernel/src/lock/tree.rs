@@ -13,7 +13,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// The maximum number of files and folders below a folder.
 const MAX_FILES: usize = 100_000;
 
-/// Folders that programs write while they run.
+/// The names of the folders that programs write while they run, which are not part of a hash.
 const CACHES: &[&str] = &[".cache", "__pycache__"];
 
 /// Returns the SHA-256 of a file.
@@ -34,7 +34,8 @@ pub(super) fn hash_folder(folder: &Path) -> Result<String, String> {
         hash.update((name.len() as u64).to_be_bytes());
         hash.update(name.as_bytes());
         let length = match fs::read_link(file) {
-            // The target of a link is a file of the folder too, or one that the name of the target describes.
+            // Hash only the path to which a link points: a target in the folder is hashed itself, and a target
+            // elsewhere is identified by its path.
             Ok(target) => {
                 let target = target.to_string_lossy().into_owned();
                 hash.update(target.as_bytes());
@@ -52,7 +53,7 @@ pub(super) fn hash_folder(folder: &Path) -> Result<String, String> {
 }
 
 fn add_file(path: &Path, hash: &mut Sha256) -> io::Result<u64> {
-    // Checked before the file is opened: opening a named pipe would block.
+    // Check the kind of the file before opening it, because opening a named pipe would block.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a plain file"));
     }

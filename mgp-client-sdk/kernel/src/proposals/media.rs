@@ -10,7 +10,7 @@ use mgp_types::service::{Call, Context, PeerInfo};
 /// Refuses a call whose input is larger than its tool accepts, before the call is sent to the server.
 ///
 /// # Errors
-/// Returns 3001 with the size and the limit.
+/// Returns 3001, naming the size of the input and the limit.
 pub(crate) fn check(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
     // Search the text first: few definitions have the member.
     if !call.cx().caller.has(Extension::MultimodalSignatures)
@@ -24,8 +24,8 @@ pub(crate) fn check(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
     max.map_or(Ok(()), |max| check_input_size(&definition, arguments, max))
 }
 
-/// Shows the media types of a tool, if its caller negotiated them. If the server did not negotiate them either, its
-/// media types are passed on as it wrote them.
+/// Writes the media types that [`fold`] separated back into a definition if the caller negotiated them, and removes
+/// them otherwise. Without negotiation with the server they were not separated, and stay as the server wrote them.
 pub(crate) fn fit(cx: &Context, tool: &mut Tool) {
     if let Some(media) = MediaSignature::unfold(tool)
         && cx.caller.has(Extension::MultimodalSignatures)
@@ -34,7 +34,7 @@ pub(crate) fn fit(cx: &Context, tool: &mut Tool) {
     }
 }
 
-/// Separates the media types, which a server lists because it negotiated them, from the rest of a definition.
+/// Separates the media types in a definition from the rest of it, if the server negotiated media types.
 pub(crate) fn fold(server: &PeerInfo, tool: &mut Tool) {
     if server.has(Extension::MultimodalSignatures)
         && let Err(error) = MediaSignature::fold(tool)

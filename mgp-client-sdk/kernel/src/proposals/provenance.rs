@@ -1,12 +1,12 @@
-//! The sources of results (proposal 7): the kernel adds the server from which it received a result, and changes no
-//! claim of the server.
+//! The sources of results (proposal 7): the kernel adds to a result the server from which it received the result, and
+//! does not change the server's own statements about sources.
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::{Member as _, ProvenanceHop, ProvenanceHops};
 use mgp_types::service::{Context, Reply, ServerId};
 
-/// The maximum number of hops in a result; if there are more, the hops next to the server are kept.
+/// The maximum number of hops (servers that a result has passed) in a result; further hops are not added.
 const MAX_HOPS: usize = 16;
 
 /// Adds the server to the hops of a result, for callers that negotiated provenance.
@@ -17,7 +17,7 @@ pub(crate) fn add_hop(cx: &Context, server: &ServerId, reply: &Reply) -> Result<
     if !cx.caller.has(Extension::Provenance) {
         return Ok(());
     }
-    // A server that is a kernel itself has added its own hops.
+    // The result may contain hops already, because the server may itself be a kernel.
     let meta = super::read_meta(reply);
     let read = ProvenanceHops::read(meta.as_ref()).ok().flatten();
     let mut hops = read.unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Recommends servers of a registry file for needs that no connected server meets (proposal 13).
 //!
-//! The file is the only source. The kernel does not query the network, so a caller's need is never sent to another
+//! The kernel searches only this file and does not query the network, so a caller's need is never sent to another
 //! machine.
 
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ const MAX_NEEDS: usize = 8;
 /// The maximum length of the need that a request for recommendations states, in bytes.
 const MAX_NEED_BYTES: usize = 2000;
 
-/// The minimum share of the need's words that a recommended server has.
+/// The minimum share of the need's words that the entry of a recommended server must contain.
 const MIN_COVERAGE: f32 = 0.3;
 /// The minimum score of a recommended server that shares no word with the need.
 const MIN_SCORE: f32 = 0.68;
@@ -39,7 +39,7 @@ const MIN_SCORE: f32 = 0.68;
 pub(crate) struct Recommender(Option<Arc<Registry>>);
 
 struct Registry {
-    /// Each server of the registry is entered as a server with one tool, whose id is the key of the table.
+    /// The index of the registry: each server is a server with one tool, whose id is the server's key in `servers`.
     index: ToolIndex,
     servers: HashMap<String, RegistryServer>,
 }
@@ -76,7 +76,7 @@ impl Recommender {
         found.unwrap_or_default()
     }
 
-    /// Adds recommendations to the answer that no tool meets a request, for callers that negotiated them.
+    /// Adds recommended servers to an answer that no tool meets a request, for callers that negotiated recommendations.
     pub(crate) async fn attach(&self, cx: &Context, mut reply: Reply) -> Result<Reply, RpcError> {
         if self.0.is_none() || !cx.caller.has(Extension::ServerRecommendations) {
             return Ok(reply);

@@ -1,7 +1,7 @@
 //! The session states of servers (proposal 14), which the kernel keeps for its callers.
 //!
-//! A caller gets one token of the kernel in place of the states of all servers. So no state reaches another server or
-//! agent, and servers get their own state back byte for byte.
+//! A caller gets one token of the kernel in place of the states of all servers. So a server's state never reaches
+//! another server or an agent, and each server gets its own state back byte for byte.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const MAX_SESSIONS: usize = 1024;
 /// The maximum size of all states in bytes; beyond it, the sessions that were used least recently are dropped.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// The states of the servers, by session. This handle is cheap to clone.
+/// The states that servers returned, for each session of a caller. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct SessionStates(Arc<Mutex<Table>>);
 
@@ -29,7 +29,8 @@ mgp_types::opaque_debug!(SessionStates);
 struct Table {
     sessions: HashMap<String, Session>,
     bytes: usize,
-    /// The number of uses so far. Sessions are ordered by the number of their last use.
+    /// The number of uses of all sessions so far. Each session keeps the number of its last use, so that the least
+    /// recently used one can be dropped.
     uses: u64,
 }
 
@@ -39,7 +40,7 @@ struct Session {
     used: u64,
 }
 
-/// A call whose caller has a session with the server.
+/// The session of a call: the token of its caller and the called server.
 pub(crate) struct OpenSession {
     states: SessionStates,
     /// The caller's token; `None` if the caller has not received one yet.
@@ -48,8 +49,8 @@ pub(crate) struct OpenSession {
 }
 
 impl SessionStates {
-    /// Replaces the caller's token in a call by the state of its server. Returns `None` if the caller has no session
-    /// states.
+    /// Replaces the caller's token in a call by the state that the called server returned last. Returns `None` if
+    /// session states do not apply to the caller.
     ///
     /// # Errors
     /// Returns 4000 if the token is unknown or belongs to another caller.

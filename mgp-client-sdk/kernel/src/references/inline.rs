@@ -11,7 +11,7 @@ use super::table::KnownReference;
 use super::{Broker, NamedReference, unreadable};
 use crate::caller_view::CallerView;
 
-/// An argument that is replaced by referenced data.
+/// An argument in the form in which a caller names a reference; the kernel replaces it by the data.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReferenceArgument {
@@ -42,10 +42,10 @@ struct Property {
     encoding: Option<String>,
 }
 
-/// The forms in which an argument can receive the data.
+/// The forms in which the kernel can write the data into an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// A URL from which the tool reads.
+    /// The URL from which the tool itself reads the data.
     Url,
     Base64,
     /// The text, or Base64 if it is not text.
@@ -65,7 +65,7 @@ impl Property {
     }
 }
 
-/// Replaces each argument that names a reference by its data.
+/// Replaces each argument that names a reference by the data of the reference.
 pub(super) async fn put_into_arguments(
     broker: &Broker,
     call: &mut Call,

@@ -32,7 +32,7 @@ use crate::caller_view::CallerView;
 use crate::error::KernelError;
 use crate::login;
 
-/// The environment variable that names the kernel's address of references to the programs it starts.
+/// The environment variable with the address at which the kernel serves references, for the programs that it starts.
 pub(crate) const VARIABLE: &str = "MGP_REFERENCES";
 
 /// The references of all callers; a cheap handle. Empty unless the configuration enables references.
@@ -52,7 +52,7 @@ struct Broker {
 
 mgp_types::opaque_debug!(References);
 
-/// A reference that a caller names.
+/// A reference as a caller names it in a call.
 #[derive(Debug, Deserialize)]
 struct NamedReference {
     ref_id: String,
@@ -64,7 +64,7 @@ impl References {
     /// Starts to serve references if the configuration enables them.
     ///
     /// # Errors
-    /// The address cannot be bound.
+    /// [`KernelError::References`] if the kernel cannot listen on the configured address.
     pub(crate) async fn start(config: &KernelConfig) -> Result<Self, KernelError> {
         Self::bind(config).await.map_err(KernelError::References)
     }
@@ -96,10 +96,10 @@ impl References {
         self.0.is_some() && cx.caller.has(Extension::DataReferences)
     }
 
-    /// Keeps the reference that a server added to a result; the caller receives it without its URL.
+    /// Stores the reference that a server added to a result; the caller receives the reference without its URL.
     ///
-    /// A reference that its server cannot serve itself is dropped: the kernel would read its URL on behalf of a program
-    /// that may have no network, and so carry data out in the URL.
+    /// Drops a reference whose URL the server does not serve itself: a program without network access could otherwise
+    /// send data out in the URL, which the kernel would read for it.
     ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
@@ -134,7 +134,7 @@ impl References {
         Ok(())
     }
 
-    /// Keeps the complete result that was cut, and adds a reference to it to the part that the caller receives.
+    /// Stores the complete result that was cut, and adds a reference to it to the part that the caller receives.
     ///
     /// # Errors
     /// −32603 if the reference cannot be written as JSON.
@@ -169,10 +169,10 @@ impl References {
         Ok(())
     }
 
-    /// Lets a server read the data that a call names, or puts the data into the arguments.
+    /// Gives the called server a URL to read the data that a call refers to, or puts the data into the arguments.
     ///
     /// # Errors
-    /// −32602 if the reference is unknown or cannot be used there, or if the data cannot be read.
+    /// −32602 if the reference is unknown or cannot be used by this tool, or if the data cannot be read.
     pub(crate) async fn attach(
         &self,
         call: &mut Call,
@@ -197,7 +197,7 @@ impl References {
 }
 
 impl Broker {
-    /// Keeps a reference for a caller, and returns it in the form for the caller; `None` if there are too many.
+    /// Stores a reference for a caller, and returns it in the form for the caller; `None` if there are too many.
     fn keep(
         &self,
         cx: &Context,
@@ -271,7 +271,7 @@ fn named(call: &Call) -> Result<Option<NamedReference>, RpcError> {
     Ok(arguments.get().ok().filter(|_| is_import))
 }
 
-/// Returns the reason why the URL of a server's data is not read.
+/// Returns the reason why the kernel must not read data from the URL that a server returned; `None` if it may.
 fn why_dropped(
     cx: &Context,
     governance: &Governance,

@@ -36,7 +36,8 @@ impl KnownReference {
 }
 
 impl KnownReferences {
-    /// Adds a reference; returns the ids of the references that it replaces.
+    /// Adds a reference; returns the ids of the references that were removed for it: one with the same name, or the
+    /// caller's oldest one if there were too many.
     pub(super) fn insert(&self, new: KnownReference) -> Vec<String> {
         let now = Instant::now();
         let mut all = self.0.lock();
@@ -56,8 +57,8 @@ impl KnownReferences {
         dropped.into_iter().map(|known| known.id).collect()
     }
 
-    /// Returns a reference of a caller; `None` if it is unknown, or if several servers use the id and the caller names
-    /// none of them.
+    /// Returns a reference of a caller; `None` if it is unknown, or if several servers use the id and `origin` is
+    /// `None`.
     pub(super) fn get(
         &self,
         owner: &Principal,

@@ -1,4 +1,4 @@
-//! Streamed chunks of a result that is cut: the caller receives no more in chunks than in the result itself.
+//! Limits the streamed chunks of a call like its result: the caller receives no more data in chunks than in the result.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use mgp_types::sync::Mutex;
 
 use super::part::{Limits, Part, first_part};
 
-/// Sink that passes chunks on until the limits of the result are reached.
+/// A sink that passes chunks on to another one until the limits of the result are reached.
 struct CappedChunks {
     inner: Arc<dyn Sink>,
     /// The limits that remain for further chunks; `None` once a chunk did not fit.
     room: Mutex<Option<Limits>>,
 }
 
-/// Limits the chunks of a call.
+/// Makes a call pass on its chunks only up to these limits.
 pub(super) fn cap(call: &mut Call, limits: Limits) {
     let outlet = std::mem::take(&mut call.cx_mut().outlet);
     let room = Mutex::new(Some(limits));

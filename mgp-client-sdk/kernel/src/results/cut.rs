@@ -1,4 +1,4 @@
-//! The choice of the position at which a long text is cut: after an element of a JSON list, after a line, or after a
+//! Chooses the position at which a long text is cut: after an element of a JSON list, after a line, or after a
 //! character.
 
 /// The first part of a text, and where the rest of the text begins.
@@ -18,13 +18,14 @@ pub(super) fn cut(text: &str, max: usize) -> Cut {
     })
 }
 
-/// Cuts JSON after an element of its outermost list, and closes the brackets that are open at this position.
+/// Cuts JSON after an element of a list, the outermost one if possible, and closes the brackets that are open at this
+/// position. Returns `None` if the text is not JSON or no element fits.
 pub(super) fn cut_json(text: &str, max: usize) -> Option<Cut> {
     let begin = text.find(|c: char| !c.is_ascii_whitespace())?;
     if !text[begin..].starts_with(['[', '{']) || !is_json(text) {
         return None;
     }
-    // A list deep inside is used only if cutting a list further out would leave most of the space unused.
+    // Prefer the outermost list; cut an inner one only if outer cuts leave more than half of the space unused.
     let ends = element_ends(text, begin, max);
     let end = ends.iter().copied().flatten().find(|end| *end >= max / 2);
     let end = end.or(ends.iter().copied().flatten().max())?;
@@ -35,9 +36,9 @@ pub(super) fn cut_json(text: &str, max: usize) -> Option<Cut> {
     Some(Cut { shown, rest: if is_list { next_element(text, end) } else { end }, is_list })
 }
 
-/// Returns the next elements of a list from the position of an element on, as a list, and the position after them.
+/// Returns the elements of a list that fit, from the element at `from` on, as a list, and the next element's position.
 ///
-/// Returns `None` if not even one element fits.
+/// Returns `None` if not even the first element fits.
 pub(super) fn cut_elements(list: &str, from: usize, max: usize) -> Option<(String, usize)> {
     let rest = &list[from..];
     if rest.len() < max {
@@ -47,7 +48,7 @@ pub(super) fn cut_elements(list: &str, from: usize, max: usize) -> Option<(Strin
     Some((format!("[{}]", &list[from..end]), next_element(list, end)))
 }
 
-/// Returns where the shown part of a text ends: at the end of a line if possible, else of a word, else of a character.
+/// Returns where the shown part of a text ends: at the end of a line if possible, or else of a word, or of a character.
 pub(super) fn cut_plain(text: &str, max: usize) -> usize {
     if text.len() <= max {
         return text.len();
@@ -69,7 +70,7 @@ fn next_element(text: &str, comma: usize) -> usize {
     text.len() - rest.trim_start().len()
 }
 
-/// Returns for each depth the position of the last comma between elements of a list, below `max`.
+/// Returns, for each depth of brackets, the position of the last comma below `max` between two elements of a list.
 ///
 /// The text is JSON; if it begins at an element, that element's list has depth 0.
 fn element_ends(text: &str, begin: usize, max: usize) -> Vec<Option<usize>> {
@@ -163,7 +164,7 @@ mod tests {
     }
 
     proptest! {
-        /// All elements are read once and in order, whatever they contain.
+        /// A reader gets all elements of a list once and in order, whatever the elements contain.
         #[test]
         fn elements_are_read_to_the_last(
             texts in proptest::collection::vec("[a\"\\\\,\\[\\]{} ä]{0,12}", 2..40),

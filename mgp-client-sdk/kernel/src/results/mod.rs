@@ -111,7 +111,7 @@ impl Results {
         }
     }
 
-    /// Returns the limits of a caller.
+    /// Returns the limits for a server's result to a caller, combined from the general, the agent's and the server's.
     fn limits(&self, principal: &Principal, server: &ResultLimits) -> Limits {
         let config = self.0.config.config();
         let own = config.agent(principal).map(|agent| agent.results).unwrap_or_default();
@@ -151,7 +151,7 @@ impl Results {
         let keep = self.0.config.config().kernel.results.keep;
         let id = self.0.store.insert(owner, part.rest, keep)?;
         if !had_rest && id.is_some() {
-            // The principal's list of tools now contains `mgp_read_more`, so its hosts are notified.
+            // The principal's list of tools now contains `mgp_read_more`, so notify its hosts.
             self.0.notifications.tools_changed(|other| other == owner);
         }
         let handle = id.map(|id| Position::default().handle(&id));
@@ -193,7 +193,7 @@ impl Results {
         Reply::of(&CallToolResult::new(shown))
     }
 
-    /// Returns the definition of `mgp_read_more`, if a long result is kept for the caller.
+    /// Returns the definition of `mgp_read_more`, if the rest of a long result is stored for the caller.
     pub(crate) fn listed(&self, principal: &Principal) -> Option<Tool> {
         self.0.store.has(principal).then(|| {
             let schema = Payload::from_trusted(READ_MORE_SCHEMA);

@@ -21,19 +21,19 @@ pub(super) struct Rest {
     is_list: bool,
 }
 
-/// The kinds of blocks, by the limit that applies to them.
+/// The kind of a block, which determines the limit that applies to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
     Data,
 }
 
-/// The position up to which the rest of a result has been read.
+/// The position in the rest of a result up to which the caller has read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) block: usize,
     pub(super) offset: usize,
-    /// `true` if an element was too long, so that from here on its block is read by lines.
+    /// `true` if an element of a list was too long, so that the caller reads the rest of this block by lines.
     pub(super) is_plain: bool,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Part {
 }
 
 impl Limits {
-    /// Deducts blocks that were shown.
+    /// Deducts the sizes of blocks that were shown to the caller.
     pub(super) fn charge(&mut self, shown: &[ContentBlock]) {
         for block in shown {
             let (kind, len) = measure(block);
@@ -120,7 +120,7 @@ pub(super) fn next_part(
         let (kind, len) = measure(&one.block);
         let room = if kind == Kind::Text { &mut text_room } else { &mut data_room };
         let Some(text) = one.text() else {
-            // A block that exceeds the limit is returned alone.
+            // A block that does not fit begins the next part; if it exceeds the limit by itself, it is a part alone.
             if len > *room && !shown.is_empty() {
                 break;
             }
@@ -143,9 +143,9 @@ pub(super) fn next_part(
     (shown, (at.block < rest.len()).then_some(at))
 }
 
-/// Returns the next part of a text, its end, and whether it is read by lines from there on.
+/// Returns the next part of a text, the position of its end, and whether the text is read by lines from there on.
 fn next_text(one: &Rest, text: &str, at: Position, room: usize) -> (String, usize, bool) {
-    // A position that a caller made up is moved to the beginning of a character.
+    // A caller may have invented the position, so move it to the beginning of a character.
     let from = text.floor_char_boundary(at.offset);
     if one.is_list
         && !at.is_plain

@@ -1,5 +1,5 @@
-//! Structured content that is shortened: JSON of the same shape, so that it still fits the schema that its tool
-//! declares; clients refuse content that does not.
+//! Shortens structured content to JSON of the same shape, so that it still fits the schema that its tool declares;
+//! clients refuse content that does not fit the schema.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 16;
 /// The minimum space that each value receives.
 const MIN_VALUE: usize = 8;
 
-/// Ends a text that was cut.
+/// The character at the end of a text that was cut.
 const ELLIPSIS: &str = "…";
 
 /// Returns JSON within about `max` bytes: long lists lose their last elements, long texts their end, and objects keep
@@ -47,7 +47,7 @@ fn shrink_text(value: &str, max: usize) -> Option<String> {
         if shorter.len() <= max || room <= 1 {
             return Some(shorter);
         }
-        // Escaped characters take more room.
+        // The shortened text may still be too long, because escaped characters need more space; try half the length.
         room /= 2;
     }
 }

@@ -1,6 +1,6 @@
-//! The rests of long results, until their callers have read them.
+//! Stores the rests of long results, so that their callers can read them.
 //!
-//! The memory for them is limited, for each principal and in total. A rest expires, and only its principal can read it.
+//! The memory for them is limited, for each principal and in total. A rest expires, and only its caller can read it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,14 +69,15 @@ impl RestStore {
         (stored.expires_at > Instant::now()).then(|| Arc::clone(&stored.rest))
     }
 
-    /// Returns whether there is a rest for a principal.
+    /// Returns whether an unexpired rest is stored for a principal.
     pub(super) fn has(&self, owner: &Principal) -> bool {
         let now = Instant::now();
         self.0.lock().values().any(|stored| stored.owner == *owner && stored.expires_at > now)
     }
 }
 
-/// Removes old rests until a new one fits.
+/// Removes old rests until a new rest of this size fits: rests of its owner if the owner has too many bytes, or else
+/// rests of the principal with the most bytes.
 fn make_room(table: &mut HashMap<String, StoredRest>, owner: &Principal, bytes: usize) {
     loop {
         let mut used: HashMap<&Principal, usize> = HashMap::new();

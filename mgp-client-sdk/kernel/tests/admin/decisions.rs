@@ -41,7 +41,7 @@ async fn a_changed_definition_waits_and_is_approved() {
     assert!(agent.call("now").await.is_err());
 
     let mut decision = KernelToolDecisionParams::new("clock", "now");
-    // Without a fingerprint a definition could be approved that changed after it was shown.
+    // Without a fingerprint, an operator could approve a definition that changed after the operator read it.
     for unnamed in [None, Some(String::new())] {
         decision.fingerprint = unnamed;
         let error = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();

@@ -1,5 +1,5 @@
-//! Tests that an agent cannot call any method for operators: in every spelling and with invalid params, the call gets
-//! code 1000 and is recorded.
+//! Tests that an agent cannot call any method for operators: however it writes the name, and also with invalid params,
+//! the kernel refuses the call with code 1000 and records it.
 
 use mgp_security::AuditQuery;
 use mgp_types::method::{KernelServers, Kind, methods, tool_spelling};

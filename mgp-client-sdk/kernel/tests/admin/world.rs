@@ -16,7 +16,7 @@ use mgp_types::service::{CredentialGrant, Principal, Stack};
 pub(crate) struct World {
     _folder: mgp_testkit::TempDir,
     pub(crate) kernel: Kernel,
-    /// If `true`, the tool `now` has another description from the next start of the server on.
+    /// If set, the server lists the tool `now` with another description from its next start on.
     pub(crate) has_new_text: Arc<AtomicBool>,
 }
 

@@ -8,14 +8,14 @@ use tokio::time::timeout;
 
 use crate::world::{CALL_TIMEOUT, World};
 
-/// Returns a configuration with a server that all callers may use.
+/// Returns a configuration with a server that all callers may use, and with further keys and sections.
 fn open(mgp: &str, more: &str) -> String {
     format!(
         "[[servers]]\nid = 'a'\n{{SERVER}}\n[servers.mgp]\ndefault_policy = 'opt-out'\n{mgp}\n{more}"
     )
 }
 
-/// Calls a tool and returns the code of its refusal: 0 if the call runs, 1000 also if the call waits for a person.
+/// Calls a tool and returns the code of the refusal; 0 if the call runs, and 1000 if it waits for a person.
 async fn code_of_call(world: &World, tool: &str) -> i32 {
     let agent = world.agent("ada").await;
     let call = async { agent.call(tool).arg("url", "https://example.com").await };
@@ -71,8 +71,8 @@ async fn permissions_follow_the_configured_policy() {
     }
 }
 
-/// Regression test: `permissions_required` of the configuration was listed, but only a server's handshake had an
-/// effect.
+/// Regression test: `permissions_required` in the configuration was listed, but only the permissions that a server
+/// requires in its handshake had an effect.
 #[tokio::test]
 async fn a_permission_the_file_requires_is_needed_before_the_first_handshake() {
     let safe = "risk = { look = 'safe' }\npermissions_required = ['camera']\n";

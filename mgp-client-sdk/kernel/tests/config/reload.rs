@@ -88,7 +88,7 @@ async fn a_known_server_is_not_started_before_its_first_call() {
     assert_eq!(world.server("a").status, ServerState::Connected);
     agent.close().await;
 
-    // The changed entry may mean other tools, so the kernel starts the server to read them.
+    // With the changed entry the server may have other tools, so the kernel starts it to read them.
     world.write(&A.replace("{SERVER}", "{SERVER}\nenv = { VALUE = 'new' }"));
     world.restart().await;
     until("it is started to read its tools again", || {

@@ -202,7 +202,7 @@ async fn a_server_without_its_permissions_is_closed_if_the_file_says_so() {
         (deny.to_owned(), false),
         (format!("{deny}on_ungranted = 'proceed'"), false),
         (format!("{deny}on_ungranted = 'close'"), true),
-        // The permission request times out at once.
+        // The permission request times out at once, because its time limit is zero.
         ("permission_timeout_ms = 0\non_ungranted = 'close'".to_owned(), true),
         ("permissions = ['camera']\non_ungranted = 'close'".to_owned(), false),
     ] {

@@ -4,7 +4,8 @@ use mgp_client_sdk::ToolResult as _;
 
 use crate::world::{World, until};
 
-/// Returns a configuration with a server that needs two seconds for a call, with further keys for its entry.
+/// Returns a configuration with a server that needs two seconds for a call; `entry` has further keys of the server's
+/// entry, and `env` further environment variables.
 fn slow(entry: &str, env: &str) -> String {
     format!(
         "[kernel]\ntimeout = '1s'\nmax_timeout = '5s'\n\

@@ -10,7 +10,7 @@ use mgp_types::service::{Call, HeaderParams, Principal, gate, mock};
 
 use crate::world::{World, until};
 
-/// Counts of the requests that a server has received.
+/// Counts of some kinds of requests that a server has received.
 #[derive(Default)]
 struct Seen {
     shutdowns: AtomicUsize,
@@ -20,7 +20,7 @@ struct Seen {
 
 #[derive(Deserialize, JsonSchema)]
 struct Place {
-    /// Also sent as a header of the request.
+    /// The region, which the client also sends in a header of the request.
     #[schemars(extend("x-mcp-header" = "Region"))]
     region: String,
 }

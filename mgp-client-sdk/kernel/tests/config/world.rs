@@ -52,7 +52,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts a kernel. In the configuration, `{DIR}` is the kernel's folder, and `{SERVER}` starts the script
+    /// Starts a kernel. In `config`, `{DIR}` is replaced by the kernel's folder, and `{SERVER}` by keys that start
     /// `SERVER`.
     pub(crate) async fn new(config: &str) -> Self {
         let folder = mgp_testkit::temp_dir();

@@ -27,7 +27,7 @@ async fn code_5000_upstream_error() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // The server behind a gateway fails, or closes the connection, so the call may have run.
+    // The server behind a gateway answers with an error, or hangs up before it answers; the call may have run.
     for (hangs_up, words) in
         [(false, "the server failed (HTTP 502"), (true, "broke before the answer")]
     {

@@ -1,4 +1,4 @@
-//! A gateway in front of a server that fails or is missing, for the tests of errors.
+//! A gateway in front of another server, for tests in which that server fails or is missing.
 
 use mgp_client_sdk::{Client, ClientBuilder, Hop, ToolRouter};
 use mgp_server_sdk::Server;
@@ -7,7 +7,7 @@ use mgp_types::method::{Request, ToolsCall, ToolsList};
 use mgp_types::service::{Router, Stack};
 use tokio::task::AbortHandle;
 
-/// Returns a gateway that forwards `tools/list` and calls of the tool `t` to a client's server.
+/// Returns a gateway that forwards `tools/list` and calls of the tool `t` over a client to the client's server.
 pub(crate) fn to(client: Client) -> Server {
     let hop = Hop::new("below", client);
     let board = ToolRouter::new().route("t", hop.clone());

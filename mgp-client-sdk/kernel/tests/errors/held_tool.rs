@@ -13,7 +13,7 @@ pub(crate) struct HeldTool {
 }
 
 impl HeldTool {
-    /// Creates the tool.
+    /// Creates the tool whose calls this handle waits for and ends.
     pub(crate) fn tool(&self, name: &str) -> Tool {
         let held = self.clone();
         Tool::new(name, "Runs until it is released", move || {

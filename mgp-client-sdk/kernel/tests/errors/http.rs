@@ -27,7 +27,7 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
-/// Sends a request with these headers on a connection of its own, and returns the response.
+/// Opens a new connection, sends a request with these headers over it, and returns the response.
 pub(crate) async fn post(to: SocketAddr, headers: &[(&str, &str)], body: &str) -> Answer {
     let mut text = format!(
         "POST /mcp HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\nContent-Length: {}\r\n",

@@ -19,7 +19,7 @@ fn stack() -> Stack {
     Server::new("s", "1").tool(boom).tool(sign_in).resource(note).into_stack().unwrap()
 }
 
-/// Checks that an error has this code and no recovery hints, and returns its message.
+/// Checks that an answer is an error with this code and without recovery hints, and returns its message.
 #[track_caller]
 fn coded(answer: &Value, code: ErrorCode) -> &str {
     assert_eq!(answer["error"]["code"], code.0, "{answer}");

@@ -107,7 +107,7 @@ fn in_state(state: StateHandle) -> Stack {
 
 #[tokio::test]
 async fn code_2001_server_draining() {
-    // A draining server refuses calls; a retry helps only if the server will be back.
+    // A draining server refuses calls; the error recommends a retry only if the server will be started again.
     for (reason, comes_back, words) in [
         (
             ShutdownReason::OperatorRequest,
@@ -148,7 +148,7 @@ async fn code_2001_server_draining() {
         assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
     }
 
-    // A client's `ReadyLayer` refuses calls for a draining server.
+    // The `ReadyLayer` on the client's side refuses calls to a server whose state is `Draining`.
     for (reason, comes_back) in [("operator_request", false), ("configuration_change", true)] {
         let state = StateHandle::new(ServerState::Connected);
         state.enter(ServerState::Draining, reason).unwrap();
@@ -177,7 +177,7 @@ async fn code_2002_server_restarting() {
         .check_all_peers(&stack, "t")
         .await;
 
-    // A server that is being restarted.
+    // The called server is being restarted.
     ExpectedError::new(ErrorCode::SERVER_RESTARTING)
         .message(["server `files` is being restarted; try again in a moment"])
         .details(["state", "server_id"])

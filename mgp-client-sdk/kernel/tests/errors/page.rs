@@ -20,7 +20,7 @@ pub(crate) struct Row {
     section: String,
 }
 
-/// The prefix of a table cell in `docs/errors.md` whose subject the code does not implement yet.
+/// The prefix of a table cell in `docs/errors.md` about something that is not implemented yet.
 const OPEN: &str = "**open**: ";
 
 impl Page {
@@ -197,7 +197,7 @@ fn no_code_is_raised_that_the_page_calls_unused() {
             );
         }
     }
-    // Checks that the search itself finds something.
+    // The search for codes must find something at all, because the test would otherwise check nothing.
     let found = raised_in("TOOL_DISABLED", &lines);
     assert!(found.len() >= 2, "{found:?}");
 }

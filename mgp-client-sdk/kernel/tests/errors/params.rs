@@ -1,4 +1,4 @@
-//! Tests of known members with the wrong type, for every method that a server or a kernel serves (MCP, MGP §14.3).
+//! Tests that every method that a server or a kernel serves refuses known members with the wrong type (MCP, MGP §14.3).
 
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
@@ -105,7 +105,7 @@ fn sdk() -> Stack {
     server.into_stack().unwrap()
 }
 
-/// Sends every row of a table to a stack, and returns the answers with an unexpected code.
+/// Sends the request of each row to a stack as each kind of peer, and returns the answers with an unexpected code.
 async fn differing(stack: &Stack, rows: &[(&str, &str, i32)]) -> Vec<String> {
     let mut all = Vec::new();
     for kind in PEERS {

@@ -41,7 +41,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Connects as a caller who is not an operator, and initializes the session.
+    /// Connects as a caller who is not an operator and, in the legacy era, initializes the session.
     pub(crate) async fn join(stack: &Stack, (era, dialect): (Era, Dialect)) -> Self {
         let mut peer = Self::connect(stack, (era, dialect));
         if era == Era::Legacy {

@@ -54,7 +54,7 @@ impl ServerRunner for Configured {
     }
 }
 
-/// Creates registrations with this access rule, and the audit log in which they are recorded.
+/// Creates the registry of registered servers with this access rule, and the audit log in which it records its events.
 fn registrations(may: impl Visibility + 'static) -> (Registrations, MemoryAudit) {
     let audit = MemoryAudit::new();
     let registrations = Registrations::builder(Arc::new(MemoryStore::new()), Arc::new(Configured))
@@ -84,7 +84,7 @@ fn registrar() -> Stack {
     kernel(&registrations, &audit)
 }
 
-/// Sends a request as each kind of peer, and checks the error; for plain peers the method is unknown.
+/// Sends a request as each kind of peer: checks that MGP peers get this error, and plain peers that of unknown methods.
 async fn check_mgp_peers(expected: ExpectedError, method: &str, params: &Value) {
     let stack = registrar();
     for kind in PEERS {

@@ -17,7 +17,7 @@ use crate::script;
 
 #[tokio::test]
 async fn code_3000_rate_limited() {
-    // A server at a URL that answers with an HTTP status.
+    // The server behind a gateway is at a URL and answers with the HTTP status 429.
     let server = script::Server::modern(|seen| {
         let wait = vec![("Retry-After", "7".to_owned())];
         (seen.method() == "tools/call")
@@ -78,7 +78,7 @@ async fn code_3001_resource_exhausted() {
     let answer = first.answer(running).await;
     assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
 
-    // A retry does not make a value smaller. The size of a result is checked after the call has run.
+    // A retry does not make the arguments or the result shorter. A result is checked after the call has run.
     let sized = |arguments, result| {
         let server = Server::new("s", "1").tool(now());
         server.max_arguments(arguments).max_result(result).into_stack().unwrap()
@@ -135,7 +135,7 @@ async fn code_3003_timeout() {
         .message(["no answer within 1.5s; it may have run: call again only if that does no harm"])
         .check_all_peers(&stack, "hang")
         .await;
-    // A tool that only reads may be called again.
+    // A client may repeat a call that timed out if the tool only reads.
     let reads = Tool::new("reads", "Never ends", || async {
         std::future::pending::<()>().await;
         "never"

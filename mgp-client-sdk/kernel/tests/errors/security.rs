@@ -18,7 +18,7 @@ use crate::expected_error::ExpectedError;
 use crate::http::{Answer, CALL, HEADERS, post};
 use crate::peer::{Dialect, PEERS, Peer};
 
-/// Returns a governance that grants access to all callers, but has no permissions and no approver.
+/// Returns a governance that grants access to all callers, but has granted no permissions and can ask no person.
 pub(crate) fn open_to_all() -> Governance {
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
@@ -35,7 +35,7 @@ fn governed(governance: &Governance, tool: Tool) -> Stack {
 
 #[tokio::test]
 async fn code_1000_permission_denied() {
-    // A dangerous call, without a person who could confirm it.
+    // The call is dangerous, and no person can be asked to confirm it.
     let stack = governed(&open_to_all(), tool("wipe").risk(RiskLevel::Dangerous));
     ExpectedError::new(ErrorCode::PERMISSION_DENIED)
         .message(["`wipe` did not run", "there is nobody to ask", "ask an operator"])
@@ -43,7 +43,7 @@ async fn code_1000_permission_denied() {
         .check_all_peers(&stack, "wipe")
         .await;
 
-    // The call requires a permission that was not approved; the gate in front of the server refuses it.
+    // The call requires a permission that was not approved, so a layer in front of the server refuses it.
     let snap = tool("snap").risk(RiskLevel::Safe).permissions([Permission::Camera]);
     let stack = governed(&open_to_all(), snap);
     ExpectedError::new(ErrorCode::PERMISSION_DENIED)

@@ -1,4 +1,4 @@
-//! Checkpoints of streams (proposal 8) through a kernel.
+//! Tests of checkpoints of streams (proposal 8) through a kernel.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) fn server() -> Server {
         Ok::<_, RpcError>(())
     };
     let other = Tool::new("recent", "Does nothing", || async { "none" });
-    // The key outlives the process, and so do the checkpoints.
+    // A fixed key, so that checkpoints remain valid after a restart of the server.
     let checkpoints = CheckpointLayer::new().unwrap().key([7; 32]);
     Server::new("rows", "1")
         .tool(Tool::new("list", "Lists rows", list))
@@ -37,7 +37,7 @@ pub(crate) fn server() -> Server {
         .extension(checkpoints)
 }
 
-/// Forwards bytes both ways, and cuts the connection on which the server has sent `after` bytes, once.
+/// Forwards bytes both ways, and once cuts the first connection over which the server has sent `after` bytes.
 async fn cutting_proxy(to: SocketAddr, after: usize, cuts: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Confirmation by the caller's own user, with a token (proposal 6).
+//! Tests of calls that the caller's own user confirms, with a token (proposal 6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

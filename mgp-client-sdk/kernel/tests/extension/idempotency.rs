@@ -1,4 +1,4 @@
-//! Repeated calls that run only once (proposal 5), in front of servers that do not support idempotency.
+//! Tests that repeated calls run only once (proposal 5), with servers that do not support idempotency themselves.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use tokio::sync::Semaphore;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
-/// A server of the matrix: its tool `list` runs once per key.
+/// A server for the tests in `matrix.rs`: its tool `list` runs once per idempotency key.
 pub(crate) fn server() -> Server {
     let list = Tool::new("list", "Lists orders", || async { "none" });
     let other = Tool::new("recent", "Lists recent orders", || async { "none" });
     Server::new("orders", "1").tool(list).tool(other).extension(Idempotency::in_memory())
 }
 
-/// The runs of a tool. Each run ends when the gate has a permit for it.
+/// Counts and holds the runs of a tool: each run ends when the semaphore `gate` has a permit for it.
 #[derive(Clone)]
 struct Runs {
     count: Arc<AtomicU32>,
@@ -99,7 +99,7 @@ async fn a_key_runs_once_in_each_pair_of_eras() {
         for call in calls {
             assert_eq!(call.await.unwrap().unwrap().to_text(), "paid ann in run 2");
         }
-        // The same key from another agent is a different key, so its call runs.
+        // Keys belong to agents, so a call of another agent with the same key runs.
         let other = payer(&kernel, "bob", above).await;
         assert_eq!(pay(&other, "k", "ann").await.unwrap().to_text(), "paid ann in run 3");
         client.close().await;

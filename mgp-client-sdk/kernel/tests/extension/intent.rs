@@ -1,4 +1,4 @@
-//! The purpose of calls and suggestions of better tools (proposal 2).
+//! Tests of the stated purpose of calls, and of suggestions of better tools (proposal 2).
 
 use mgp_client_sdk::{Client, ToolResult};
 use mgp_discovery::Config;

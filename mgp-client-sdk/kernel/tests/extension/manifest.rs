@@ -1,4 +1,4 @@
-//! Manifests of servers and of the kernel (proposal 1).
+//! Tests of the manifests of servers and of the kernel (proposal 1).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extension/manifests")
 }
 
-/// Checks a manifest against the schema that was written after the text of the proposal.
+/// Checks a manifest against a schema that was written by hand from the text of the proposal.
 #[track_caller]
 fn check(manifest: &ServiceManifest) {
     let text = std::fs::read_to_string(folder().join("service-manifest.schema.json")).unwrap();
@@ -40,7 +40,7 @@ fn check(manifest: &ServiceManifest) {
     assert!(flaws.is_empty(), "{flaws:?} in {manifest}");
 }
 
-/// Returns the manifest without what the modern era adds to each result.
+/// Returns the manifest without the members that the modern era adds to each result.
 async fn manifest_of(client: &Client) -> ServiceManifest {
     let mut manifest = client.manifest().await.unwrap();
     manifest.extra = mgp_types::Extras::default();
@@ -66,7 +66,7 @@ async fn a_server_describes_itself_as_its_caller_sees_it_in_both_eras() {
         assert_eq!((manifest.server.name.as_str(), names(&manifest)), ("issues", vec!["list"]));
         assert_eq!(manifest.manifest_ttl, Some(300));
         assert!(manifest.supported_extensions.iter().any(|name| name == "manifest"));
-        // The same in the form of a tool, which is in no list.
+        // A tool, which no list contains, returns the same manifest.
         let tool = client.call("get_manifest").await.unwrap();
         assert_eq!(tool.get::<ServiceManifest>().unwrap(), manifest, "{era:?}");
         assert_eq!(client.list_tools().await.unwrap().len(), 1);
@@ -172,7 +172,7 @@ async fn tools_of_a_manifest_file_are_listed_and_found_before_their_server_is_st
     kernel.stop().await;
 }
 
-/// Checks that a fixture is read, and that what a server would answer in its place fits the schema.
+/// Checks that a fixture can be read, and that it fits the schema after the members that a server would add are added.
 fn check_file(path: &Path) {
     let mut manifest = read_manifest(path).unwrap_or_else(|error| panic!("{error}"));
     manifest.server.mcp_spec_version.get_or_insert_with(|| "2025-11-25".to_owned());

@@ -1,5 +1,5 @@
-//! Each extension with each of client, kernel and server with and without it: whatever did not negotiate it sees what
-//! it saw before.
+//! Tests each extension with and without it in the client, the kernel and the server: a party that did not negotiate
+//! the extension must see no difference.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use tower_layer::layer_fn;
 use crate::world::{build, host, host_of, limit_era, open, wait_for_tools};
 use crate::{checkpoint, idempotency, intent, manifest, media, provenance, session_state};
 
-/// An extension with a server that uses it and a call that does.
+/// An extension, with a server and a call that use it.
 struct Row {
     extension: Extension,
     /// Returns a server with the tool `list` and one more tool; it offers the extension.
     server: fn() -> Server,
     /// Adds the member of the extension to a call.
     call: fn(ToolCall) -> ToolCall,
-    /// If set, the server receives a member with the call.
+    /// If set, the server receives a member of the extension with the call.
     is_received: bool,
     /// If set, the caller sees a difference in the list of tools or in the result.
     is_seen: bool,
@@ -169,19 +169,19 @@ fn answering<M: Member + Clone + Send + Sync + 'static>(member: &M) -> Tool {
     })
 }
 
-/// The messages that each side of a call saw.
+/// The messages that the caller and the server received.
 #[derive(Debug, PartialEq)]
 struct Seen {
     tools: String,
     result: String,
-    /// The params that the server received, without what differs from call to call.
+    /// The params that the server received, without the members that differ from call to call.
     received: String,
 }
 
 /// The parties that offer the extension.
 #[derive(Clone, Copy, Debug)]
 struct Offers {
-    /// `None` for a client without MGP.
+    /// `Some(true)` if the client offers the extension; `None` for a client without MGP.
     client: Option<bool>,
     kernel: bool,
     server: bool,
@@ -236,7 +236,7 @@ async fn seen(row: &Row, era: Era, offers: Offers) -> Seen {
     Seen { tools, result, received }
 }
 
-/// Removes the ids of approvals, which are random, and what follows them in a refusal: the time of their end.
+/// Removes from a refusal the ids of approvals, which are random, and the times at which the approvals end.
 fn without_approval(text: &str) -> String {
     let text = text.split("\"approval_id\"").next().unwrap_or_default();
     let mut parts = text.split("approval ");
@@ -247,7 +247,8 @@ fn without_approval(text: &str) -> String {
     rest
 }
 
-/// Removes trace and handle, which are new in each call, and the offers of the modern era.
+/// Removes from the params the trace id and the handle, which are new in each call, and the offers that a modern client
+/// sends with each call.
 fn without_changing(params: &str) -> String {
     let mut params: serde_json::Value = serde_json::from_str(params).unwrap();
     if let Some(params) = params.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Servers of a registry that are recommended where no connected one has a tool (proposal 13).
+//! Tests that the kernel recommends servers of a registry for needs that no connected server meets (proposal 13).
 
 use std::path::Path;
 

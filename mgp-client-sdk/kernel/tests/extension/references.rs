@@ -1,4 +1,4 @@
-//! Data that moves from server to server by reference (proposal 9).
+//! Tests of data that moves from server to server by reference (proposal 9).
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(crate) fn exporter() -> Server {
     Server::new("exporter", "1").tool(list).tool(broken).extension(DataReferences::new("exporter"))
 }
 
-/// A server that imports references, and counts the bytes.
+/// A server whose tool reads the data of a reference, and returns the number of its bytes.
 fn importer() -> Server {
     let import = Tool::new(
         "import_from_ref",
@@ -149,7 +149,7 @@ async fn a_reference_of_one_server_is_imported_by_another_in_each_pair_of_eras()
         assert_eq!((&*reference.origin_server, reference.size_bytes), ("exporter", Some(8)));
         let expected = json!({ "status": "imported", "bytes": 8, "last": CSV });
         assert_eq!(import(&client, &reference).await, expected, "{above:?} {below:?}");
-        // The member itself, without arguments.
+        // The caller can also send the reference as a member of `_meta`, without arguments.
         let imported = client.call("import_from_ref").with(&reference).await.unwrap();
         assert_eq!(imported.get::<serde_json::Value>().unwrap(), expected);
         client.close().await;
@@ -211,7 +211,8 @@ async fn a_plain_server_gets_the_data_as_an_argument_and_its_long_result_is_a_re
     assert_eq!(result.to_text(), measured(&whole));
     assert_eq!(import(&client, &reference).await["bytes"], whole.len());
 
-    // A caller without the extension sees no reference, and its argument passes unchanged: the schema refuses it.
+    // A caller without the extension receives no reference. If it names one in an argument, the argument is passed on
+    // unchanged, and the tool's schema refuses it.
     let plain = host(&kernel, "ada", host_of(Era::Modern)).await;
     assert_eq!(plain.call("long").await.unwrap().meta, None);
     assert_eq!(plain.call("list").await.unwrap().meta, None);

@@ -1,4 +1,4 @@
-//! Scopes of tools, the question before a call, and sessions (proposal 4).
+//! Tests of the scopes of tools, of checks before a call, and of sessions with scopes (proposal 4).
 
 use mgp_client_sdk::{Client, ToolResult as _};
 use mgp_discovery::Config;

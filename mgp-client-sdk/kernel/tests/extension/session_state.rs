@@ -1,4 +1,4 @@
-//! State that callers keep for servers (proposal 14).
+//! Tests of the state that callers keep for servers (proposal 14).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use tower_layer::layer_fn;
 
 use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
-/// A server that counts the calls of a session.
+/// A server whose tool counts the calls of a session in the session's state.
 pub(crate) fn counter() -> Server {
     let count = Tool::new("list", "Counts the calls", |state: CallerState| async move {
         let calls = state.load::<u32>()?.unwrap_or_default() + 1;
@@ -28,7 +28,7 @@ pub(crate) fn counter() -> Server {
     Server::new("counter", "1").tool(count).tool(other).extension(SessionStates::with_key([7; 32]))
 }
 
-/// Returns the server, and the states that it received.
+/// Returns the server with a layer that adds each session state that the server receives to `received`.
 fn recorded(server: Server, received: &Arc<Mutex<Vec<String>>>) -> Server {
     let received = Arc::clone(received);
     server.around(layer_fn(move |inner: Stack| {

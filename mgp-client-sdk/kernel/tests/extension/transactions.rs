@@ -1,4 +1,4 @@
-//! Transactions over the tools of several servers that do not support transactions (proposal 5).
+//! Tests of transactions over the tools of several servers that do not support transactions themselves (proposal 5).
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use serde_json::json;
 
 use crate::world::{PAIRS, host, host_as, host_of, limit_era, open, until, wait_for_tools};
 
-/// The things that three servers have made and not removed.
+/// The things that the three servers of a test have made and not yet removed.
 #[derive(Clone, Default)]
 struct Things(Arc<Mutex<Vec<String>>>);
 
@@ -69,7 +69,7 @@ impl Things {
             let things = self.clone();
             let (make, remove) = (format!("make_{kind}"), format!("remove_{kind}"));
             let mut policy = open(&[&make, &remove]);
-            // Not safe: a tool that only reads needs no compensation.
+            // The risk must not be `Safe`: a safe tool only reads, so its steps need no compensation.
             policy.risk.values_mut().for_each(|risk| *risk = mgp_types::mgp::RiskLevel::Moderate);
             builder = builder.local_with(kind, policy, move || things.server(kind, era));
         }
@@ -118,7 +118,7 @@ async fn a_failed_step_is_the_end_of_the_earlier_ones_in_each_pair_of_eras() {
         let order: Vec<_> = result.steps_compensated.iter().map(|step| &*step.step_id).collect();
         assert_eq!(order, ["step-2", "step-1"]);
         assert_eq!(things.all(), [""; 0]);
-        // The compensations are calls of the agent in the audit log.
+        // The audit log records the compensations (the calls that undo steps) as calls of the agent.
         let log = kernel.governance().log().unwrap();
         log.flush().await.unwrap();
         let query = AuditQuery::new().server("ticket").event_type("TOOL_EXECUTED");
@@ -134,7 +134,7 @@ async fn a_committed_transaction_keeps_its_steps_and_its_id() {
     let (folder, things) = (temp_dir(), Things::default());
     let kernel = things.kernel(folder.path(), Era::Modern).await;
     let client = ada(&kernel, Era::Modern).await;
-    // As tools, and under their other names.
+    // A client can call the methods of transactions as tools, and also under their alternative names.
     let begun = client.call("begin_transaction").args(json!({"transaction_id": "tx"})).await;
     assert!(begun.unwrap().to_text().contains("begun"));
     let mut same = BeginTransactionParams::new();
@@ -146,7 +146,7 @@ async fn a_committed_transaction_keeps_its_steps_and_its_id() {
     assert_eq!(things.all(), ["ticket a"]);
     make(&client, "tx", "page", "a").await.unwrap_err();
     client.close().await;
-    // For a caller that did not negotiate transactions there are none.
+    // The methods of transactions are unknown to a caller that did not negotiate them.
     let plain = host(&kernel, "ada", host_of(Era::Modern)).await;
     let refused = plain.request::<TransactionBegin>(&BeginTransactionParams::new()).await;
     assert_eq!(refused.unwrap_err().code().0, -32601);

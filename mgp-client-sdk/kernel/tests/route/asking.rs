@@ -210,7 +210,7 @@ async fn an_agent_that_only_connects_widens_no_server_that_others_share() {
     let ann = host(&kernel, "ann", roots()).await;
     until("the server is connected", || async { ann.resources().await.unwrap().len() == 1 }).await;
     ann.roots_changed().await.unwrap();
-    // A server that keeps the answer would keep it from a call, too.
+    // A call must not get the roots either, because the server could keep them for calls of other callers.
     let refused = ann.call("roots").await;
     let is_refused = refused.as_ref().map_or(true, |result| result.is_error == Some(true));
     assert!(is_refused, "{refused:?}");

@@ -1,4 +1,5 @@
-//! Callbacks through the kernel, for all four pairs of eras of host and server (MGP §13.4).
+//! Tests of callbacks (questions to callers) through the kernel, for all four pairs of eras of host and server (MGP
+//! §13.4).
 
 use std::sync::{Arc, Mutex};
 
@@ -37,7 +38,7 @@ async fn world(era: Era) -> Kernel {
     kernel
 }
 
-/// Returns a host that answers callbacks, and the questions that it got.
+/// Returns the builder of a host that answers callbacks, and the list of the questions that the host receives.
 fn asked(builder: ClientBuilder) -> (ClientBuilder, Arc<Mutex<Vec<String>>>) {
     let questions: Arc<Mutex<Vec<String>>> = Arc::default();
     let seen = Arc::clone(&questions);
@@ -115,7 +116,7 @@ async fn an_operator_answers_for_a_host_that_cannot_be_asked() {
             let params = |response: &str| {
                 KernelCallbackAnswerParams::new(open.id.as_str(), Payload::parse(response).unwrap())
             };
-            // The agent cannot answer for the operator, nor the operator with something else.
+            // The agent cannot answer for the operator, and the operator's answer must fit the question.
             let own = agent.request::<KernelCallbacksAnswer>(&params(answer)).await.unwrap_err();
             assert_eq!(own.code(), ErrorCode::PERMISSION_DENIED, "{pair}");
             let wrong = params(r#""maybe""#);
@@ -153,7 +154,7 @@ async fn another_host_cannot_answer() {
         let params = CallbackRespondParams::new(id.as_str(), Payload::of("confirm").unwrap());
         let foreign = other.mgp().callback_respond(&params).await.unwrap();
         assert_eq!(foreign.status, CallbackStatus::Unknown, "{above:?} {below:?}");
-        // The later spelling, as a tool, follows the same rule.
+        // The tool `mgp.callback.respond`, another name of the same method, also rejects the other agent's answer.
         let tool = other.call("mgp.callback.respond").arg("callback_id", &id);
         let tool = tool.arg("response", "confirm").await.unwrap();
         assert!(serde_json::to_string(&tool).unwrap().contains("unknown"), "{tool:?}");

@@ -59,14 +59,14 @@ async fn a_change_of_a_server_is_notified_to_the_host() {
             .await;
         resources.add(Resource::text("test://b", "b", "text")).unwrap();
         until(&format!("resources {pair}"), has(ServerChange::Resources)).await;
-        // The first notification may still be about the first list, so the test waits until both entries are listed.
+        // This notification may be about the first resource only, so wait until both resources are listed.
         until(&format!("both resources {pair}"), || async {
             host.resources().await.unwrap().len() == 2
         })
         .await;
         prompts.add(Prompt::new("q", "Another", || async { "hello" }));
         until(&format!("prompts {pair}"), has(ServerChange::Prompts)).await;
-        // The first notification may still be about the first list, so the test waits until both entries are listed.
+        // This notification may be about the first prompt only, so wait until both prompts are listed.
         until(&format!("both prompts {pair}"), || async {
             host.prompts().await.unwrap().len() == 2
         })
@@ -141,7 +141,7 @@ async fn a_first_call_announces_no_change_of_a_list_that_has_all_tools() {
         });
         let host = host(&kernel, "ann", builder).await;
         let before = host.tools().await.unwrap().len();
-        // The change of the server that was just added is announced first.
+        // Wait until the kernel has announced the tools of the added server; only later changes count.
         tokio::time::sleep(std::time::Duration::from_millis(400)).await;
         *changes.lock().unwrap() = 0;
         assert_eq!(host.call("one").await.unwrap().to_text(), "1");

@@ -53,7 +53,7 @@ async fn the_kernel_checks_arguments_for_any_server_without_a_call() {
         let fits = ann.validate("order", &json!({ "days": 1, "symbol": "A" })).await.unwrap();
         assert!(fits.valid && fits.errors.is_empty());
         assert_eq!(calls.load(Ordering::Relaxed), 0);
-        // A tool without access is as unknown as one that does not exist.
+        // A tool that the caller may not use gets the same error as a tool that does not exist.
         for tool in ["secret", "hidden.secret", "other"] {
             let error = ann.validate(tool, &json!({})).await.unwrap_err();
             assert_eq!(error.code(), ErrorCode::TOOL_NOT_FOUND, "{tool}: {error}");

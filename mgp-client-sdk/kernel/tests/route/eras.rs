@@ -1,4 +1,4 @@
-//! Tests of servers that serve both eras but ask questions only in the legacy one, as servers on several SDKs do.
+//! Tests of servers that serve both eras but can ask questions only in the legacy era, as with several other SDKs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -193,7 +193,7 @@ async fn a_question_keeps_its_key_while_nothing_else_has_it() {
         let reply = caller.call("tools/call", &params).await.unwrap();
         let Reply::InputRequired(needed) = reply else { panic!("{reply:?}") };
         let key = needed.asks[0].0.as_str();
-        // A legacy server sends no keys with its questions, so the kernel makes up a key.
+        // A legacy server sends no keys with its questions, so the kernel generates a key.
         assert!(key == "user_name" || below == Era::Legacy && !key.contains("user_name"), "{key}");
         kernel.stop().await;
     }

@@ -1,4 +1,4 @@
-//! Events through the kernel: its own and those of its servers, for callers that may see them (MGP §13).
+//! Tests that callers receive the kernel's and the servers' events, but only those that they may see (MGP §13).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -123,7 +123,7 @@ async fn calls_and_refusals_are_reported_to_those_who_see_the_tool() {
         assert_eq!(event.server_id, None, "it is the kernel's own");
     }
     assert!(is_silent(&mut events).await, "ada does not see the tool it was refused");
-    // An operator sees the refusal.
+    // An operator receives the event about the refusal.
     let recent = kernel_events(&kernel, "security.*").await;
     assert_eq!(recent.len(), 1, "{recent:?}");
     assert_eq!(recent[0]["data"]["tool_name"], "open");

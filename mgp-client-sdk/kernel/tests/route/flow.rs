@@ -84,7 +84,7 @@ async fn progress_and_logs_of_a_call_reach_its_caller() {
         let items = items.lock().unwrap().clone();
         let steps = items.iter().filter(|item| matches!(item, OutletItem::Progress(_))).count();
         let chunks = items.iter().filter(|item| matches!(item, OutletItem::Chunk(_))).count();
-        // An empty chunk ends the stream, because the tool sent other items behind its last one.
+        // The tool sent other items after its third chunk, so a fourth, empty chunk ends the stream.
         assert_eq!((steps, chunks), (3, 4), "{pair} {items:?}");
         let logs = logs.lock().unwrap().clone();
         assert!(logs.iter().all(|line| line.starts_with("w/w ")), "{pair} {logs:?}");
@@ -155,7 +155,7 @@ async fn calls_in_a_batch_succeed_and_fail_by_themselves() {
         }
         let error = &results["results"][1]["error"];
         assert!(error["message"].as_str().unwrap().contains("no_such_tool"), "{error}");
-        // Each call passes the gates by itself.
+        // Each call of the batch is checked separately, so the call without access is refused and the others run.
         assert_eq!(results["results"][4]["error"]["code"], 1001, "{results}");
         let many = vec![json!({ "name": "steps", "arguments": {} }); 33];
         let refused = host.call("mgp_tools_call_many").arg("calls", &many).await.unwrap_err();

@@ -263,7 +263,7 @@ async fn a_new_tool_of_an_updated_server_is_found_before_an_old_one_is_called() 
     kernel.stop().await;
     drop((ann, kernel));
 
-    // Without a call, the lists are read again a while after a host has connected.
+    // Without any call, the kernel reads the lists again some time after a host has connected.
     is_updated.store(false, Ordering::SeqCst);
     let mut third = None;
     until("the state folder is free", async || {
@@ -362,7 +362,7 @@ async fn the_first_request_of_a_host_waits_for_new_servers() {
         let (kernel, host) = fresh().await;
         let found = host.call("mgp_tools_discover").arg("query", "look out").await.unwrap();
         assert!(found.to_text().contains("\"look\""), "{above:?}: {}", found.to_text());
-        // The schema of the tool requires a query, which the method does not.
+        // The schema of the tool requires `query`, although the method with the same name does not.
         for name in ["mgp_tools_discover", "mgp.tools.discover"] {
             let refused = host.call(name).await.unwrap_err();
             assert_eq!(refused.code().0, -32602, "{above:?}");

@@ -32,7 +32,7 @@ async fn world() -> Kernel {
     kernel
 }
 
-/// A modern client that gives each request a scope of its own, as over HTTP.
+/// A modern client, each of whose requests has a scope of its own, as over HTTP.
 struct Requests(mock::Client);
 
 impl Requests {
@@ -84,7 +84,7 @@ async fn a_name_of_several_servers_means_the_one_used_last_in_the_session() {
         let forwarded = host.call("mgp_tools_call").args(json!({ "name": "which" })).await;
         assert_eq!(forwarded.unwrap().to_text(), server);
     }
-    // Another session has not used either.
+    // Another session has used neither of the two tools, so the name is ambiguous in it.
     let other = self::host(&kernel, "ada", host_of(Era::Modern)).await;
     assert_eq!(other.call("which").await.unwrap_err().code(), ErrorCode::TOOL_NAME_CONFLICT);
     kernel.stop().await;

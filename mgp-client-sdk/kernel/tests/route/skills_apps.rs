@@ -1,4 +1,5 @@
-//! Skills and MCP Apps of several servers: each host receives the right page, and each skill its own files.
+//! Tests of skills and MCP Apps of several servers: a host receives the right page for each tool, and for each skill
+//! the files of its own server.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,8 @@ use crate::world::{PAIRS, build, host, host_of, limit_era, open, search, until, 
 
 const PAGE: &str = "ui://chart/page.html";
 
-/// Returns a server with a page for its tool, and a tool for that page only; the page may be unlisted.
+/// Returns a server with a tool that has a page, and a tool that only this page uses; if `lists_page` is `false`, the
+/// server does not list the page.
 fn charts(era: Era, name: &'static str, lists_page: bool) -> Server {
     let mut settings = UiResourceMeta::new();
     let mut csp = UiCsp::new();
@@ -52,7 +54,7 @@ async fn two_charts(era: Era, config: Option<Config>, lists_page: bool) -> Kerne
     kernel
 }
 
-/// Returns the URI of the page of a tool, as it is listed.
+/// Returns the URI of the page of a tool, as the host's tool list contains it.
 async fn page_of(host: &Client, tool: &str) -> Option<String> {
     let tools = host.list_tools().await.unwrap();
     UiToolMeta::of(tools.iter().find(|listed| listed.name == tool)?)?.resource_uri
@@ -134,7 +136,7 @@ fn write_skill(root: &Path, name: &str, text: &str) {
     fs::write(folder.join("references/more.md"), text).unwrap();
 }
 
-/// Returns a function that creates a server with two skills, of which another server has the first, too.
+/// Returns a function that creates a server with two skills: `tea`, which other servers have too, and its own.
 fn teacher(root: &Path, server: &'static str, own: &'static str) -> impl Fn() -> Server + use<> {
     let root = root.join(server);
     write_skill(&root, "tea", server);

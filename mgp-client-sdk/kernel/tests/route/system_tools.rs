@@ -174,7 +174,7 @@ impl Drop for NotifyOnDrop {
     }
 }
 
-/// Regression test: the kernel did not announce the states of its servers, so a host only noticed that calls failed.
+/// Regression test: the kernel did not announce the states of its servers, so a host only noticed failing calls.
 #[tokio::test]
 async fn a_state_of_a_server_behind_is_announced_to_those_who_see_it() {
     let mut closed = GovernanceConfig::default();
@@ -222,7 +222,7 @@ async fn a_result_of_the_kernels_own_tool_names_its_source_to_mgp_peers_only() {
             let own = host.call("mgp.health.ping").args(json!({})).await.unwrap();
             let text = serde_json::to_string(&own).unwrap();
             assert_eq!(text.contains(r#""_mgp":{"source":"kernel"}"#), expected, "{text}");
-            // The result of a server's tool must not contain that source.
+            // The result of a tool of another server must not name the kernel as its source.
             let other = host.call("new.new_time").await.unwrap();
             let text = serde_json::to_string(&other).unwrap();
             assert!(!text.contains(r#""source""#), "{text}");

@@ -22,7 +22,7 @@ use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for
 
 #[derive(Deserialize, JsonSchema)]
 struct Who {
-    /// The caller.
+    /// The name of the caller.
     who: String,
 }
 
@@ -144,7 +144,7 @@ async fn messages_of_simultaneous_calls_reach_only_their_hosts() {
         let (one, two) = tokio::join!(one.into_future(), two.into_future());
         assert_eq!(
             (one.unwrap().to_text(), two.unwrap().to_text()),
-            // The returned name follows the streamed ones.
+            // Each caller receives its name 20 times in chunks, and then once more in the result.
             ("ann".repeat(21), "bob".repeat(21))
         );
         for (own, other, total, received) in

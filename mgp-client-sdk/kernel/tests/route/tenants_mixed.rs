@@ -1,6 +1,6 @@
 //! Tests of a host over streams and a host over HTTP that use the same request ids and progress tokens.
 //!
-//! Both hosts write their messages without an SDK, which would make the ids differ.
+//! Both hosts write their messages without an SDK, because an SDK would choose different ids.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,11 +19,11 @@ use crate::world::{build, limit_era, open, until, wait_for_tools};
 
 #[derive(Deserialize, JsonSchema)]
 struct Who {
-    /// The caller.
+    /// The name of the caller.
     who: String,
 }
 
-/// State that the calls of both tools share.
+/// The state that the calls of both hosts share.
 struct Shared {
     both: Barrier,
     runs: AtomicUsize,

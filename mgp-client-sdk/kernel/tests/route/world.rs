@@ -11,7 +11,7 @@ use mgp_types::mcp::{Era, Revision};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel};
 use mgp_types::service::Principal;
 
-/// All four pairs of eras: that of the host, and that of the servers.
+/// All four pairs of eras; the first is the era of the host, and the second that of the servers.
 pub(crate) const PAIRS: [(Era, Era); 4] = [
     (Era::Legacy, Era::Legacy),
     (Era::Legacy, Era::Modern),
@@ -43,7 +43,7 @@ pub(crate) async fn build(builder: KernelBuilder) -> Kernel {
     builder.build().await.unwrap()
 }
 
-/// Connects a host to a kernel, as an agent.
+/// Connects a host to a kernel as the local user's agent with this name.
 pub(crate) async fn host(kernel: &Kernel, agent: &str, builder: ClientBuilder) -> Client {
     host_as(kernel, Principal::local().agent(agent), builder).await
 }

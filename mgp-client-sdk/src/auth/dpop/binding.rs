@@ -7,12 +7,12 @@ use crate::auth::discovery::Discovered;
 use crate::auth::error::AuthError;
 use crate::auth::store::TokenKind;
 
-/// The condition for binding tokens to a key (RFC 9449), so that a stolen token is useless.
+/// The condition under which tokens are bound to a key (RFC 9449); a stolen token is then useless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DpopMode {
-    /// Tokens are bound if the authorization server offers binding and the server does not accept only bearer
-    /// tokens, and whenever the server requires it.
+    /// Tokens are bound if the server requires it. They are also bound if the authorization server offers it, unless
+    /// the server has shown that it accepts only bearer tokens.
     #[default]
     Offered,
     /// Tokens are always bound; a token that is not bound is not used.
@@ -21,7 +21,7 @@ pub enum DpopMode {
     Never,
 }
 
-/// The binding of the tokens of one request.
+/// The binding to ask for in one request for tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::auth) enum Binding {
     /// No proof is sent.
@@ -46,7 +46,7 @@ pub(in crate::auth) enum Schemes {
     Both,
 }
 
-/// The support for the client's proofs that metadata declares.
+/// The support for this client's proofs, as metadata declare it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::auth) enum ProofSupport {
     /// The metadata declares no algorithms.
@@ -128,7 +128,7 @@ mod tests {
         use ProofSupport::{Supported, Unstated as Quiet, Unsupported};
         use Schemes::{Bearer, Both, Dpop as Only, Unstated};
         let (bearer, bound) = (Some(TokenKind::Bearer), Some(TokenKind::Dpop));
-        // (mode, authorization server, resource, required, challenge, tokens) -> binding; `Err` is refused
+        // (mode, authorization server, resource, required, challenge, tokens) -> binding, or `Err` if none is possible
         let cases = [
             (DpopMode::Offered, Quiet, Quiet, false, Unstated, None, Ok(No)),
             (DpopMode::Offered, Supported, Quiet, false, Unstated, None, Ok(Wanted)),

@@ -119,12 +119,12 @@ pub struct Registration {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RegistrationKind {
-    /// The URL of the client's metadata document.
+    /// The client id is the URL of the client's metadata document.
     Document,
-    /// Configured by the user.
+    /// The user configured the client id.
     #[serde(rename = "given")]
     Preregistered,
-    /// Dynamic registration.
+    /// The authorization server assigned the client id in a dynamic registration.
     Dynamic,
 }
 
@@ -149,7 +149,7 @@ pub struct Tokens {
     /// The kind of the access token.
     #[serde(default)]
     pub kind: TokenKind,
-    /// The refresh token.
+    /// The refresh token, if the issuer sent one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh: Option<Secret>,
     /// The time at which the access token was issued, in seconds since 1970.

@@ -9,8 +9,8 @@ use mgp_types::RpcError;
 use super::{SERVER, World, words};
 use crate::proofs::{NonceRule, ProofResult};
 
-/// The result of a request's credentials: the scopes of its token; else that it is invalid, or the error and nonce for
-/// its proof.
+/// The result of checking a request's credentials: the scopes of its token; as an error `None` if the token is not
+/// valid, or the error code and the nonce to send if its proof is refused.
 type Judged = Result<BTreeSet<String>, Option<(&'static str, Option<String>)>>;
 
 impl World {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::raw::{RawClient, accept_answer, code, question};
 use super::world::{World, mallory};
 
-/// A call of `wipe` with an answer and a state.
+/// Returns the params of a call of `wipe` that accepts the question `key` and returns the server's state.
 fn confirmed(arguments: &Value, key: &str, state: &str) -> Value {
     json!({
         "name": "wipe", "arguments": arguments,
@@ -43,7 +43,7 @@ async fn a_confirmation_allows_one_run_however_often_it_is_sent() {
     let mut agent = RawClient::modern(&stack, mallory());
     let (key, state) = asked(&mut agent, &json!({})).await;
     let params = confirmed(&json!({}), &key, &state);
-    // A hundred at once, over two connections.
+    // Send the confirmed call a hundred times at once, over two connections.
     let mut other = RawClient::modern(&stack, mallory());
     let (mut here, mut there) = (Vec::new(), Vec::new());
     for _ in 0..50 {
@@ -134,12 +134,12 @@ async fn a_confirmation_is_valid_for_its_own_call_only() {
         assert!(asks_again || code(&response) != 0, "{attack}: {response}");
         assert_eq!(world.ran(), 0, "{attack}");
     }
-    // Another principal, and one of another tenant with the same name.
+    // The confirmation is not valid for another principal, nor for one of the same name in another tenant.
     for principal in [Principal::new("acme", "eve"), Principal::new("evil", "mallory")] {
         let mut eve = RawClient::modern(&stack, principal);
         assert_ne!(code(&eve.ask("tools/call", good.clone()).await), 0);
     }
-    // After a restart the state belongs to no principal.
+    // After a restart, the server no longer accepts the state.
     let restarted: Stack = world.disk_again().into_stack().unwrap();
     let mut late = RawClient::modern(&restarted, mallory());
     assert_ne!(code(&late.ask("tools/call", good.clone()).await), 0);
@@ -167,7 +167,7 @@ async fn equivalent_arguments_run_once_and_ambiguous_ones_never() {
             .await;
         agent.answer(id).await
     };
-    // A reader of the first of two members and a reader of the last must not read different calls.
+    // A reader that uses the first of two equal members and one that uses the last must not see different calls.
     for arguments in [
         r#"{"a":1,"b":"é","a":2}"#,
         r#"{"a":2,"b":"é","a":1}"#,
@@ -264,7 +264,7 @@ async fn notifications_and_batches_cannot_run_what_requests_may_not() {
             agent.say(&call(None)).await;
             agent.say(&json!([call(None), call(Some(900)), call(None), call(Some(901))])).await;
         }
-        // If batches are accepted, each has its answers; either way this answer is the last.
+        // If the server accepts batches, it answers them first; in any case this answer is the last.
         let last = agent.ask("tools/list", json!({})).await;
         assert_eq!(last["result"]["tools"], json!([]), "{revision}");
         assert_eq!(world.ran(), 0);
@@ -300,7 +300,7 @@ async fn other_features_of_a_server_without_access_are_hidden() {
             let is_about_it = matches!(method, "resources/read" | "resources/list");
             assert_eq!(reveals, open && is_about_it, "{method}: {response}");
         }
-        // A stream that would report each of its changes.
+        // Open a stream that would report each change of the resource.
         let filter = json!({"notifications": {"resourceSubscriptions": ["secret://plan"]}});
         let id = agent.send("subscriptions/listen", filter).await;
         let response = agent.hear().await;

@@ -26,7 +26,7 @@ fn entry(permission: AccessPermission) -> AccessGrantParams {
     AccessGrantParams::new(EntryType::ServerGrant, "mallory", "disk", permission)
 }
 
-/// Returns what a list shows and the result of calling the safe tool.
+/// Returns whether a list shows any tool, and the error code of a call of the safe tool; 0 if the call ran.
 async fn look(stack: &Stack) -> (bool, i64) {
     let mut agent = RawClient::modern(stack, mallory());
     let list = agent.ask("tools/list", json!({})).await;
@@ -141,7 +141,7 @@ async fn a_broken_store_grants_and_shows_nothing() {
     }
 }
 
-/// A log that can be stopped.
+/// An audit log that can be set to full.
 struct Stopping {
     inner: MemoryAudit,
     full: Arc<AtomicBool>,
@@ -181,7 +181,7 @@ async fn with_a_full_log_nothing_runs_and_nothing_changes() {
         } else {
             RawClient::legacy(&stack, mallory(), "2025-11-25").await
         };
-        // The log stops while a person confirms.
+        // The log becomes full while a person confirms the call.
         let call = agent.send("tools/call", json!({"name": "wipe"})).await;
         if modern {
             let (key, state) = super::raw::question(&agent.answer(call).await);
@@ -238,7 +238,7 @@ async fn misleading_grants_are_refused() {
     let mut grant = entry(AccessPermission::Allow);
     grant.justification = Some("j".repeat(1 << 20));
     assert!(access.grant(&ann(), grant).await.is_err());
-    // Valid time zones and leap seconds.
+    // Times with a valid time zone or a leap second are accepted.
     for end in
         ["2099-01-01T00:00:00+14:00", "2099-06-30T23:59:60Z", "2099-01-01t00:00:00.123456789z"]
     {

@@ -66,7 +66,7 @@ async fn talk(agent: &mut RawClient, answer: &Value, early: Value) -> (Value, us
     panic!("it asks for ever");
 }
 
-/// A server whose tool asks a harmless question under any key.
+/// Returns a server whose tool asks a harmless question under the given key.
 fn asks_as(key: Arc<std::sync::Mutex<String>>, ran: &Arc<AtomicUsize>) -> Server {
     let ran = Arc::clone(ran);
     let tool = Tool::new("wipe", "Wipes the disk", move |cx: Context| {
@@ -83,7 +83,7 @@ fn asks_as(key: Arc<std::sync::Mutex<String>>, ran: &Arc<AtomicUsize>) -> Server
 
 #[tokio::test]
 async fn an_innocent_question_of_a_server_never_confirms_its_call() {
-    // The same call at a gateway that confirms shows the key of its question.
+    // First make the same call at a gateway that asks for a confirmation, to learn the key of that question.
     let spy = lenient(ElicitApprover::everyone());
     let mut strict = ServerPolicy::default();
     strict.default_policy = DefaultPolicy::OptOut;
@@ -158,7 +158,7 @@ async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
         let response = agent.ask("tools/call", params).await;
         assert_eq!(response["result"]["resultType"], "input_required", "{response}");
         assert_eq!(ran.load(Ordering::SeqCst), 0);
-        // When asked, it may accept.
+        // An answer is valid once the question was asked.
         let stack = gateway(server(), era, &above).await;
         let mut agent = RawClient::modern(&stack, Principal::local());
         let (response, asked) = talk(&mut agent, &accept_answer(), json!({})).await;

@@ -56,7 +56,7 @@ impl RawClient {
         serde_json::from_str(&line.expect("no answer").unwrap().unwrap()).unwrap()
     }
 
-    /// Sends a request and returns its number.
+    /// Sends a request and returns its id.
     pub(crate) async fn send(&mut self, method: &str, mut params: Value) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -89,7 +89,7 @@ impl RawClient {
         self.answer(id).await
     }
 
-    /// Waits for a request of the server.
+    /// Waits for a message of the server with this method; skips other messages.
     pub(crate) async fn asked(&mut self, method: &str) -> Value {
         loop {
             let message = self.hear().await;
@@ -120,7 +120,7 @@ pub(crate) fn code(answer: &Value) -> i64 {
     refused["code"].as_i64().unwrap_or(0)
 }
 
-/// Returns the key and the state of the only question of a round.
+/// Returns the key of the only question in a result that asks for input, and the state in that result.
 #[track_caller]
 pub(crate) fn question(answer: &Value) -> (String, String) {
     let result = &answer["result"];

@@ -18,7 +18,7 @@ use tower_layer::Layer;
 
 use crate::script::Script;
 
-/// An approver that accepts once it is released.
+/// An approver that notifies the test of each question, and approves once the test notifies `goes_on`.
 #[derive(Clone, Default)]
 struct Person {
     asked: Arc<Notify>,
@@ -94,7 +94,8 @@ async fn a_definition_that_changes_while_a_person_confirms_is_not_called() {
         person.asked.notified().await;
         script.tell("notifications/tools/list_changed", json!({})).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        // A legacy notice arrives at once; a modern one only on a stream, which is not open here.
+        // A legacy client gets the notification at once. A modern client would get it only on a stream that is not open
+        // here, so the test ends.
         person.goes_on.notify_one();
         if modern {
             continue;

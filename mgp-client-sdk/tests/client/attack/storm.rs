@@ -10,7 +10,7 @@ use serde_json::json;
 use super::raw::{RawClient, code};
 use super::world::{World, mallory};
 
-/// The order of grants and revocations: even while access is granted, odd after it was revoked.
+/// The phase of the test: an even number while access is granted, an odd number after it was revoked.
 struct Phases {
     /// Counts each started grant and each answered revocation.
     now: AtomicU64,
@@ -44,10 +44,10 @@ async fn storm(modern: bool) {
                 let after = phases.now.load(Ordering::SeqCst);
                 let counter = if went { &passed } else { &refused };
                 counter.fetch_add(1, Ordering::SeqCst);
-                // All of it happened while nothing was granted.
+                // The request was sent and answered while nothing was granted.
                 let was_closed = before == after && before % 2 == 1;
                 assert!(!(went && was_closed), "after a revocation: {answer}");
-                // All of it happened while access was granted, and no revocation had started.
+                // The request was sent and answered in a phase in which access was granted.
                 let was_open = before == after && before % 2 == 0 && before != 0;
                 if was_open && index != 0 {
                     assert!(went || code(&answer) == 1001, "{answer}");

@@ -71,7 +71,7 @@ async fn access_revoked_while_a_permission_is_asked_for_runs_nothing() {
     world.revoke("mallory").await;
     let content = json!({"shell.execute": true, "confirm": true, "term": "1 hour"});
     agent.reply(&asked, json!({"action": "accept", "content": content})).await;
-    // It may still be asked to confirm; it accepts, without effect.
+    // The agent may still be asked to confirm the call. It accepts, but that has no effect.
     let message = loop {
         let message = agent.hear().await;
         if message["method"] == ELICIT {

@@ -38,7 +38,7 @@ impl World {
         Self { governance, log, ran: Arc::default() }
     }
 
-    /// Grants Mallory the whole disk.
+    /// Creates a world in which Mallory has access to the whole disk.
     pub(crate) async fn open() -> Self {
         let world = Self::new();
         world.grant("mallory").await;
@@ -97,7 +97,7 @@ impl World {
             .governed(&self.governance, "disk")
     }
 
-    /// Restarts the process: governance and log are still there.
+    /// Returns a new server with the same governance, as after a restart of its process.
     pub(crate) fn disk_again(&self) -> Server {
         let again = Self { governance: self.governance.clone(), ..Self::new() };
         again.disk()

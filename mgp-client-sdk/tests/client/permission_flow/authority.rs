@@ -115,7 +115,7 @@ impl PermissionAuthority for TestAuthority {
     fn standing(&self, _: &Context, _: &ServerId) -> PermissionDecision {
         match *self.0.with_decision_time.lock().unwrap() {
             DecisionTime::Nothing => self.decided(),
-            // There was no decision before a request.
+            // An authority that takes time has no decision before it is asked for one.
             _ => PermissionDecision::new("", BTreeMap::new()),
         }
     }

@@ -35,7 +35,7 @@ async fn both_sides_of_ours_agree_in_both_eras() {
         assert_eq!(client.server().permissions_required, ["shell.execute"]);
         assert_eq!(client.call("run").await.unwrap().to_text(), "granted");
         authority.set("shell.execute", Some(Denied.into()));
-        // A legacy server is notified by a message.
+        // A legacy server is notified by a separate message, so call until the server refuses.
         let refused = async {
             loop {
                 match client.call("run").await {

@@ -11,14 +11,15 @@ use serde_json::{Value, json};
 use super::authority::{DecisionTime, TestAuthority};
 use crate::script::Script;
 
-/// The answer of a legacy server with the extension in one spelling that needs these permissions.
+/// Returns the capabilities of a legacy server with these extensions that needs these permissions.
 pub(crate) fn needing(extensions: &[&str], permissions: &[&str]) -> Value {
     json!({ "tools": {}, "mgp": {
         "version": "0.3.0", "extensions": extensions, "permissions_required": permissions,
     } })
 }
 
-/// The two spellings: the extension's name, and the methods of the flow.
+/// The two spellings: the extension's name, the method that asks the server to wait, and the one that sends the
+/// decision.
 pub(crate) const SPELLINGS: [(&str, &str, &str); 2] = [
     ("security", "mgp/permission/request", "mgp/permission/response"),
     ("permissions", "mgp/permission/await", "mgp/permission/grant"),
@@ -100,7 +101,7 @@ async fn limits_are_sent_in_the_spelling_that_supports_them() {
 
 #[tokio::test(start_paused = true)]
 async fn while_a_decision_is_pending_the_server_is_asked_to_wait() {
-    // Any answer of the server to that is an acknowledgement.
+    // The client accepts any answer of the server to this request as an acknowledgement.
     let acks = [
         json!({ "request_id": "perm-1", "status": "waiting" }),
         json!({ "request_id": "perm-1", "grants": { "camera": "approved" } }),
@@ -164,7 +165,7 @@ async fn a_connection_can_be_closed_for_want_of_a_permission() {
             let authority = TestAuthority::new(&[("shell.execute", decision)]);
             let (mut script, connecting) =
                 begin(strict(&authority), needing(&[extension], &["shell"])).await;
-            // The server receives the reason for the decision.
+            // The server receives the decision before the connection is closed.
             let notification = script.serve(method, json!({})).await;
             assert_eq!(notification["params"]["grants"]["shell"], word);
             if decision == Approved {

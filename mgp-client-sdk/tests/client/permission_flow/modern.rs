@@ -21,7 +21,7 @@ fn grants(request: &Value) -> &Value {
     &request["params"]["_meta"]["dev.cloto/mgp"]["grants"]
 }
 
-/// Connects to a server that needs permissions, and returns the request that notifies it.
+/// Connects to a server that needs permissions; returns the client, the server and the request with the decisions.
 async fn connect(builder: ClientBuilder, capabilities: Value) -> (Client, Script, Value) {
     let (end, mut script) = Script::new();
     let connecting = builder.era(EraChoice::Modern).connect(end.reader, end.writer);
@@ -33,7 +33,7 @@ async fn connect(builder: ClientBuilder, capabilities: Value) -> (Client, Script
     (client.unwrap(), script, notified)
 }
 
-/// Calls a tool; returns the request and the client's answer.
+/// Calls a tool, and returns the request that the server received.
 async fn call(client: &Client, script: &mut Script) -> Value {
     let result = json!({ "resultType": "complete", "content": [] });
     let (called, request) =
@@ -55,7 +55,7 @@ async fn every_request_carries_the_current_decisions() {
         assert_eq!(*grants(&notification), approved);
         assert_eq!(notification["params"]["_meta"]["dev.cloto/mgp/grants"], approved);
 
-        // From the very next request on, and by one notification for both changes.
+        // The next request already carries both changes, and one notification reports both.
         authority.set("shell.execute", Some(Denied.into()));
         authority.set("camera", Some(Approved.into()));
         let notification = call(&client, &mut script).await;
@@ -84,7 +84,7 @@ async fn expired_grants_are_not_carried_as_granted() {
 
 #[tokio::test]
 async fn a_server_that_reads_grants_of_later_revisions_learns_what_was_granted() {
-    // A server treats a call without this member as ungranted, and does not know the request that would notify it.
+    // Such a server grants nothing to a call without this member, and does not know the request `mgp/permission/grant`.
     let authority = TestAuthority::new(&[("camera", Approved)]);
     let (end, mut script) = Script::new();
     let connecting = authority.client().era(EraChoice::Modern).connect(end.reader, end.writer);
@@ -100,7 +100,7 @@ async fn a_server_that_reads_grants_of_later_revisions_learns_what_was_granted()
     let request = call(&client, &mut script).await;
     let approved = json!({ "camera": "approved" });
     assert_eq!(request["params"]["_meta"]["dev.cloto/mgp/grants"], approved);
-    // The server is also notified of a later decision.
+    // The next request also carries a later decision.
     authority.set("camera", Some(Denied.into()));
     let request = call(&client, &mut script).await;
     assert_eq!(request["params"]["_meta"]["dev.cloto/mgp/grants"]["camera"], "denied");

@@ -1,4 +1,4 @@
-//! A legacy server that requests permissions itself (the reading in which §3.5 and §3.6 are a pair).
+//! A legacy server that requests permissions itself (if §3.5 and §3.6 are read as a request and its response).
 
 use std::time::Duration;
 

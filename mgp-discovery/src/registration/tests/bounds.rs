@@ -108,7 +108,7 @@ async fn changes_are_reported() {
     }
 }
 
-/// A store that can commit a change but return an error, or refuse the change.
+/// A store that, depending on the number, commits a change but never answers (1), refuses it (2), or works normally.
 struct Late(MemoryStore, Arc<AtomicU32>);
 
 impl Store for Late {

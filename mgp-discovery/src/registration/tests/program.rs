@@ -111,7 +111,7 @@ async fn a_link_that_leads_elsewhere_is_another_program() {
     assert!(server.launch().await.is_err());
     assert!(world.waiting().await[0].changed);
 
-    // A program that is bound by its path is bound by its content after it has moved.
+    // A program of the system is bound only by its path; if its link leads to another file, it is bound by its content.
     let mut of_system = proposed(&world, "linked", &json!([]));
     of_system.files.clear();
     assert!(matches!(compare_files(&of_system), Ok(FileCheck::Same)));

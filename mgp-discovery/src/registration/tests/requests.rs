@@ -171,7 +171,7 @@ async fn an_agent_cannot_name_a_program_or_variable_that_is_not_listed() {
         let params = json!({ "id": format!("made{}", command.len()), "command": command });
         world.register(maker(), params).await.unwrap();
     }
-    // A common runner is listed; its code still needs a judge.
+    // Agents may name a common interpreter, but the code that it runs still needs a judge.
     let params = json!({ "id": "script", "command": "python3.11", "args": ["made.py"] });
     refused(world.register(maker(), params).await, 4100, "cannot judge the code");
     tokio::time::advance(Duration::from_mins(1)).await;

@@ -17,7 +17,7 @@ use super::notice::{GrantNotice, RequestedPermissions};
 use super::{ACK_TIMEOUT, Dialect, PermissionFlow};
 use crate::handshake::client::{ConnectConfig, ConnectError, UngrantedPolicy};
 
-/// The result of a request that tells a server about permissions.
+/// The result of a request that notifies a server of permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delivery {
     /// The server answered the request with a result; the content of the result is not checked.
@@ -60,8 +60,8 @@ impl PermissionFlow {
         check_grants(&notice, &requested, config)
     }
 
-    /// Waits for a decision up to the time limit. If it is not available immediately, the server is notified that it is
-    /// pending.
+    /// Waits for a decision; returns `None` if there is none within the time limit. If the decision is not available
+    /// immediately, the server is notified that it is pending.
     async fn decide<S: MgpService>(
         &self,
         stack: &S,
@@ -140,7 +140,7 @@ impl PermissionFlow {
     }
 }
 
-/// Polls a decision once; a decision from a configuration is ready immediately.
+/// Returns a decision if it is ready at the first poll, as one from a configuration is; otherwise `None`.
 async fn if_ready(
     deciding: &mut BoxFuture<'static, PermissionDecision>,
 ) -> Option<PermissionDecision> {

@@ -21,7 +21,7 @@ const MAX_TENANTS: usize = 64;
 #[derive(Default)]
 pub(super) struct GrantCache {
     revision: u64,
-    /// The number of permission names that the server had used.
+    /// The number of permission names that the server had used when the grants were encoded.
     names: usize,
     until: Option<SystemTime>,
     by_tenant: Vec<(TenantId, Encoded)>,

@@ -38,7 +38,7 @@ struct Usage {
     units: u64,
 }
 
-/// Calls whose last round ended with questions, by their logical name.
+/// The calls whose last round ended with questions, by their logical name: their age, caller and charged units.
 #[derive(Debug, Default)]
 struct OpenCalls {
     calls: HashMap<ByteString, (u64, Caller, u64)>,

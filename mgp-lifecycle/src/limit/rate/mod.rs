@@ -53,7 +53,7 @@ pub struct RateUse {
     pub limit: u32,
     /// The calls that are counted now.
     pub used: u32,
-    /// The time until none is counted any more, if there is no further call.
+    /// The time until no call is counted any more, if there is no further call.
     pub free_in: Duration,
 }
 

@@ -144,7 +144,7 @@ mod tests {
         ]
     }
 
-    /// A key: the last two digits are chosen by the caller, and the other digits are the caller.
+    /// A key whose last two digits the caller chooses; the other digits identify the caller.
     struct Key(u64);
 
     impl CallKeys for Key {

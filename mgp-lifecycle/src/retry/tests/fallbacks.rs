@@ -64,7 +64,7 @@ async fn a_fallback_is_not_called_if_a_retry_is_ruled_out() {
         r#"{"retryable":false,"fallback_tool":"queue"}"#,
         r#"{"fallback_tool":"queue"}"#,
         r#"{"retryable":true,"retry_after_ms":1000000000000,"fallback_tool":"queue"}"#,
-        // The call may have run.
+        // The details state that the call was started.
         r#"{"retryable":true,"fallback_tool":"queue","details":{"started":true}}"#,
     ] {
         let server = Server::new(move |_, call| match call.tool() {

@@ -48,7 +48,7 @@ async fn a_question_in_the_request_is_a_round_and_the_next_round_a_task() {
     let layer = layer(TasksConfig::default());
     let stack = over(&layer, |call| async move {
         let cx = call.cx().clone();
-        // The tool runs on its own tokio task, but is driven where it is polled, as in the SDK.
+        // As in the SDK, the tool runs on its own tokio task, and the round is run there too.
         let asking = cx.caller_access.clone();
         let tool = async move {
             let name = cx.ask("name", elicit()).await?;

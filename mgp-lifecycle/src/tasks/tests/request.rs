@@ -1,4 +1,4 @@
-//! The decision between a request and a task.
+//! Tests of the decision whether a call stays a request or becomes a task.
 
 use super::*;
 

@@ -137,7 +137,7 @@ impl Inbox {
         Self(Arc::new(state), None)
     }
 
-    /// Returns the inbox for operators who answer at a place; it is recorded.
+    /// Returns a handle of the same inbox that records `place` as the place where operators answer through it.
     #[must_use]
     pub fn answered_at(&self, place: impl Into<Option<AnswerPlace>>) -> Self {
         Self(Arc::clone(&self.0), place.into())
@@ -313,7 +313,7 @@ impl Inbox {
         Ok(decided)
     }
 
-    /// Returns an error for principals that may not decide, and records their attempt.
+    /// Returns an error if the principal may not list or decide requests, and records the attempt.
     async fn admit(
         &self,
         caller: AdminCheck<'_>,
@@ -328,7 +328,8 @@ impl Inbox {
         }
     }
 
-    /// Looks up the answer to a question and marks it as used; adds an open request if there is no answer.
+    /// Looks up the answer to a question, and marks it as used if it is an approval. If there is neither an answer nor
+    /// an open request for the question, adds an open request.
     pub(super) async fn find(&self, question: &Question) -> Result<Lookup, RpcError> {
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();
@@ -355,7 +356,7 @@ impl Inbox {
         }
     }
 
-    /// Returns an open request for a question, which no longer names permissions that the call has by now.
+    /// Removes from an open request the permissions that the call of a question no longer lacks; returns the request.
     async fn narrowed(
         &self,
         open: &Arc<ApprovalRequest>,
@@ -422,7 +423,7 @@ impl Inbox {
                         return Ok(decision);
                     }
                 }
-                // The gate decides again, using the operator's decision about the permissions.
+                // `Deferred` makes the `gate` module decide about the call again, now with the operator's decision.
                 Some(state) if request.is_decision(state) => {
                     return Ok(request.decision(GrantDecision::Deferred));
                 }
@@ -470,10 +471,12 @@ impl Inbox {
             if let Some(now) = known
                 && (now.state == RequestState::Settled || now.is_decision(now.state))
             {
-                // The request was decided in the meantime, so the gate must decide again with that decision.
+                // The request was closed or decided in the meantime, so stop waiting. The `gate` module uses a decision
+                // about permissions when it decides about the call again.
                 return Ok(now.decision(GrantDecision::Deferred));
             }
-            // The request no longer names a permission that the call has by now; the gate notices that, and asks again.
+            // If the call no longer lacks a permission, the request no longer names it, and so no longer matches the
+            // question. Keep waiting: the `gate` module notices this and asks again with fewer permissions.
             let narrowed = known.filter(|known| !known.answers(&question)).cloned();
             let waiting = match narrowed {
                 Some(narrowed) => narrowed,

@@ -55,8 +55,8 @@ pub struct ApprovalRequest {
     /// The hash of a call without its permissions, which may become fewer while the request is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
-    /// `true` if it asks about all tools of a server that was not ready before: the answer is a decision about the
-    /// permissions, and no call waits for it.
+    /// `true` if the request asks about all tools of a server that was not ready before: the answer is a decision about
+    /// the permissions, and no call waits for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_review: bool,
     /// The trace id of the waiting call.
@@ -84,7 +84,7 @@ pub struct ApprovalRequest {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RequestState {
-    /// To be asked once the server is ready.
+    /// The request is a review of a server that is not ready yet; the operator is asked once it is ready.
     Later,
     /// Not decided yet.
     Open,
@@ -171,7 +171,7 @@ impl ApprovalRequest {
         review
     }
 
-    /// Returns the request for a review once its server is ready.
+    /// Returns the open request that replaces this review once its server is ready.
     pub(super) fn asking_for(
         &self,
         permissions: &[Permission],
@@ -187,7 +187,7 @@ impl ApprovalRequest {
         asked
     }
 
-    /// Returns whether a state of the request is a decision about permissions of the server, which any call can use.
+    /// Returns whether the request, in the given state, decides about permissions of the server for all calls.
     pub(super) fn is_decision(&self, state: RequestState) -> bool {
         match state {
             RequestState::Settled => self.arguments.is_none(),
@@ -203,7 +203,7 @@ impl ApprovalRequest {
     /// Returns a copy of the request without the permissions that are no longer needed; `None` if all are still needed,
     /// or if the request has no hash of a call.
     pub(super) fn only(&self, is_needed: impl Fn(&Permission) -> bool) -> Option<Self> {
-        // Without the hash of the call, the answer is bound to the permissions.
+        // Without the hash of the call, the answer is bound to exactly these permissions, so none may be removed.
         self.call.as_ref()?;
         let (needed, gone): (Vec<_>, Vec<_>) =
             self.permissions.iter().cloned().partition(|permission| is_needed(permission));
@@ -214,13 +214,13 @@ impl ApprovalRequest {
         Some(Self { permissions: needed, question, ..self.clone() })
     }
 
-    /// Returns whether it is about the call of a question, with whatever permissions.
+    /// Returns whether the request is about the same call as a question, even if their permissions differ.
     pub(super) fn is_about(&self, question: &Question) -> bool {
         self.call.is_some() && self.call == question.call.map(|call| call.to_string())
     }
 
-    /// Returns whether an answer to the request answers a question: it must be about the same, and it may grant no
-    /// permission that the request does not name.
+    /// Returns whether an answer to the request answers a question: both must be about the same call or permissions,
+    /// and the request must name all permissions of the question.
     pub(super) fn answers(&self, question: &Question) -> bool {
         if self.call.is_none() || question.call.is_none() {
             return self.binding == question.binding.to_string();
@@ -232,7 +232,7 @@ impl ApprovalRequest {
         self.is_about(question) && names_all && is_same
     }
 
-    /// Returns the state for people: a call that a person denied on a form is denied, although nothing is remembered.
+    /// Returns the name of the state to show to people: a call that a person denied on a form is shown as denied.
     pub(super) fn state_word(&self) -> &'static str {
         match self.state {
             RequestState::Settled if self.arguments.is_some() => RequestState::Denied.as_str(),
@@ -327,8 +327,8 @@ impl Requests {
         self.0.values()
     }
 
-    /// Returns the request whose answer answers a question, unless it was used or has expired; one that is decided comes
-    /// before an open one, and a denial first.
+    /// Returns the request that matches a question, unless it was used or has expired. If several match, a denied one
+    /// takes precedence over an approved one, and that over an open one.
     pub(super) fn about(
         &self,
         question: &Question,

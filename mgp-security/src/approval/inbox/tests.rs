@@ -117,7 +117,7 @@ async fn a_question_and_its_answer_are_recorded_with_the_call_the_rule_and_the_p
     };
     assert_eq!(detail(0, "rule").as_deref(), Some("confirmation of dangerous calls"));
     assert_eq!((detail(0, "via"), detail(1, "via").as_deref()), (None, Some("page")));
-    // After a restart, too.
+    // The place is still known after a restart.
     let again = World::over(world.store.clone()).await;
     assert_eq!(again.inbox.list(&ann()).await.unwrap()[0].via, Some(AnswerPlace::Page));
 }
@@ -178,12 +178,12 @@ async fn a_question_about_a_call_no_longer_names_what_was_granted_elsewhere() {
     assert_eq!(id(&world.ask(&lacking(&[])).await), asked);
     assert_eq!(names(&listed().await[0].question), [false, false]);
 
-    // What was revoked meanwhile is asked again: an answer grants no more than it was asked for.
+    // The call lacks a permission again that its request no longer names, so the approval does not cover it.
     world.inbox.approve(&ann(), &asked, None).await.unwrap();
     let more = id(&world.ask(&lacking(&both[..1])).await);
     assert_ne!(more, asked);
     assert_eq!(world.ask(&lacking(&[])).await.answer, GrantDecision::Approved);
-    // What was asked for, and more, answers the call, too.
+    // An approval that grants more permissions than the call lacks also answers the call.
     world.inbox.approve(&ann(), &more, None).await.unwrap();
     assert_eq!(world.ask(&lacking(&[])).await.answer, GrantDecision::Approved);
 }
@@ -199,7 +199,8 @@ async fn a_question_that_was_decided_elsewhere_does_not_stay_open() {
     let decided = approvals(&both).await;
     let deciding = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // One of two is not enough, nor is another server.
+        // The request stays open if only one of its two permissions is decided, or if they are decided for another
+        // server.
         world.inbox.settle(&ann(), &disk, &decided[..1]).await.unwrap();
         world.inbox.settle(&ann(), &"other".into(), &decided).await.unwrap();
         assert_eq!(world.inbox.list(&ann()).await.unwrap()[0].state, RequestState::Open);

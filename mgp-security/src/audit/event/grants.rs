@@ -66,7 +66,7 @@ impl Event {
         }
     }
 
-    /// Creates `ACCESS_GRANTED`: an access entry was added, which may also be a deny.
+    /// Creates `ACCESS_GRANTED`: an access entry was added, which may also be one that denies.
     pub fn access_granted(by: impl Into<EventActor>, entry: &Entry) -> Self {
         Self::new(EventType::AccessGranted, by, AuditResult::Success).entry(entry)
     }
@@ -161,7 +161,7 @@ impl Event {
         if replaces.is_empty() { event } else { event.detail("replaces", replaces) }
     }
 
-    /// Creates `dev.cloto.approval_requested`: a decision waits for an operator under an id.
+    /// Creates `dev.cloto.approval_requested`: a request with this id waits for the decision of an operator.
     pub fn approval_requested(
         by: impl Into<EventActor>,
         id: &str,

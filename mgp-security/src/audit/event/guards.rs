@@ -127,7 +127,7 @@ impl Event {
             .words("binding", Some(&binding.to_string()))
     }
 
-    /// Creates `dev.cloto.definition_pinned`: a tool was listed for the first time.
+    /// Creates `dev.cloto.definition_pinned`: a tool was listed for the first time, and its definition was pinned.
     pub fn definition_pinned(server: &ServerId, tool: &str, hash: &Sha256Hash) -> Self {
         Self::own("definition_pinned", Actor::kernel(), AuditResult::Success)
             .definition(server, tool, hash)
@@ -169,7 +169,8 @@ impl Event {
         Self::own("definition_rejected", by, AuditResult::Success).definition(server, tool, hash)
     }
 
-    /// Creates `dev.cloto.definitions_forgotten`: all pins of a server were removed; its next list is pinned.
+    /// Creates `dev.cloto.definitions_forgotten`: all pinned definitions of a server were removed; those it lists next
+    /// are pinned.
     pub fn definitions_forgotten(
         by: impl Into<EventActor>,
         server: &ServerId,

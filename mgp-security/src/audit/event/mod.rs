@@ -158,7 +158,7 @@ impl Event {
         self.words("justification", text.into())
     }
 
-    /// Adds the expiry time of the change.
+    /// Adds the time at which the granted right, the key or the request expires.
     pub fn expires_at<'a>(self, at: impl Into<Option<&'a Timestamp>>) -> Self {
         self.words("expires_at", at.into().map(Timestamp::as_str))
     }

@@ -14,7 +14,8 @@ use super::sink::context;
 /// The time limit for a sink's answer to one query.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum number of queries. Several are needed because a query may overtake the events, which are notifications.
+/// The maximum number of queries that find no new event. Several are needed because a query may overtake the events,
+/// which are notifications.
 const MAX_ATTEMPTS: u32 = 6;
 
 /// The delays between the queries.
@@ -31,7 +32,7 @@ pub(super) enum Unconfirmed {
     Missing(u64),
 }
 
-/// Queries a sink until it has received all events just sent. Sets `at` to the last event before which the sink misses
+/// Queries a sink until it has received all events in `sent`. Moves `at` to the last event up to which the sink lacks
 /// none.
 pub(super) async fn confirm_all(
     sink: &Stack,

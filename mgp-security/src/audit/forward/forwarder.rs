@@ -88,7 +88,7 @@ impl Forwarder {
     /// It must not be a stack that records calls: each query to the sink would be another event to forward.
     ///
     /// # Errors
-    /// [`UnknownSink`] if no operator added the sink; a peer that negotiated `audit` gets no events without that.
+    /// [`UnknownSink`] if the sink was not [added](Self::sink), even if the peer negotiated `audit`.
     ///
     /// # Panics
     /// Outside a tokio runtime.

@@ -174,7 +174,8 @@ impl ServerEvents {
         Ok(event)
     }
 
-    /// Records the event in a separate task, because a handler of notifications must not wait for the sink.
+    /// Passes the event to the sink, but does not wait until it is stored, because a handler of notifications must not
+    /// wait.
     fn record(&self, event: AuditEvent) {
         if let AuditFuture::Ready(Err(reason)) = self.sink.record(event) {
             let error = &reason as &dyn std::error::Error;

@@ -74,7 +74,7 @@ enum ReplayAccess {
 }
 
 impl Replay {
-    /// Creates the method over a log. Refused requests are recorded in `audit`.
+    /// Creates the method, which returns the events of `source`. Refused requests are recorded in `audit`.
     pub fn new(source: Arc<dyn EventSource>, audit: Arc<dyn AuditSink>) -> Self {
         Self(Arc::new(ReplayLog { source, audit }))
     }
@@ -89,8 +89,8 @@ impl Replay {
     }
 
     /// Returns a router for a connection on which the sink calls the method as a tool. It answers every `tools/call`,
-    /// so only the sink may use that connection. If the forwarder has no such sink, the router is the same as
-    /// [`router`](Self::router).
+    /// so only the sink may use that connection. If the forwarder has no such sink, it answers only operators, as
+    /// [`router`](Self::router) does.
     #[must_use]
     pub fn router_for(&self, sink: &str, forwarder: &Forwarder) -> Router {
         let access = if forwarder.has_sink(sink) {
@@ -202,7 +202,8 @@ impl Replay {
         Ok(result)
     }
 
-    /// Finds, by binary search, the number of an event before the first one that is later than a given time.
+    /// Returns the number of an event after which a search for events later than `time` can begin. Uses a binary
+    /// search.
     async fn before(&self, time: SystemTime) -> Result<u64, StoreError> {
         let time = time.checked_sub(CLOCK_SLACK).unwrap_or(SystemTime::UNIX_EPOCH);
         // Invariant: every event up to `low` is too old; the event after `high`, if there is one, is not.

@@ -24,7 +24,7 @@ const BATCH: usize = 100;
 /// The interval at which progress is saved. It limits how many events are sent twice after a crash.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The delays after failures.
+/// The delays before the task tries again after a failure.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
 
 /// The forwarding of a log to one sink.
@@ -143,7 +143,7 @@ impl SinkTask {
     }
 }
 
-/// Returns the context of a call of our own, which has no caller.
+/// Returns the context for a call that this process itself makes, so that it has no caller.
 pub(super) fn context() -> Context {
     Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local())
 }

@@ -10,10 +10,10 @@
 //! {"seq":9,"no":6,"checkpoint":{…},"hash":"…"}         a point where reading can begin; internal
 //! ```
 //!
-//! `seq` counts records. `no` counts events: the number of this event, or of the last event before this record.
-//! `hash` is BLAKE3 of all bytes of the line before `,"hash"`, keyed with the hash of the line before. A changed byte
-//! therefore changes the hash of its line and of every line after it. The previous hash is the key, not a prefix of
-//! the text, because a key costs no additional block.
+//! `seq` counts records. `no` counts events: the number of this event, or of the last event before this record. `hash`
+//! is BLAKE3 of all bytes of the line before `,"hash"`, keyed with the hash of the line before. A changed byte
+//! therefore changes the hash of its line and of every line after it. The hash of the line before is the key, not a
+//! prefix of the text, because a prefix would lengthen the text to hash.
 //!
 //! If the head is saved in a store, the store also holds a secret, which is mixed into each key ([`ChainKey`]). Only a
 //! writer with the secret can continue the log, so a line that another writer appended after the head fails to verify.
@@ -46,7 +46,7 @@ pub(super) struct Chain {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChainKey(Option<[u8; 32]>);
 
-/// The content of a line.
+/// The kind of content that a line has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordKind {
     Event,

@@ -17,11 +17,12 @@ pub struct LogConfig {
     pub segment_bytes: u64,
     /// The number of log files that are retained.
     pub retention: FileRetention,
-    /// The number of records after which a checkpoint is written, also after 8 MiB; opening reads back to the last one.
+    /// The number of records after which a checkpoint is written; one is also written after 8 MiB. To open the log, it
+    /// is read from the last checkpoint on.
     pub checkpoint_every: u64,
     /// The number of records that may be queued or reserved by running calls.
     ///
-    /// At the limit, calls wait for room for up to half a second. At most as many calls can wait; further ones are
+    /// At the limit, calls wait for room for up to half a second. At most `queue` calls can wait; further ones are
     /// refused at once.
     pub queue: usize,
     /// The file with the key for digests of secrets; a missing file is created.
@@ -34,7 +35,8 @@ pub struct LogConfig {
 pub enum Fsync {
     /// Before a record is acknowledged: acknowledged records survive a power cut.
     Always,
-    /// With each checkpoint and each new file; after opening, once the first waiting callers were answered.
+    /// With each checkpoint and each new file. Records written while the log is opened are synced after the first
+    /// callers were answered.
     OnCheckpoint,
     /// The file is never synced explicitly; the operating system decides.
     Never,
@@ -46,7 +48,8 @@ pub enum Fsync {
 pub enum FileRetention {
     /// All files of the log are retained.
     All,
-    /// The newest files; older ones are removed after a checkpoint. The file being written is always retained.
+    /// This number of the newest files; older ones are removed after a checkpoint. The file being written is always
+    /// retained.
     Newest(u32),
 }
 

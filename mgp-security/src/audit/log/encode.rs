@@ -25,7 +25,7 @@ const COMPUTED: [&str; 8] =
 pub(super) struct EventEncoder {
     /// The current second as text. Formatting it is the expensive part of a timestamp.
     second: Option<(u64, [u8; 19])>,
-    /// The part of the last successful call's text that the next one may share: from the event type to the details.
+    /// The part of the last successful call's event that the next event may share: from the event type to the details.
     last_success: Option<CachedText>,
 }
 
@@ -102,7 +102,7 @@ impl EventEncoder {
         out.extend_from_slice(b"}}");
     }
 
-    /// Writes the members from the event type to the beginning of the details.
+    /// Writes the members from the event type to the beginning of the details, from the cache if it has them.
     fn cached_text(&mut self, out: &mut Vec<u8>, ended: &EndedCall) {
         let start = &*ended.start;
         let is_success = ended.outcome == AuditOutcome::Success;

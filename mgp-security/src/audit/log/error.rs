@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use mgp_types::PrivateFileError;
 use mgp_types::store::StoreError;
 
-/// An error that keeps an audit log from being opened.
+/// An error that occurs when an audit log is opened or verified.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
@@ -99,7 +99,7 @@ pub enum RecordFlaw {
         "the log has no head; it was lost, or the store is a different one or does not persist its entries"
     )]
     NoHead,
-    /// A file in the directory of the log, but not one with records, is damaged.
+    /// A file in the directory of the log that contains no records, e.g. the head file, is damaged.
     #[error("`{0}` was changed")]
     Beside(PathBuf),
 }

@@ -193,7 +193,7 @@ impl AuditLog {
         let shared = Arc::clone(&self.0.shared);
         let close = move || shared.close(CLOSE_TIMEOUT);
         match Handle::try_current() {
-            // Fails if the runtime is shutting down.
+            // Ignore the error, which occurs if the runtime is shutting down.
             Ok(runtime) => drop(runtime.spawn_blocking(close).await),
             Err(_) => drop(close()),
         }
@@ -255,7 +255,7 @@ impl AuditSink for AuditLog {
         let mut goes_on = false;
         if start.logical.is_some() {
             let mut suspended = shared.suspended.lock();
-            // A later round of a call uses the intent and the reserved room of the earlier round.
+            // A later request of a call uses the intent and the reserved room of the earlier request.
             if let Some((earlier, intent)) = suspended.resume(&start) {
                 start.continue_from(&earlier);
                 goes_on = true;

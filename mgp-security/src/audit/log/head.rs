@@ -105,7 +105,7 @@ impl LogHead {
         Ok(Some(Self::read(value.as_str()).ok_or_else(unreadable)?))
     }
 
-    /// Returns the content of the head file: the head, its own hash, and spaces.
+    /// Returns the content of the head file: the head, the beginning of the head's hash, and spaces.
     pub(super) fn file(&self) -> Vec<u8> {
         let mut out = self.text();
         let check = blake3::hash(&out);
@@ -142,8 +142,8 @@ pub(super) enum HeadPlace {
 }
 
 impl HeadPlace {
-    /// Creates the key of a new log. The key is a secret if the head is saved in a store, which programs that can write
-    /// the log files cannot read.
+    /// Creates the key of a new log. If the head is saved in a store, the key is a secret, because programs that can
+    /// write only the log files cannot read the store.
     pub(super) fn new_key(&self) -> Result<ChainKey, StoreError> {
         match self {
             Self::Store { .. } => ChainKey::random(),

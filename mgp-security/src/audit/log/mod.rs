@@ -7,8 +7,8 @@
 //! - A call of moderate, higher or unknown risk is on disk before it runs, as an intent. If the process dies, the next
 //!   process that opens the log records the call as interrupted.
 //! - While the disk or the store fails, no call can begin.
-//! - Files and directory are private. Names in events are written by the operator and by peers; arguments are never
-//!   in the log, unless [`Arguments`](crate::Arguments) configures it.
+//! - Files and directory are private. Names in events come from the operator and from peers. Arguments are in the log
+//!   only if [`Arguments`](crate::Arguments) is configured so.
 
 mod chain;
 mod config;

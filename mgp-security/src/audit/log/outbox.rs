@@ -14,7 +14,7 @@ use super::queue::LogQueue;
 /// The number of events that are taken from the store at once.
 pub(super) const BATCH: usize = 256;
 
-/// The number of events taken from the store that are remembered; older ones were removed from it long ago.
+/// The number of events taken from the store that are remembered; older ones were removed from the store long ago.
 const MAX_REMEMBERED: usize = 4 * BATCH;
 
 /// The events last taken from the store, each with its number and a hash of its content.
@@ -95,7 +95,7 @@ impl Outbox {
         Ok(pending)
     }
 
-    /// Removes the events that the log has written from the store.
+    /// Removes from the store the events up to the number `through`, which the log has written.
     pub(super) fn settle(&self, through: u64) -> Result<(), StoreError> {
         wait(self.store.acknowledge(&self.log, through))
     }

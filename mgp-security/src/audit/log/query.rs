@@ -125,7 +125,8 @@ impl AuditQuery {
         self
     }
 
-    /// Continues after an event, in the sort order; takes the value of [`AuditPage::next`].
+    /// Selects events that come after the event with this number in the sort order. To get the next page, pass the
+    /// value of [`AuditPage::next`].
     pub fn after(mut self, seq: u64) -> Self {
         self.cursor = Some(seq);
         self
@@ -311,7 +312,7 @@ impl LogReader {
     }
 }
 
-/// Returns the number in a file's first line, or `None` if the file has no line.
+/// Returns the event number in a file's first line, or `None` if the file has no line.
 fn first(path: &Path) -> Result<Option<u64>, StoreError> {
     let Some(mut lines) = if_exists(Lines::open(path, 0))? else { return Ok(None) };
     let line = lines.next().map_err(StoreError::failed)?;

@@ -23,7 +23,8 @@ const GATHER_INTERVAL: Duration = Duration::from_millis(5);
 pub(super) enum Item {
     /// The end of a call, to be recorded.
     Call { ended: EndedCall, intent: Option<Arc<Intent>>, room: Reservation },
-    /// The end of a round whose questions no later round can answer: its intent gets no final event.
+    /// The end of a call that waits for answers, but that no later request can continue: its intent gets no final
+    /// event.
     Shut { intent: Arc<Intent>, room: Reservation },
     /// A call that is about to run, to be recorded as an intent.
     Intent { start: Arc<CallRecord>, intent: Arc<Intent>, ack: Acknowledge },
@@ -167,7 +168,7 @@ impl LogQueue {
         self.room.try_acquire_many(records).map(tokio::sync::SemaphorePermit::forget).is_ok()
     }
 
-    /// Reserves a place among the calls that wait for room.
+    /// Reserves a place among the calls that wait for room; returns `false` if too many calls wait already.
     pub(super) fn reserve_place(&self) -> bool {
         let reserved = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |waiting| {
             (waiting < self.bound).then_some(waiting + 1)
@@ -211,7 +212,7 @@ impl LogQueue {
         !self.suspended.lock().is_empty()
     }
 
-    /// Ends suspended calls that no later round continued in time, or all of them if the log is closing.
+    /// Ends suspended calls that no later request continued in time, or all of them if the log is closing.
     pub(super) fn sweep(&self, closing: bool) {
         let mut suspended = self.suspended.lock();
         loop {
@@ -225,7 +226,8 @@ impl LogQueue {
 
     /// Waits for items and moves them into `into`; returns whether the log is closing.
     ///
-    /// Waits at most `idle` for the first item. If `rest` is set, the method first pauses that long.
+    /// Waits at most `idle` for the first item. If `rest` is set, the method instead pauses that long, unless the log
+    /// is closing.
     pub(super) fn next(
         &self,
         into: &mut VecDeque<Item>,
@@ -263,7 +265,7 @@ impl LogQueue {
     ) -> MutexGuard<'a, QueueState> {
         let on = |queue: &mut QueueState| {
             let on = on(queue);
-            // Waking the writer resets the mark, so set it again.
+            // Waking the writer sets `sleep` to `Awake`, so set it again.
             queue.sleep = if on { how } else { WriterSleep::Awake };
             on
         };
@@ -300,7 +302,7 @@ impl LogQueue {
         waited.unwrap_or_else(PoisonError::into_inner).0.end == CloseState::Ended
     }
 
-    /// Marks the writer as ended, whatever the reason.
+    /// Marks the writer as ended, for whatever reason, and the log as closed.
     pub(super) fn end(&self) {
         self.set_failure(Some(AuditError::Closed));
         let mut queue = self.queue.lock();

@@ -188,7 +188,7 @@ impl Writer {
             return Some(SYNC_DELAY);
         }
         let waits = self.shared.has_suspended();
-        // The end of a suspended call may therefore be recorded a little late.
+        // Suspended calls are checked at least once a minute, so their end may be recorded a little late.
         let sweep = waits.then_some(Duration::from_mins(1));
         self.head_lag_since.map(|since| MAX_HEAD_LAG.saturating_sub(since.elapsed())).or(sweep)
     }

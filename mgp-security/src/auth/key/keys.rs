@@ -34,11 +34,11 @@ const MIN_SECRET: usize = 22;
 /// | permission | allows |
 /// |---|---|
 /// | `tools.call` | calling every tool, and listing it |
-/// | `tools.call:NAME`, `tools.call:SERVER.NAME` | calling one tool, and listing it |
+/// | `tools.call:NAME`, `tools.call:SERVER.NAME` | calling the tool, of any server or of SERVER only, and listing it |
 /// | `tools.list` | listing every tool |
-/// | `tools.read:NAME`, `tools.read:SERVER.NAME` | listing one tool |
-/// | `admin.write` | operators: granting and revoking |
-/// | `admin.read` | operators: queries about others |
+/// | `tools.read:NAME`, `tools.read:SERVER.NAME` | listing the tool, of any server or of SERVER only |
+/// | `admin.write` | operators: granting and revoking access |
+/// | `admin.read` | operators: querying the access of others |
 ///
 /// A key without any `tools.` permission is not restricted; a key with one can call and list only what these allow.
 /// A key with any `tools.` or `admin.` permission can administer only what an `admin.` permission allows.
@@ -237,7 +237,8 @@ impl ApiKeys {
         self.finish_removal(id, owner).await
     }
 
-    /// Returns the holder of a key. Reads the store first, because another process may have created the key.
+    /// Returns the holder of a key. If the snapshot does not contain the key, reads the store, because another process
+    /// may have created the key.
     async fn owner(&self, id: &str) -> Option<Principal> {
         let known = || {
             let snapshot = self.shared.snapshot();
@@ -251,8 +252,8 @@ impl ApiKeys {
         known()
     }
 
-    /// Reloads the keys, so that the removed key is refused, and then records its removal. If recording fails, the key
-    /// stays removed.
+    /// Reloads the keys, so that a revoked or removed key is refused, and then records the change. If recording fails,
+    /// the key stays revoked or removed.
     async fn finish_removal(&self, id: &str, owner: Option<Principal>) -> Result<(), KeyError> {
         self.shared.reload().await?;
         if let Some(auditor) = &self.auditor {
@@ -399,7 +400,8 @@ impl KeyCache {
         self.since_born() >= self.next_check.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the store must be read again. If the last read failed, every check tries again.
+    /// Returns whether the store must be read again: the next check is due, and the store has changed or the last read
+    /// failed.
     fn is_outdated(&self, snapshot: &Snapshot) -> bool {
         self.is_due() && (snapshot.broken || snapshot.stamp != self.store.stamp())
     }

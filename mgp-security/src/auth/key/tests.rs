@@ -305,7 +305,7 @@ async fn a_change_that_waits_for_another_process_blocks_no_request() {
         async move { keys.issue(grant()).await }
     });
     tokio::task::yield_now().await;
-    // The file has changed, so the next request must read it.
+    // Write the file again, so that it counts as changed and the next request must read it.
     let same = fs::read(folder.file()).unwrap();
     fs::write(folder.file(), same).unwrap();
     tokio::time::advance(Duration::from_secs(1)).await;

@@ -47,7 +47,7 @@ impl SignatureAlgorithm {
             "PS512" => Self::Ps512,
             "ES256" => Self::Es256,
             "ES384" => Self::Es384,
-            // The name of RFC 9864; Ed25519 is the only curve of `EdDSA` that is supported here.
+            // RFC 9864 gives `EdDSA` with the curve Ed25519, the only one that is supported here, the name `Ed25519`.
             "EdDSA" | "Ed25519" => Self::EdDsa,
             _ => return None,
         })

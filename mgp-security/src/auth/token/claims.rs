@@ -25,7 +25,8 @@ impl Claims {
         Members::of_part(payload).map(Self).ok_or(UNREADABLE)
     }
 
-    /// Returns a claim that is a non-empty string.
+    /// Returns a string claim, or `None` if it is missing; a string that is empty or has control characters is an
+    /// error.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, AuthRefused> {
         let text = self.0.get::<String>(name)?;
         if text.as_ref().is_some_and(|text| text.is_empty() || text.contains(char::is_control)) {

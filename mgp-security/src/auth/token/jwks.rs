@@ -113,7 +113,7 @@ impl fmt::Debug for JwkSet {
     }
 }
 
-/// A published key as it is written; a key in any other form is ignored.
+/// A published key in its JSON form; a key that cannot be parsed as this type is ignored.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -186,7 +186,7 @@ impl Jwk {
         }
     }
 
-    /// Returns the point of an elliptic curve from coordinates of a given length.
+    /// Returns the key at a point of an elliptic curve, with its algorithms, if both coordinates have the given length.
     fn point(
         &self,
         length: usize,

@@ -29,7 +29,7 @@ impl Members {
         self.0.contains_key(name)
     }
 
-    /// Returns a member as a type; a member that is `null` results in an error.
+    /// Returns the value of a member as the type `T`, or `None` if there is no such member; `null` results in an error.
     pub(super) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, WrongType> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
         serde_json::from_str(value.get()).map(Some).map_err(|_| WrongType)

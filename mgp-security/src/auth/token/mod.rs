@@ -1,4 +1,5 @@
-//! Access tokens: [`ResourceServer`] verifies the JWTs of one issuer; a [`TokenVerifier`] of your own, other tokens.
+//! Access tokens: [`ResourceServer`] verifies the JWTs of one issuer; implement [`TokenVerifier`] to verify other
+//! tokens.
 
 mod algorithm;
 mod claims;

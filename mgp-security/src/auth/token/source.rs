@@ -104,7 +104,7 @@ impl KeySource {
         }
     }
 
-    /// Returns a set of keys newer than `known`, in which the wanted key is missing; `None` if there is no newer one.
+    /// Returns a newer set of keys than `known`, which lacks the key of a token; `None` if there is no newer set.
     pub(super) async fn newer(&self, known: &Arc<JwkSet>) -> Option<Arc<JwkSet>> {
         match self {
             Self::Fixed(_) => None,

@@ -550,7 +550,7 @@ proptest! {
     }
 }
 
-/// Returns a key set in an `Arc`, for tests that count its owners.
+/// Returns the document of a key set, as the issuers of the tests in `fetching` publish it.
 fn shared(keys: &[Value]) -> Arc<Vec<u8>> {
     Arc::new(json!({"keys": keys}).to_string().into_bytes())
 }

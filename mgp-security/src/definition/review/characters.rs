@@ -24,7 +24,8 @@ const UNSPACED: &str = "กລကខབ";
 /// The flags that are encoded with tag characters: England, Scotland and Wales.
 const TAGGED_FLAGS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
 
-/// Returns the kind and the code points of the first hidden part of a text.
+/// Returns the kind of the first hidden part of a text, and its code points or the number of its blanks; `None` if the
+/// text hides nothing.
 pub(super) fn hidden(text: &str) -> Option<(&'static str, String)> {
     if let Some(blanks) = blank_run(text) {
         return Some(("blanks push text out of view", blanks));

@@ -157,7 +157,8 @@ pub(super) fn words(tokens: &[Token]) -> Vec<Word> {
     words
 }
 
-/// Analyses a word of a language with blanks. The word may form one meaning together with the next word.
+/// Analyses a word of a language that separates words with blanks. The word may form one meaning together with the next
+/// word.
 fn spaced(token: &Token, next: Option<&Token>) -> Word {
     let mut concepts = 0;
     for spelling in token.spellings() {
@@ -277,8 +278,8 @@ impl Item {
 /// Returns whether a text only mentions a clause as its topic, e.g. describes what a scanner finds, instead of
 /// addressing the reader with it.
 ///
-/// The clause must be quoted or described as something that texts attempt, and its sentence must begin with a word for
-/// detecting it.
+/// The clause must be quoted or described as something that texts attempt, and a word for detecting it must precede it
+/// in its sentence.
 pub(super) fn is_topic(words: &[Word], at: &Range<usize>, quotes: &[Range<usize>]) -> bool {
     let [detect, attempt, example] = ["detect", "attempt", "example"].map(|name| GRAMMAR.bit(name));
     let begin = (0..=at.start).rev().find(|at| words[*at].begins).unwrap_or(0);

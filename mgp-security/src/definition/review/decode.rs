@@ -16,12 +16,12 @@ const WORD_MIN: usize = 12;
 /// The minimum number of escapes or character codes because of which a text counts as encoded.
 const ESCAPES_MIN: usize = 4;
 
-/// Words with which orders begin. A rotated or reversed text is considered only if it begins with one, because most
-/// texts contain no orders.
+/// Words with which orders begin. A text that was rotated (ROT13) or reversed is reviewed only from such a word on,
+/// because any text can be rotated or reversed.
 const TURNED: &str = "ignore disregard forget override tell mention reveal read open send forward \
     always never do call include pass put copy run use";
 
-/// A text that was decoded.
+/// The result of decoding a text, or an encoded part of it.
 pub(super) struct Decoded {
     pub(super) text: String,
     /// The place of the encoded part in the text.
@@ -89,8 +89,8 @@ fn once(text: &str) -> Vec<Decoded> {
     found
 }
 
-/// Returns the places of the first words that may begin an order, because only the text from there on may be rotated or
-/// reversed.
+/// Returns the positions of the first words of [`TURNED`] in a rotated or reversed text, which is reviewed from there
+/// on.
 fn orders(text: &str) -> impl Iterator<Item = usize> {
     const STARTS_MAX: usize = 3;
     let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);

@@ -60,7 +60,8 @@ const ABOUT: &[&str] = &[
     "tool",
 ];
 
-/// Words for files that contain secrets. A parameter asks for a secret if its name has such a word and one for content.
+/// Words for files that contain secrets. A parameter asks for a secret if its name has such a word and a word of
+/// [`INSIDE`].
 const SECRET: &[&str] =
     &["rsa", "ssh", "passwd", "shadow", "netrc", "ed25519", "dotenv", "bashrc", "keychain"];
 const INSIDE: &[&str] = &[

@@ -9,7 +9,8 @@ use super::token::Place;
 /// The weight of encoded text that has at least three words, but neither signs of instructions nor a command.
 const ENCODED: u32 = 60;
 
-/// The weight from which on a single sign within encoded text is enough, because legitimate text is rarely encoded.
+/// The sum of weights at which the signs within encoded text count as [`ENOUGH`], because legitimate text is rarely
+/// encoded.
 const IN_CODE: u32 = 30;
 
 /// Markers that occur only in chat templates.
@@ -142,8 +143,7 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     if let Some(line) = sentences().find(|line| is_role(line)) {
         add(Rule::Role, 60, line);
     }
-    // The first sentence may describe a topic in this way; a later sentence of a normal description does not begin like
-    // this.
+    // The first sentence may begin with `Assistant:` as a topic; a later sentence of a normal description does not.
     if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
         add(Rule::Role, ENOUGH, line);
     }
@@ -213,7 +213,7 @@ fn is_role(line: &str) -> bool {
     .any(|role| line.starts_with(role))
 }
 
-/// Returns the first tag of a chat, a prompt or a template in a text.
+/// Returns the first of the [`TAGS`] that a text contains in brackets, e.g. `<system>` or `{{secret}}`.
 fn tag(text: &str) -> Option<&'static str> {
     const FORMS: [(&str, &[&str]); 6] = [
         ("<", &[">", " "]),
@@ -234,7 +234,7 @@ fn tag(text: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the first HTML comment that is not empty.
+/// Returns the text of the first HTML comment if it has at least three words.
 fn comment(text: &str) -> Option<&str> {
     let start = text.find("<!--")? + 4;
     let end = text[start..].find("-->").map_or(text.len(), |end| start + end);
@@ -242,7 +242,7 @@ fn comment(text: &str) -> Option<&str> {
     (inside.split_whitespace().count() >= 3).then_some(inside)
 }
 
-/// Returns the first image whose URL contains a placeholder to be filled in, which could leak data.
+/// Returns the URL of the first Markdown image if the URL has a query, with which a model could leak data.
 fn image(text: &str) -> Option<&str> {
     let start = text.find("![")?;
     let rest = &text[start..];

@@ -88,7 +88,7 @@ pub(super) fn read(plain: &str, place: Place) -> Vec<Sign> {
     signs
 }
 
-/// Returns the phrases in the words of a text, with their places.
+/// Returns a sign for each phrase in the words of a text, with the place of the phrase.
 fn phrases(words: &[Token]) -> Vec<(Sign, Range<usize>)> {
     let mut signs = Vec::new();
     // The end of the last phrase that instructs the model to ignore instructions in data; such a phrase contains no

@@ -46,7 +46,7 @@ async fn a_look_alike_that_fails_its_first_list_is_not_let_in_by_that() {
 async fn of_two_look_alikes_that_connect_at_once_one_is_let_in() {
     let World { definitions, .. } = world();
     let (one, other) = (files(), ServerId::from("fi1es"));
-    // Parsing them takes so long that other tasks run in between.
+    // Reading these definitions takes so long that `observe` lets other tasks run in between.
     let long = |number| {
         format!(
             r#"{{"name":"t{number}","description":"{}","inputSchema":{{}}}}"#,
@@ -90,7 +90,8 @@ async fn a_caller_in_a_hurry_does_not_make_the_list_count_as_tried() {
     assert_eq!(before.elapsed().as_secs(), 10, "it is asked again");
 }
 
-/// Such a name used to be compared only with servers that had already listed tools, and was never checked again.
+/// A tool's name that begins with a server's id used to be compared only with servers that had already listed tools,
+/// and was never checked again.
 #[tokio::test]
 async fn a_name_pinned_before_its_server_was_known_waits_for_an_operator() {
     let policies = Policies::default();
@@ -103,7 +104,7 @@ async fn a_name_pinned_before_its_server_was_known_waits_for_an_operator() {
     let state = |world: &World| world.definitions.state(Some(&aaa), "files.read");
     assert_eq!(state(&world), DefinitionState::Pinned);
 
-    // A server with that id is configured, but has not listed any tools.
+    // The operator configures a server `files`, which has not listed any tools.
     policies.set("files", ServerPolicy::default());
     assert!(matches!(state(&world), DefinitionState::Flagged(_)), "{:?}", state(&world));
     assert_eq!(world.definitions.state(Some(&aaa), "read"), DefinitionState::Pinned);
@@ -111,7 +112,7 @@ async fn a_name_pinned_before_its_server_was_known_waits_for_an_operator() {
     assert_eq!(refused.code(), ErrorCode::TOOL_DISABLED);
     assert_eq!(world.liar.counted().1, 0, "the server is not called");
 
-    // The result is the same after a restart, whether or not the other server is still configured.
+    // After a restart the tool still waits, whether or not the server `files` is still configured.
     for known in [true, false] {
         let policies = Policies::default();
         if known {
@@ -185,7 +186,7 @@ async fn advice_between_tools_of_one_server_is_not_held() {
     definitions.observe(&files, &[list.clone(), run]).await.unwrap();
     assert_eq!(definitions.state(Some(&files), "list_all"), DefinitionState::Pinned);
     assert_eq!(definitions.findings(Some(&files), "list_all")[0].rule, "text.shadow");
-    // On another server, the same text refers to a tool of a foreign server.
+    // If the server `mail` lists the same text, the text refers to a tool of another server.
     definitions.observe(&mail, &[list]).await.unwrap();
     let elsewhere = &definitions.findings(Some(&mail), "list_all")[0];
     assert!(elsewhere.blocks() && elsewhere.rule == "text.shadow", "{elsewhere:?}");

@@ -77,7 +77,7 @@ async fn calls_that_come_at_once_tell_an_operators_word_once_and_none_runs_befor
     let (seen, policies) = (audit.clone(), definitions.clone());
     let inner = Stack::from_fn(move |_| {
         let told = overrides(&seen);
-        // A new table published while an event is recorded must not record the event again.
+        // Each call publishes a new table, because of which the event must not be recorded again.
         policies.0.publish();
         async move {
             assert_eq!(told, 1);
@@ -273,7 +273,7 @@ async fn what_is_said_while_the_store_fails_counts_once_it_is_back() {
     liar.lists(&[READ_MORE]);
     client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     fails.store(false, Ordering::Relaxed);
-    // This is what the store's follower does once the store answers again.
+    // Reads the pins again, as the task that follows the store does once the store answers again.
     definitions.0.pins.open().await.unwrap();
     let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TOOL_DISABLED);

@@ -118,8 +118,8 @@ fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// Returns the name in the form in which every system understands it: in lower case, without an extension such as
-/// `.exe`.
+/// Returns the name of a program in a form that is the same on every system: in lower case, without its directory and
+/// without an extension such as `.exe`.
 fn folded(word: &str) -> String {
     let name = base(word).to_lowercase();
     let bare = [".exe", ".cmd", ".bat", ".com"].iter().find_map(|end| name.strip_suffix(end));

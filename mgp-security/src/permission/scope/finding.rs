@@ -322,7 +322,7 @@ pub(super) enum Command {
 pub(super) struct Findings {
     items: Vec<Item>,
     pub(super) commands: Vec<Command>,
-    /// All strings that belong to no kind, except free text.
+    /// All strings that are not commands, except free text.
     pub(super) others: Vec<String>,
     /// The time limits among the arguments: name and milliseconds, or `None` if the value cannot be read.
     pub(super) times: Vec<(String, Option<u64>)>,
@@ -489,8 +489,8 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
     kinds
 }
 
-/// Returns the number of milliseconds in the time unit at the end of a name; without a known unit, returns that of a
-/// second.
+/// Returns the number of milliseconds in the time unit at the end of a name, or in a second if the name has no known
+/// unit; `None` unless the name is that of a time limit.
 fn unit(words: &[String]) -> Option<f64> {
     let [.., last] = words else { return None };
     let has = |name: &str| words.iter().any(|word| word == name);

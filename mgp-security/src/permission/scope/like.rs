@@ -58,7 +58,8 @@ pub fn scope_words(scope: &PermissionScope) -> String {
     named.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the folder of a path; `None` if no other path counts as similar to it.
+/// Returns the folder that contains all similar paths: the one of a file, otherwise the path itself. Returns `None` if
+/// the path is relative or has wildcards.
 fn folder(text: &str) -> Option<String> {
     let is_plain = text.starts_with(['/', '~']) && !text.contains(['*', '?', '[', '{', '%', '\\']);
     if !is_plain {

@@ -8,20 +8,21 @@ fn scope(json: &str) -> PermissionScope {
     serde_json::from_str(json).unwrap()
 }
 
-/// Checks that arguments pass.
+/// Checks that limits allow a call with these arguments.
 #[track_caller]
 fn passes(limits: &str, arguments: &str) {
     assert_eq!(check(&scope(limits), Some(arguments)), Ok(()), "{limits} {arguments}");
 }
 
-/// Checks that arguments are refused, with certain words in the message.
+/// Checks that limits refuse a call with these arguments, with certain words in the message.
 #[track_caller]
 fn fails(limits: &str, arguments: &str, words: &str) {
     let outside = check(&scope(limits), Some(arguments)).expect_err(arguments);
     assert!(outside.contains(words), "{limits} {arguments}: {outside}");
 }
 
-/// Checks one path, given as the argument `path`; `words` are part of the message if it is refused.
+/// Checks a call with one path as the argument `path`: the limits must refuse it with `words` in the message, or allow
+/// it if `words` is `None`.
 #[track_caller]
 fn path(limits: &str, path: &str, words: Option<&str>) {
     let arguments = serde_json::json!({ "path": path }).to_string();
@@ -136,7 +137,7 @@ fn braces_and_wildcards_do_not_climb_out_of_what_is_open() {
     ] {
         path(only, inside, None);
     }
-    // An operator's entry is taken literally.
+    // In an operator's entry, however, such wildcards are allowed.
     path(r#"{"paths":["/work"],"deny_paths":["**/.*"]}"#, "/work/.ssh/x", Some("closed"));
     path(r#"{"paths":["/work/.*"]}"#, "/work/.git", None);
 }
@@ -279,7 +280,7 @@ fn a_path_or_host_under_another_name_is_not_overlooked() {
     }
 }
 
-/// `path.resolve` of Node and `os.path.abspath` of Python turn this address into `/etc/passwd`.
+/// `path.resolve` of Node and `os.path.abspath` of Python turn an address with enough `..` into `/etc/passwd`.
 #[test]
 fn an_address_that_climbs_does_not_pass_a_limit_of_paths() {
     let only = r#"{"paths":["/srv/notes"]}"#;
@@ -296,7 +297,7 @@ fn an_address_that_climbs_does_not_pass_a_limit_of_paths() {
             assert!(check(&scope(only), Some(&texts.to_string())).is_err(), "{name} {address}");
         }
     }
-    // Where only a path is allowed, an address does not pass.
+    // In an argument whose name allows only a path, an address is refused.
     fails(only, r#"{"paths":["/srv/notes/a","https://example.com/a"]}"#, "no path");
     // An ordinary address in another argument is subject to the limits on hosts, not to those on paths.
     passes(only, r#"{"path":"/srv/notes/a","url":"https://example.com/v1...v2?q=a%20b"}"#);
@@ -490,7 +491,7 @@ fn languages_and_times_are_limits_too() {
     passes(briefly, r#"{"timeout_ms":5000}"#);
     passes(briefly, r#"{"timeoutSeconds":5}"#);
     passes(briefly, r#"{"max_execution_time_ms":1}"#);
-    // Without a unit, the number may be in seconds.
+    // A number without a unit counts as seconds.
     passes(briefly, r#"{"timeout":5}"#);
     fails(briefly, r#"{"timeout":5000}"#, "5000000 ms");
     fails(briefly, r#"{"timeout_ms":5000.5}"#, "5001 ms");

@@ -99,7 +99,8 @@ async fn what_makes_no_sense_is_not_kept() {
 #[tokio::test]
 async fn an_approval_that_ended_grants_nothing_and_is_told_once() {
     let mut world = World::new(ApprovalPolicy::DenyAll, None);
-    // The configuration grants it as well, but a recorded decision takes precedence even after it has expired.
+    // The configuration grants the permission as well, but a recorded decision takes precedence even after it has
+    // expired.
     world.list(&["camera"]);
     let other = Permissions::new(
         Arc::new(world.store.clone()),

@@ -29,7 +29,7 @@ async fn an_approval_is_remembered() {
             "PERMISSION_GRANTED camera was - by user grace",
         ]
     );
-    // A permission that the server did not declare is also asked about.
+    // The approver is also asked about a permission that MGP does not define.
     world.runs("camera+com.example.x").await;
     assert_eq!(clerk.asked_for()[1], "com.example.x for camera+com.example.x");
 }
@@ -253,7 +253,7 @@ async fn an_operator_who_decides_meanwhile_wins() {
     assert_eq!(world.events(), ["PERMISSION_DENIED camera was - by user olga"]);
 }
 
-/// Asks the caller itself, as an approver for interactive agents does.
+/// An approver that asks the caller itself, as the approver for interactive agents does.
 struct AsksCaller;
 
 #[async_trait]
@@ -357,7 +357,7 @@ async fn servers_are_told_what_stands() {
         ]
     );
     assert_eq!(clerk.asked().len(), 1);
-    // The decision that one side sends can be read by the other.
+    // The server can read the decision that the client sends.
     let params = serde_json::json!({ "_meta": { key::MGP: { "grants": decision.grants } } });
     let params = mgp_types::service::Params::of("tools/call", &params).unwrap();
     let grants = Grants::default();

@@ -132,7 +132,7 @@ async fn auto_approve_writes_down_once_what_it_grants() {
     assert_eq!(world.audit.events()[0].trace_id.as_deref(), Some("trace-1"));
     let kept = world.permissions.list(&operator(), None).await.unwrap();
     assert!(kept.iter().all(|approval| approval.approved_by == "auto_approve"));
-    // A permission with an unknown name is not approved automatically.
+    // A permission with an invalid name is not approved automatically.
     assert_eq!(world.lacks("foo").await, "foo undecided");
     // A recorded decision takes precedence over the policy.
     world.permissions.deny(&operator(), files(&["camera"])).await.unwrap();
@@ -259,14 +259,14 @@ async fn what_the_approver_has_configured_is_never_kept() {
     let with = of(lists());
     assert!(!missing(&with).await);
     assert!(with.list(&operator(), None).await.unwrap().is_empty(), "nothing was kept");
-    // The grant ends with the configuration.
+    // The grant ends with the approver's configuration.
     assert!(missing(&of(None)).await);
-    // Under `deny_all`, the configuration grants nothing.
+    // Under `deny_all`, the approver's configuration grants nothing.
     world.policies.set("files", governed(ApprovalPolicy::DenyAll));
     assert!(missing(&with).await);
     world.policies.set("files", governed(ApprovalPolicy::Interactive));
     assert!(!missing(&with).await);
-    // A revocation by an operator takes precedence over the configuration.
+    // A revocation by an operator takes precedence over the approver's configuration.
     let taken = with.revoke(&operator(), files(&["camera"])).await.unwrap();
     assert_eq!(taken.len(), 1);
     assert!(missing(&with).await);

@@ -91,7 +91,8 @@ async fn an_answer_in_time_is_kept_however_long_that_takes() {
     runs_once(ApprovalPolicy::Interactive, Some(Arc::new(Desk(clerk))), 60).await;
 }
 
-/// A caller waits for the store only up to the limit, and the change that it passed to the store is not lost.
+/// A caller waits for the store only as long as its `answer_timeout`, and the change that it passed to the store is not
+/// lost.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_late_refuses_and_what_it_was_given_still_counts() {
     let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
@@ -125,7 +126,7 @@ async fn a_decision_that_comes_after_the_connection_went_on_still_comes() {
     let deciding =
         async move { permissions.decide(&cx, &server(), vec![Permission::Camera]).await };
     let mut deciding = tokio::spawn(deciding);
-    // The opening of a connection waits for a minute.
+    // A client that opens a connection waits at most a minute for the decision.
     let early = tokio::time::timeout(Duration::from_mins(1), &mut deciding).await;
     assert!(early.is_err(), "{early:?}");
     tokio::time::sleep(Duration::from_mins(1)).await;

@@ -115,7 +115,7 @@ proptest! {
         if !runs(&approvals, &policy, name, arguments, second) {
             return Ok(());
         }
-        // If there are several approvals with the same name, the last one counts.
+        // If there are several approvals of the same permission, the last one counts.
         let held = approvals.iter().rev().find(|approval| approval.permission.as_str() == name);
         let word = policy.permission_policy.as_str();
         let listed = policy.permissions.iter().any(|listed| match listed.as_str() {

@@ -123,13 +123,13 @@ impl Confirmations {
         self
     }
 
-    /// Stores approvals that also apply to later calls.
+    /// Sets the store of approvals that also apply to later calls.
     pub(crate) fn calls(mut self, calls: CallApprovals) -> Self {
         self.calls = Some(calls);
         self
     }
 
-    /// Returns an earlier approval of later calls that covers this call.
+    /// Returns an approval that was given with an earlier call and also covers this call, if there is one.
     pub(crate) fn approved(
         &self,
         by: &Principal,

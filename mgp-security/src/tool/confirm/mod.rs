@@ -1,11 +1,11 @@
 //! Confirmations of calls: which calls need one, and how it is obtained (MGP §4.4).
 //!
-//! | | runs | asks |
+//! | risk of the call | runs at once if | needs a confirmation if |
 //! |---|---|---|
 //! | safe | always | never |
 //! | moderate | `confirm = "dangerous"`, or the operator named the tool | `confirm = "moderate"` |
-//! | dangerous | the operator named the tool | else |
-//! | `confirmation_required` | the operator named the tool with `confirm = "never"` | else |
+//! | dangerous | the operator named the tool | otherwise |
+//! | any, and the server requires a confirmation | the operator named the tool with `confirm = "never"` | otherwise |
 //!
 //! A confirmation is bound to the caller, the server, the tool, the exact arguments and the tool's definition. It is
 //! valid for one run of one logical call, and only for a few minutes.

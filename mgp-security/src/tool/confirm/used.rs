@@ -64,7 +64,7 @@ impl Used {
         if full {
             return Err(NotUsable::Full);
         }
-        // If that time cannot be represented, use a time in a hundred years.
+        // If the end of the validity cannot be represented, use a time in a hundred years.
         let until = now.checked_add(lives).unwrap_or_else(|| now + LONGEST);
         let entry = known.entry(key).or_insert(Entry { runs: 0, until });
         if entry.runs != runs {

@@ -57,7 +57,7 @@ fn a_moderate_tool_of_our_own_is_not_called_dangerous_elsewhere() {
         derive_hints(&mut tool);
         let assessment = Assessment::of(&tool, &ServerPolicy::default());
         assert_eq!(assessment.effective_risk, RiskLevel::from(risk));
-        // A client that reads only the hints arrives at the same risk or a higher one.
+        // A client that reads only the hints arrives at the same risk.
         tool.security = None;
         assert_eq!(Assessment::of(&tool, &ServerPolicy::default()).effective_risk.as_str(), risk);
     }

@@ -5,7 +5,7 @@ use mgp_types::mgp::{Permission, RiskLevel, TrustLevel, Validator};
 
 use crate::{Assessment, ServerPolicy};
 
-/// Creates a tool from a name, argument names, and the members of the definition that matter here.
+/// Creates a tool from a name, its arguments (each `NAME` or `NAME:FORMAT`), and further members of the definition.
 fn tool(name: &str, arguments: &str, rest: &str) -> Tool {
     let properties: Vec<_> = arguments
         .split_whitespace()
@@ -234,7 +234,7 @@ fn a_servers_word_alone_does_not_hide_what_a_tool_shows() {
         ("wipe", "", "dangerous - -"),
         ("helper", "sql", "dangerous - -"),
         ("create_note", "title", "moderate - -"),
-        // Nothing suggests a risk, so calls need no more confirmations than before.
+        // Neither the name nor the argument suggests a risk, so the declared risk counts.
         ("echo", "message", "safe - -"),
         ("get_profile", "user_id", "safe - -"),
     ] {

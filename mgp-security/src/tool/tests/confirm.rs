@@ -318,7 +318,7 @@ impl Modern {
         (outcome, rounds.state())
     }
 
-    /// Sends one round and stores answers to its questions for the next round.
+    /// Sends one round and stores answers to its questions for the next round; returns the names of the questions.
     async fn go_on(&mut self, answer: &str) -> Vec<String> {
         let (outcome, mut state) = self.round().await;
         let Ok(Reply::InputRequired(needed)) = outcome else { panic!("it must ask: {outcome:?}") };

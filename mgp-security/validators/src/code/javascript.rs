@@ -65,7 +65,7 @@ impl Dialect {
     }
 }
 
-/// Checks code.
+/// Checks code against a policy, and adds the violations to `found`.
 ///
 /// # Errors
 /// A description of the reason why the code cannot be judged.
@@ -98,7 +98,7 @@ pub(super) fn check(
     })
 }
 
-/// The bindings in a source text.
+/// The names that a source text binds, and the values that were computed for them and for expressions.
 #[derive(Debug)]
 pub(super) struct Scope<'t> {
     source: &'t str,
@@ -469,7 +469,7 @@ pub(super) fn cost(values: &Values) -> usize {
     values.iter().map(cost).sum()
 }
 
-/// Returns the values of the member with a name.
+/// Returns the possible values of a member of an object, given those of the object.
 pub(super) fn member(values: &Values, name: &str) -> Values {
     values
         .iter()

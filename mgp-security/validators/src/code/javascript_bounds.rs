@@ -15,8 +15,8 @@ const LIST_SLACK: usize = 64;
 /// The maximum number of tokens that the parser reads, counting each repetition.
 const MAX_READINGS: usize = 250_000;
 
-/// Words after which a statement continues, even on a new line. The same is true of the empty word, i.e. a property or
-/// no word.
+/// Words that continue a statement even if they begin a new line. `""` represents any token that is not a word, `"."`
+/// the name of a property.
 const CONTINUING: [&str; 15] = [
     "",
     ".",
@@ -181,7 +181,7 @@ impl<'s> Scan<'s> {
         Some(true)
     }
 
-    /// Returns the number of times that the parser reads the next token if it is in a group.
+    /// Returns the number of times that the parser reads the next token, without the repetitions because of groups.
     fn factor(&self) -> usize {
         self.frame.factor.saturating_mul(1 + self.frame.angles + self.frame.conditions)
     }

@@ -136,7 +136,7 @@ fn of_path(policy: &CodePolicy, path: &str, written: &str, found: &mut Findings)
         }
     }
     let names = path.match_indices(['.', '(']).filter_map(|(end, _)| path.get(..end));
-    // No path in the list has more than two names.
+    // No path in `FLOOR` has more than two names.
     if let Some(listed) = names.take(2).chain([path]).find(|name| FLOOR.has(name)) {
         found.pattern(listed.trim_start_matches('@'));
     } else if let Some(start) = FLOOR_STARTS.iter().find(|start| path.starts_with(**start)) {
@@ -220,7 +220,7 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
     }
 }
 
-/// Checks computed members of the global object and of modules whose names are not constant.
+/// Blocks reading a member of the global object or a module by a name that is not constant, e.g. `process[x]`.
 fn computed<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
     let AstKind::ComputedMemberExpression(of) = node else { return };
     let dynamic = scope.value(&of.expression, 0).iter().any(|key| !matches!(key, Value::Text(_)));

@@ -51,7 +51,7 @@ impl CodePolicy {
         self
     }
 
-    /// Sets the language to the one in an argument of the call.
+    /// Sets the language of the code.
     #[must_use]
     pub fn language(mut self, language: &str) -> Self {
         self.language = Some(language.to_owned());
@@ -80,7 +80,8 @@ impl CodePolicy {
         hints
     }
 
-    /// Returns whether only the imports in the list are allowed.
+    /// Returns whether only the imports in the list of allowed imports may be used, i.e. whether the level is `strict`
+    /// or stricter.
     pub(super) fn is_strict(&self) -> bool {
         rank(&self.level) >= 2
     }

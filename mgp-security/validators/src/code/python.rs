@@ -11,7 +11,7 @@ use ruff_python_ast::{
     AnyNodeRef, Expr, ExprContext, ExprName, Parameters, Pattern, StmtImport, StmtImportFrom,
 };
 
-/// Checks code.
+/// Checks code against a policy, and adds the violations to `found`.
 ///
 /// # Errors
 /// A description of the reason why the code cannot be judged.
@@ -59,7 +59,7 @@ pub(super) fn is_use(nodes: &Nodes<'_>, name: &ExprName) -> bool {
 }
 
 impl<'t> Scope<'t> {
-    /// Binds the names for which a syntax node is a binding.
+    /// Binds the names that a syntax node declares or assigns.
     fn bind_node(&mut self, node: AnyNodeRef<'t>) {
         match node {
             AnyNodeRef::StmtImport(import) => self.bind_import(import),
@@ -134,7 +134,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Binds parameters; their values are unknown.
+    /// Binds parameters to their default values, and to an unknown value.
     fn bind_parameters(&mut self, parameters: &'t Parameters) {
         for parameter in parameters {
             if let Some(default) = parameter.default() {
@@ -161,7 +161,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// Binds an assignment's target to the elements of a value, or to an unknown value.
+    /// Binds an assignment's target to the possible elements of a value, and to an unknown value.
     fn bind_elements(&mut self, target: &'t Expr, value: &'t Expr) {
         let values = either(self.elements(value, 0), one(Value::Unknown));
         self.bind_target(target, &values);

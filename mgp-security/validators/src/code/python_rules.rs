@@ -260,7 +260,8 @@ impl<'a, 't> Rules<'a, 't> {
         for path in paths(&values) {
             if !self.paths.contains(path) && self.scope.may_judge(15) {
                 self.paths.insert(path.to_owned());
-                // Each name in a path has its own node; only the node of the last name must report the whole path.
+                // The path of a call is that of its function with `()`, which the node of the function has already
+                // reported.
                 if !is_call || !path.ends_with("()") {
                     self.declared(path, "");
                 }
@@ -314,7 +315,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Checks a call of a module's function; only functions in the list are allowed.
+    /// Checks a call of a module's function at the level `strict`: the module must be among the allowed imports.
     fn call_of_module(&mut self, path: &str) {
         let Some(rest) = path.strip_prefix('@') else { return };
         let module = rest.split(['.', '(']).next().unwrap_or(rest);
@@ -327,7 +328,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Reports the use of a private member of a module if it may be an imported module.
+    /// Reports the use of a module's private member that may itself be an imported module.
     fn private(&mut self, member: &ExprAttribute) {
         if !is_private(self.policy, &member.attr) {
             return;

@@ -122,7 +122,7 @@ mod tests {
         thread::Builder::new().stack_size(1 << 20).spawn(parse).unwrap().join().unwrap()
     }
 
-    /// Each kind of nesting: what opens a level, what is inside, what closes it, and whether Python has a limit for it.
+    /// Each kind of nesting: the text that opens a level, the innermost text, and the text that closes a level.
     const KINDS: [(&str, &str, &str); 34] = [
         ("(", "1", ")"),
         ("[", "1", "]"),

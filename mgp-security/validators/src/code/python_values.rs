@@ -34,7 +34,7 @@ const MAX_WORK: usize = 10_000_000;
 /// The possible values of an expression, shared by all its users.
 pub(super) type Shared = Rc<Values>;
 
-/// The bindings in a source text.
+/// The names that a source text binds, and the values that were computed for them and for expressions.
 #[derive(Debug)]
 pub(super) struct Scope<'t> {
     pub(super) nodes: &'t Nodes<'t>,
@@ -428,7 +428,7 @@ fn character(number: &Expr) -> Option<char> {
     integer(number).and_then(char::from_u32)
 }
 
-/// Returns the values of an attribute.
+/// Returns the possible values of an attribute of an object, given those of the object.
 pub(super) fn attribute(values: &Values, name: &str) -> Values {
     let normal: String;
     let name = if name.is_ascii() {

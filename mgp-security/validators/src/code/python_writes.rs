@@ -36,9 +36,9 @@ static METHODS: Words = Words::new(
 /// Modules of HTTP clients.
 const CLIENTS: &[&str] = &["@httpx", "@requests", "@aiohttp", "@urllib3", "@http.client"];
 
-/// The modes of `open` that only read.
+/// The letters of those modes of `open` that only allow reading.
 const READ_MODES: &str = "rbtU";
-/// Flags of `os.open` that only read.
+/// Flags of `os.open` that only allow reading.
 const READ_FLAGS: &[&str] =
     &["@os.O_RDONLY", "@os.O_CLOEXEC", "os.O_RDONLY", "os.O_CLOEXEC", "O_RDONLY"];
 /// Functions whose second argument is the mode of a file.
@@ -120,7 +120,7 @@ fn are_texts(values: &Values, condition: impl Fn(&str) -> bool) -> bool {
     values.iter().all(|value| matches!(value, Value::Text(text) if condition(text)))
 }
 
-/// Returns whether the mode of a file only reads, as the default mode does.
+/// Returns whether the mode of a file only allows reading; `None` is the default mode, which does.
 fn reads(mode: Option<Shared>) -> bool {
     mode.is_none_or(|mode| {
         are_texts(&mode, |mode| !mode.is_empty() && mode.chars().all(|c| READ_MODES.contains(c)))
@@ -207,7 +207,7 @@ impl<'a, 't> WritingCall<'a, 't> {
         }
     }
 
-    /// Returns whether flags of `os.open` only read.
+    /// Returns whether flags of `os.open` only allow reading.
     fn are_reading(&self, flags: &Expr, depth: usize) -> bool {
         match flags {
             Expr::BinOp(both) if both.op == Operator::BitOr && depth < 8 => {

@@ -33,7 +33,8 @@ const V6: &[([u16; 3], u32)] = &[
     ([0x2620, 0x4f, 0x8000], 48),
 ];
 
-/// Returns whether an address belongs to the public internet. If it contains another address, that one decides.
+/// Returns whether an address belongs to the public internet. If an IPv6 address contains an IPv4 address, the IPv4
+/// address decides.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),

@@ -48,7 +48,7 @@ const LIBRARY_PATHS: &[&str] = &[
     "PKG_CONFIG_PATH",
 ];
 
-/// The pagers and editors to which such a variable may be set.
+/// The programs to which a variable in [`PAGERS_AND_EDITORS`] may be set.
 const PLAIN: &[&str] = &[
     "",
     "cat",

@@ -33,7 +33,7 @@ const OUTPUTS: &[&str] = &[
     "-C",
 ];
 
-/// Commands for which options with these names do not write.
+/// Commands that write no file because of an option in [`OUTPUTS`].
 static READERS: Words = Words::new(
     "ls grep ps df stat find cut tr git python diff tree cd wc head tail date pgrep lsof ss netstat \
     test [ base64 xargs awk file du uniq paste column rg fd",

@@ -5,7 +5,7 @@ use super::argv::Refusal;
 /// The maximum depth of commands that run other commands.
 const MAX_DEPTH: usize = 8;
 
-/// The number of commands by which a command is run, and its standard input.
+/// The context of a command: the number of commands that it is nested in, and its standard input.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Frame<'a> {
     depth: usize,
@@ -39,7 +39,8 @@ impl<'a> Frame<'a> {
         Ok(Self { depth: self.depth + 1, ..self })
     }
 
-    /// Returns the context without the standard input, for a command whose caller reads the input itself.
+    /// Returns the context without the standard input, for a command run by one that reads the input itself, e.g.
+    /// `xargs`.
     pub(super) fn without_input(self) -> Self {
         Self { stdin: Stdin::Unnamed, ..self }
     }

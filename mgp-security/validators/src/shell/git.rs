@@ -171,7 +171,7 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
     if acts { refuse(sub) } else { Ok(()) }
 }
 
-/// Returns the setting that `git config` would write, with its key and value.
+/// Returns the name of the setting that `git config` would write; `None` if it would write none.
 fn configured<'a>(sub: &str, own: Args<'a>) -> Option<&'a str> {
     if sub != "config" {
         return None;

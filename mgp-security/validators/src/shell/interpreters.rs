@@ -4,7 +4,8 @@
 
 use super::argv::{Args, Refusal};
 
-/// Returns whether a command is an interpreter. Its own options end where the name of the program follows.
+/// Returns whether a command is an interpreter. The options of an interpreter end at the name of the program that it
+/// runs.
 pub(super) fn is_interpreter(name: &str) -> bool {
     SHELLS.contains(&name)
         || INPUT.contains(&name)

@@ -45,8 +45,8 @@ const COMMANDS: &[&str] = &[
     "powershell",
     "terminal",
 ];
-/// Items of an argument vector that a server might treat as shell operators. `;` is listed because it ends a command of
-/// `find`.
+/// Items of an argument vector that a server might treat as shell operators. `;` is not listed, because it ends a
+/// command of `find`.
 const OPERATORS: [&str; 12] =
     ["|", "||", "|&", "&", "&&", "<", "<<", ">", ">>", "2>", "&>", "2>&1"];
 

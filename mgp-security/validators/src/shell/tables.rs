@@ -139,8 +139,8 @@ pub(super) struct Risky {
     pub(super) short: &'static str,
     /// Short options that take a value, so that a group of short options ends after them.
     pub(super) valued: &'static str,
-    /// Long options with the same effect; they also match when abbreviated. Those listed with a single dash match only
-    /// exactly.
+    /// Long options with the same effect, without their dashes. With two dashes they also match when abbreviated, with
+    /// one dash only in full.
     pub(super) long: &'static str,
     /// Full names of harmless options that begin like an option in `long`.
     pub(super) safe: &'static str,

@@ -22,9 +22,10 @@ enum Operands {
     Urls,
     /// The operands are a host, followed by other words.
     Host,
-    /// `host:path` or `user@host`; the host may be an alias from the program's configuration.
+    /// The operands are hosts or remote paths, e.g. `user@host` or `host:path`; the host may be an alias from the
+    /// program's configuration.
     Remotes,
-    /// Words that begin with a scheme; no other word is a target.
+    /// The targets are the words that begin with a scheme, and remote paths with a user, e.g. `git@host:path`.
     Schemes,
     /// The operands are addresses such as `TCP:host:port`.
     Parts,

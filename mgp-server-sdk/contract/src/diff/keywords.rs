@@ -41,7 +41,7 @@ pub(super) fn is_known(keyword: &str) -> bool {
         || matches!(keyword, "type" | "enum" | "const" | "multipleOf" | "uniqueItems" | "default")
 }
 
-/// Returns the relation that a change of any other keyword has.
+/// Returns the relation between the old and the new values if a keyword changes that [`compare`] does not examine.
 pub(super) fn relation_of_other(
     keyword: &str,
     old: Option<&Value>,
@@ -56,7 +56,7 @@ pub(super) fn relation_of_other(
     }
 }
 
-/// Reports the changes of all keywords that restrict a value by themselves.
+/// Reports the changes of all keywords that restrict a value independently of other keywords.
 pub(super) fn compare(old: &Map<String, Value>, new: &Map<String, Value>, report: &mut Report<'_>) {
     compare_types(old, new, report);
     compare_enums(old, new, report);

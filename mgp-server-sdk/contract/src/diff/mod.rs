@@ -1,7 +1,7 @@
 //! Compares two definitions of a tool, and determines which part of the semantic version must be raised.
 //!
-//! Arguments and results are judged in opposite directions: a caller may fail if fewer arguments are accepted, or if
-//! more kinds of results are returned.
+//! Arguments and results are judged in opposite ways: a caller may fail if the tool accepts fewer arguments than
+//! before, or if it returns more kinds of results.
 
 mod keywords;
 mod schema;
@@ -56,7 +56,7 @@ pub struct ToolDifference {
 }
 
 impl Bump {
-    /// Returns the name of the part.
+    /// Returns the name of the part of the version in lower case, or `none`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -106,7 +106,7 @@ pub fn compare_all(old: &[Contract], new: &[Contract]) -> Vec<ToolDifference> {
     names.into_iter().map(differ).filter(|found| found.bump != Bump::None).collect()
 }
 
-/// Compares two definitions of a tool.
+/// Compares an old and a new definition of a tool; returns all changes, and the part of the version that they raise.
 #[must_use]
 pub fn compare(old: &Contract, new: &Contract) -> ToolDifference {
     let mut changes = Vec::new();

@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 32;
 /// The maximum number of schemas that are compared; a limit is needed because references can repeat parts.
 const MAX_SCHEMAS: usize = 20_000;
 
-/// The use of a schema.
+/// The purpose for which a tool uses a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     /// The schema is for arguments: callers write the values.
@@ -21,14 +21,14 @@ pub(super) enum Side {
     Output,
 }
 
-/// The relation of the new set of valid values to the old one.
+/// The relation between the values that the new schema allows and those that the old one allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
     /// Some valid values are no longer valid.
     Narrower,
     /// More values are valid.
     Wider,
-    /// Some values are no longer valid, and some are newly valid; or it cannot be determined.
+    /// Some values are no longer valid and others are newly valid, or the relation cannot be determined.
     Other,
     /// The same values are valid; only a text changed.
     Text,
@@ -46,7 +46,7 @@ pub(super) struct SchemaDiff<'a> {
     changes: Vec<Change>,
 }
 
-/// The keywords that this module compares, or that have no effect on their own.
+/// The keywords that this module compares itself, or that alone have no effect on the valid values.
 const STRUCTURE: &[&str] = &[
     "$ref",
     "$defs",
@@ -232,8 +232,8 @@ impl<'a> SchemaDiff<'a> {
             if added == Relation::Narrower { Relation::Wider } else { Relation::Narrower };
         match (list(old), list(new)) {
             (None, None) => {}
-            // For every such keyword, adding the first alternative restricts the values, and removing the last one
-            // allows all values.
+            // The keyword lists alternative or additional schemas: where it is added, fewer values are valid, and where
+            // it is removed, more values are valid.
             (None, Some(_)) => self.report(Relation::Narrower, path, "it is added"),
             (Some(_), None) => self.report(Relation::Wider, path, "it is removed"),
             (Some(old), Some(new)) if old.len() == new.len() => {

@@ -27,13 +27,13 @@ struct Section {
     line: usize,
     /// The name in the heading of the section.
     title: Option<String>,
-    /// The level of the headings that begin the parts of the section.
+    /// The level of the headings that begin the parts of the section; 0 before the first part.
     level: usize,
     parts: [Option<Body>; 8],
     version: Option<String>,
 }
 
-/// The text of one part of a section.
+/// The content of one part of a section.
 #[derive(Default)]
 struct Body {
     line: usize,
@@ -113,7 +113,7 @@ fn body_of(sections: &mut [Section], part: Option<Part>) -> Option<&mut Body> {
     sections.last_mut()?.parts[part?.index()].as_mut()
 }
 
-/// Returns the level and the text of a heading.
+/// Returns the level and the text of a heading; `None` if the line is not a heading.
 fn heading(line: &str) -> Option<(usize, &str)> {
     let level = line.bytes().take_while(|byte| *byte == b'#').count();
     let text = line[level..].trim();
@@ -228,8 +228,8 @@ impl Section {
             let is_version = |lint: &Lint| lint.message.contains("_meta.version");
             let is_output = |lint: &Lint| lint.message.contains("no output schema");
             let own = lint(&contract).into_iter();
-            // Adds the other flaws of the contract; flaws of version and output were already reported, in terms of this
-            // document.
+            // Add the other flaws of the contract. Flaws of the version and the output schema were already reported
+            // above, with lines.
             lints.extend(own.filter(|lint| !is_version(lint) && !is_output(lint)));
             document.contracts.push(contract);
         }

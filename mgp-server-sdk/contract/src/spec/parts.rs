@@ -14,7 +14,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// All parts in order, each with its heading and the words that other authors use for it.
+    /// All parts in order, each with its heading and the words by which the headings of other authors are recognized.
     pub(super) const ALL: [(Self, &'static str, &'static [&'static str]); 8] = [
         (Self::Purpose, "Tool Purpose and Description", &["purpose", "description", "overview"]),
         (Self::Name, "Invocation Name", &["invocation name", "invocation"]),

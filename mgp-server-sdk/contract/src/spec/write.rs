@@ -37,7 +37,7 @@ pub fn write_spec(title: &str, tools: &[Contract]) -> String {
     text
 }
 
-/// Returns a text as a single line, without backquotes.
+/// Returns a text as a single line of limited length, without backquotes.
 fn line_of(text: &str) -> String {
     mgp_types::clip(text, 200).replace('`', "'").trim().to_owned()
 }

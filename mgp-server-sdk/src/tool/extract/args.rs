@@ -1,4 +1,4 @@
-//! The arguments of a tool as a type, and the error for invalid ones (MGP §14.3: 4000).
+//! The extractor that converts the arguments of a call to a type, and the error for invalid ones (MGP §14.3: 4000).
 
 use mgp_types::{ErrorCode, Object, RawObject, Recovery, RpcError};
 use schemars::JsonSchema;
@@ -27,7 +27,7 @@ impl<T: DeserializeOwned + JsonSchema + Send> FromCall for Args<T> {
     }
 }
 
-/// The problem with invalid arguments.
+/// A description of why the arguments are invalid.
 struct Problem {
     /// The path of the field; empty for the arguments as a whole.
     field: String,
@@ -64,7 +64,7 @@ fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) 
 impl Problem {
     fn new(path: &str, error: &serde_json::Error) -> Self {
         let text = error.to_string();
-        // Removes the line and column, because the caller does not see the arguments as text with lines.
+        // Remove the line and column, because the caller does not see the arguments as text with lines.
         let what = text.rfind(" at line ").map_or(&*text, |at| &text[..at]);
         let parent = if path == "." { "" } else { path };
         let missing = quoted(what, "missing field `").filter(|_| error.is_data());
@@ -92,7 +92,7 @@ fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
 }
 
-/// Returns the schema of a field, if the tool's schema contains it.
+/// Returns the schema of the field at a path, if the tool's schema contains it and it is small.
 fn expected(schema: &RawObject, path: &str) -> Option<Value> {
     let root: Value = schema.get().ok()?;
     let mut at = &root;

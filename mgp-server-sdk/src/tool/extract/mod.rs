@@ -1,4 +1,4 @@
-//! The parameters of tool functions.
+//! The parameters of tool functions (extractors), and the tool call from which they are extracted.
 
 mod args;
 mod cancelled;
@@ -27,7 +27,7 @@ pub use state::{RequiredState, State};
 use super::SchemaStyle;
 use super::stream::{ChunkRecorder, RecordedOutlet};
 
-/// A tool call before its function runs.
+/// A call of a tool, before the function of the tool runs.
 #[derive(Debug)]
 pub struct ToolRequest {
     pub(crate) definition: Arc<mcp::Tool>,
@@ -63,7 +63,7 @@ impl ToolRequest {
         self.recorder = recorder.into();
     }
 
-    /// Returns the recorder of the call's chunks; `None` if the call has none.
+    /// Returns the recorder of the chunks; `None` if the caller wants none and no parameter is a `ResultStream`.
     pub(super) fn opened(&self) -> Option<Arc<ChunkRecorder>> {
         self.recorder.get().cloned()
     }
@@ -128,7 +128,7 @@ pub trait FromCall: Sized + Send {
     /// Extracts the value from the call.
     ///
     /// # Errors
-    /// The error that the caller receives if the value cannot be extracted.
+    /// Returns the error that the caller receives if the value cannot be extracted.
     fn from_call(request: &ToolRequest) -> Result<Self, RpcError>;
 
     /// Returns the schema of the tool's arguments if this parameter reads them, else `None`.

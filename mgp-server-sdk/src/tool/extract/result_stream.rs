@@ -14,9 +14,9 @@ use super::{FromCall, ToolRequest};
 /// The result of a call, sent in pieces. A caller that requested chunks receives each piece immediately; the final
 /// result contains all pieces (MGP §12.4).
 ///
-/// The value that the function returns is appended to the pieces, unless it begins with their content: then it is the
-/// whole result. A caller that did not request chunks receives the same result in one piece. An error, or a result with
-/// `isError`, replaces the pieces.
+/// If the value that the function returns begins with the content of the pieces, it is the whole result; otherwise it
+/// is appended to the pieces. A caller that did not request chunks receives the same result in one piece. An error, or
+/// a result with `isError`, replaces the pieces.
 ///
 /// ```
 /// use mgp_server_sdk::ResultStream;
@@ -33,7 +33,7 @@ use super::{FromCall, ToolRequest};
 #[derive(Clone, Debug)]
 pub struct ResultStream {
     recorder: Arc<ChunkRecorder>,
-    /// `None` if the caller did not request checkpoints.
+    /// The means to mark checkpoints; `None` if the caller did not request checkpoints.
     checkpoints: Option<Arc<Checkpoints>>,
 }
 

@@ -58,7 +58,7 @@ impl SessionInfo {
         self.0.has(extension)
     }
 
-    /// Returns everything that is known about the client: what was negotiated, and what the client claims.
+    /// Returns all facts about the client: the result of the negotiation, and its unverified description of itself.
     #[must_use]
     pub fn facts(&self) -> &PeerInfo {
         &self.0

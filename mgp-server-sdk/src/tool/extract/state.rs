@@ -1,4 +1,4 @@
-//! State of the server that all calls share.
+//! The extractor for state of the server that all calls share.
 
 use std::any::type_name;
 use std::ops::Deref;
@@ -9,9 +9,9 @@ use mgp_types::service::Extensions;
 
 use super::{FromCall, ToolRequest};
 
-/// The server's value of a type, set with [`Server::state`](crate::Server::state).
+/// The extractor for the server's value of the type `T`, which is set with [`Server::state`](crate::Server::state).
 ///
-/// A server without the value cannot be built.
+/// A server that lacks a value that one of its tools extracts cannot be built.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,7 +9,7 @@ use tower_layer::Layer;
 
 use super::*;
 
-/// Returns a client of a tool that hangs, and a flag that is set when the tool is dropped.
+/// Returns the layer, a client of a tool that hangs, and a flag that is set when the tool's future is dropped.
 fn hanging() -> (CancelLayer, mock::Client, Arc<AtomicBool>) {
     struct Flag(Arc<AtomicBool>);
     impl Drop for Flag {

@@ -88,7 +88,8 @@ impl EventStore for MemoryStore {
     }
 }
 
-/// Creates a subscription with a single request, so that no connection gets its events yet.
+/// Creates a subscription in a scope that is only that of the request, so no connection gets its events yet. Returns
+/// the subscriber and the subscription's id.
 async fn subscribed(hub: &EventHub, is_durable: bool) -> (Subscriber, String) {
     let mut one = Subscriber::new(hub);
     one.client.cx.scope = mgp_types::service::Scope::new(ScopeKind::Request);
@@ -135,7 +136,7 @@ fn wait_idle(hub: &EventHub) {
     }
 }
 
-/// After the answer to the request no event is sent, and a publisher that waits for room in a full queue continues.
+/// Once a subscription has ended, no event is sent, and a publisher that waits for room in its full queue continues.
 fn unsubscribe(is_stuck: bool) {
     let link = Arc::new(Recorder { is_stuck, ..Recorder::default() });
     let (hub, (one, id)) = at_once(|| {
@@ -182,7 +183,7 @@ fn unsubscribing_against_a_publisher_and_a_full_queue() {
     explore(10, || unsubscribe(false));
 }
 
-/// A stream that replaces another one gets every event after its number, once and in order.
+/// A stream that replaces another one gets every event after its `after_seq`, once and in order.
 fn replace(is_durable: bool) {
     let (first, second) = (Arc::new(Recorder::default()), Arc::new(Recorder::default()));
     let (hub, (one, id)) = at_once(|| {
@@ -215,7 +216,7 @@ fn a_new_stream_of_a_durable_subscription_against_the_old_one_and_a_publisher() 
     explore(100, || replace(true));
 }
 
-/// A reader gets each event once, and is woken for each. Replays follow their cursor without a gap.
+/// An `EventReader` gets each event once, and each event wakes it. A client that replays page by page misses no event.
 #[test]
 fn a_cursor_against_a_publisher() {
     explore(60, || {

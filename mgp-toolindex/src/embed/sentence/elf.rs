@@ -24,8 +24,8 @@ const MAX_SEGMENTS: u64 = 1024;
 
 /// Returns an error for an ELF library that is shorter than its header requires.
 ///
-/// Files in another format are left to the loader. So are names without a path, which the loader looks up in the
-/// folders of the system.
+/// Leaves files in another format to the loader, and also files that do not exist, because the loader looks up a name
+/// without a path in the folders of the system.
 pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
     let mut file = match File::open(library) {
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -94,7 +94,7 @@ impl Sentences {
         Ok(encoder)
     }
 
-    /// Opens a model; on failure, logs the reason and returns the other embedder.
+    /// Opens a model; on failure, logs the reason and returns `fallback`.
     pub fn open_or(
         folder: impl AsRef<Path>,
         config: &SentencesConfig,

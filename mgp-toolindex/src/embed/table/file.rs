@@ -19,7 +19,7 @@ pub(super) struct File {
     slots: &'static [u8],
     pieces: &'static [u8],
     rows: &'static [u8],
-    /// For each piece length: the first row, and the position of its first byte.
+    /// For each piece length: the first row whose piece has this length, and the position of that piece in `pieces`.
     lengths: [(u32, u32); LENGTHS],
 }
 

@@ -57,7 +57,8 @@ fn a_truncated_or_inconsistent_file_is_refused() {
         let mut raw = RAW.to_vec();
         raw[at] ^= 0x10;
         let raw: &'static [u8] = raw.leak();
-        // A smaller number of slots only hides pieces; every other number in the head must fit the rest of the file.
+        // Only a smaller number of slots is accepted, which hides pieces; other changed numbers do not fit the rest of
+        // the file.
         if let Some(file) = File::of(raw) {
             let _ =
                 wordpiece::pieces(&file, "a plain sentence", &mut |_| ControlFlow::Continue(()));

@@ -82,8 +82,8 @@ async fn a_reopened_index_is_the_same() {
         assert!(made_anew.len() <= 4, "only servers: {made_anew:?}");
         let exported = |index: &ToolIndex| serde_json::to_string(&index.entries()).unwrap();
         assert_eq!(exported(&again), exported(&index));
-        // Compared with a new index, because deleted documents affect the weights of words a little until segments are
-        // merged.
+        // Compare the reopened index with a new one, because deleted documents affect the weights of words a little
+        // until segments are merged.
         let new = ToolIndex::builder().embedder(Arc::clone(&fake) as Arc<dyn Embedder>).build();
         let pigeon = tool("send_mail", "Sends a letter by pigeon");
         let mail = ServerEntry::new("mail").name("Mail").tool(pigeon);
@@ -184,7 +184,7 @@ async fn a_changed_tool_is_embedded_after_a_restart_if_it_was_not_before() {
     index.embedded().await.unwrap();
     index.flush().await.unwrap();
     drop(index);
-    // A process without the model changes it.
+    // A process without the model changes the tool.
     let other = open(&db, None).await;
     let changed = tool("send_mail", "Throws a bottle into the sea");
     other.put(ServerEntry::new("mail").name("Mail").tool(changed)).unwrap();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use super::{tool, *};
 use crate::embed::{Cost, EmbedError, Embedder};
 
-/// Counts the words of a text, and records all texts.
+/// An embedder that counts the words of a text in its vector, and records all texts.
 pub(super) struct Fake {
     model: &'static str,
     cost: Cost,

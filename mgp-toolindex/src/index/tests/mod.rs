@@ -189,7 +189,7 @@ fn a_server_does_not_take_calls_of_one_that_is_not_there() {
         let qualified = format!("aaa.{name}");
         assert!(matches!(index.resolve(&qualified, &AllTools), Resolved::One(_)), "{name}");
     }
-    // If no server has the id before the dot, the name is not qualified, and names a tool in the usual way.
+    // If no server has the id before the dot, the whole name is the name of a tool.
     index.put(own("notes.list")).unwrap();
     assert!(matches!(index.resolve("notes.list", &AllTools), Resolved::One(_)));
     index.put(ServerEntry::new("notes").tool(tool("notes.add", ""))).unwrap();

@@ -74,7 +74,7 @@ async fn stored_segments_find_the_same_as_new_ones() {
     mark(&db).await;
     let again = open(&db).await;
     assert_eq!(found(&again), found(&made_of((0..SERVERS).map(server))));
-    // A few more tools do not cause another write.
+    // A few more tools do not cause another write of the segments.
     again.put(server(SERVERS)).unwrap();
     again.flush().await.unwrap();
     let more = open(&db).await;

@@ -28,7 +28,7 @@ fn the_bounds_hold_after_any_number_of_calls() {
         .max_queries(90, 20)
         .max_queries_per_tool(5);
     let mut table = HistoryTable::new(config);
-    // Pseudo-random, the same in every run.
+    // The numbers are pseudo-random, but the same in every run.
     let mut seed = 1_u64;
     for _ in 0..200_000 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -21,8 +21,8 @@ fn shape(version: u32) -> (String, u32) {
     (format!("server{}", version % SERVERS), 1 + version % 40)
 }
 
-/// Writes changes until the process is killed. Only does so in the process that the other test starts, which sets
-/// `FILE_VARIABLE`.
+/// Writes changes until the process is killed. Does nothing unless the other test, which sets `FILE_VARIABLE`, has
+/// started the process.
 #[tokio::test]
 async fn a_process_that_can_be_killed() {
     let Some(file) = std::env::var_os(FILE_VARIABLE) else { return };

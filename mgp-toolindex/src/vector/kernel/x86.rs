@@ -35,7 +35,7 @@ pub(super) fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512vnni")
 }
 
-/// Does nothing if the processor lacks AVX2.
+/// Scores the rows for each query with AVX2; does nothing if the processor lacks it.
 pub(super) fn scan_avx2(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &mut [TopRows]) {
     if has_avx2() {
         // SAFETY: `has_avx2` returned `true`, so the processor has the instructions that the function needs.
@@ -43,7 +43,7 @@ pub(super) fn scan_avx2(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &
     }
 }
 
-/// Does nothing if the processor lacks AVX-512 VNNI.
+/// Scores the rows for each query with AVX-512 VNNI; does nothing if the processor lacks it.
 pub(super) fn scan_avx512(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &mut [TopRows]) {
     if has_avx512() {
         // SAFETY: `has_avx512` returned `true`, so the processor has the instructions that the function needs.
@@ -153,7 +153,7 @@ fn numbers_512(numbers: &[i16; 32]) -> __m512i {
     _mm512_setr_epi64(a, b, c, d, word(4), word(5), word(6), word(7))
 }
 
-/// Returns the sum of the lower and the upper half.
+/// Adds the numbers in the upper half of a vector to those in the lower half.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn half(sum: __m512i) -> __m256i {

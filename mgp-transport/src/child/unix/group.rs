@@ -1,4 +1,4 @@
-//! Members and parents of processes, read from `/proc`.
+//! The members of process groups, and the parents of processes, read from `/proc`.
 //!
 //! Used to end a child together with its process group (MGP §11).
 

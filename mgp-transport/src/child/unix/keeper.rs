@@ -27,7 +27,7 @@ use super::{group, now};
 
 const POLL_DELAYS: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
 
-/// The exit code for a program that cannot be started, as a shell returns it.
+/// The exit code for a program that cannot be started; shells return the same code.
 const EXIT_NOT_STARTED: u8 = 127;
 
 /// State shared by the two threads.
@@ -159,7 +159,7 @@ fn children() -> Vec<Pid> {
 // === impl KeeperState ===
 
 impl KeeperState {
-    /// Executes the commands of the parent process until it ends.
+    /// Executes the commands of the parent process until the parent ends; then kills the program.
     fn listen(&self, mut socket: UnixStream) {
         let mut command = [0];
         loop {

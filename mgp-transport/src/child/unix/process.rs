@@ -116,7 +116,8 @@ impl Process {
         }
     }
 
-    /// Ends the processes that remain in the group of a dead leader, one stage per call; returns whether none is left.
+    /// Ends the processes that remain in the group of a dead leader, one stage per call. Returns `true` if the leader
+    /// may now be reaped: no process is left, or the others cannot be listed or have not ended after SIGKILL.
     fn group_is_empty(&self) -> bool {
         let members = has_members(self.pid);
         let (terminated, killed) = {
@@ -155,8 +156,8 @@ impl Process {
         if let Some(keeper) = self.keeper.as_ref().filter(|_| !state.reaped) {
             return keeper.signal(signal);
         }
-        // Sending fails otherwise only for an empty group, and the group is not empty while its
-        // dead leader is not reaped.
+        // For any other reason, sending fails only if the group is empty. It is not, because even a dead leader is a
+        // member until it is reaped.
         !state.reaped && kill_process_group(self.pid, signal).is_ok()
     }
 }

@@ -111,7 +111,8 @@ impl Spawner {
 impl Waker {
     fn wake(&self) {
         if !self.is_woken.swap(true, Ordering::AcqRel) {
-            // Cannot block or fail: the pipe contains at most one byte, and its reader lives as long as the thread.
+            // The write cannot block or fail: the pipe contains at most one byte, and its reader lives as long as the
+            // thread.
             let _ = (&self.writer).write(&[1]);
         }
     }

@@ -16,7 +16,7 @@ use crate::connection::{CloseReason, ConnectionMonitor, Limits};
 ///
 /// **Calls that are sent twice.** A call that the server may have run is not sent again, unless it changes nothing at
 /// the server. A call is sent again
-/// - after 401 or 403, with other credentials, up to [`refusals`](HttpClientConfig::max_refusals) times;
+/// - after 401 or 403, with other credentials, up to [`max_refusals`](HttpClientConfig::max_refusals) times;
 /// - after 404, or 400 with an error about the session, because the session is lost: once, in a new session;
 /// - after 307 or 308 to another path of the same origin, once;
 /// - on another connection, if the one from the pool was closed before a byte of the call was written;
@@ -57,8 +57,8 @@ impl HttpConnection {
     /// contains the other limits.
     ///
     /// # Errors
-    /// [`HttpClientError`] if the URL needs TLS, which is not built in, or if credentials or keys would be sent
-    /// unencrypted.
+    /// [`HttpClientError`] if the URL needs TLS, which is not built in, or if credentials or additional headers would
+    /// be sent unencrypted.
     pub fn new(
         endpoint: Endpoint,
         stack: Stack,

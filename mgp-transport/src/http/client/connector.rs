@@ -15,7 +15,7 @@ pub(in crate::http) type Connector<R> = hyper_rustls::HttpsConnector<ProxyConnec
 #[cfg(not(feature = "tls"))]
 pub(in crate::http) type Connector<R> = ProxyConnector<R>;
 
-/// The time after which a client detects that a connection to a server is dead.
+/// The idle time after which the operating system checks whether the other end of a connection still exists.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The choice whether a connection uses TLS.

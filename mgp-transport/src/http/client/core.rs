@@ -73,7 +73,7 @@ pub(super) enum Job {
 
 /// The time for which the first call of a session waits for the session's own stream.
 ///
-/// It is limited because some servers send the response to that request only with the first event.
+/// The wait is limited, because some servers answer the request for the stream only when they send the first event.
 const LISTEN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The maximum number of requests that are replayed at the same time in a new session.
@@ -215,7 +215,8 @@ impl Core {
         self: &Arc<Self>,
         lost: SessionRef,
     ) -> BoxFuture<'static, Result<(), RpcError>> {
-        // Boxed, because the types are recursive: a handshake is a request, and a request may need a handshake.
+        // The future is boxed, because its type is recursive: a handshake is a request, and a request may need a
+        // handshake.
         Box::pin(Arc::clone(self).reopen(lost))
     }
 
@@ -254,7 +255,7 @@ impl Core {
                 return Err(Fault::Session(format!("and refused a new one (HTTP {status})")).into());
             }
             guard.start(opening)?;
-            // Started before the first await, because the future of this function may be dropped there.
+            // Start the replay before the next `await`, because this future may be dropped there.
             let repeated = self.replay_settings();
             self.listen().await;
             // After a timeout, calls are sent nevertheless; the replay continues in the background.
@@ -318,7 +319,7 @@ impl Core {
         let _ = timeout(self.limits.linger_timeout, ending).await;
     }
 
-    /// Fails waiting requests; a second call does nothing.
+    /// Fails waiting requests, and ends the session on this side and the scope; a second call does nothing.
     pub(super) fn end(&self) {
         self.send_half.outbox.close();
         self.send_half.pending.close("the connection ended");

@@ -87,7 +87,7 @@ impl Fault {
     }
 }
 
-/// Joins an error and its sources, without repetitions.
+/// Returns the texts of an error and its sources as one text, without repetitions.
 pub(in crate::http) fn causes(error: &(dyn StdError + 'static)) -> String {
     let mut texts = Vec::<String>::new();
     let mut next = Some(error);

@@ -10,7 +10,7 @@ use super::core::{Core, is_session_lost};
 use super::request::StreamResponse;
 use super::sse::SseReader;
 
-/// Reads the stream, and resumes it, until the server reports that it has none, or cannot be reached for too long.
+/// Reads the stream, and resumes it, until the server refuses it, the session is replaced, or too many attempts fail.
 pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
     let mut opened = Some(opened);
     let mut reader = SseReader::new(core.sender.config.event_bytes);
@@ -21,7 +21,7 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
         let (progress, begun) = (reader.progress(), Instant::now());
         let last = reader.last_id().cloned();
         let stream = core.open_stream(session_ref, last.as_ref()).await;
-        // Fails only if the caller has stopped waiting.
+        // Sending fails only if the caller has stopped waiting.
         let _ = opened.take().map(|opened| opened.send(()));
         match stream {
             Ok(StreamResponse::Open(body)) => {

@@ -34,8 +34,8 @@ use crate::connection::{SlotEvent, write_cancelled};
 /// Initial capacity for an encoded request, in bytes; few requests are longer.
 const BODY_CAPACITY: usize = 1000;
 
-/// The number of events that are read before their consumer gets a turn. It is smaller than an inbox, so that no event
-/// is dropped.
+/// The number of events that are read before their consumer gets a turn. It is smaller than the queue for the partial
+/// results of a call, so that no event is dropped.
 const MAX_EVENTS_PER_TURN: usize = 64;
 
 /// The minimum delay before a stream is resumed, so that a server cannot keep the client busy with a very small value.
@@ -77,7 +77,8 @@ impl EncodedRequest {
         Answer::new(response)
     }
 
-    /// Returns the session that a response may report as lost; `None` if the request must not open a new session.
+    /// Returns the session that a response may report as lost; `None` if its status does not allow that, or if the
+    /// request must not open a new session.
     fn suspect(
         &self,
         response: &Response<Incoming>,
@@ -217,7 +218,7 @@ impl Core {
                     return Err(Fault::Malformed(why.into()).into());
                 }
             }
-            // Boxed, because most requests do not need this future, and would otherwise reserve space for it.
+            // This future is boxed, because most requests do not need it, and would otherwise reserve space for it.
             Answer::Events(body) => {
                 return Box::pin(self.read_until_answered(body, from, request, session_ref)).await;
             }

@@ -93,7 +93,7 @@ pub(super) enum ContentKind {
     Events,
 }
 
-/// Returns the content type, without its parameters.
+/// Returns the kind of a body by its content type; `None` if it is neither JSON nor an event stream.
 pub(super) fn content_kind(headers: &HeaderMap) -> Option<ContentKind> {
     let named = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let named = named.split(';').next().unwrap_or_default().trim();

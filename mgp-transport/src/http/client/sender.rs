@@ -203,7 +203,7 @@ impl HttpSender {
         }
     }
 
-    /// Returns the destination of a redirect; `None` if the redirect must not be followed.
+    /// Returns the destination of a redirect; fails if the redirect must not be followed.
     fn redirected(
         &self,
         response: &Response<Incoming>,

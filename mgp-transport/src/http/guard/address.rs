@@ -57,12 +57,12 @@ const V4: &[(Ipv4Addr, u32, ForbiddenAddress)] = &[
     (Ipv4Addr::new(127, 0, 0, 0), 8, ForbiddenAddress::Loopback),
     (Ipv4Addr::new(169, 254, 0, 0), 16, ForbiddenAddress::LinkLocal),
     (Ipv4Addr::new(172, 16, 0, 0), 12, ForbiddenAddress::Private),
-    // Protocol assignments, documentation, 6to4 relays.
+    // The next three networks are for protocol assignments, documentation, and 6to4 relays.
     (Ipv4Addr::new(192, 0, 0, 0), 24, ForbiddenAddress::Reserved),
     (Ipv4Addr::new(192, 0, 2, 0), 24, ForbiddenAddress::Reserved),
     (Ipv4Addr::new(192, 88, 99, 0), 24, ForbiddenAddress::Reserved),
     (Ipv4Addr::new(192, 168, 0, 0), 16, ForbiddenAddress::Private),
-    // Benchmarks, documentation.
+    // The next three networks are for benchmarks and documentation.
     (Ipv4Addr::new(198, 18, 0, 0), 15, ForbiddenAddress::Reserved),
     (Ipv4Addr::new(198, 51, 100, 0), 24, ForbiddenAddress::Reserved),
     (Ipv4Addr::new(203, 0, 113, 0), 24, ForbiddenAddress::Reserved),
@@ -73,7 +73,7 @@ const V4: &[(Ipv4Addr, u32, ForbiddenAddress)] = &[
 
 /// IPv6 networks that embed an IPv4 address: network address, prefix length, number of bits after the IPv4 address.
 const CARRIERS: &[(Ipv6Addr, u32, u32)] = &[
-    // Mapped, translated (SIIT), NAT64, 6to4, compatible.
+    // In this order: mapped addresses, translated addresses (SIIT), NAT64, 6to4, and compatible addresses.
     (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, 0),
     (Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0), 96, 0),
     (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96, 0),
@@ -90,7 +90,7 @@ const V6: &[(Ipv6Addr, u32, ForbiddenAddress)] = &[
     // Site-local addresses, which are deprecated.
     (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, ForbiddenAddress::Private),
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, ForbiddenAddress::Multicast),
-    // The networks from here on: protocol assignments (including Teredo, which hides its target), documentation.
+    // The last three networks are for protocol assignments (with Teredo, which hides its target) and documentation.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, ForbiddenAddress::Reserved),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, ForbiddenAddress::Reserved),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, ForbiddenAddress::Reserved),

@@ -13,7 +13,7 @@ pub(super) struct ByteRange {
 
 impl ByteRange {
     /// Reads the header of a request. A header with several ranges, or with a range counted from the end, is ignored,
-    /// so that the client gets the whole.
+    /// so that the client gets all of the data.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let text = headers.get(RANGE)?.to_str().ok()?.trim().strip_prefix("bytes=")?;
         let (from, last) = text.split_once('-')?;
@@ -22,7 +22,7 @@ impl ByteRange {
         last.is_none_or(|last| last >= from).then_some(Self { from, last })
     }
 
-    /// Returns the number of bytes of the part, if the size of the whole is known.
+    /// Returns the number of bytes of the part; `None` if neither the request nor the known total size limits it.
     pub(super) fn length(self, size: Option<u64>) -> Option<u64> {
         let asked = self.last.map(|last| last - self.from + 1);
         let rest = size.map(|size| size.saturating_sub(self.from));
@@ -33,7 +33,7 @@ impl ByteRange {
     }
 }
 
-/// Returns the first byte and the size of the whole that a response names in `Content-Range`.
+/// Returns the position of the first byte, and the total size, which a response names in `Content-Range`.
 pub(super) fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
     let text = headers.get(CONTENT_RANGE)?.to_str().ok()?.trim().strip_prefix("bytes ")?;
     let (range, size) = text.split_once('/')?;

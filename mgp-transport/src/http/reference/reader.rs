@@ -18,7 +18,7 @@ use super::range::content_range;
 use super::table::RemoteReference;
 use crate::http::GuardedFetch;
 
-/// The maximum number of times that a read is resumed without any progress.
+/// The number of interruptions, without any progress between them, after which a read fails.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// The maximum time between two pieces of the data of a reference.
@@ -43,7 +43,7 @@ pub enum ReferenceError {
     /// The connection over which the data was read broke too often.
     #[error("reading the data reference was interrupted {MAX_ATTEMPTS} times: {0}")]
     Interrupted(String),
-    /// The data of the reference has more bytes than the reader may read, which is this number.
+    /// The data of the reference has more bytes than this limit.
     #[error("the data has more than {0} bytes")]
     TooLarge(u64),
     /// The size of the data differs from the size that the reference names.
@@ -62,7 +62,7 @@ pub enum ReferenceError {
     System(#[from] RpcError),
 }
 
-/// Reads the bytes of a reference piece by piece.
+/// A reader that returns the bytes of a reference piece by piece.
 ///
 /// If the connection breaks, the reader resumes at the position that it reached. The size and the checksum are compared
 /// after the last piece, so the data must not be used before [`next`](Self::next) has returned `None`.
@@ -150,7 +150,7 @@ impl ReferenceReader {
         }
     }
 
-    /// Returns the whole content.
+    /// Returns all bytes of the reference.
     ///
     /// # Errors
     /// [`ReferenceError`].
@@ -190,7 +190,7 @@ impl ReferenceReader {
 /// A response with the data of another server's reference.
 pub(super) struct Opened {
     pub(super) pieces: ByteStream,
-    /// The size of the whole, if the response names it.
+    /// The total size of the data, if the response names it.
     pub(super) size: Option<u64>,
 }
 

@@ -114,7 +114,7 @@ impl ReferenceServer {
         let (stop, stopped) = oneshot::channel::<()>();
         let service = ReferenceService(Arc::clone(&shared));
         tokio::spawn(listen(listener, service, limits, async {
-            // Fails when the last handle is dropped, which also stops the server.
+            // Waiting ends with an error when the last handle is dropped, which also stops the server.
             let _ = stopped.await;
         }));
         Ok(Self { shared, _stop: Arc::new(stop) })
@@ -215,7 +215,7 @@ impl Shared {
     }
 }
 
-/// Opens the data of a reference at a position; also returns the size of the whole, if it is known.
+/// Opens the data of a reference at a position; also returns the total size of the data, if it is known.
 async fn open(entry: &Entry, from: u64) -> Result<(ByteStream, Option<u64>), StatusCode> {
     match &entry.data {
         ReferenceData::Bytes(bytes) => {

@@ -61,7 +61,7 @@ where
         let Some(origin) = request.headers().get(header::ORIGIN).cloned() else {
             return Either::Left(self.inner.call(request));
         };
-        // Rejected before authentication, because a page of an unknown origin must not be able to make the user log in.
+        // Reject unknown origins before authentication, because their pages must not be able to make the user log in.
         if !origin.to_str().is_ok_and(|origin| is_known_origin(origin, &self.layer.0)) {
             let shown = clip_text(&String::from_utf8_lossy(origin.as_bytes()));
             let refused = Refusal::Origin(shown).into_response_with(None);

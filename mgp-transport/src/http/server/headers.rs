@@ -78,7 +78,7 @@ impl<'a> RequestHeaders<'a> {
 
 impl Accept {
     fn read(before: Option<Self>, value: &HeaderValue) -> Self {
-        // Nearly every client sends exactly this text.
+        // Nearly every client sends exactly this text, so it is compared first.
         if value.as_bytes() == b"application/json, text/event-stream" {
             return Self { json: true, events: true };
         }

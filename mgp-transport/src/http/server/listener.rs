@@ -156,7 +156,7 @@ pub async fn listen<S, R>(
         // Removes the tasks of connections that have ended.
         while connections.try_join_next().is_some() {}
         let accepted = pin!(async {
-            // `ok` is always `Some`: the semaphore is never closed.
+            // The permit is always `Some`, because the semaphore is never closed.
             let permit = Arc::clone(&room).acquire_owned().await.ok();
             (listener.accept().await, permit)
         });

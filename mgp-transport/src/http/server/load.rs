@@ -51,7 +51,7 @@ impl Load {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Counts a request of a caller until the guard is dropped.
+    /// Counts a request of a caller until the guard is dropped; fails if the request exceeds a limit.
     pub(super) fn admit(
         self: &Arc<Self>,
         principal: &Principal,
@@ -128,7 +128,7 @@ enum ExceededLimit {
 }
 
 impl LoadGuard {
-    /// Adds bytes of the body.
+    /// Counts bytes of the body; fails if a limit is exceeded, unless the body may still be that of a ping.
     pub(super) fn add_bytes(&mut self, bytes: usize, bound: usize) -> Result<(), Refusal> {
         self.bytes += bytes;
         let held = self.load.held.fetch_add(bytes, Ordering::Relaxed) + bytes;

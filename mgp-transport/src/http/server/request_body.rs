@@ -19,8 +19,8 @@ use crate::http::body_buffer::BodyBuffer;
 
 /// The time for which the server still reads the rest of a body that is too long.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
-/// A body gets one more second for each this many bytes received. A slow connection thus gets enough time, but a client
-/// that sends single bytes does not.
+/// The number of received bytes for which a body gets one more second. A slow connection thus gets enough time, but a
+/// client that sends single bytes does not.
 const MIN_BYTES_PER_SECOND: usize = 8 * 1024;
 /// The maximum time for the body of a request that is served only if it is a ping.
 const PING_BODY_TIMEOUT: Duration = Duration::from_secs(1);

@@ -172,6 +172,7 @@ impl Stream {
     }
 
     /// Ends the current response when the client has received all events; the client can resume the stream later.
+    /// Returns `false`, and does nothing, if the stream cannot be resumed or has ended.
     pub(super) fn hang_up(&self) -> bool {
         if self.number.is_none() {
             return false;
@@ -424,7 +425,7 @@ impl Drop for Stream {
 
 fn push_id(event: &mut Vec<u8>, id: EventId) {
     let mut text = String::with_capacity(24);
-    // Cannot fail: writing into memory never fails.
+    // Writing into memory never fails.
     let _ = writeln!(text, "id: {}-{}", id.stream, id.number);
     event.extend_from_slice(text.as_bytes());
 }

@@ -3,7 +3,7 @@
 #[cfg(feature = "tls")]
 pub use self::files::{ServerTls, ServerTlsError};
 
-/// The TLS settings in builds without the feature `tls`, which cannot exist.
+/// The TLS settings in builds without the feature `tls`: a type without values.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, Debug)]
 pub(super) enum ServerTls {}

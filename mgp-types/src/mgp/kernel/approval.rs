@@ -21,9 +21,9 @@ record! {
 
     /// A question that an operator must decide.
     pub struct KernelApproval {
-        /// The id, used in the decision.
+        /// The id of the approval, which the decision must name.
         req id: String,
-        /// The subject: `call`, `permissions` or `registration`.
+        /// The kind of the question: `call`, `permissions` or `registration`.
         req kind: String,
         /// `open`, `approved` (not used yet), `denied`, `used`, or `settled` (an operator decided about the
         /// permissions).
@@ -43,7 +43,7 @@ record! {
         opt server_id: Option<String>,
         /// The name of the tool that the question is about.
         opt tool: Option<String>,
-        /// The permissions that are requested, that the server of a call lacks, or that a server declares.
+        /// The permissions: requested ones, those that the server of a call lacks, or those that a server declares.
         list permissions: List<Permission>,
         /// The risk of the call.
         opt risk_level: Option<RiskLevel>,

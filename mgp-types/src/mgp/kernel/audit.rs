@@ -13,7 +13,7 @@ record! {
         opt server_id: Option<String>,
         /// The name of the tool that the event is about.
         opt tool: Option<String>,
-        /// The type of event.
+        /// The type of the event.
         opt event_type: Option<EventType>,
         /// The trace id of the event; named `trace` because `trace_id` is the trace of this query itself (§6.5).
         opt trace: Option<String>,

@@ -16,11 +16,11 @@ record! {
 
     /// A question of a server that the caller of its call cannot answer.
     pub struct KernelCallback {
-        /// The id, used in the answer.
+        /// The id of the question, which the answer must name.
         req id: String,
         /// The id of the server that asks.
         req server_id: String,
-        /// The kind of answer.
+        /// The kind of answer that the server asks for.
         req kind as "type": CallbackType,
         /// The question, as the server wrote it.
         req message: String,

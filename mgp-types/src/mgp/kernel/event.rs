@@ -9,7 +9,7 @@ record! {
     pub struct KernelEventsParams {
         /// The channel, or a pattern such as `tool.*`.
         opt channel: Option<String>,
-        /// The lowest severity.
+        /// The lowest severity of the returned events.
         opt min_severity: Option<Severity>,
         /// The earliest time of the event.
         opt since: Option<Timestamp>,
@@ -35,13 +35,13 @@ record! {
 
     /// A webhook, and the events that it could not deliver.
     pub struct KernelWebhook {
-        /// The URL.
+        /// The URL of the webhook.
         req url: String,
         /// The number of delivered events.
         req delivered: u64,
         /// The number of events that wait for delivery.
         req waiting: u64,
-        /// The last failure.
+        /// The error of the last delivery attempt, if it failed.
         opt last_error: Option<String>,
         /// The events that were given up, oldest first.
         def failures: Vec<KernelWebhookFailure>,
@@ -51,9 +51,9 @@ record! {
     pub struct KernelWebhookFailure {
         /// The time at which the kernel gave up.
         req at: Timestamp,
-        /// The reason.
+        /// The reason why the event could not be delivered.
         req error: String,
-        /// The event.
+        /// The event that was not delivered.
         req event: Payload,
     }
 

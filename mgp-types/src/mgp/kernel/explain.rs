@@ -30,7 +30,7 @@ open_enum! {
 record! {
     /// Parameters of `mgp/kernel/explain`.
     pub struct KernelExplainParams {
-        /// The agent that would call.
+        /// The id of the agent that would call.
         req agent_id: String,
         /// The name by which the agent would call the tool.
         req tool_name: String,
@@ -40,9 +40,9 @@ record! {
 
     /// Result of `mgp/kernel/explain`.
     pub struct KernelExplainResult {
-        /// The outcome.
+        /// The outcome of the decision.
         req outcome: ExplainedOutcome,
-        /// The server of the tool.
+        /// The id of the tool's server.
         req server_id: String,
         /// The name that the server gives the tool.
         req tool_name: String,
@@ -50,7 +50,7 @@ record! {
         opt risk_level: Option<RiskLevel>,
         /// The reason for which the kernel assesses the tool as dangerous.
         opt risk_reason: Option<String>,
-        /// The reason, if the call would not run at once.
+        /// The reason why the call would not run at once.
         opt reason: Option<String>,
         /// The error code, if the call would be refused.
         opt code: Option<i32>,
@@ -63,7 +63,7 @@ record! {
         /// The group of the rule: `access`, `definition`, `schema`, `scopes`, `permissions`, `validators`, `confirmation` or
         /// `limits`.
         req stage: String,
-        /// The result.
+        /// The result of the rule.
         req result: ExplainedResult,
         /// A description of the rule: the entry that decided, the permission, or the validator.
         req rule: String,

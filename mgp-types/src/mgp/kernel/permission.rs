@@ -8,21 +8,21 @@ use crate::record::{List, record};
 record! {
     /// Parameters of `mgp/kernel/permissions`.
     pub struct KernelPermissionsParams {
-        /// If set, only entries of this server.
+        /// If set, only the decisions about this server are returned.
         opt server_id: Option<String>,
     }
 
     /// Result of `mgp/kernel/permissions`.
     pub struct KernelPermissionsResult {
-        /// The decisions.
+        /// The decisions about permissions.
         def permissions: Vec<KernelPermission>,
     }
 
     /// A decision about a permission of a server.
     pub struct KernelPermission {
-        /// The server.
+        /// The id of the server.
         opt server_id: Option<String>,
-        /// The permission; the id of an approval of calls, which begins with `call-`.
+        /// The permission or, for an approval of calls, the id of the approval, which begins with `call-`.
         req permission: Permission,
         /// The agent to which the decision is limited; absent if it is for all agents.
         opt agent_id: Option<String>,
@@ -34,33 +34,33 @@ record! {
         req source: String,
         /// The operator or policy that decided.
         req approved_by: String,
-        /// The time.
+        /// The time of the decision.
         req approved_at: Timestamp,
-        /// The expiry time.
+        /// The time at which the decision expires; absent if it never expires.
         opt expires_at: Option<Timestamp>,
-        /// The limits.
+        /// The limits of the permission, e.g. paths.
         opt scope: Option<PermissionScope>,
         /// The only tools that may use the permission; empty means all tools.
         list tools: List<String>,
-        /// The reason.
+        /// The reason for the decision.
         opt justification: Option<String>,
     }
 
     /// Parameters of `mgp/kernel/permissions/approve`, `deny` and `revoke`.
     pub struct KernelPermissionChangeParams {
-        /// The server.
+        /// The id of the server.
         req server_id: String,
-        /// The permissions.
+        /// The permissions to approve, deny or revoke.
         req permissions: Vec<Permission>,
         /// The only tools that may use the permissions; empty means all tools.
         list tools: List<String>,
-        /// The limits.
+        /// The limits of the permissions, e.g. paths.
         opt scope: Option<PermissionScope>,
         /// The time at which the decision expires.
         opt until: Option<Timestamp>,
-        /// The reason.
+        /// The reason for the decision.
         opt because: Option<String>,
-        /// `true`, without permissions, to be asked about those that the server needs once it is ready.
+        /// `true` to approve nothing now, but to be asked about the permissions that the server needs once it is ready.
         opt when_ready: Option<bool>,
     }
 

@@ -10,9 +10,9 @@ record! {
 
     /// Result of `mgp/kernel/info`.
     pub struct KernelInfoResult {
-        /// The version of the program.
+        /// The version of the kernel's program.
         req version: String,
-        /// The process id.
+        /// The process id of the kernel.
         req pid: u32,
         /// The folder that holds the state; absent if the kernel stores nothing.
         opt state: Option<String>,
@@ -20,17 +20,17 @@ record! {
         opt socket: Option<String>,
         /// The address at which the kernel serves HTTP.
         opt http: Option<String>,
-        /// The start time.
+        /// The time at which the kernel started.
         req started_at: Timestamp,
-        /// The configuration files.
+        /// The paths of the configuration files.
         def config: Vec<String>,
         /// The faults found when the configuration files were last read; faulty parts have no effect.
         list findings: List<KernelFinding>,
-        /// The number of servers.
+        /// The number of the kernel's servers.
         req servers: u64,
-        /// The number of tools.
+        /// The number of tools of all servers.
         req tools: u64,
-        /// The agents that are configured.
+        /// The ids of the configured agents.
         def agents: Vec<String>,
         /// Connected clients, and clients without a connection that called recently.
         def clients: Vec<KernelClient>,
@@ -42,9 +42,9 @@ record! {
         opt agent: Option<String>,
         /// `true` if the client is an operator.
         req operator: bool,
-        /// The time of connection.
+        /// The time at which the client connected.
         opt since: Option<Timestamp>,
-        /// The transport: `stdio`, `socket`, `http`.
+        /// The transport of the client: `stdio`, `socket` or `http`.
         opt transport: Option<String>,
         /// The time of the last call, for a client without connection and session.
         opt last_seen: Option<Timestamp>,
@@ -75,7 +75,7 @@ record! {
         def changed: Vec<KernelChange>,
         /// The faults found in the configuration files.
         list findings: List<KernelFinding>,
-        /// The ids whose data was deleted.
+        /// The ids of the servers whose data was deleted.
         list forgotten: List<String>,
     }
 
@@ -87,7 +87,7 @@ record! {
         opt id: Option<String>,
         /// The change: `added`, `removed` or `changed`.
         req change: String,
-        /// The keys that differ.
+        /// The configuration keys that differ.
         list keys: List<String>,
     }
 
@@ -95,7 +95,7 @@ record! {
     pub struct KernelFinding {
         /// The severity: `error` or `warning`.
         req severity: String,
-        /// The configuration file.
+        /// The configuration file that the finding is about.
         opt file: Option<String>,
         /// The line in the file, from 1.
         opt line: Option<u64>,
@@ -107,7 +107,7 @@ record! {
 
     /// Parameters of `mgp/kernel/sessions`.
     pub struct KernelSessionsParams {
-        /// If set, only sessions of this agent.
+        /// If set, only the sessions of this agent are returned.
         opt agent_id: Option<String>,
     }
 
@@ -119,17 +119,17 @@ record! {
 
     /// The tools in the context of a caller (§16.7).
     pub struct KernelSession {
-        /// The agent.
+        /// The id of the agent.
         opt agent_id: Option<String>,
-        /// The transport: `stdio`, `socket`, `http`.
+        /// The transport of the client: `stdio`, `socket` or `http`.
         opt transport: Option<String>,
-        /// The time of connection.
+        /// The time at which the client connected.
         opt since: Option<Timestamp>,
         /// The time of the last call, for a client without connection and session.
         opt last_seen: Option<Timestamp>,
-        /// The pinned tools.
+        /// The names of the pinned tools.
         def pinned: Vec<String>,
-        /// The cached tools.
+        /// The names of the cached tools.
         def cached: Vec<String>,
         /// The number of tokens that these tools cost, including the kernel's own tools.
         req total_tokens: u64,

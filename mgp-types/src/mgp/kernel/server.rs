@@ -7,7 +7,7 @@ use crate::record::record;
 record! {
     /// Parameters of `mgp/kernel/servers`.
     pub struct KernelServersParams {
-        /// If set, only this server.
+        /// If set, only this server is returned.
         opt server_id: Option<String>,
     }
 
@@ -19,14 +19,14 @@ record! {
 
     /// A server, with details for operators.
     pub struct KernelServer {
-        /// The server.
+        /// The id of the server.
         req id: String,
-        /// The state.
+        /// The state of the server.
         req status: ServerState,
         /// The command line or URL as configured, without secrets; a phrase such as `within this process` if there is
         /// neither.
         req reach: String,
-        /// The trust level.
+        /// The trust level of the server.
         req trust_level: TrustLevel,
         /// The eras of the connected sessions: `legacy`, `modern`, or several joined by `+`.
         opt era: Option<String>,
@@ -38,7 +38,7 @@ record! {
         opt name: Option<String>,
         /// The version that the server claims.
         opt version: Option<String>,
-        /// The process id.
+        /// The process id of the server.
         opt pid: Option<u32>,
         /// The number of automatic restarts.
         req restarts: u64,
@@ -48,17 +48,17 @@ record! {
         opt error: Option<String>,
         /// The reason why the server offers no tools, or not all that it lists.
         opt lacks: Option<String>,
-        /// The number of tools.
+        /// The number of the server's tools.
         def tools: u64,
         /// The number of tokens that all tools of the server cost.
         def tokens: u64,
-        /// The configuration file that names the server, `registered`, or `within this process`.
+        /// The origin of the server: a configuration file, `registered` or `within this process`.
         req source: String,
     }
 
     /// Parameters of `mgp/kernel/servers/start`, `stop`, `restart` and `drain`.
     pub struct KernelServerParams {
-        /// The server.
+        /// The id of the server.
         req server_id: String,
         /// The time for which the kernel waits for running calls, in milliseconds.
         opt timeout_ms: Option<u64>,
@@ -66,7 +66,7 @@ record! {
 
     /// Result of `mgp/kernel/servers/start`, `stop`, `restart` and `drain`.
     pub struct KernelServerResult {
-        /// The server.
+        /// The id of the server.
         req server_id: String,
         /// The state of the server after the operation.
         req status: ServerState,
@@ -74,7 +74,7 @@ record! {
 
     /// Parameters of `mgp/kernel/servers/logs`.
     pub struct KernelServerLogsParams {
-        /// The server.
+        /// The id of the server.
         req server_id: String,
         /// The number of lines to return, counted from the end; absent means all stored lines.
         opt lines: Option<u64>,
@@ -82,7 +82,7 @@ record! {
 
     /// Result of `mgp/kernel/servers/logs`.
     pub struct KernelServerLogsResult {
-        /// The server.
+        /// The id of the server.
         req server_id: String,
         /// The lines that the server wrote to its standard error, oldest first.
         def lines: Vec<KernelLogLine>,
@@ -92,7 +92,7 @@ record! {
     pub struct KernelLogLine {
         /// The time of the line.
         req at: Timestamp,
-        /// The text.
+        /// The text of the line.
         req text: String,
     }
 }

@@ -23,7 +23,7 @@ open_enum! {
 record! {
     /// Parameters of `mgp/kernel/tools`.
     pub struct KernelToolsParams {
-        /// If set, only entries of this server.
+        /// If set, only the tools of this server are returned.
         opt server_id: Option<String>,
         /// If set, each tool reports whether this agent sees it.
         opt agent_id: Option<String>,
@@ -33,7 +33,7 @@ record! {
 
     /// Result of `mgp/kernel/tools`.
     pub struct KernelToolsResult {
-        /// The tools, by server and name.
+        /// The tools, ordered by server and name.
         def tools: Vec<KernelTool>,
     }
 
@@ -43,9 +43,9 @@ record! {
         req tool_id: String,
         /// The name by which callers call the tool.
         req name: String,
-        /// The server.
+        /// The id of the server.
         req server_id: String,
-        /// A description.
+        /// A description of the tool.
         opt description: Option<String>,
         /// The risk of the tool, as the kernel assesses it.
         req risk_level: RiskLevel,
@@ -69,14 +69,14 @@ record! {
 
     /// Parameters of `mgp/kernel/tools/approve` and `mgp/kernel/tools/reject`.
     pub struct KernelToolDecisionParams {
-        /// The server.
+        /// The id of the server.
         req server_id: String,
         /// The name that the server gives the tool.
         req tool: String,
         /// The fingerprint of the reviewed definition, which an approval must name; if it is absent, a rejection is
         /// about the definition that waits now.
         opt fingerprint: Option<String>,
-        /// The reason.
+        /// The reason for the decision.
         opt because: Option<String>,
     }
 
@@ -90,7 +90,7 @@ record! {
 
     /// Parameters of `mgp/kernel/tools/tokens`.
     pub struct KernelTokensParams {
-        /// The agent; if absent, `default`.
+        /// The id of the agent; if absent, `default`.
         opt agent_id: Option<String>,
     }
 
@@ -102,7 +102,7 @@ record! {
         req all: u64,
         /// The tokens saved by the shorter list, in percent with one decimal.
         req saved_percent: crate::Number,
-        /// The cost of the tools, by server.
+        /// The cost of the tools of each server.
         def servers: Vec<KernelServerTokens>,
         /// The tokens saved on each of the last days, the oldest first.
         list days: List<KernelSavedDay>,
@@ -115,7 +115,7 @@ record! {
     pub struct KernelSavedDay {
         /// The day (UTC), e.g. `2026-01-31`.
         req day: String,
-        /// The tokens.
+        /// The number of saved tokens.
         req saved: u64,
         /// The number of lists that the agent got.
         req lists: u64,
@@ -123,7 +123,7 @@ record! {
 
     /// A search that did not lead to a call.
     pub struct KernelUnmetSearch {
-        /// The query.
+        /// The text of the search.
         req query: String,
         /// The number of times that it found nothing.
         req found_nothing: u64,
@@ -135,7 +135,7 @@ record! {
 
     /// The cost of listing the tools of a server.
     pub struct KernelServerTokens {
-        /// The server.
+        /// The id of the server.
         req server_id: String,
         /// The number of the server's tools that the agent may use.
         req tools: u64,

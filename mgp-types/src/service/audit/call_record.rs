@@ -24,9 +24,9 @@ use crate::wire::Payload;
 pub struct CallRecord {
     /// The call's key in this process.
     pub key: CallKey,
-    /// The id of the logical call, if this call is one of its rounds or attempts.
+    /// The id of the logical call, if this call is one of its rounds (repetitions with answers) or attempts (retries).
     pub logical: Option<ByteString>,
-    /// The trace of the call.
+    /// The trace id of the call.
     pub trace: Option<ByteString>,
     /// The caller.
     pub principal: Principal,
@@ -192,7 +192,7 @@ impl CallRecord {
         self.ran.load(Ordering::Relaxed)
     }
 
-    /// Marks that a gate holds the call until a person decides about it (`true`), or no longer holds it (`false`).
+    /// Marks that a layer holds the call until a person decides about it, or (`false`) that it no longer does.
     pub fn mark_held(cx: &Context, is_held: bool) {
         let mut start = cx.extensions.get::<Self>();
         while let Some(this) = start {
@@ -201,7 +201,7 @@ impl CallRecord {
         }
     }
 
-    /// Returns whether a gate holds the call.
+    /// Returns whether a layer holds the call until a person decides about it.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held.load(Ordering::Relaxed)

@@ -23,7 +23,7 @@ pub enum AuditOutcome {
     Failed(ErrorCode),
     /// The caller cancelled the call, or the caller's connection ended.
     Cancelled,
-    /// The caller cancelled the call while a gate held it, so that it did not run.
+    /// The caller cancelled the call while a layer held it for a person's decision, so that it did not run.
     Withdrawn,
     /// The call was refused before it ran.
     Blocked {
@@ -35,7 +35,7 @@ pub enum AuditOutcome {
 }
 
 impl AuditOutcome {
-    /// Returns the outcome of a call that the caller cancels now: withdrawn if a gate holds the call, else cancelled.
+    /// Returns the outcome of a call that the caller cancels now: withdrawn if it waits for a person, else cancelled.
     #[must_use]
     pub fn of_cancelled(start: &CallRecord) -> Self {
         if start.is_held() { Self::Withdrawn } else { Self::Cancelled }
@@ -67,7 +67,7 @@ impl AuditOutcome {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EndedCall {
-    /// The call.
+    /// The facts about the call that were collected before and while it ran.
     pub start: Arc<CallRecord>,
     /// The outcome.
     pub outcome: AuditOutcome,
@@ -111,7 +111,7 @@ impl EndedCall {
         for (name, value) in self.start.notes().iter() {
             details.insert(name, value.clone());
         }
-        // A note named `risk_level` takes precedence: a gate that determined the risk later added it.
+        // A note named `risk_level` takes precedence: an inner layer that determined the risk later added it.
         let risk = self.start.risk.as_ref().filter(|_| details.get("risk_level").is_none());
         let mut put = |name: &str, value: Result<Payload, _>| {
             if let Ok(value) = value {

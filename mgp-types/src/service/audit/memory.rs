@@ -57,13 +57,13 @@ fn numbered(mut event: AuditEvent, seq: u64) -> AuditEvent {
 }
 
 impl MemoryAudit {
-    /// Creates a sink for 10,000 events.
+    /// Creates a sink that keeps up to 10,000 events.
     #[must_use]
     pub fn new() -> Self {
         Self::bounded(10_000)
     }
 
-    /// Creates a sink for `capacity` events.
+    /// Creates a sink that keeps up to `capacity` events.
     #[must_use]
     pub fn bounded(capacity: usize) -> Self {
         let (newest, _) = watch::channel(0);
@@ -149,7 +149,7 @@ impl AuditSink for MemoryAudit {
 
 impl MemoryAudit {
     fn ledger(&self) -> Arc<dyn TicketSink> {
-        // The type annotation converts the clone to a trait object.
+        // Clone with the concrete type first: only the result can be converted to a trait object.
         let log: Arc<EventLog> = Arc::clone(&self.0);
         log
     }

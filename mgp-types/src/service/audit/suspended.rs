@@ -1,4 +1,4 @@
-//! Suspended calls: calls whose round ended with questions to the caller.
+//! Suspended calls: calls that were answered with questions, so that the caller is to repeat them with its answers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,7 +37,7 @@ impl<T> SuspendedCalls<T> {
         Self { calls: VecDeque::new() }
     }
 
-    /// Adds a call whose round ended with questions; it remains until its next round begins or it expires.
+    /// Adds a call that was answered with questions. It stays until the caller repeats it (next round) or it expires.
     pub fn insert(&mut self, start: Arc<CallRecord>, data: T) {
         self.calls.push_back(SuspendedCall { start, data, since: Instant::now() });
     }

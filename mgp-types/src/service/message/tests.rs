@@ -19,7 +19,7 @@ fn silent(text: &str) {
     assert!(Message::parse(text.into()).unwrap_err().error.is_none(), "{text}");
 }
 
-/// Parses params as those of a tool call, and returns what the next hop would write.
+/// Parses params as those of a tool call, and returns the params that this side would send on to the next server.
 #[track_caller]
 fn forwarded(params: &str) -> String {
     let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
@@ -81,7 +81,7 @@ fn the_size_of_batches_and_escapes_is_bounded() {
     assert!(
         matches!(parse(&format!("[{}]", many(128, "1"))), Message::Batch(items) if items.len() == 128)
     );
-    // The `_mgp` member is not part of the body, so it separates the escaped members into runs.
+    // The `_mgp` member is not in the body, so each escaped member begins a new run of body members and is counted.
     let escaped = |count| {
         let members = many(count, r#""\u0061":1,"_mgp":{}"#);
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{{members}}}}}"#)
@@ -115,7 +115,7 @@ fn bad_messages_are_answered_under_the_id_they_gave() {
 
 #[test]
 fn a_broken_response_is_never_answered() {
-    // The malformed error is not passed on; it only ends the call that waits for the response.
+    // The response has both a result and an error: both are dropped, and the waiting call ends with a new error.
     assert!(matches!(
         parse(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}"#),
         Message::Response { id: Some(_), outcome: Err(_) }

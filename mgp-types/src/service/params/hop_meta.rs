@@ -71,7 +71,7 @@ impl HopMeta {
 
     /// Reads `_meta` as the next value of the params, so that its text is scanned only once.
     ///
-    /// `behind` is the text that follows the name `_meta`.
+    /// `behind` is the text that follows the name `_meta`; `base` is the address at which the params begin.
     pub(super) fn next<'de, A: MapAccess<'de>>(
         map: &mut A,
         behind: &str,

@@ -364,13 +364,13 @@ impl Params {
         self.slice(self.parts.mgp)
     }
 
-    /// Returns the answers to the questions of the previous round (`inputResponses`).
+    /// Returns the caller's answers to the questions with which this side answered the call before (`inputResponses`).
     #[must_use]
     pub fn input_responses(&self) -> Option<Payload> {
         self.slice(self.parts.input_responses)
     }
 
-    /// Returns the sealed state of the previous round (`requestState`).
+    /// Returns the sealed state that this side sent with its questions (`requestState`).
     #[must_use]
     pub fn request_state(&self) -> Option<String> {
         self.parts
@@ -427,7 +427,7 @@ impl Params {
             || self.meta_member(MetaKey::Mgp).is_some_and(read)
     }
 
-    /// Returns the progress token that the caller chose for this hop.
+    /// Returns the progress token that the caller chose; it is valid only between the caller and this side.
     #[must_use]
     pub fn progress_token(&self) -> Option<Id> {
         serde_json::from_str(self.meta_member(MetaKey::ProgressToken)?).ok()
@@ -462,7 +462,7 @@ impl Params {
         canonical_hash(&String::from_utf8_lossy(&text))
     }
 
-    /// Removes the hop-by-hop members, because the next hop writes its own.
+    /// Removes the hop-by-hop members, because this side writes its own when it sends the params on.
     pub fn remove_hop_members(&mut self) {
         let parts = &mut self.parts;
         parts.meta = None;

@@ -77,8 +77,8 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                 ("requestState", _) => &mut parts.request_state,
                 ("stream", TargetKind::Tool) => &mut parts.stream,
                 (name, _) => {
-                    // A second member `arguments` is refused: otherwise a gate of this process might check one of them,
-                    // and the tool might run with the other.
+                    // A second member `arguments` is refused: otherwise a layer of this process might check one of
+                    // them, and the tool might run with the other.
                     if name == "arguments"
                         && target == TargetKind::Tool
                         && parts.arguments.replace(span).is_some()
@@ -92,8 +92,8 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                             parts.body.push(Span { start, end: span.end });
                             run_open = true;
                         }
-                        // The number of such names is limited: each of them is copied, and a line has room for
-                        // millions.
+                        // A name with escapes is copied, and a line has room for millions of them, so their number is
+                        // limited.
                         (_, Cow::Owned(name)) => parts.body.push_escaped(name, span)?,
                     }
                     continue;

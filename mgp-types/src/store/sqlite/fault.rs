@@ -10,7 +10,7 @@ use crate::store::StoreError;
 
 /// A fault of the file of a [`Db`](super::Db). It is the source of a [`StoreError::Failed`].
 ///
-/// Only errors when the file is opened contain its path, because errors of calls may be sent to callers.
+/// Only an error that occurs while the file is opened contains the path, because later errors may be sent to callers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DbError {

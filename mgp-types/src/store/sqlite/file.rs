@@ -67,7 +67,7 @@ pub(super) fn settle(conn: &Connection) -> rusqlite::Result<()> {
     conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
 
-/// Opens a database that no other connection sees.
+/// Opens a database in memory, which no other connection sees.
 pub(super) fn in_memory() -> Result<Connection, StoreError> {
     prepared(Connection::open_in_memory()?)
 }

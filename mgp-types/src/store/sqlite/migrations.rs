@@ -1,4 +1,4 @@
-//! Schema migrations: each user of the file has a namespace, and a list of steps to which steps may only be added.
+//! Schema migrations: each user of the file has a namespace and a list of steps, which may only grow at its end.
 
 use rusqlite::{Connection, OptionalExtension as _};
 

@@ -38,8 +38,8 @@ struct Writer {
 impl Writer {
     fn run(self) {
         threads::write(&self.conn, &self.jobs, &self.news);
-        // The last connection to close writes the log into the file. If two closed at the same time, neither would do
-        // so.
+        // The last connection that closes writes the log into the file. If two connections closed at the same time,
+        // neither would write it.
         for reader in self.readers {
             let _ = reader.join();
         }

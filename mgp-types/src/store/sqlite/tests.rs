@@ -30,7 +30,7 @@ impl Folder {
         Db::open(self.file()).await.unwrap()
     }
 
-    /// Opens a store with this lock timeout, which is short, and queues of four jobs.
+    /// Opens a store that waits for locks no longer than `patience`, and whose queues have room for four jobs.
     async fn open_impatient(&self, patience: Duration) -> Db {
         let mut config = DbConfig::new(self.file());
         (config.lock_timeout, config.max_queued) = (patience, 4);

@@ -45,7 +45,7 @@ pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
 
 /// Runs reads of the store itself, notifies subscribers of changes by other processes, and syncs a new file.
 ///
-/// Writers do not wait for the sync. If this thread ends before it, the file is synced when it is closed.
+/// Writers do not wait for the sync. If this thread ends before the sync, the file is synced when it is closed.
 pub(super) fn read_and_watch(
     conn: &Connection,
     jobs: &Jobs,
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn subscribers_are_notified_when_changes_cannot_be_checked() {
         let (news, mut known) = watch::channel(7);
-        // The check fails because its table is missing.
+        // The check fails, because the table `store_state` is missing.
         let conn = Connection::open_in_memory().unwrap();
         let mut watcher = ChangeWatcher { seen: None, failing: false };
         watcher.watcher(&conn, &news);

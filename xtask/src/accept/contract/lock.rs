@@ -28,7 +28,7 @@ default_policy = "opt-out"
 risk = { get_current_time = "safe" }
 "#;
 
-/// A server: its id, a call that works, and a file of its package.
+/// The servers, each with its id, a call that works, and the end of the path of a file in its package.
 const SERVERS: [(&str, &[&str], &str); 2] = [
     (
         "memory",

@@ -39,7 +39,7 @@ const ASIDE: [&str; 8] = [
     "{} {} {}",
 ];
 
-/// The number of wishes for each half of the lines.
+/// The number of joined wishes for each of the two lists of phrases.
 const WISHES: u16 = 160;
 
 /// A need is found if a right tool is among this many first results; below: the number for all needs of a wish

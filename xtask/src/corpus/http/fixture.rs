@@ -52,7 +52,8 @@ pub(super) fn secret(name: &str) -> Option<Outcome<String>> {
 /// The name of a key that no row uses itself; it is needed to open a session of another caller.
 pub(super) const OTHER: &str = "KEY_OTHER";
 
-/// Returns the JSON file that the server is started with: the registered keys among these names.
+/// Returns the JSON file with which the server is started: the keys with these names, except unregistered ones, and the
+/// key set and the claims that its tokens must have.
 pub(super) fn file(names: &[String]) -> Value {
     let mut keys = Vec::new();
     let mut revoked = Vec::new();

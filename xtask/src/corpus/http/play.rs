@@ -189,7 +189,7 @@ fn filled_value(
     })
 }
 
-/// Returns the request byte by byte: the whole request, or only its body.
+/// Returns the pieces of a request: each byte of it or, if `head` is `false`, the whole head and each byte of the body.
 fn slow(wire: &Wire, pause: Duration, head: bool) -> impl Iterator<Item = Piece> + Send {
     let (start, rest) = if head {
         (Vec::new(), wire.bytes())
@@ -211,7 +211,7 @@ fn cut(port: u16, wire: &Wire, length: usize, limit: Duration) -> Vec<Answer> {
     vec![Reader::new(&stream, crate::run::now() + limit).answer(&wire.method)]
 }
 
-/// Opens the other connections of a row; dropping the result closes them.
+/// Opens the connections that a row keeps open beside its request; dropping the result closes them.
 fn beside(kind: Beside, count: usize, port: u16, wire: &Wire) -> Result<Vec<TcpStream>, String> {
     let failed = |error: std::io::Error| format!("what stands by: {error}");
     let mut streams = Vec::new();

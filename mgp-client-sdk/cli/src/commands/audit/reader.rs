@@ -67,7 +67,7 @@ impl Filters {
         Ok(filters)
     }
 
-    /// Returns a note about the first filter that matches nothing because its name does not exist.
+    /// Returns a note about the first filter that matches nothing, because its server, tool or agent does not exist.
     pub(super) async fn unknown_names(&self, global: &Global) -> Option<String> {
         let known = KnownNames::read_alone(global).await.ok()?;
         if let Some(server) = &self.server
@@ -89,7 +89,7 @@ impl Filters {
 /// Returns the name of an event type given in any case, and with `-` instead of `_`.
 fn event_type(word: &str) -> CliResult<String> {
     let upper = word.to_ascii_uppercase().replace('-', "_");
-    // The name of later revisions for the approval of a tool that an agent created.
+    // `EventType::KNOWN` lacks the last type, which records the approval of a tool that an agent created.
     let known = EventType::KNOWN.iter().map(EventType::as_str).chain(["TOOL_CREATED_DYNAMIC"]);
     let known: Vec<&str> = known.collect();
     if known.contains(&&*upper) {
@@ -232,8 +232,8 @@ pub(super) fn number(event: &AuditEvent) -> Option<u64> {
     event.mgp.as_ref()?.seq
 }
 
-/// Returns the result of an event as people read it: of a decision about a call, what was decided; of a question, that
-/// it waits.
+/// Returns the result of an event as people read it: `DENIED` for an approval that was denied, `ASKED` for a question
+/// to an operator, otherwise the event's own result.
 pub(crate) fn result_word(event: &AuditEvent) -> String {
     let decision = || {
         let details = event.details.as_ref()?;
@@ -254,12 +254,12 @@ pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
     let members =
         ["reason", "message", "rule", "error", "justification", "permission", "file", "cause"];
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    // The agent of an access entry is another one than that of the actor.
+    // Name the agent of an access entry, because the actor of the event is the operator who changed the entry.
     let agent = details.get("entry_type").and(details.get("agent_id")).map(|agent| {
         let word = details.get("permission").and_then(Value::as_str).unwrap_or("allow");
         format!("{word} {}", text(agent))
     });
-    // The rule is more precise than the code, whose name is the reason of a refused call.
+    // If a call was refused, `reason` is only the name of the error code, and `rule` is more precise.
     let rule = details.get("code").and(details.get("rule")).map(text);
     let reason = members.iter().filter(|_| agent.is_none()).find_map(|member| details.get(member));
     let reason = rule.or_else(|| reason.map(text));

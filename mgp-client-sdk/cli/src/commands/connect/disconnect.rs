@@ -34,9 +34,9 @@ pub(crate) struct DisconnectResult {
     exact: bool,
     /// Servers that the host starts again.
     restored: Vec<String>,
-    /// The differences from the file as it was before.
+    /// The differences from the file as it was before `mgp connect`.
     differs: Vec<String>,
-    /// A copy of the file before the change.
+    /// The path of a copy of the file as it was before this change.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
 }

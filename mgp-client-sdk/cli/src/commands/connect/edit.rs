@@ -281,7 +281,7 @@ fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Replaces each indentation by two spaces with `unit`.
+/// Replaces every two spaces at the beginning of a line by `unit`.
 fn reindented(value: &str, unit: &str) -> String {
     let lines = value.split('\n').map(|line| {
         let text = line.trim_start_matches(' ');

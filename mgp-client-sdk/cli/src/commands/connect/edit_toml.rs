@@ -46,7 +46,7 @@ pub(super) fn remove(
 ) -> Result<Option<(String, String)>, String> {
     let mut document = parse(text)?;
     let Some(item) = table_or_new(&mut document, path)?.remove(name) else { return Ok(None) };
-    // The removed text is a document of its own, with the table in its place.
+    // The second returned text is a document that contains only the removed table, at the same path.
     let mut removed = DocumentMut::new();
     table_or_new(&mut removed, path)?.insert(name, item);
     Ok(Some((document.to_string(), removed.to_string())))
@@ -106,7 +106,7 @@ fn to_json(item: &Item) -> Json {
         Some(Value::String(text)) => text.value().as_str().into(),
         Some(Value::Boolean(flag)) => (*flag.value()).into(),
         Some(Value::Integer(number)) => (*number.value()).into(),
-        // Only compared, never written back.
+        // The members are only compared and never written back, so the TOML text of other values is enough.
         _ => item.to_string().trim().into(),
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn members(text: &str, path: &[String]) -> Result<Vec<(String, String
     Ok(own.iter().map(|(name, value)| (name.clone(), value.to_string())).collect())
 }
 
-/// Sets a member to a JSON value.
+/// Sets a member of a mapping at the top level to a value, given as JSON; returns the new text.
 pub(super) fn put(text: &str, path: &[String], name: &str, entry: &str) -> Result<String, String> {
     let value: Value = serde_json::from_str(entry).map_err(|error| error.to_string())?;
     let without = remove(text, path, name)?.map_or_else(|| text.to_owned(), |(rest, _)| rest);
@@ -28,7 +28,7 @@ pub(super) fn put(text: &str, path: &[String], name: &str, entry: &str) -> Resul
     })
 }
 
-/// Puts removed lines back.
+/// Puts the lines that [`remove`] has removed back; returns the new text.
 pub(super) fn insert(
     text: &str,
     path: &[String],
@@ -46,7 +46,7 @@ pub(super) fn insert(
     checked(text, after, key, insert).map(Some)
 }
 
-/// Removes a member; returns the new text and the removed lines, or `None` if it was missing.
+/// Removes a member of a mapping; returns the new text and the removed lines, or `None` if it was missing.
 pub(super) fn remove(
     text: &str,
     path: &[String],

@@ -15,7 +15,7 @@ use crate::hosts::{KnownHost, home};
 use crate::socket_hello::DEFAULT_AGENT;
 use crate::state;
 
-/// The entry of mgp in a host's file, in the order in which it is written.
+/// The entry of mgp in a host's file; its members are in the order in which they are written.
 #[derive(Default, Serialize)]
 pub(super) struct HostEntry {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ impl HostEntry {
     }
 }
 
-/// A call waits this many seconds for a person who confirms it.
+/// The time limit of a call in Goose, in seconds: as long as a person may take to confirm the call.
 const GOOSE_TIMEOUT: u32 = 600;
 
 /// Builds the entry of mgp for the host's file.

@@ -82,7 +82,7 @@ impl Record {
         Ok(read_all(&records(global)?)?.files.remove(file))
     }
 
-    /// Writes the record of a file, or removes it.
+    /// Writes the record of a file, or removes it if `record` is `None`.
     pub(crate) fn write(global: &Global, file: &Path, record: Option<Self>) -> CliResult {
         let records = records(global)?;
         let lock = records.lock(LOCK_TIMEOUT)?;
@@ -193,7 +193,7 @@ pub(super) fn is_same(one: Option<&String>, other: Option<&String>) -> bool {
     }
 }
 
-/// Returns the files that mgp is connected to.
+/// Returns the hosts' files that have a record, i.e. that `mgp connect` has changed.
 pub(super) fn files(global: &Global) -> CliResult<impl Iterator<Item = PathBuf>> {
     Ok(read_all(&records(global)?)?.files.into_keys())
 }

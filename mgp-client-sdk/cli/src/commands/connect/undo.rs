@@ -1,5 +1,5 @@
-//! The command `mgp undo`: takes back the last change that mgp made to a host's file, byte for byte unless other parts of
-//! the file have changed since.
+//! The command `mgp undo`: takes back the last change that mgp made to a host's file, byte for byte unless other parts
+//! of the file have changed since.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ struct FileChange {
     before: Option<String>,
     /// The SHA-256 of the text after the change; `None` if the file was removed.
     after_sha256: Option<String>,
-    /// The record of the connection before the change.
+    /// The record of `mgp connect` about the file, as it was before the change.
     record: Option<Record>,
     /// The entry of mgp in the text after the change, as JSON.
     #[serde(default)]
@@ -76,19 +76,19 @@ struct FileChange {
 pub(crate) struct UndoRow {
     /// The time of the change.
     at: Timestamp,
-    /// The command that made it.
+    /// The command that made the change.
     command: String,
     /// The host's file.
     file: PathBuf,
-    /// A copy of the file before it was taken back.
+    /// The path of a copy of the file as it was before the change was taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
-    /// The changes of others in the file since, which were kept; absent if the file is as it was, byte for byte.
+    /// The later changes by other programs, which the file keeps; absent if the file is byte for byte as it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     differs: Option<Vec<String>>,
 }
 
-/// Changes that can be taken back, the last one first; or the one that was.
+/// The changes that can be taken back, the last one first; or the changes that this command took back.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -201,7 +201,8 @@ impl FileChange {
         let changed = || failed(&format!("`{file}` was changed"));
         let is_connected = |text: &str| entry_in(&self.file, text).is_some();
         let now = now.ok_or_else(changed)?;
-        // Only a first connection can be removed from a later text: other changes have no record of what they removed.
+        // Only the change that first connected mgp can be taken out of a later text: other changes do not record what
+        // they removed.
         if self.entry.is_none() || self.before.as_deref().is_some_and(is_connected) {
             return Err(changed());
         }

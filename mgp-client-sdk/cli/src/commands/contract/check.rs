@@ -11,17 +11,17 @@ use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{Cell, Color, Output, Render, plural, print};
 
-/// The required tools of each server.
+/// The result of `mgp contract check`: which required tools the servers no longer offer as they did.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CheckReport {
     /// The number of required tools that are missing or broke their contract.
     broken: usize,
-    /// The servers.
+    /// The result for each server.
     servers: Vec<ServerCheck>,
 }
 
-/// The required tools of one server.
+/// The result of checking the required tools of one server.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ServerCheck {

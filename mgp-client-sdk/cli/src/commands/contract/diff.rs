@@ -24,7 +24,7 @@ pub(crate) struct DiffReport {
 pub(super) struct ToolDiff {
     /// The name of the tool.
     pub(super) tool: String,
-    /// The part of its version that the changes raise.
+    /// The part of the tool's version that the changes raise.
     pub(super) bump: &'static str,
     /// The lowest version that the changes permit, if the earlier definition has a version.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,9 +44,9 @@ pub(super) struct ToolDiff {
 struct ChangeRow {
     /// The part of a version that the change raises.
     bump: &'static str,
-    /// The place, as a JSON pointer into the definition.
+    /// The place of the change, as a JSON pointer into the definition.
     path: String,
-    /// The change.
+    /// The change, described in words.
     what: String,
 }
 

@@ -24,14 +24,14 @@ pub(crate) struct LintReport {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Flaw {
-    /// The source.
+    /// The file or server in which the flaw is.
     source: String,
     /// `error` or `warning`.
     level: &'static str,
     /// The line in a document, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<usize>,
-    /// The tool; empty for a flaw of a whole document.
+    /// The tool that has the flaw; empty for a flaw of a whole document.
     tool: String,
     /// The flaw and its remedy.
     message: String,
@@ -57,7 +57,7 @@ pub(super) async fn run(global: &Global, args: &SourceArgs, strict: bool) -> Cli
     let (sources, common) = source::names(args);
     for name in sources {
         let text = source::read_text(name)?;
-        // A specification has flaws of its own, and may have no tool that can be read.
+        // A file that is not JSON is a specification, whose text can have flaws even if no tool can be read from it.
         let document =
             text.filter(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_err());
         let found: Vec<Lint> = match document {

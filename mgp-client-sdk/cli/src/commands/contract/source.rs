@@ -29,7 +29,7 @@ pub(super) async fn read_all(global: &Global, args: &SourceArgs) -> CliResult<Ve
     Ok(tools)
 }
 
-/// Returns the sources of a command.
+/// Returns the sources of a command, and its other options.
 pub(super) fn names(args: &SourceArgs) -> (&[String], &CommonArgs) {
     (&args.sources, &args.common)
 }
@@ -49,7 +49,7 @@ pub(super) async fn read(
     contracts(source, &probed.raw)
 }
 
-/// Reads the text of a source; `None` if the source is not a file.
+/// Reads the text of a source; `None` if the source is neither standard input nor a file.
 pub(super) fn read_text(source: &str) -> CliResult<Option<String>> {
     let failed = |error| Failure::failed(format!("`{source}` cannot be read: {error}"));
     let mut text = String::new();

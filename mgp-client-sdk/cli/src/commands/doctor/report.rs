@@ -36,7 +36,7 @@ pub(super) struct Check {
     pub(super) server: Option<String>,
     /// The result.
     pub(super) level: Level,
-    /// The finding.
+    /// The finding, in words.
     what: String,
     /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]

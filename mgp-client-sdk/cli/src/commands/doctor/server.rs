@@ -47,7 +47,7 @@ pub(super) async fn check(
     for (server, probe) in servers.iter().zip(probes) {
         let id = server.id.as_str();
         let mut report = ServerReport::new(server, probe, definitions, &counter);
-        // The tools that agents find in a running kernel are reported, as by `mgp status`.
+        // If a kernel runs, report the tools that agents find in it, as `mgp status` does.
         if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
             report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
             report.tokens = server.tokens;
@@ -189,8 +189,8 @@ fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
     Check::new("server", Level::Fail, what).with_fix(fix).for_server(server.id.as_str())
 }
 
-/// Returns the remedy for a package that `npx` installed incompletely, which no later start repairs: its folder is in
-/// the messages of the server.
+/// Returns the remedy for a package that `npx` installed incompletely, which no later start repairs. The server's
+/// messages name the folder of the package.
 fn incomplete_package(stderr: &str) -> Option<String> {
     let is_missing = ["Cannot find package", "Cannot find module", "ERR_MODULE_NOT_FOUND"]
         .iter()

@@ -34,7 +34,7 @@ impl Offer {
         Ok(Self::Bundle { file, folder })
     }
 
-    /// Creates the offer of an entry, whose bundle is downloaded if it has no other package.
+    /// Creates the offer of an entry of the registry; downloads its bundle if the entry has no other package.
     async fn published(
         global: &Global,
         registry: &Registry,
@@ -153,7 +153,7 @@ async fn find(global: &Global, add: &Add) -> CliResult<Offer> {
     {
         return Offer::published(global, &registry, server, new_id).await;
     }
-    // A short name may be a slip, so nothing is asked elsewhere for it.
+    // A short name may be mistyped, so it is looked up in the local list and is not sent to the registry.
     let all = registry.known()?;
     let mut named = all.iter().filter(|server| short_name(&server.name) == add.id);
     match (named.next(), named.next()) {
@@ -189,7 +189,7 @@ fn unknown_version(name: &str, version: Option<&str>) -> Failure {
     Failure::usage(format!("the registry has no version `{version}` of `{name}`"))
 }
 
-/// Returns an id from a server's name.
+/// Returns the id that a server gets from its name: the distinguishing part, with `-` for characters that do not fit.
 fn id_of(name: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let id: String = short_name(name).chars().map(|c| if fits(c) { c } else { '-' }).collect();
@@ -219,7 +219,7 @@ fn plan(file: &Path, import: &Import) -> CliResult<Plan> {
     }
 }
 
-/// Writes what the server is, runs and asks for.
+/// Writes a description of the server: its name, what it starts, and the values for which it asks.
 fn card(out: &mut Output, offer: &Offer, id: &str, needs: &[Need], config: &Config) {
     let (title, version, description) = offer.about();
     let title = title.unwrap_or_default();
@@ -297,7 +297,7 @@ fn check_settings(add: &Add, needs: &[Need]) -> CliResult {
     Ok(())
 }
 
-/// Returns the values of the command line; secrets in clear text are shown as variables.
+/// Returns the values of the command line, without secrets in clear text.
 fn given(add: &Add, needs: &[Need]) -> Answers {
     let mut answers = Answers::new();
     for (name, value) in &add.set {

@@ -45,7 +45,7 @@ pub(super) struct Registry {
 #[derive(Default, Serialize, Deserialize)]
 struct Copy {
     url: String,
-    /// The time at which the registry was asked, which is also the beginning of the next question for changes.
+    /// The time of the last request to the registry; the next request asks only for changes since then.
     at: Option<Timestamp>,
     is_complete: bool,
     servers: BTreeMap<String, Value>,
@@ -104,7 +104,7 @@ impl Registry {
         self.servers.download(url, sha256, file).await.map_err(Failure::failed)
     }
 
-    /// Returns the copy of the list, brought up to date if it is old; without the registry, the old one.
+    /// Returns the copy of the list, brought up to date if it is old; the old copy if the registry does not answer.
     async fn copy_of(&self, global: &Global, url: &str, refresh: bool) -> CliResult<Copy> {
         let mut copy = self.read_copy(url);
         let age = fs::metadata(&self.copy)

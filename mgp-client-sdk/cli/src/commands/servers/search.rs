@@ -42,7 +42,7 @@ pub(crate) struct RegistryArg {
     pub(super) registry: Option<String>,
 }
 
-/// The servers that fit, best first.
+/// The published servers that fit the query, best first.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FoundServers {
@@ -56,7 +56,7 @@ pub(crate) struct FoundServers {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FoundServer {
-    /// The name to add it by.
+    /// The name with which `mgp servers add` adds the server.
     name: String,
     /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,10 +68,10 @@ struct FoundServer {
     runs: Vec<String>,
     /// The description.
     description: String,
-    /// The page or repository.
+    /// The web page or the repository of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
-    /// The match, from 0 to 1.
+    /// The degree to which the server fits the wanted purpose, from 0 to 1.
     score: f32,
 }
 
@@ -144,7 +144,8 @@ fn indexed(at: usize, server: &PublishedServer) -> ServerEntry {
 /// Names that do not distinguish a server.
 const GENERAL: &[&str] = &["mcp", "server", "mcp-server", "server-mcp", "mcpserver"];
 
-/// Returns the part of a full name that distinguishes the server: the last one, or the publisher's if that is `mcp` or alike.
+/// Returns the part of a full name that distinguishes the server: the last part, or the publisher if the last part is
+/// general, e.g. `mcp`.
 pub(super) fn short_name(name: &str) -> &str {
     let (publisher, last) = name.rsplit_once('/').unwrap_or(("", name));
     let is_general = GENERAL.contains(&&*last.to_ascii_lowercase());

@@ -101,8 +101,8 @@ impl BundleFile {
         Ok(state::create_folder(global)?.join("bundles"))
     }
 
-    /// Returns the folder of this version for a server, below a folder for all bundles; another server with a bundle of
-    /// the same name has its own.
+    /// Returns the folder for this version of the bundle, below a folder of the server `id`; so servers whose bundles
+    /// have the same name have different folders.
     pub(super) fn folder(&self, bundles: &Path, id: &str) -> PathBuf {
         bundles.join(folder_name(id)).join(folder_name(&self.bundle.version))
     }
@@ -182,7 +182,7 @@ fn inside(name: &str) -> Option<PathBuf> {
     is_safe.then_some(path)
 }
 
-/// Returns a text as the name of a folder.
+/// Returns a text as the name of a folder, with `-` for characters that do not fit.
 fn folder_name(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
     let name: String = text.chars().take(100).map(|c| if fits(c) { c } else { '-' }).collect();

@@ -66,13 +66,13 @@ pub(crate) struct UpdateReport(Vec<ServerUpdate>);
 struct ServerUpdate {
     /// The id.
     id: String,
-    /// The version before.
+    /// The version that the server has now, before an update.
     from: String,
-    /// The version found.
+    /// The version with which the server was compared.
     to: String,
     /// `current`, `newer`, `updated` or `failed`.
     status: &'static str,
-    /// The changes, or the reason for none.
+    /// The changes that the other version brings, or the reason why the server cannot be updated.
     changes: Vec<String>,
     /// Tools whose definitions changed and wait for a decision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -161,7 +161,7 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
             Some(bundle) => {
                 plan_bundle(global, server, (name, version), BundleFile::open(bundle)?)?
             }
-            // A bundle's name has no publisher; only a registry's has.
+            // A name without `/` is that of a bundle, which only `--bundle` updates.
             None if !name.contains('/') => continue,
             None => plan_published(global, update, server, (name, version)).await?,
         });
@@ -177,12 +177,12 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
     print(global, &UpdateReport(plans.into_iter().map(|plan| plan.report).collect()))
 }
 
-/// Returns how the package of a server that did not come from the registry is updated; `None` if it starts none.
+/// Returns how to update the package of a server that did not come from the registry; `None` if it starts no package.
 fn by_hand(server: &ServerConfig) -> Option<String> {
     let TargetConfig::Program { command, args, .. } = &server.target else { return None };
     let (id, program) = (&server.id, Path::new(command).file_stem()?.to_str()?);
     let package = args.iter().find(|argument| !argument.starts_with('-'))?;
-    // A scope begins with `@`.
+    // Skip the first character, because the scope of an npm package begins with `@` too.
     let bare = package.get(1..)?.split('@').next()?.split("==").next()?;
     let name = format!("{}{bare}", &package[..1]);
     let (newest, pinned) = match program {
@@ -201,12 +201,12 @@ fn by_hand(server: &ServerConfig) -> Option<String> {
     })
 }
 
-/// A comparison, and what it changes in the configuration.
+/// A comparison of a server with another version, and the changes of the configuration for that version.
 struct PlannedUpdate {
     report: ServerUpdate,
     published: String,
     replacements: Replacements,
-    /// Environment variables and headers that the new version needs besides those of the old.
+    /// The environment variables and headers that the new version needs and the server's entry lacks.
     added: BTreeMap<String, String>,
     unpack: Option<(BundleFile, PathBuf)>,
 }
@@ -305,7 +305,7 @@ fn described(server: &PublishedServer) -> Vec<String> {
     lines
 }
 
-/// Finds the texts of the entry that name the version, and the values that are missing.
+/// Adds to the plan the texts of the server's entry that the new version replaces, and the values that it adds.
 fn compare(
     plan: &mut PlannedUpdate,
     server: &ServerConfig,
@@ -355,7 +355,7 @@ fn compare(
     Ok(())
 }
 
-/// Returns the arguments that name a package in another version, with the new ones.
+/// Returns each old argument that names a package, with the new argument that names another version of the package.
 fn versions(old: &[String], new: &[String]) -> Vec<(String, String)> {
     let package = |argument: &str| {
         let end = ["==", "@", ":"].iter().filter_map(|mark| argument.rfind(mark)).max()?;
@@ -462,14 +462,14 @@ async fn apply(global: &Global, file: &Path, plan: &mut PlannedUpdate) -> CliRes
 async fn waiting(global: &Global, before: &KernelServer) -> CliResult<Vec<String>> {
     let client = control::connect_with_timeout(global, START_TIMEOUT).await?;
     let (id, end) = (before.id.as_str(), Instant::now() + START_TIMEOUT);
-    // While it is replaced, the kernel does not list it.
+    // While the kernel replaces the server, it does not list the server.
     while fetch_server(&client, id).await?.is_none_or(|server| server.reach == before.reach) {
         if Instant::now() > end {
             return Err(Failure::failed("the kernel did not use the new version in time"));
         }
         sleep(POLL_INTERVAL).await;
     }
-    // Answered when the tools are listed.
+    // The kernel answers this request once it has listed the server's tools.
     client.request::<KernelServersStart>(&KernelServerParams::new(id)).await?;
     let tools = fetch_tools(&client, Some(id), None).await?;
     Ok(tools.into_iter().filter(needs_decision).map(|tool| tool.tool_id).collect())

@@ -5,10 +5,10 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::output::{Cell, Color, Output};
 
-/// The bound of lines that are shown of one file.
+/// The maximum number of lines that are shown for one file.
 const MAX_LINES: usize = 60;
 
-/// The shortest value that is hidden; shorter ones, such as `1`, are no secrets and would hide parts of words.
+/// The length of the shortest value that is hidden; hiding shorter ones, such as `1`, would hide parts of words.
 const MIN_SECRET: usize = 4;
 
 /// The lines that are removed and added, with a few lines around them; each starts with `-`, `+` or a space.

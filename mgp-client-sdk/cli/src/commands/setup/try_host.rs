@@ -1,7 +1,7 @@
 //! Starts what a host will start, and counts the servers and tools that its agent can use.
 //!
-//! Each host's command is started by a process of its own, `mgp __try-host`: the kernel takes the process that starts
-//! `mgp serve --stdio` for a host, and a host can neither be two agents nor act as an operator afterwards.
+//! A separate process, `mgp __try-host`, starts the command of each host. The kernel regards the process that starts
+//! `mgp serve --stdio` as a host, which can be only one agent and cannot act as an operator afterwards.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -81,7 +81,7 @@ async fn try_host(host: &str, expected: &[&str]) -> CliResult<Usable> {
         return Ok(serde_json::from_slice(&ended.stdout)?);
     }
     let errors = String::from_utf8_lossy(&ended.stderr);
-    // The first one is the reason that the started program gives.
+    // The first line with this prefix is the reason that the started program gives.
     let reason = errors.lines().find_map(|line| line.strip_prefix("mgp: "));
     Err(Failure::failed(reason.unwrap_or("it cannot start mgp").to_owned()))
 }
@@ -110,7 +110,7 @@ async fn usable(client: &Client, expected: &[String]) -> CliResult<Usable> {
     client.list_tools().await?;
     let deadline = Instant::now() + READY_TIMEOUT;
     loop {
-        // Contains only servers with a tool that the agent may call.
+        // The answer contains only servers with a tool that the agent may call.
         let mut servers = client.mgp().discovery_list(&DiscoveryListParams::new()).await?.servers;
         // A registered server whose tools are known counts as ready, because the first call starts it.
         servers.retain(|server| match server.status {

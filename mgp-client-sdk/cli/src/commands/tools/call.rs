@@ -105,7 +105,7 @@ async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
     if let Some(agent) = &call.agent {
         return Ok(agent.clone());
     }
-    // Below a host only its own agent is let in, which must be named.
+    // A process that a host started may not ask as an operator; it can call only as the agent that `--agent` names.
     let Ok(client) = control::connect(global).await else { return Ok(DEFAULT_AGENT.to_owned()) };
     let is_meant = |tool: &KernelTool| tool.tool_id == call.tool || tool.name == call.tool;
     let mut others = Vec::new();

@@ -28,7 +28,7 @@ fn manifest(version: &str) -> Value {
     })
 }
 
-/// Writes an archive with these files, which are programs.
+/// Writes an archive with these files, which are marked as executable.
 fn archive(path: &Path, files: &[(&str, &[u8])]) -> PathBuf {
     let mut zip = ZipWriter::new(fs::File::create(path).unwrap());
     for (name, bytes) in files {

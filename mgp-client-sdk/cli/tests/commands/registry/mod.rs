@@ -95,7 +95,7 @@ fn a_published_server_is_added_updated_and_removed() {
     assert!(shown.err.contains("npx -y @acme/desk@1.0.0"), "{}", shown.err);
     assert!(shown.err.contains("DESK_TOKEN (required, secret)"), "{}", shown.err);
     assert!(!home.own().exists());
-    // A short name is looked up in the copy of the list, which a search makes.
+    // A short name is looked up in the local copy of the registry's list, which `mgp servers search` creates.
     assert!(run(&home, &with(&["servers", "add", "desk"])).err.contains("is known as `desk`"));
     assert_eq!(run(&home, &with(&["servers", "search", "echo"])).code, Some(0));
     let wrong = with(&["servers", "add", "desk", "--yes", "--set", "DESK_MODE=shrill"]);
@@ -135,7 +135,8 @@ fn a_published_server_is_added_updated_and_removed() {
     update_and_return(home, &with);
 }
 
-/// Updates the server below a kernel, where its changed tool waits, returns to the old version, and removes it.
+/// Updates the server while a kernel runs, which holds back the changed tool; then restores the old version, and
+/// removes the server.
 fn update_and_return(home: Home, with: &dyn Fn(&[&str]) -> Vec<String>) {
     let path = format!("{}:{}", home.path("bin").display(), std::env::var("PATH").unwrap());
     let kernel = Kernel::on_with(home, None, &[("PATH", &path)]);
@@ -193,7 +194,7 @@ fn a_hostile_registry_does_no_harm() {
     let text = fs::read_to_string(home.own()).unwrap();
     assert!(text.contains("$${cmd:touch owned}"), "{text}");
 
-    // Pages that never end, and a redirect to another address.
+    // The registry answers with pages that never end, and then with a redirect to another address.
     place.loop_for_ever();
     let looped = home.run(&["servers", "search", "x", "--refresh", "--registry", &place.url]);
     assert_eq!(looped.code, Some(0), "{looped:?}");

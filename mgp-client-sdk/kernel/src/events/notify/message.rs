@@ -1,4 +1,4 @@
-//! The text of a message.
+//! Collects the decisions that wait for a person, and writes the text of the message about them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -59,7 +59,7 @@ impl Line {
     }
 }
 
-/// The members of an event that a message uses.
+/// The members of an event that are needed for a message.
 #[derive(Deserialize)]
 struct Event {
     channel: String,
@@ -107,7 +107,7 @@ impl Message {
         Self { title, waiting: 0, lines: vec![line], links: link.iter().cloned().collect(), link }
     }
 
-    /// Returns the text below the title.
+    /// Returns the text of the message below its title.
     pub(super) fn text(&self) -> String {
         let mut parts = Vec::new();
         for (at, line) in self.lines.iter().enumerate() {
@@ -122,8 +122,8 @@ impl Message {
 }
 
 impl Waiting {
-    /// Returns the time since which a decision waits, or since which an event has been read without storing the
-    /// position.
+    /// Returns the time at which the first event was read whose position is not stored yet, e.g. because a decision
+    /// waits for a message; `None` if all positions are stored.
     pub(super) fn since(&self) -> Option<Instant> {
         self.last.as_ref().and(self.since)
     }

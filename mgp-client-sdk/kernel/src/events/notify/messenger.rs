@@ -32,7 +32,7 @@ enum Way {
     Email(Box<MailSender>),
 }
 
-/// A URL that gets messages.
+/// A URL to which messages are sent.
 struct Receiver {
     url: String,
     fetch: GuardedFetch,
@@ -65,7 +65,7 @@ impl Messenger {
         Ok(Self { way, console, served: Arc::clone(&sender.served) })
     }
 
-    /// Returns the address of the console.
+    /// Returns the address of the console: the configured one, or else the one at which this process serves it.
     pub(super) fn console(&self) -> Option<String> {
         self.console.clone().or_else(|| self.served.get().cloned())
     }
@@ -150,7 +150,7 @@ fn mailbox(address: &str) -> Result<Mailbox, String> {
     address.parse().map_err(|error| format!("`{address}` is not an e-mail address: {error}"))
 }
 
-/// Shows a message on the desktop with the program of the system.
+/// Shows a message on the desktop with a program of the operating system.
 async fn desktop(message: &Message) -> Attempt {
     let mut command = if cfg!(target_os = "macos") {
         let script = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run";

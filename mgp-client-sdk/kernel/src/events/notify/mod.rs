@@ -28,7 +28,7 @@ pub(super) const CHANNELS: [&str; 4] = [
 /// The maximum sleep during quiet hours. It is short because the clock jumps when the machine wakes from standby.
 const MAX_SLEEP: Duration = Duration::from_mins(1);
 
-/// Collects what waits for a person, and sends it in one message after the configured time; fails if the store does.
+/// Collects decisions that wait for a person, and sends them in one message after some time; fails if the store fails.
 pub(super) async fn run(
     messenger: &Messenger,
     config: &NotifyConfig,
@@ -37,7 +37,7 @@ pub(super) async fn run(
     reader: &EventReader,
 ) -> Result<(), String> {
     let mut waiting = Waiting::default();
-    // The position is stored only after the message is sent; a kernel that starts in between reads the events again.
+    // The position is stored only after the message is sent; a kernel that restarts before that reads the events again.
     let mut seq = 0;
     loop {
         tokio::select! {
@@ -60,7 +60,7 @@ pub(super) async fn run(
     }
 }
 
-/// Waits until a message is due: some time after the first decision, outside of the quiet hours.
+/// Waits until a message is due: some time after `since`, outside of the quiet hours; forever if `since` is `None`.
 async fn due(since: Option<Instant>, config: &NotifyConfig) {
     let Some(since) = since else { return std::future::pending().await };
     sleep_until(since + config.after).await;
@@ -78,7 +78,7 @@ fn quiet_left(hours: QuietHours) -> Option<Duration> {
     Some(left.saturating_sub(passed).max(Duration::from_secs(1)))
 }
 
-/// Sends a first message to the places of a configuration, or to one of them, and returns the result of each.
+/// Sends a test message to each configured place, or only to the one with this name; returns the result of each.
 ///
 /// # Cancel safety
 /// If the future is dropped, some messages may have been sent.

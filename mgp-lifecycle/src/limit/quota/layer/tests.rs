@@ -105,7 +105,7 @@ async fn a_call_dropped_before_its_permit_is_refunded() {
     assert_eq!(used(&layer).0, 1, "it ran");
 }
 
-/// Returns a tool that asks a question, and that charges units before and after it.
+/// Returns a tool that charges 5 units, and then either asks a question (`ask`) or charges 7 more units and ends.
 fn asking() -> Stack {
     Stack::from_fn(|call: Call| async move {
         Quota::charge(call.cx(), 5)?;

@@ -1,5 +1,5 @@
-//! What closes or changes requests of the inbox beside their answers: decisions about the permissions themselves,
-//! revocations, and the removal of a server.
+//! Closes, changes or removes requests of the inbox for reasons other than an answer: decisions about the permissions
+//! themselves, revocations, and the removal of a server.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -15,8 +15,8 @@ use crate::permission::{Approval, ApprovalDecision};
 use crate::state::Writes;
 
 impl Inbox {
-    /// Removes unused approvals of permissions that an operator is revoking, because they would grant them again.
-    /// Returns those permissions.
+    /// Removes unused approvals of permissions that an operator is revoking, because such an approval would grant a
+    /// permission again. Returns the revoked permissions that these approvals named.
     ///
     /// The caller of this method must have checked that `by` is an operator.
     ///
@@ -49,9 +49,10 @@ impl Inbox {
         Ok(removed.into_iter().filter(|permission| revoked.contains(permission)).collect())
     }
 
-    /// Applies decisions about permissions of a server, which an operator made in another way, to the open requests: one
-    /// whose permissions are all decided is closed, and a call that waits for it is decided again; one about a call no
-    /// longer names a permission that is approved for each call of its tool.
+    /// Applies decisions about permissions of a server, which an operator made outside this inbox, to the open
+    /// requests. A request for permissions is closed once all of them are decided, and the call that waits for it is
+    /// decided again. A request about a call no longer names permissions that are now approved for every call of its
+    /// tool.
     ///
     /// The caller of this method must have checked that `by` is an operator.
     ///
@@ -128,8 +129,8 @@ fn is_decision(approval: &Approval) -> bool {
     matches!(approval.decision, ApprovalDecision::Approved | ApprovalDecision::Denied)
 }
 
-/// Returns whether an approval grants a permission to each call of the tool that a request is about; one with limits
-/// may not.
+/// Returns whether an approval grants a permission to every call of the tool that a request is about. Returns `false`
+/// for an approval with limits, because it may not cover every call.
 fn is_grant(
     approval: &Approval,
     permission: &Permission,

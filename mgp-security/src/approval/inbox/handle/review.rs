@@ -18,11 +18,12 @@ use crate::audit::Event;
 use crate::error::Refusal;
 use crate::state::Writes;
 
-/// The time for which a review waits for its server, and then for an operator.
+/// The maximum time that a review waits until its server is ready, and the maximum time that it then waits for an
+/// operator.
 const REVIEW_TTL: Duration = Duration::from_hours(24 * 30);
 
 impl Inbox {
-    /// Keeps a review of a server, unless there is one already.
+    /// Stores a review of a server, unless the operator's tenant already has an undecided one.
     pub(crate) async fn keep_review(
         &self,
         by: &Principal,
@@ -48,8 +49,9 @@ impl Inbox {
         Ok(())
     }
 
-    /// Returns the review that asks about the permissions of a question, so that a server has one open question: one that
-    /// is open and names them all, or one that waited for the server, which asks now.
+    /// Returns a review to use instead of a separate request for a question about permissions: an open review that
+    /// names all permissions of the question, or a review that waited for the server, which is opened with these
+    /// permissions.
     ///
     /// The caller of this method must hold the lock of the requests.
     pub(super) async fn review_for(
@@ -85,7 +87,7 @@ impl Inbox {
         Ok(Some(Arc::new(asked)))
     }
 
-    /// Returns the tenants whose operators wait for a review of a server.
+    /// Returns the tenants that have a review of a server which still waits until the server is ready.
     pub(crate) fn tenants_of_reviews(&self, server: &ServerId) -> Result<Vec<String>, RpcError> {
         let (requests, now) = (self.0.state.now()?, SystemTime::now());
         let waiting = requests.all().filter(|request| {
@@ -96,8 +98,8 @@ impl Inbox {
         Ok(waiting.map(|request| request.tenant.clone()).collect())
     }
 
-    /// Asks the operators of a tenant about the permissions that a server needs, now that it is ready; without
-    /// permissions, the review is done.
+    /// Asks the operators of a tenant about the permissions that a server needs, now that it is ready. If it needs
+    /// none, the review is removed.
     pub(crate) async fn ask_for_review(
         &self,
         server: &ServerId,
@@ -128,7 +130,7 @@ impl Inbox {
     }
 }
 
-/// Returns a review that asks now, with the event that records it.
+/// Returns a copy of a review that is open and asks for `permissions`, and the audit event for it.
 fn asking(
     review: &ApprovalRequest,
     server: &ServerId,

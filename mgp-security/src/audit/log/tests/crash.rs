@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::chain::{Chain, ChainKey, Line};
 use super::*;
 
-/// The environment variable with the directory of the process to be killed.
+/// The environment variable that gives the process to be killed the directory of its log.
 const DIRECTORY_VARIABLE: &str = "MGP_AUDIT_LOG_TO_KILL";
 
 /// The number of processes that are killed.

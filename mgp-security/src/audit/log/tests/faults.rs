@@ -445,7 +445,7 @@ async fn with_heads(folder: &Folder, store: &MemoryStore) -> Vec<mgp_types::Payl
     heads
 }
 
-/// Creates a store that contains another head.
+/// Creates a store that contains only the given head.
 async fn with_head(head: mgp_types::Payload) -> MemoryStore {
     let store = MemoryStore::new();
     store.commit(Change::new().put("audit", "audit", head)).await.unwrap();

@@ -21,7 +21,7 @@ async fn sample(folder: &Folder) {
     runs.finish(AuditOutcome::Success);
 }
 
-/// Returns the number of the record whose line contains a byte.
+/// Returns the number of the record whose line contains a byte; zero if the file contains no records.
 fn record_at(path: &Path, whole: &[u8], byte: usize) -> u64 {
     if path.extension().is_none_or(|it| it != "jsonl") {
         return 0;

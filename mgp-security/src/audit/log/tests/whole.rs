@@ -98,7 +98,7 @@ async fn rounds_of_one_call_are_one_intent_and_one_event() {
     log.begin(start("rm", None, Some("a"))).await.unwrap().suspend();
     log.begin(start("rm", None, Some("a"))).await.unwrap().suspend();
     log.begin(start("rm", None, Some("a"))).await.unwrap().finish(AuditOutcome::Success);
-    // A call without a logical id cannot be continued by a later round.
+    // A call without a logical id cannot be continued by a later request.
     log.begin(start("rm", None, None)).await.unwrap().suspend();
     log.begin(start("rm", None, Some("b"))).await.unwrap().suspend();
     log.flush().await.unwrap();

@@ -11,7 +11,8 @@ use super::{Doors, Outside, shown};
 /// Checks all paths among the arguments.
 pub(super) fn check(doors: &Doors<'_>, found: &Findings) -> Result<(), Outside> {
     let found = found.paths()?.into_iter();
-    // The operating system does not know URLs: if a tool uses one as a path, its components determine the file.
+    // A web address does not count as a path, unless the argument's name allows only a path, or the address has a `..`
+    // with which a tool that uses it as a path could leave the working directory.
     let is_path = |text: &str, is_named: bool| is_named || !is_web(text) || !stays_below(text);
     let found: Vec<&str> =
         found.filter(|(text, is_named)| is_path(text, *is_named)).map(|(text, _)| text).collect();

@@ -24,11 +24,11 @@ pub(super) enum Root {
     Slash,
     /// The path starts at a Windows drive, in lower case.
     Drive(char),
-    /// A Windows share: server and share name, in lower case.
+    /// The path starts at a Windows share; contains its server and share name, in lower case.
     Share(String),
     /// The path starts at the home directory, `~`.
     Home,
-    /// The working directory of the server, for a relative path.
+    /// The path is relative, so it starts at the working directory of the server.
     Here,
 }
 

@@ -97,7 +97,8 @@ async fn run_tasks() {
     }
 }
 
-/// Sends one request on a connection that is opened for it.
+/// Sends one request, for which the pool must open a connection, and answers it `with` this text; returns the response
+/// and the other end of the connection.
 async fn opened(
     pool: &Pool<Dial>,
     far: &mut mpsc::UnboundedReceiver<DuplexStream>,
@@ -112,7 +113,7 @@ async fn opened(
     (response.unwrap(), far)
 }
 
-/// Sends one request on this connection.
+/// Sends one request, and checks that the pool uses the connection with this other end.
 async fn repeated(pool: &Pool<Dial>, far: &mut DuplexStream) {
     let (response, answered) = tokio::join!(pool.send(message()), answer(far, WHOLE));
     assert!(answered, "it went elsewhere");
@@ -157,7 +158,7 @@ async fn an_unwritten_request_is_sent_on_another_connection() {
     run_tasks().await;
     // The connection's task has not noticed the close yet when the request is passed to it.
     drop(first);
-    // The newest connection is used first, and there is another one after it.
+    // The pool tries the last connection of the list first: let this be the closed one, before the open one.
     {
         let mut state = pool.idle.state.lock();
         state.connections.reverse();

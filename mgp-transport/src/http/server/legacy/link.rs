@@ -58,7 +58,7 @@ struct PendingGuard<'a> {
 impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         if self.session.pending().remove(self.number) {
-            // Fails if the client has disconnected; then no cancellation is needed.
+            // Sending fails if the client has disconnected; then no cancellation is needed.
             let _ = self.stream.push(|out| write_cancelled(out, self.number));
         }
     }

@@ -17,7 +17,7 @@ use crate::connection::PendingRequests;
 const STANDALONE_STREAM: u64 = 0;
 /// The maximum number of streams that have ended and can still be resumed.
 const MAX_ENDED_STREAMS: usize = 16;
-/// The maximum size, in bytes, of partial results that wait for the server's own requests; clients rarely send any.
+/// The maximum size, in bytes, of unread partial results for requests of the server; clients rarely send any.
 const MAX_INBOX_BYTES: usize = 1 << 20;
 
 pub(in super::super) struct Session {

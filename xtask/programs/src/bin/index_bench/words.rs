@@ -8,7 +8,7 @@ use super::dice::{below, hash};
 /// The number of most frequent words, which are never replaced.
 const FREQUENT: usize = 150;
 
-/// A word with fewer occurrences is rare, e.g. a product, a place or a typing error.
+/// A word with fewer occurrences than this number is rare, e.g. a product, a place or a typing error.
 const RARE: usize = 3;
 
 /// The percentage of words that are replaced in a copy, besides the rare words.

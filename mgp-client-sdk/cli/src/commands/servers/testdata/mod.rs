@@ -1,5 +1,5 @@
 //! Some 2,100 published servers for tests: kinds of servers that people use, each by several publishers, and entries
-//! like those of the official registry. With them, wishes and the kinds of servers that fulfil each.
+//! like those of the official registry. Also wishes of users, each with the kinds of servers that fulfil it.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn families() -> Vec<(&'static str, &'static str, &'static str)> {
     include_str!("servers.tsv").lines().map(line).collect()
 }
 
-/// Publishers of servers of each kind, and how they describe theirs; `{}` is the description, `[]` the title.
+/// Publishers, each with a template of its descriptions: `{}` is the description of a kind of server, `[]` its title.
 const PUBLISHERS: &[(&str, &str)] = &[
     ("io.github.alpha", "{}"),
     ("com.bravo", "[] integration for assistants. {}"),
