@@ -1,7 +1,7 @@
 //! An event before and after its publication.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use mgp_types::mgp::Severity;
@@ -123,7 +123,9 @@ impl EventDraft {
             severity: Severity,
         }
         // Search the text before parsing it, because most data has no such member.
-        let of_data = self.data.as_str().contains("\"severity\"").then(|| self.data.get::<Data>());
+        let data = self.data.as_str().as_bytes();
+        let has_own = memchr::memmem::find(data, b"\"severity\"").is_some();
+        let of_data = has_own.then(|| self.data.get::<Data>());
         let own = self.severity.as_ref().map_or(0, Severity::rank);
         of_data.and_then(Result::ok).map_or(own, |data| data.severity.rank())
     }
@@ -152,61 +154,62 @@ impl EventDraft {
 /// A published event, shared by all subscriptions that store it.
 #[derive(Debug)]
 pub(super) struct PublishedEvent {
-    pub(super) channel: String,
+    pub(super) draft: EventDraft,
     pub(super) rank: u8,
     pub(super) at: SystemTime,
-    pub(super) subject: EventSubject,
-    pub(super) depth: u32,
-    /// The number of events that were lost before this one reached the hub.
-    pub(super) dropped: u64,
-    /// The members `channel`, `timestamp`, `severity` and `data`, without braces.
-    pub(super) members: String,
+    /// The members `channel`, `timestamp`, `severity` and `data`, without braces. They are written when they are first
+    /// needed, because most events of a kernel are never sent.
+    members: OnceLock<String>,
 }
 
 impl PublishedEvent {
-    pub(super) fn new(draft: &EventDraft, rank: u8) -> Arc<Self> {
-        let at = SystemTime::now();
-        let timestamp = draft.timestamp.clone().unwrap_or_else(|| at.into());
-        let severity = draft.severity.clone().unwrap_or(Severity::Info);
-        let quoted = |text: &str| Payload::of(text).unwrap_or_else(|_| Payload::null());
-        let members = format!(
-            "\"channel\":\"{}\",\"timestamp\":{},\"severity\":{},\"data\":{}",
-            draft.channel,
-            quoted(timestamp.as_str()).as_str(),
-            quoted(severity.as_str()).as_str(),
-            draft.data.as_str()
-        );
-        Arc::new(Self {
-            channel: draft.channel.clone(),
-            rank,
-            at,
-            subject: draft.subject.clone(),
-            depth: draft.depth,
-            dropped: draft.dropped,
-            members,
+    pub(super) fn new(draft: EventDraft, rank: u8) -> Self {
+        Self { draft, rank, at: SystemTime::now(), members: OnceLock::new() }
+    }
+
+    /// Restores an event from its members.
+    pub(super) fn restored(draft: EventDraft, rank: u8, at: SystemTime, members: String) -> Self {
+        Self { draft, rank, at, members: members.into() }
+    }
+
+    pub(super) fn members(&self) -> &str {
+        self.members.get_or_init(|| {
+            let EventDraft { channel, severity, data, timestamp, .. } = &self.draft;
+            let timestamp = timestamp.clone().unwrap_or_else(|| self.at.into());
+            let severity = severity.as_ref().unwrap_or(&Severity::Info);
+            let quoted = |text: &str| Payload::of(text).unwrap_or_else(|_| Payload::null());
+            format!(
+                "\"channel\":\"{channel}\",\"timestamp\":{},\"severity\":{},\"data\":{}",
+                quoted(timestamp.as_str()).as_str(),
+                quoted(severity.as_str()).as_str(),
+                data.as_str()
+            )
         })
     }
 
+    /// Returns the estimated size in memory, with the members.
     pub(super) fn bytes(&self) -> usize {
-        self.members.len() + size_of::<Self>()
+        2 * (self.draft.channel.len() + self.draft.data.as_str().len()) + size_of::<Self>()
     }
 
     /// Returns the event as JSON, with its number in a subscription and the number of events dropped before it.
     pub(super) fn to_json(&self, subscription: Option<&str>, seq: u64, dropped: u64) -> String {
-        let mut text = String::with_capacity(self.members.len() + 128);
+        let members = self.members();
+        let EventDraft { depth, subject, .. } = &self.draft;
+        let mut text = String::with_capacity(members.len() + 128);
         text.push('{');
         if let Some(id) = subscription {
             let _ = write!(text, "\"subscription_id\":\"{id}\",");
         }
-        let _ = write!(text, "{},\"_mgp\":{{\"seq\":{seq}", self.members);
-        if self.depth > 0 {
-            let _ = write!(text, ",\"depth\":{}", self.depth);
+        let _ = write!(text, "{members},\"_mgp\":{{\"seq\":{seq}");
+        if *depth > 0 {
+            let _ = write!(text, ",\"depth\":{depth}");
         }
-        let dropped = dropped.saturating_add(self.dropped);
+        let dropped = dropped.saturating_add(self.draft.dropped);
         if dropped > 0 {
             let _ = write!(text, ",\"dropped\":{dropped}");
         }
-        if let Some(server) = self.subject.server.as_ref().filter(|_| self.subject.is_forwarded)
+        if let Some(server) = subject.server.as_ref().filter(|_| subject.is_forwarded)
             && let Ok(server) = Payload::of(server.as_str())
         {
             let _ = write!(text, ",\"server_id\":{}", server.as_str());

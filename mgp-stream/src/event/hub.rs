@@ -181,9 +181,8 @@ impl EventHub {
     /// # Errors
     /// −32602 if the channel has no valid name, if the data is too large, or if the event is at the end of a chain of
     /// more than 10 events that caused each other; 3001 or 3003 if the event cannot be stored.
-    #[expect(clippy::needless_pass_by_value, reason = "a draft is published once")]
     pub fn publish(&self, draft: EventDraft) -> Publishing {
-        let behind = match self.0.publish(&draft) {
+        let behind = match self.0.publish(draft) {
             Err(error) => return Publishing(Box::pin(std::future::ready(Err(error)))),
             Ok(behind) => behind,
         };
@@ -347,33 +346,34 @@ impl Hub {
 
     /// Passes an event to the matching subscriptions; returns those whose subscribers have too many events still to
     /// receive.
-    fn publish(self: &Arc<Self>, draft: &EventDraft) -> Result<Vec<Arc<Subscription>>, RpcError> {
+    fn publish(self: &Arc<Self>, draft: EventDraft) -> Result<Vec<Arc<Subscription>>, RpcError> {
         draft.check()?;
         let rank = draft.rank();
-        let mut behind = Vec::new();
-        let (mut event, mut refusal) = (None, None);
+        let event = Arc::new(PublishedEvent::new(draft, rank));
+        let EventDraft { channel, subject, .. } = &event.draft;
+        let (mut behind, mut refusal) = (Vec::new(), None);
         if let Some(recent) = &self.recent {
-            recent.push(event.get_or_insert_with(|| PublishedEvent::new(draft, rank)));
+            recent.push(&event);
         }
+        let key = (channel.clone(), subject.server.clone().filter(|_| subject.is_forwarded));
         let is_known = {
             let table = self.table.read();
-            table.each_match(&draft.channel, rank, |subscription| {
-                let event = event.get_or_insert_with(|| PublishedEvent::new(draft, rank));
+            table.each_match(channel, rank, |subscription| {
                 match self.journal.get().filter(|_| subscription.is_durable) {
                     Some(journal) => {
                         refusal =
-                            journal.append(self, subscription, event).err().or(refusal.take());
+                            journal.append(self, subscription, &event).err().or(refusal.take());
                     }
-                    None if subscription.push(self, event) => behind.push(Arc::clone(subscription)),
+                    None if subscription.push(self, &event) => {
+                        behind.push(Arc::clone(subscription));
+                    }
                     None => {}
                 }
             });
-            let origin = draft.subject.server.clone().filter(|_| draft.subject.is_forwarded);
-            table.channels().contains_key(&(draft.channel.clone(), origin))
+            table.channels().contains_key(&key)
         };
         if !is_known {
-            let origin = draft.subject.server.clone().filter(|_| draft.subject.is_forwarded);
-            self.add_channels([((draft.channel.clone(), origin), None)]);
+            self.add_channels([(key, None)]);
         }
         refusal.map_or(Ok(behind), Err)
     }

@@ -61,7 +61,7 @@ impl RecentEvents {
         let limit = params.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let matches = |event: &PublishedEvent| {
-            pattern.matches(&event.channel)
+            pattern.matches(&event.draft.channel)
                 && event.rank >= rank
                 && since.is_none_or(|since| event.at >= since)
         };

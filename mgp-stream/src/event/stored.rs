@@ -7,7 +7,7 @@ use mgp_types::RpcError;
 use mgp_types::service::{AgentId, Authority, Principal};
 use serde::{Deserialize, Serialize};
 
-use super::draft::{EventSubject, PublishedEvent};
+use super::draft::{EventDraft, EventSubject, PublishedEvent};
 use super::pattern::Pattern;
 
 #[derive(Deserialize, Serialize)]
@@ -79,14 +79,15 @@ impl Terms {
 impl PublishedEvent {
     pub(super) fn to_stored(&self) -> String {
         let since = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let EventSubject { server, tool, tenant, owner, is_forwarded } = &self.subject;
+        let EventDraft { channel, subject, depth, dropped, .. } = &self.draft;
+        let EventSubject { server, tool, tenant, owner, is_forwarded } = subject;
         let form = StoredForm {
-            channel: self.channel.clone(),
+            channel: channel.clone(),
             rank: self.rank,
             at_ms: mgp_types::millis(since),
-            depth: self.depth,
-            dropped: self.dropped,
-            members: self.members.clone(),
+            depth: *depth,
+            dropped: *dropped,
+            members: self.members().to_owned(),
             server: server.as_ref().map(ToString::to_string),
             tool: tool.clone(),
             tenant: tenant.as_ref().map(ToString::to_string),
@@ -106,14 +107,9 @@ impl PublishedEvent {
             owner: form.owner.map(|owner| owner.to_principal()),
             is_forwarded: form.is_forwarded,
         };
-        Some(Arc::new(Self {
-            channel: form.channel,
-            rank: form.rank,
-            at: SystemTime::UNIX_EPOCH + Duration::from_millis(form.at_ms),
-            subject,
-            depth: form.depth,
-            dropped: form.dropped,
-            members: form.members,
-        }))
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(form.at_ms);
+        let draft = EventDraft::new(form.channel).subject(subject);
+        let draft = draft.depth(form.depth).dropped(form.dropped);
+        Some(Arc::new(Self::restored(draft, form.rank, at, form.members)))
     }
 }

@@ -228,12 +228,12 @@ impl EventHub {
         };
         let (mut events, mut bytes) = (Vec::new(), 0);
         for (seq, event) in replayed.events {
-            if bytes + event.members.len() > MAX_REPLAY_BYTES && !events.is_empty() {
+            if bytes + event.members().len() > MAX_REPLAY_BYTES && !events.is_empty() {
                 replayed.has_more = true;
                 break;
             }
-            bytes += event.members.len();
-            if self.0.sees(cx, &event.subject) {
+            bytes += event.members().len();
+            if self.0.sees(cx, &event.draft.subject) {
                 events.push(Payload::from_trusted(event.to_json(None, seq, 0)));
             }
         }

@@ -225,7 +225,7 @@ impl Subscription {
     /// Adds an event, if the subscriber may see it. Returns whether too many events wait for the subscriber.
     pub(super) fn push(self: &Arc<Self>, hub: &Arc<Hub>, event: &Arc<PublishedEvent>) -> bool {
         let mut state = self.state.lock();
-        if state.is_ended || !hub.sees(&state.viewer, &event.subject) {
+        if state.is_ended || !hub.sees(&state.viewer, &event.draft.subject) {
             return false;
         }
         state.kept.push_back(Arc::clone(event));
@@ -247,7 +247,7 @@ impl Subscription {
     /// number of the oldest event to keep.
     pub(super) fn number(&self, hub: &Hub, event: &PublishedEvent) -> Option<(u64, u64)> {
         let mut state = self.state.lock();
-        if state.is_ended || !hub.sees(&state.viewer, &event.subject) {
+        if state.is_ended || !hub.sees(&state.viewer, &event.draft.subject) {
             return None;
         }
         let size = u32::try_from(event.bytes()).unwrap_or(u32::MAX);
@@ -366,7 +366,7 @@ impl Subscription {
             }
             state.cursor = state.cursor.max(seq);
             // Access may have been revoked since the event was published.
-            if !hub.sees(&state.viewer, &event.subject) {
+            if !hub.sees(&state.viewer, &event.draft.subject) {
                 return true;
             }
         }

@@ -2,12 +2,15 @@
 
 use std::sync::Weak;
 
+use mgp_security::AuditLog;
 use mgp_server_sdk::{EventDraft, EventSubject};
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{AuditEvent, EventType, Severity};
 use mgp_types::service::{ServerId, TenantId};
 use mgp_types::{Object, Payload};
 use serde::Serialize;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::sync::watch;
 
 use super::{
     ACCESS_DENIED, APPROVAL_DECIDED, APPROVAL_REQUESTED, DEFINITION_CHANGED, VALIDATION_FAILED,
@@ -19,33 +22,79 @@ const BATCH: usize = 256;
 
 /// Publishes new records of the audit log until the kernel is dropped; does not keep the kernel or its log alive.
 pub(crate) async fn follow(kernel: Weak<KernelParts>) {
-    let parts = kernel.upgrade();
-    let Some(mut newest) = parts.and_then(|parts| parts.audit.as_ref().map(|log| log.newest()))
-    else {
-        return;
-    };
-    let mut last = *newest.borrow_and_update();
-    while newest.changed().await.is_ok() {
-        loop {
-            let Some(parts) = kernel.upgrade() else { return };
-            let Some(log) = &parts.audit else { return };
-            let read = match log.after(last, BATCH).await {
-                Ok(read) => read,
-                Err(error) => {
-                    tracing::warn!(%error, "events about security are not published");
-                    break;
-                }
-            };
-            for record in &read {
-                last = record.mgp.as_ref().and_then(|mgp| mgp.seq).unwrap_or(last).max(last);
-                if let Some(draft) = draft(record) {
-                    parts.fleet.context().events.publish(draft);
+    let Some(parts) = kernel.upgrade() else { return };
+    let Some(mut newest) = parts.audit.as_ref().map(|audit| audit.newest()) else { return };
+    let before = *newest.borrow_and_update();
+    let log = parts.fleet.context().governance.log().map(AuditLog::watch);
+    // Records that were written just before the log was watched.
+    let last = publish_after(&parts, before).await;
+    drop(parts);
+    match log {
+        Some(records) => follow_log(&kernel, last, records).await,
+        None => follow_memory(&kernel, last, newest).await,
+    }
+}
+
+/// Publishes the records that a log sends. The log is not read, because a busy kernel records thousands of calls per
+/// second; it is read only after this task has fallen behind.
+async fn follow_log(
+    kernel: &Weak<KernelParts>,
+    mut last: u64,
+    mut records: Receiver<(u64, Payload)>,
+) {
+    loop {
+        let received = records.recv().await;
+        let Some(parts) = kernel.upgrade() else { return };
+        match received {
+            Ok((number, _)) if number <= last => {}
+            Ok((number, record)) => {
+                last = number;
+                match record.get() {
+                    Ok(record) => publish(&parts, &record),
+                    Err(error) => tracing::warn!(%error, "an event is not published"),
                 }
             }
-            if read.len() < BATCH {
+            Err(RecvError::Lagged(_)) => last = publish_after(&parts, last).await,
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+async fn follow_memory(
+    kernel: &Weak<KernelParts>,
+    mut last: u64,
+    mut newest: watch::Receiver<u64>,
+) {
+    while newest.changed().await.is_ok() {
+        let Some(parts) = kernel.upgrade() else { return };
+        last = publish_after(&parts, last).await;
+    }
+}
+
+/// Publishes the stored records after a number; returns the number of the newest.
+async fn publish_after(parts: &KernelParts, mut last: u64) -> u64 {
+    while let Some(log) = &parts.audit {
+        let read = match log.after(last, BATCH).await {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::warn!(%error, "events about security are not published");
                 break;
             }
+        };
+        for record in &read {
+            last = record.mgp.as_ref().and_then(|mgp| mgp.seq).unwrap_or(last).max(last);
+            publish(parts, record);
         }
+        if read.len() < BATCH {
+            break;
+        }
+    }
+    last
+}
+
+fn publish(parts: &KernelParts, record: &AuditEvent) {
+    if let Some(draft) = draft(record) {
+        parts.fleet.context().events.publish(draft);
     }
 }
 

@@ -1,9 +1,10 @@
 //! A group of lines that are written together.
 
+use std::ops::Range;
 use std::time::SystemTime;
 
 use mgp_types::Timestamp;
-use mgp_types::mgp::AuditEvent;
+use mgp_types::mgp::{AuditEvent, EventType};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -23,6 +24,8 @@ pub(super) struct Group {
     pub(super) opened: Vec<(u64, String)>,
     /// The numbers of the intents that a record in this group ends.
     pub(super) ended: Vec<u64>,
+    /// The events in the group that are not about a call that ran: the number of each, and its place in `text`.
+    pub(super) watched: Vec<(u64, Range<usize>)>,
     /// The number of the last event that was taken from the store.
     pub(super) outbox: u64,
     encoder: EventEncoder,
@@ -32,8 +35,15 @@ pub(super) struct Group {
 
 impl Group {
     pub(super) fn new(chain: Chain) -> Self {
-        let (opened, ended) = (Vec::new(), Vec::new());
-        Self { text: Vec::new(), chain, opened, ended, outbox: 0, encoder: EventEncoder::default() }
+        Self {
+            text: Vec::new(),
+            chain,
+            opened: Vec::new(),
+            ended: Vec::new(),
+            watched: Vec::new(),
+            outbox: 0,
+            encoder: EventEncoder::default(),
+        }
     }
 
     /// Clears the group for new lines, but keeps the buffer's memory.
@@ -43,21 +53,28 @@ impl Group {
         self.text.shrink_to(4 * MAX_LINE);
         self.opened.clear();
         self.ended.clear();
+        self.watched.clear();
         self.chain = chain;
         self.outbox = outbox;
     }
 
     /// Adds the line of an item, if the item has one.
     pub(super) fn push(&mut self, item: &Item) {
-        let Self { text, chain, ended, encoder, .. } = self;
+        let Self { text, chain, ended, encoder, watched, .. } = self;
         match item {
             Item::Call { ended: call, intent, .. } => {
                 let intent = intent.as_deref().and_then(Intent::seq);
+                let mut place = 0..0;
                 chain.write(text, RecordKind::Event, |out| {
                     ends(out, intent);
                     out.extend_from_slice(br#""event":"#);
+                    place.start = out.len();
                     encoder.ended(out, call);
+                    place.end = out.len();
                 });
+                if call.outcome.event_type() != EventType::ToolExecuted {
+                    watched.push((chain.no, place));
+                }
                 ended.extend(intent);
             }
             Item::Shut { intent, .. } => {
@@ -88,6 +105,7 @@ impl Group {
 
     /// Adds the text of an event; `outbox` is the number that the event had in the store.
     pub(super) fn event(&mut self, event: &[u8], outbox: Option<u64>) {
+        let mut place = 0..0;
         self.chain.write(&mut self.text, RecordKind::Event, |out| {
             if let Some(number) = outbox {
                 out.extend_from_slice(br#""outbox":"#);
@@ -95,8 +113,10 @@ impl Group {
                 out.push(b',');
             }
             out.extend_from_slice(br#""event":"#);
+            place = out.len()..out.len() + event.len();
             out.extend_from_slice(event);
         });
+        self.watched.push((self.chain.no, place));
     }
 
     /// Adds a new intent, or repeats the intent with the number `of`.

@@ -9,11 +9,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mgp_types::Payload;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{AuditError, AuditFuture, AuditSink, CallRecord, Ticket};
 use mgp_types::store::{Store, StoreError};
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use super::config::LogConfig;
 use super::digest::DigestKey;
@@ -209,6 +210,16 @@ impl AuditLog {
     /// Dropping the future changes nothing.
     pub async fn query(&self, query: AuditQuery) -> Result<AuditPage, StoreError> {
         self.0.reader.run(move |reader| reader.query(&query)).await
+    }
+
+    /// Returns a receiver of the events that are recorded from now on, each with its number. Events of calls that ran
+    /// (`TOOL_EXECUTED`) are left out, because there may be thousands of them per second.
+    ///
+    /// A receiver that has more than 1,024 events left to receive loses the oldest of them; they can be read with
+    /// [`after`](EventSource::after).
+    #[must_use]
+    pub fn watch(&self) -> broadcast::Receiver<(u64, Payload)> {
+        self.0.shared.watched.subscribe()
     }
 
     /// Returns the directory and the name of the log.

@@ -7,14 +7,20 @@ use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::task::Wake;
 use std::time::Duration;
 
+use mgp_types::Payload;
 use mgp_types::service::{
     AuditError, AuditOutcome, CallRecord, EndedCall, SuspendedCalls, TicketSink,
 };
 use mgp_types::sync::Mutex;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, broadcast, oneshot, watch};
+
+use super::group::Group;
 
 /// The number of queued records at which the writer starts to write without waiting for more.
 pub(super) const MAX_BATCH: usize = 512;
+
+/// The maximum number of events that are kept for a receiver of [`AuditLog::watch`](super::AuditLog::watch).
+const MAX_UNSEEN: usize = 1024;
 
 /// The time for which records without a waiting caller are collected.
 const GATHER_INTERVAL: Duration = Duration::from_millis(5);
@@ -90,6 +96,8 @@ pub(super) struct LogQueue {
     pub(super) suspended: Mutex<SuspendedCalls<Option<Arc<Intent>>>>,
     /// The number of the newest durable event.
     pub(super) newest: watch::Sender<u64>,
+    /// The durable events that are not about a call that ran, each with its number.
+    pub(super) watched: broadcast::Sender<(u64, Payload)>,
     /// The number of the newest durable record.
     pub(super) durable: AtomicU64,
 }
@@ -144,7 +152,20 @@ impl LogQueue {
             failure: Mutex::default(),
             suspended: Mutex::default(),
             newest: watch::Sender::new(no),
+            watched: broadcast::Sender::new(MAX_UNSEEN),
             durable: AtomicU64::new(seq),
+        }
+    }
+
+    /// Sends the events of a written group to the receivers, if there are any.
+    pub(super) fn show(&self, written: &Group) {
+        if self.watched.receiver_count() == 0 {
+            return;
+        }
+        for (number, place) in &written.watched {
+            let text = String::from_utf8_lossy(&written.text[place.clone()]);
+            // Ignore the error: the last receiver may be gone by now.
+            let _ = self.watched.send((*number, Payload::from_trusted(text.into_owned())));
         }
     }
 

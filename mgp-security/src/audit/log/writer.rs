@@ -454,6 +454,7 @@ impl Writer {
         self.shared
             .newest
             .send_if_modified(|newest| std::mem::replace(newest, chain.no) != chain.no);
+        self.shared.show(&self.group);
         Ok(())
     }
 
