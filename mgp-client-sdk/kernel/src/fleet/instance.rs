@@ -248,7 +248,8 @@ impl InstanceParts {
 
     /// Applies the server's settings to the configuration of the client that connects to it.
     fn configure(&self, client: &mut ClientConfig) {
-        offer_callers(client, self.answers_roots());
+        // Servers list some tools only to clients with roots, so the instance that is only listed declares them as well.
+        offer_callers(client, self.answers_roots() || self.config.is_per_agent());
         client.plain_traceparent = self.config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let bytes = self.config.limits.max_message.and_then(|bytes| usize::try_from(bytes).ok());
         if let Some(bytes) = bytes {
@@ -311,6 +312,12 @@ impl InstanceParts {
         }
         let source = Source { server: id.clone(), owner: owner.clone(), session: kind };
         builder = handle_notifications(builder, &context.notifier(id.clone()), &source, served);
+        if self.answers_roots() {
+            let (notifier, owner) = (context.notifier(id.clone()), owner.clone());
+            builder = gateway::ask_unattributed(builder, move |method| {
+                notifier.find_unattributed(method, owner.as_ref())
+            });
+        }
         let target = target::target(self);
         let client = gateway::supervise(builder, target, policy::supervision(config))?;
         let login = LoginState { log: Arc::clone(&self.log), owner: self.login_owner() };
@@ -320,7 +327,7 @@ impl InstanceParts {
 }
 
 /// Sets the capabilities that the kernel declares to servers for its callers, such as elicitation and sampling.
-fn offer_callers(config: &mut ClientConfig, answers_roots: bool) {
+fn offer_callers(config: &mut ClientConfig, has_roots: bool) {
     // A modern request declares what its own caller supports. A legacy session is shared by several callers, so it
     // declares every capability, and the kernel refuses requests that the actual caller does not support.
     config.offer.answerer = Answerer::Caller;
@@ -331,7 +338,7 @@ fn offer_callers(config: &mut ClientConfig, answers_roots: bool) {
     let sample = offered.sampling.get_or_insert_with(SamplingCapability::new);
     sample.tools.get_or_insert_default();
     sample.context.get_or_insert_default();
-    if answers_roots {
+    if has_roots {
         let mut roots = ListChanged::new();
         roots.list_changed = Some(true);
         offered.roots.get_or_insert(roots);
@@ -347,18 +354,15 @@ fn handle_notifications(
     source: &Source,
     served: &ServedPrincipals,
 ) -> ClientBuilder {
-    let (questions, changes, logs) = (notifier.clone(), notifier.clone(), notifier.clone());
-    let (asked, logged) = (source.owner.clone(), source.owner.clone());
+    let (changes, logs, logged) = (notifier.clone(), notifier.clone(), source.owner.clone());
     let changed = source.clone();
     let served = served.clone();
-    gateway::ask_unattributed(builder, move |method| {
-        questions.find_unattributed(method, asked.as_ref())
-    })
-    .on_change(move |change| changes.handle(change, &changed))
-    .handlers(Router::new().on_notification::<LogMessage, _, _>(move |cx, message| {
-        forward_log(&logs, logged.as_ref(), &served, &cx, message);
-        std::future::ready(Ok(()))
-    }))
+    builder.on_change(move |change| changes.handle(change, &changed)).handlers(
+        Router::new().on_notification::<LogMessage, _, _>(move |cx, message| {
+            forward_log(&logs, logged.as_ref(), &served, &cx, message);
+            std::future::ready(Ok(()))
+        }),
+    )
 }
 
 /// The instances of an isolated server, by principal.
