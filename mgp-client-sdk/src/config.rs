@@ -57,7 +57,7 @@ pub struct ClientConfig {
     pub(crate) unattributed: Option<crate::wire::FindCaller>,
     /// Answers the callbacks of the server.
     pub(crate) callbacks: Option<crate::wire::CallbackHandler>,
-    /// Prepares each connection of a supervised server.
+    /// Prepares each new connection of a supervised server before calls are made on it, e.g. subscribes to its events.
     pub(crate) on_connection: Option<crate::gateway::OnConnection>,
 }
 

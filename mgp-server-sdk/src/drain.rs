@@ -23,8 +23,8 @@ impl CloseWhenDrained {
         // Use a separate task, so that the connection need not check with each message whether the server has drained.
         Self(tokio::spawn(async move {
             drain.wait_begun().await;
-            // Announce the end first, so that answers that wait for a peer that does not read do not count as running
-            // calls.
+            // Announce the end first. Otherwise, finished calls whose answers are held back because the peer does not
+            // read would still count as running, and the drain would wait for them.
             ending.announce();
             drain.wait_ended().await;
             ending.drain();

@@ -36,7 +36,8 @@ const HOLDING_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) enum ServedClient {
     /// The host that started this process.
     Host,
-    /// The relay between a host and the local socket, which continues the host's session with the next kernel.
+    /// The shim (`mgp serve --stdio`): it relays between a host and the local socket, and if this kernel exits, it
+    /// continues the host's session with the next kernel.
     Shim,
     /// Any other program at the local socket.
     Program,

@@ -258,12 +258,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the authority that decides about the server's permissions and notifies the server of the decisions: before
-    /// the connection is ready, after each change, and when the server asks (MGP §3.4–§3.6).
+    /// Sets the authority that decides about the server's permissions. The client notifies the server of the decisions
+    /// before the connection is ready, after each change, and when the server asks (MGP §3.4–§3.6).
     ///
-    /// Decisions are stored under the server's [id](Self::server_id), which is required. For connections without
-    /// the required permissions see [`ConnectConfig`](mgp_lifecycle::ConnectConfig): the connection succeeds, and
-    /// the permission layer refuses calls.
+    /// Decisions are stored under the server's [id](Self::server_id), which is required. If a permission that the
+    /// server needs is not granted, the connection succeeds by default, and calls of the tools that need it are
+    /// refused; see [`ConnectConfig`](mgp_lifecycle::ConnectConfig).
     ///
     /// ```
     /// use std::sync::Arc;

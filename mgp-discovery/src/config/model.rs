@@ -52,7 +52,7 @@ pub(crate) type LocalFiles = BTreeMap<PathBuf, String>;
 pub struct Config {
     /// The servers, in the order of the file.
     pub servers: Vec<ServerConfig>,
-    /// The settings for all servers.
+    /// The table `[kernel]`: the settings of the kernel itself, and those that apply to all servers.
     pub kernel: KernelConfig,
     /// The limits of the calls of each agent.
     pub limits: CallLimits,

@@ -89,7 +89,8 @@ impl Gate {
         }
     }
 
-    /// Refuses everything from now on, even if calls are still running.
+    /// From now on, also refuses messages of earlier calls, even if some of these calls are still running. New calls
+    /// are refused since [`close`](Self::close).
     pub(super) fn end(&self) {
         self.state.fetch_or(ENDED, Ordering::AcqRel);
     }

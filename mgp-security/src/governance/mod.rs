@@ -45,8 +45,8 @@ pub use layer::{GovernLayer, Governed};
 
 /// Access, permissions, definitions, confirmations and their audit log; a handle that is cheap to clone.
 ///
-/// One governance serves any number of servers and callers. Put its [layer](Self::layer) in front of each other server,
-/// and its [own layer](Self::own) in front of the tools of this process.
+/// One governance serves any number of servers and callers. Put its [layer](Self::layer) in front of every foreign
+/// server, and its [own layer](Self::own) in front of the tools of this process.
 ///
 /// ```
 /// use mgp_security::Governance;

@@ -1,4 +1,5 @@
-//! Tests that generated specifications in Markdown have no errors, and that the reader accepts any text.
+//! Tests that written specifications in Markdown can be read back, that faults in a specification are reported, that
+//! no text makes the reader panic, and that generated examples fit their schemas.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -47,7 +47,7 @@ pub(crate) struct Fixed {
     pub(super) ttl: Duration,
 }
 
-/// A resource template with its function.
+/// A resource template, and the function that returns the contents of its resources.
 #[derive(Debug)]
 pub(crate) struct Family {
     pub(super) definition: mcp::ResourceTemplate,

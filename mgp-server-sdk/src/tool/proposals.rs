@@ -47,8 +47,8 @@ impl Tool {
 
     /// Requires that a person confirm each call; `{parameter}` in the message is replaced by the value of the argument.
     ///
-    /// All callers of a governed server are asked; a caller that negotiated `human_in_the_loop` also sees the message
-    /// in the list of tools.
+    /// The server itself enforces this only if it is [governed](crate::Server::governed); the operator can exempt
+    /// calls. A caller that negotiated `human_in_the_loop` also sees the message in the list of tools.
     pub fn confirm_each_call(self, message: &str, risk: &ConfirmationRisk) -> Self {
         let (level, reversible) = risk.to_risk();
         let secured = self.secure(|security| {

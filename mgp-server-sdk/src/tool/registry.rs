@@ -441,7 +441,7 @@ impl Tools {
 
     /// Sets the table of the clients that are notified of changes.
     pub(crate) fn notify(&self, subscribers: Subscribers) {
-        // The result is ignored: a server is built only once, so a second value would be the same.
+        // Ignore the result: `Server::into_stack` consumes the server, so the value is never set twice.
         let _ = self.0.subscribers.set(subscribers);
     }
 

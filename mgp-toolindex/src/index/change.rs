@@ -433,8 +433,8 @@ impl<'a> Change<'a> {
 
     /// Applies the change to all parts of the index; after that, the change can be published.
     pub(super) fn finish(&mut self) -> Result<(), IndexError> {
-        // Embed first, so that the permanent memory for vectors is allocated before the temporary memory for indexing,
-        // which can then be freed.
+        // Embed first: the vectors stay in memory, but the buffers for indexing do not. Allocated in this order, the
+        // buffers lie behind the vectors, so that the allocator can return their memory to the system.
         self.embed();
         self.write();
         match self.failed.take() {

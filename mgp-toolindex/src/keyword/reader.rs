@@ -135,7 +135,8 @@ pub(super) fn idf(count: u64, all: u64) -> f32 {
     (1.0 + (without + 0.5) / (count as f32 + 0.5)).ln()
 }
 
-/// Returns the BM25 norm of each encoded length; all `texts` together have this number of `words`.
+/// Returns the BM25 norm of each encoded text length. There are `texts` texts with `words` words in total, from which
+/// the average length of a text is computed.
 #[expect(clippy::cast_precision_loss, reason = "an average needs no more digits")]
 fn norms(words: u64, texts: u64) -> [f32; 256] {
     let average = (words as f32 / texts.max(1) as f32).max(1.0);

@@ -346,7 +346,8 @@ impl History {
         }
     }
 
-    /// Fits the model to the stored queries, each treated as if it were new.
+    /// Fits the owner's model to at most [`MAX_EXAMPLES`] stored queries of the owner. Each query is looked up in the
+    /// history without its own entry, like a query that is asked for the first time.
     fn fit(&self, owner: &Owner) {
         let query_ids: Vec<QueryId> = {
             let mut table = self.0.table.write();

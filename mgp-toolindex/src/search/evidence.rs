@@ -113,10 +113,12 @@ impl Evidence {
         }
     }
 
-    /// Adds the cosines of queries and tools, after subtracting the part that all tools' vectors share.
+    /// Adds to the evidence of each unit that has a vector the weighted cosine of that vector and each candidate's
+    /// vector. From the candidate's vector, the part that all tools' vectors share is subtracted first. A candidate
+    /// without a vector gets the average of the other candidates.
     ///
-    /// Returns the cosines of the hints and the candidates: those of each hint that has a vector, in the order of the
-    /// units.
+    /// Returns the cosines of the units' hints and the candidates: all candidates for the first hint that has a vector,
+    /// then for the second one, and so on. Returns an empty list if vectors are not used.
     fn add_meaning(
         &mut self,
         view: &View<'_>,

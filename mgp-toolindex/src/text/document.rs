@@ -178,9 +178,9 @@ fn push_words(name: &str, text: &mut String) {
     });
 }
 
-/// The prefix of a type of input.
+/// The prefix of an indexed word that names a type of a tool's input, e.g. `i:csv`.
 pub(crate) const INPUT_PREFIX: &str = "i:";
-/// The prefix of a type of output.
+/// The prefix of an indexed word that names a type of a tool's output, e.g. `o:chart`.
 pub(crate) const OUTPUT_PREFIX: &str = "o:";
 
 pub(crate) fn kind_word(sign: &str, word: &str, analyzer: &Analyzer) -> String {

@@ -109,7 +109,7 @@ record! {
 
     /// Parameters of `mgp/tools/discover` (§16.5).
     pub struct DiscoverToolsParams {
-        /// The need, in natural language.
+        /// A description, in natural language, of what the wanted tools must do.
         opt query: Option<String>,
         /// The search strategy.
         opt strategy: Option<SearchStrategy>,

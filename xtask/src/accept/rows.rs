@@ -57,7 +57,8 @@ pub(super) const ROWS: &[Tests] = &[
         "a_result_of_the_kernels_own_tool_names_its_source_to_mgp_peers_only",
     ]),
     Tests::of(DISCOVERY, LIBRARY).each(&[
-        // §1.4: the older HTTP transport; §15.2: filters; §15.4: programs and environment variables of registrations.
+        // §1.4: the older HTTP transport; §15.2: filters; §15.4: the programs and variables that agents may name when
+        // they register servers. One test each, in this order.
         "a_server_of_the_old_transport_is_used_if_the_configuration_says_so",
         "a_filter_matches_by_meaning_and_not_by_spelling",
         "an_agent_cannot_name_a_program_or_variable_that_is_not_listed",

@@ -1,4 +1,5 @@
-//! Installs the foreign SDKs, servers and tools in `target/interop`, once for each list of versions.
+//! Installs the foreign SDKs, servers and tools, most of them in folders of `target/interop`. A package is installed
+//! again only if the list of packages and versions for its folder has changed.
 
 use super::pins::{ALL, Pin, Registry};
 use crate::packages::{self, Node};

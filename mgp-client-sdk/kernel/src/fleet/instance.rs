@@ -248,7 +248,7 @@ impl InstanceParts {
 
     /// Applies the server's settings to the configuration of the client that connects to it.
     fn configure(&self, client: &mut ClientConfig) {
-        // Servers list some tools only to clients with roots, so the instance that is only listed declares them as well.
+        // Servers list some tools only to clients with roots, so an instance that is only listed declares them, too.
         offer_callers(client, self.answers_roots() || self.config.is_per_agent());
         client.plain_traceparent = self.config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let bytes = self.config.limits.max_message.and_then(|bytes| usize::try_from(bytes).ok());
@@ -257,6 +257,18 @@ impl InstanceParts {
             client.limits.held_bytes = client.limits.held_bytes.max(2 * bytes);
             (client.http.response_bytes, client.http.event_bytes) = (bytes, bytes);
         }
+    }
+
+    /// Lets the server ask for roots outside of calls, if that is allowed.
+    fn answer_roots(&self, builder: ClientBuilder) -> ClientBuilder {
+        if !self.answers_roots() {
+            return builder;
+        }
+        let notifier = self.context.notifier(self.config.id.clone());
+        let owner = self.owner.clone();
+        gateway::ask_unattributed(builder, move |method| {
+            notifier.find_unattributed(method, owner.as_ref())
+        })
     }
 
     fn session(&self, kind: SessionKind) -> Result<Session, Error> {
@@ -312,12 +324,7 @@ impl InstanceParts {
         }
         let source = Source { server: id.clone(), owner: owner.clone(), session: kind };
         builder = handle_notifications(builder, &context.notifier(id.clone()), &source, served);
-        if self.answers_roots() {
-            let (notifier, owner) = (context.notifier(id.clone()), owner.clone());
-            builder = gateway::ask_unattributed(builder, move |method| {
-                notifier.find_unattributed(method, owner.as_ref())
-            });
-        }
+        builder = self.answer_roots(builder);
         let target = target::target(self);
         let client = gateway::supervise(builder, target, policy::supervision(config))?;
         let login = LoginState { log: Arc::clone(&self.log), owner: self.login_owner() };

@@ -63,7 +63,7 @@ async fn unknown_server(session: &mut Session) -> Check {
     Ok(())
 }
 
-/// Searches for something, and returns the result.
+/// Calls `mgp/tools/discover` with these parameters, and returns its result.
 async fn search(session: &mut Session, params: Value) -> Result<Value, String> {
     session.ask("mgp/tools/discover", params).await?.result("mgp/tools/discover")
 }

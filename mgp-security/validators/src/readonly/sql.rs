@@ -90,7 +90,9 @@ fn of_statement(tokens: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the words and marks of a text in upper case, without comments and quoted parts.
+/// Splits SQL into words, in upper case, and single marks. Comments are left out, and each quoted part becomes `''`.
+///
+/// Returns an error for an unclosed quote or comment, and for syntax that database servers read in different ways.
 fn tokens(text: &str) -> Result<Vec<String>, String> {
     let mut tokens = Vec::new();
     let mut chars = text.chars().peekable();

@@ -34,8 +34,8 @@ pub struct HttpClientConfig {
     /// The maximum number of the server's requests that run at once; further ones are answered with
     /// code 3001. Default: 256.
     pub server_requests: usize,
-    /// The maximum number of idle connections that are kept, including those whose response is still being read.
-    /// Default: 32.
+    /// The maximum number of connections that are kept for later requests, including those whose response is still
+    /// being read. Default: 32.
     pub idle_connections: usize,
     /// The time for which an idle connection is kept. Default: 55 s, because many servers close theirs after a minute.
     pub idle_timeout: Duration,

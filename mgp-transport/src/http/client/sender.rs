@@ -58,7 +58,8 @@ impl HttpSender {
         Ok(Self { endpoint, config, destination, pool })
     }
 
-    /// Sends a request until the server accepts or refuses it; returns the response before its body is read.
+    /// Sends a request, and returns the response before its body is read. The request is sent again after a permitted
+    /// redirect, after refused credentials were handled, and, if `resend` permits it, after a broken connection.
     ///
     /// The headers are created each time the request is sent; usually it is sent only once.
     ///

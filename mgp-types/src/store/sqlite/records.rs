@@ -185,7 +185,8 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     Ok(Record::new(row.get::<_, String>(0)?, value.map(Payload::from_trusted), number(row, 2)?))
 }
 
-/// Returns a revision or number, which is never negative: both start at zero and grow by one.
+/// Reads a revision or the number of an event from a column. Neither is ever negative: revisions begin at zero, event
+/// numbers at one, and both only grow.
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::unsigned_abs)
 }
