@@ -289,7 +289,12 @@ async fn a_call_dropped_at_any_time_is_recorded() {
                 tokio::spawn(async move {
                     tokio::time::sleep(patience).await;
                     task.abort();
-                    task.await.is_ok_and(|answer| answer.is_ok())
+                    match task.await {
+                        Ok(Ok(_)) => "TOOL_EXECUTED SUCCESS",
+                        // On a busy machine, more questions may be open than a caller may have.
+                        Ok(Err(_)) => "TOOL_BLOCKED BLOCKED",
+                        Err(_) => "TOOL_EXECUTED FAILURE cancelled",
+                    }
                 }),
             ));
             number += 1;
@@ -299,10 +304,9 @@ async fn a_call_dropped_at_any_time_is_recorded() {
         }
         let before = given_up;
         for (number, call) in calls {
-            let answered = call.await.unwrap();
-            given_up += usize::from(!answered);
-            let result = if answered { "SUCCESS" } else { "FAILURE cancelled" };
-            expected.push((format!("random-{number}"), format!("TOOL_EXECUTED {result}")));
+            let record = call.await.unwrap();
+            given_up += usize::from(record.ends_with("cancelled"));
+            expected.push((format!("random-{number}"), record.to_owned()));
         }
         match given_up - before {
             ..25 => patience = (patience / 2).max(100),
