@@ -72,6 +72,30 @@ async fn the_end_of_a_safe_call_is_written_without_a_flush() {
 }
 
 #[tokio::test]
+async fn a_watched_log_sends_what_was_refused_and_changed_and_no_call_that_ran() {
+    let (folder, store) = (Folder::new(), MemoryStore::new());
+    let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
+    let mut watched = log.watch();
+    log.begin(start("read", Some(RiskLevel::Safe), None))
+        .await
+        .unwrap()
+        .finish(AuditOutcome::Success);
+    log.append(&event("ada")).await.unwrap();
+    log.begin(start("rm", None, None)).await.unwrap().finish(AuditOutcome::Withdrawn);
+    store.commit(Change::new().event("audit", event("bob"))).await.unwrap();
+    log.flush().await.unwrap();
+    let mut received = Vec::new();
+    while let Ok((number, text)) = watched.try_recv() {
+        let event: AuditEvent = text.get().unwrap();
+        let stored = log.after(number - 1, 1).await.unwrap().remove(0);
+        assert_eq!((&stored.event_type, &stored.actor), (&event.event_type, &event.actor));
+        received.push(event.event_type.as_str().to_owned());
+    }
+    assert_eq!(received, ["ACCESS_GRANTED", "TOOL_BLOCKED", "ACCESS_GRANTED"]);
+    assert_eq!(log.after(0, 9).await.unwrap().len(), 4);
+}
+
+#[tokio::test]
 async fn a_call_that_is_dropped_while_it_waits_is_recorded_as_cancelled() {
     let folder = Folder::new();
     let log = folder.open().await;
