@@ -197,6 +197,6 @@ async fn a_server_keeps_no_more_tasks_than_it_was_told_to() {
     for _ in 0..2 {
         client.request("tools/call", &call).await.unwrap();
     }
-    let refused = client.request("tools/call", &call).await.unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::RESOURCE_EXHAUSTED, "{refused}");
+    let refused = client.request("tools/call", &call).await.unwrap();
+    assert!(refused.as_str().contains("too many tasks are kept"), "{refused:?}");
 }

@@ -355,16 +355,10 @@ async fn a_tool_has_its_own_time_limit() {
         .tool(sleep("other", 50));
     let (mut client, _) = connect(server, MGP).await;
     let error = call(&mut client, "short", &json!({})).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "no answer within 1s; it may have run: call again only if that does no harm (3003)"
-    );
+    assert!(error.to_string().starts_with("no answer within 1s; it may have run"), "{error}");
     call(&mut client, "long", &json!({})).await.unwrap();
     let error = call(&mut client, "other", &json!({})).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "no answer within 10s; it may have run: call again only if that does no harm (3003)"
-    );
+    assert!(error.to_string().starts_with("no answer within 10s; it may have run"), "{error}");
 }
 
 #[tokio::test]

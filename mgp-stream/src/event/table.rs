@@ -83,6 +83,10 @@ impl Table {
         rank: u8,
         mut visit: impl FnMut(&Arc<Subscription>),
     ) {
+        // Most servers have no subscriptions, and publish many events.
+        if self.index.is_empty() {
+            return;
+        }
         let families = channel.match_indices('.').map(|(dot, _)| &channel[..=dot]);
         for key in ["*"].into_iter().chain(families).chain([channel]) {
             if let Some(buckets) = self.index.get(key) {

@@ -82,6 +82,7 @@ async fn a_watched_log_sends_what_was_refused_and_changed_and_no_call_that_ran()
         .finish(AuditOutcome::Success);
     log.append(&event("ada")).await.unwrap();
     log.begin(start("rm", None, None)).await.unwrap().finish(AuditOutcome::Withdrawn);
+    log.flush().await.unwrap();
     store.commit(Change::new().event("audit", event("bob"))).await.unwrap();
     log.flush().await.unwrap();
     let mut received = Vec::new();
