@@ -144,7 +144,7 @@ mod tests {
         let (_, chunk) =
             schemas.iter().find(|(name, _)| name == "s12_4_stream_chunk_params.json").unwrap();
         assert_eq!(chunk["required"], serde_json::json!(["request_id", "index", "content"]));
-        assert_eq!(chunk["properties"]["index"]["description"], "The running number, from 0.");
+        assert_eq!(chunk["properties"]["index"]["description"], "The number of the chunk, from 0.");
     }
 
     #[test]
