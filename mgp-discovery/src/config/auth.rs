@@ -13,7 +13,7 @@ pub struct AuthConfig<T = String> {
     pub login: LoginScope,
     /// The way in which the client obtains tokens.
     pub grant: AuthGrant,
-    /// The cases in which the client proves that it has a key to which its token is bound (DPoP, RFC 9449).
+    /// The cases in which the client proves that it has a key to which its token is bound (`DPoP`, RFC 9449).
     pub dpop: DpopUse,
     /// Scopes that are requested in addition to those that the server names.
     pub scopes: Vec<String>,
@@ -49,7 +49,7 @@ pub enum AuthGrant {
     ClientCredentials,
 }
 
-/// The cases in which the client sends proofs that it has a key to which its token is bound (DPoP, RFC 9449).
+/// The cases in which the client sends proofs that it has a key to which its token is bound (`DPoP`, RFC 9449).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DpopUse {
