@@ -61,16 +61,32 @@ const BLOCKING_THREAD_TTL: Duration = Duration::from_secs(1);
 /// First command-line argument of a keeper: a copy of this program that watches over one server process.
 const KEEPER: &str = "__keeper";
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
+    // Servers are started by keepers, and inherit this setting.
+    allow_huge_pages(true);
     // Before anything else is set up: one keeper runs per server process, so keepers must use little memory.
     if let Some(exit_code) = Keeper::run(KEEPER) {
         return exit_code;
     }
+    allow_huge_pages(false);
     let Cli { global, command } = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return exit::print_usage(&error),
     };
     exit::finish(&global, start(&global, command))
+}
+
+/// Allows or forbids transparent huge pages in this process and those that it starts. The allocator forbids them, because
+/// a kernel with huge pages takes 20 MiB more.
+fn allow_huge_pages(is_allowed: bool) {
+    // Without this setting, memory is only a little larger or slower.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(!is_allowed);
+    #[cfg(not(target_os = "linux"))]
+    let _ = is_allowed;
 }
 
 fn start(global: &Global, command: Command) -> CliResult {

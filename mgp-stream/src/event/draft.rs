@@ -1,9 +1,11 @@
 //! An event before and after its publication.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::SystemTime;
 
+use memchr::memmem::Finder;
 use mgp_types::mgp::Severity;
 use mgp_types::service::{Principal, ServerId, TenantId};
 use mgp_types::{Payload, RpcError, Timestamp};
@@ -29,7 +31,7 @@ pub(super) const MAX_DATA: usize = 64 * 1024;
 #[derive(Clone, Debug)]
 #[must_use = "an event is not sent before it is published"]
 pub struct EventDraft {
-    pub(super) channel: String,
+    pub(super) channel: Cow<'static, str>,
     pub(super) severity: Option<Severity>,
     pub(super) data: Payload,
     pub(super) timestamp: Option<Timestamp>,
@@ -56,7 +58,7 @@ pub struct EventSubject {
 
 impl EventDraft {
     /// Creates an event without data, with severity `info`.
-    pub fn new(channel: impl Into<String>) -> Self {
+    pub fn new(channel: impl Into<Cow<'static, str>>) -> Self {
         Self {
             channel: channel.into(),
             severity: None,
@@ -122,9 +124,9 @@ impl EventDraft {
         struct Data {
             severity: Severity,
         }
+        static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"\"severity\""));
         // Search the text before parsing it, because most data has no such member.
-        let data = self.data.as_str().as_bytes();
-        let has_own = memchr::memmem::find(data, b"\"severity\"").is_some();
+        let has_own = NAME.find(self.data.as_str().as_bytes()).is_some();
         let of_data = has_own.then(|| self.data.get::<Data>());
         let own = self.severity.as_ref().map_or(0, Severity::rank);
         of_data.and_then(Result::ok).map_or(own, |data| data.severity.rank())

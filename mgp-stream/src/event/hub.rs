@@ -157,8 +157,7 @@ impl EventHub {
 
     /// Declares a channel of this server.
     pub fn declare(&self, channel: impl Into<String>, description: impl Into<String>) {
-        let key = (channel.into(), None);
-        self.0.add_channels([(key, Some(description.into()))]);
+        self.0.add_channels(None, [(channel.into(), Some(description.into()))]);
     }
 
     /// Replaces the channels of a server behind this one, whose events this hub forwards.
@@ -167,11 +166,8 @@ impl EventHub {
         server: &ServerId,
         channels: impl IntoIterator<Item = S>,
     ) {
-        let owner = Some(server.clone());
-        self.0.table.write().forget_channels(owner.as_ref());
-        self.0.add_channels(
-            channels.into_iter().map(|channel| ((channel.into(), owner.clone()), None)),
-        );
+        self.0.table.write().forget_channels(server);
+        self.0.add_channels(Some(server), channels.into_iter().map(|name| (name.into(), None)));
     }
 
     /// Publishes an event. When this method returns, the event is in the queues of the subscriptions. The returned
@@ -304,7 +300,7 @@ impl EventHub {
         data: &T,
     ) -> Result<(), RpcError> {
         let data = Payload::of(data)?;
-        self.publish(EventDraft::new(channel).severity(severity).payload(data)).await
+        self.publish(EventDraft::new(channel.to_owned()).severity(severity).payload(data)).await
     }
 
     /// Returns the number of subscriptions.
@@ -334,12 +330,13 @@ impl Hub {
 
     fn add_channels(
         &self,
-        channels: impl IntoIterator<Item = ((String, Option<ServerId>), Option<String>)>,
+        server: Option<&ServerId>,
+        channels: impl IntoIterator<Item = (String, Option<String>)>,
     ) {
         let mut table = self.table.write();
-        for (key, description) in channels {
-            if super::pattern::is_name(&key.0) {
-                table.add_channel(key, description);
+        for (name, description) in channels {
+            if super::pattern::is_name(&name) {
+                table.add_channel(server, name, description);
             }
         }
     }
@@ -355,7 +352,7 @@ impl Hub {
         if let Some(recent) = &self.recent {
             recent.push(&event);
         }
-        let key = (channel.clone(), subject.server.clone().filter(|_| subject.is_forwarded));
+        let server = subject.server.as_ref().filter(|_| subject.is_forwarded);
         let is_known = {
             let table = self.table.read();
             table.each_match(channel, rank, |subscription| {
@@ -370,10 +367,10 @@ impl Hub {
                     None => {}
                 }
             });
-            table.channels().contains_key(&key)
+            table.has_channel(server, channel)
         };
         if !is_known {
-            self.add_channels([(key, None)]);
+            self.add_channels(server, [(channel.clone().into_owned(), None)]);
         }
         refusal.map_or(Ok(behind), Err)
     }
@@ -401,9 +398,8 @@ impl Hub {
     ) -> Result<(Vec<String>, Vec<String>), RpcError> {
         let visible: Vec<&str> = table
             .channels()
-            .keys()
-            .filter(|(_, server)| self.sees_channel(cx, server.as_ref()))
-            .map(|(name, _)| name.as_str())
+            .filter(|(server, _)| self.sees_channel(cx, *server))
+            .flat_map(|(_, names)| names.keys().map(String::as_str))
             .collect();
         let (mut known, mut unknown) = (std::collections::BTreeSet::new(), Vec::new());
         for text in requested {

@@ -81,11 +81,10 @@ impl Pattern {
 
 /// Returns whether a text is the name of a channel: words separated by dots.
 pub(super) fn is_name(text: &str) -> bool {
-    let is_word = |word: &str| {
-        !word.is_empty()
-            && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-:/".contains(&byte))
-    };
-    text.len() <= MAX_NAME && text.split('.').all(is_word)
+    let is_letter =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b':' | b'/');
+    let is_word = |word: &[u8]| !word.is_empty() && word.iter().all(is_letter);
+    text.len() <= MAX_NAME && text.as_bytes().split(|byte| *byte == b'.').all(is_word)
 }
 
 #[cfg(test)]

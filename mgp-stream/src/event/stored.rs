@@ -82,7 +82,7 @@ impl PublishedEvent {
         let EventDraft { channel, subject, depth, dropped, .. } = &self.draft;
         let EventSubject { server, tool, tenant, owner, is_forwarded } = subject;
         let form = StoredForm {
-            channel: channel.clone(),
+            channel: channel.to_string(),
             rank: self.rank,
             at_ms: mgp_types::millis(since),
             depth: *depth,

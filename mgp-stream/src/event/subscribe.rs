@@ -247,12 +247,12 @@ impl EventHub {
         let table = self.0.table.read();
         let visible = table
             .channels()
-            .iter()
-            .filter(|((_, server), _)| self.0.sees_channel(cx, server.as_ref()));
-        let described = visible.map(|((name, server), description)| {
+            .filter(|(server, _)| self.0.sees_channel(cx, *server))
+            .flat_map(|(server, names)| names.iter().map(move |named| (server, named)));
+        let described = visible.map(|(server, (name, description))| {
             let mut channel = EventChannel::new(name.clone());
             channel.description.clone_from(description);
-            channel.server_id = server.as_ref().map(ToString::to_string);
+            channel.server_id = server.map(ToString::to_string);
             channel
         });
         described.collect()

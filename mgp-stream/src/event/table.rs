@@ -24,14 +24,15 @@ const RANKS: usize = 3;
 /// The subscriptions with one pattern, grouped by their minimum severity.
 type Buckets = [Vec<Arc<Subscription>>; RANKS];
 
-/// The name of a channel, and the server to which it belongs; `None` for a channel of this server itself.
-pub(super) type ChannelKey = (String, Option<ServerId>);
+/// The names of channels, with their descriptions.
+pub(super) type Channels = BTreeMap<String, Option<String>>;
 
 #[derive(Default)]
 pub(super) struct Table {
-    /// The known channels, with their descriptions.
-    channels: BTreeMap<ChannelKey, Option<String>>,
-    per_server: HashMap<Option<ServerId>, usize, RandomState>,
+    /// The known channels of this server itself.
+    own_channels: Channels,
+    /// The known channels of the servers behind this one.
+    forwarded_channels: BTreeMap<ServerId, Channels>,
     by_id: HashMap<String, Arc<Subscription>, RandomState>,
     /// The subscriptions by their pattern: `*`, a prefix that ends with a dot, or the name of a channel.
     index: HashMap<String, Buckets, RandomState>,
@@ -40,27 +41,40 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn channels(&self) -> &BTreeMap<ChannelKey, Option<String>> {
-        &self.channels
+    /// Returns the known channels by server; `None` stands for this server itself.
+    pub(super) fn channels(&self) -> impl Iterator<Item = (Option<&ServerId>, &Channels)> {
+        let forwarded = self.forwarded_channels.iter().map(|(server, names)| (Some(server), names));
+        [(None, &self.own_channels)].into_iter().chain(forwarded)
+    }
+
+    pub(super) fn has_channel(&self, server: Option<&ServerId>, name: &str) -> bool {
+        let channels = match server {
+            None => Some(&self.own_channels),
+            Some(server) => self.forwarded_channels.get(server),
+        };
+        channels.is_some_and(|channels| channels.contains_key(name))
     }
 
     /// Adds a channel, unless its server has too many channels. If the channel is known, replaces its description.
-    pub(super) fn add_channel(&mut self, key: ChannelKey, description: Option<String>) {
-        if let Some(known) = self.channels.get_mut(&key) {
-            *known = description;
-            return;
-        }
-        let of_server = self.per_server.entry(key.1.clone()).or_default();
-        if self.channels.len() < MAX_CHANNELS && *of_server < MAX_CHANNELS_OF_SERVER {
-            *of_server += 1;
-            self.channels.insert(key, description);
+    pub(super) fn add_channel(
+        &mut self,
+        server: Option<&ServerId>,
+        name: String,
+        description: Option<String>,
+    ) {
+        let is_full = self.channels().map(|(_, names)| names.len()).sum::<usize>() >= MAX_CHANNELS;
+        let channels = match server {
+            None => &mut self.own_channels,
+            Some(server) => self.forwarded_channels.entry(server.clone()).or_default(),
+        };
+        if channels.contains_key(&name) || (!is_full && channels.len() < MAX_CHANNELS_OF_SERVER) {
+            channels.insert(name, description);
         }
     }
 
-    /// Removes the channels of a server.
-    pub(super) fn forget_channels(&mut self, server: Option<&ServerId>) {
-        self.channels.retain(|(_, other), _| other.as_ref() != server);
-        self.per_server.remove(&server.cloned());
+    /// Removes the channels of a server behind this one.
+    pub(super) fn forget_channels(&mut self, server: &ServerId) {
+        self.forwarded_channels.remove(server);
     }
 
     pub(super) fn get(&self, id: &str) -> Option<&Arc<Subscription>> {

@@ -133,7 +133,7 @@ impl CutMessage {
     /// ```
     #[must_use]
     pub fn read(head: &[u8], tail: &[u8]) -> Option<Self> {
-        let head = String::from_utf8_lossy(head);
+        let head = ByteString::from(String::from_utf8_lossy(head).into_owned());
         let mut envelope = Envelope::default();
         // Parsing always fails, because the end of the message is missing. Afterwards `envelope` contains the members
         // that precede the missing part.
@@ -150,7 +150,7 @@ fn id_at_end(tail: &[u8]) -> Option<Id> {
     let tail = String::from_utf8_lossy(tail);
     tail.match_indices("\"id\"").find_map(|(at, _)| {
         let mut envelope = Envelope::default();
-        let end = format!("{{{}", &tail[at..]);
+        let end = ByteString::from(format!("{{{}", &tail[at..]));
         let mut reader = serde_json::Deserializer::from_str(&end);
         // If the `id` belongs to a nested object, parsing fails, because more than one closing brace follows.
         EnvelopeSeed { out: &mut envelope, text: &end }
@@ -356,7 +356,7 @@ impl<'de> de::Visitor<'de> for Items<'_> {
 
 struct EnvelopeSeed<'e, 'de> {
     out: &'e mut Envelope<'de>,
-    text: &'de str,
+    text: &'de ByteString,
 }
 
 impl<'de> DeserializeSeed<'de> for EnvelopeSeed<'_, 'de> {

@@ -57,9 +57,15 @@ impl Kernel {
     /// Returns a command of `mgp` with these arguments, which uses the state in this folder.
     pub(super) fn mgp(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(args).env("MGP_STATE", self.place.join("state")).stdin(Stdio::null());
-        command.envs(self.env.iter().map(|(name, value)| (name, value))).current_dir(&self.place);
+        command.args(args).stdin(Stdio::null()).current_dir(&self.place);
+        self.inherit(&mut command);
         command
+    }
+
+    /// Makes a program, and the commands of `mgp` that it starts, use the state in this folder.
+    pub(super) fn inherit(&self, command: &mut Command) {
+        command.env("MGP_STATE", self.place.join("state"));
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
     }
 
     /// Starts `mgp serve` on a free port.

@@ -16,6 +16,7 @@ mod ping;
 mod real;
 mod rows;
 mod sdk;
+mod setup;
 mod spec;
 mod stream;
 mod table;

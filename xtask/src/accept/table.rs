@@ -4,7 +4,7 @@ use super::{
     Check, Step,
     Step::{Program, Tests as TestStep},
     binaries::{LIBRARY, Tests},
-    console, contract, ext, faults, fresh, gov, index, install, ping, real, rows, sdk, spec,
+    console, contract, ext, faults, fresh, gov, index, install, ping, real, rows, sdk, setup, spec,
     stream, upgrade, wire,
 };
 use crate::{bench, conformance, interop};
@@ -553,6 +553,11 @@ pub(super) const CHECKS: &[Check] = &[
         "ten.install",
         "archive, wheel, npm and Debian package, installed without Rust, play the demo",
         &[Program(|_| install::ten_install())],
+    ),
+    check(
+        "ten.setup",
+        "six hosts and nine servers of npm and PyPI: one command sets them up, one restores every byte",
+        &[Program(setup::ten_setup)],
     ),
     check(
         "ten.registry",

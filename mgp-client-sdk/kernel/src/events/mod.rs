@@ -149,7 +149,7 @@ impl KernelEvents {
 
     fn publish_tool(
         &self,
-        channel: &str,
+        channel: &'static str,
         severity: Severity,
         cx: &Context,
         server: &ServerId,

@@ -88,7 +88,7 @@ impl TargetKind {
 
 /// The parameters of a call.
 ///
-/// Reading params copies only the target: the other parts are byte ranges of the received line.
+/// Reading params copies nothing but the target of a long message: the other parts are byte ranges of the received line.
 #[derive(Clone, Default)]
 pub struct Params {
     text: ByteString,

@@ -20,7 +20,7 @@ pub(super) fn span_of(text: &str, base: usize) -> Span {
 }
 
 pub(in crate::service) struct PartsSeed<'t> {
-    pub(in crate::service) text: &'t str,
+    pub(in crate::service) text: &'t ByteString,
     pub(in crate::service) target: TargetKind,
 }
 
@@ -62,7 +62,8 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
             let span = span_of(value.get(), base);
             let place = match (&*key, target) {
                 ("name", TargetKind::Tool | TargetKind::Prompt) | ("uri", TargetKind::Resource) => {
-                    parts.target = read_string(value.get()).and_then(|text| target.wrap(text));
+                    parts.target =
+                        read_target(text, value.get()).and_then(|text| target.wrap(text));
                     run_open = false;
                     continue;
                 }
@@ -135,6 +136,13 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
     }
 }
 
-fn read_string(json: &str) -> Option<ByteString> {
-    text_of(json).map(|text| ByteString::from(text.into_owned()))
+/// The maximum length of a message whose target shares its memory. The target of a longer message is copied, so that
+/// storing a target never keeps a long message in memory.
+const MAX_SHARED: usize = 1_024;
+
+fn read_target(message: &ByteString, json: &str) -> Option<ByteString> {
+    text_of(json).map(|text| match text {
+        Cow::Borrowed(text) if message.len() <= MAX_SHARED => message.slice_ref(text),
+        text => text.into_owned().into(),
+    })
 }

@@ -141,7 +141,7 @@ const actions = async (page, pass) => {
   await waiting(2);
   await page.goto(base);
   for (const box of await page.locator('input[type=checkbox]').all()) await box.check();
-  await press(page, 'section[aria-labelledby=several] button[value=once]', 'approved');
+  await press(page, 'section[aria-labelledby=several] button[value=once]', 'allowed once');
   check((await Promise.all(ended)).every((status) => status === 200), 'two calls were approved at once');
   await decide(page, 'desk.echo', { message: `never ${pass}` }, 'never', 403);
   await page.goto(`${base}/access`);
@@ -205,7 +205,7 @@ const live = async () => {
   const other = await open(360, 'dark', true);
   await logIn(other, `/call/${id}`);
   check(new URL(other.url()).pathname === `/console/call/${id}`, `the link leads to ${other.url()}`);
-  await press(other, 'button[value=once]', 'approved');
+  await press(other, 'button[value=once]', 'allowed once');
   const status = await pending;
   check(status === 200, `the call that was approved on the page answers ${status}`);
   await page.waitForSelector('text=Nothing waits for you');
@@ -224,7 +224,7 @@ const approveDefinition = async () => {
   await look(page, 'definition-800-dark');
   await press(page, 'form[action$="/definitions"] button[value=approve]', 'files.delete_all');
   // The permissions that a server asked for.
-  await press(page, 'button[value=once]', 'approved');
+  await press(page, 'button[value=once]', 'allowed once');
   await page.context().close();
 };
 
