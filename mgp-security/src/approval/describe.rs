@@ -115,7 +115,7 @@ fn in_short(arguments: &str) -> String {
     });
     let shown = visible(shorter.as_deref().unwrap_or(arguments), MAX_ARGUMENTS);
     let (length, hash) = (arguments.len(), Sha256Hash::digest(arguments.as_bytes()));
-    format!("{shown}\nNot all of the arguments is shown: {length} bytes with the SHA-256 {hash}")
+    format!("{shown}\nNot all of the arguments are shown: {length} bytes with the SHA-256 {hash}")
 }
 
 /// Shortens all long strings in a JSON value, but not the names of its members.

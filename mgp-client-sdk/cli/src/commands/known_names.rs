@@ -35,7 +35,7 @@ const MIN_TYPO_BYTES: usize = 5;
 pub(super) const DID_YOU_MEAN: &str = "; did you mean";
 
 /// The hint at the end of the error about an agent whose name resembles that of a known agent.
-const NEW_AGENT: &str = "add --new-agent if it is a new one";
+pub(crate) const NEW_AGENT: &str = "add --new-agent if it is a new one";
 
 /// The options with which a command accepts names that no server, tool or agent has.
 #[derive(Clone, Copy, Debug, Args)]
@@ -150,7 +150,7 @@ impl KnownNames {
         match known {
             Some(known) if known.contains(tool) => Ok(None),
             Some(known) => {
-                Err(unknown(&format!("tool of {server}"), tool, known.iter().map(String::as_str)))
+                Err(unknown(&format!("`{server}` tool"), tool, known.iter().map(String::as_str)))
             }
             None => Ok(Some(format!(
                 "the tools of {server} are not known yet, so `{tool}` was not checked"

@@ -9,7 +9,7 @@ use mgp_types::mgp::{
     AccessEntry, KernelExplainParams, KernelPermission, KernelPermissionChangeParams,
     KernelPermissionsParams, Permission,
 };
-use mgp_types::{RawObject, Timestamp};
+use mgp_types::{ErrorCode, RawObject, Timestamp};
 
 use super::form::{Form, Posted};
 use super::grant::{self, Filled};
@@ -51,7 +51,7 @@ pub(super) async fn show(
             (grant::forms(console, viewer, filled))
             h2 { (texts.matrix) }
             (matrix_table(console, viewer, &matrix))
-            h2 { (texts.decisions) }
+            h2 #decisions { (texts.decisions) }
             (decisions_table(console, viewer, &decisions))
             (keys::section(console, viewer, &config).await?)
         };
@@ -81,6 +81,10 @@ async fn what_if(console: &Console, viewer: &Viewer, query: &Form) -> Result<Mar
                 p { (mark(explained.outcome.as_str())) " "
                     code { (plain(&format!("{}.{}", explained.server_id, explained.tool_name))) }
                     @if let Some(reason) = &explained.reason { ": " (plain(reason)) }
+                }
+                @if explained.code == Some(ErrorCode::ACCESS_DENIED.0) {
+                    @let entry = [("for", agent), ("server", &explained.server_id), ("name", &explained.tool_name)];
+                    p { a href=(url(console, &format!("/access?{}#grant", Form::of(entry).to_query()))) { (texts.fill_grant) } }
                 }
                 (inbox::rules(viewer, &explained))
             }
@@ -188,12 +192,12 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
         @for one in decisions {
             @let server = one.server_id.as_deref().unwrap_or_default();
             tr {
-                td { (plain(server)) }
+                td { (decided_tools(viewer, one, server)) }
                 td { (plain(one.permission.as_str())) @if let Some(limits) = &one.limits { div.dim { (plain(limits)) } } }
                 td { (plain(one.agent_id.as_deref().unwrap_or("*"))) }
                 td { (mark(&one.decision)) }
                 td { (plain(&one.approved_by)) div.dim { (plain(one.justification.as_deref().unwrap_or_default())) } }
-                td.time { @if let Some(end) = &one.expires_at { (super::record::short_time(end.as_str())) } }
+                td.time { @match &one.expires_at { Some(end) => (super::record::short_time(end.as_str())), None => (texts.no_end) } }
                 td {
                     @if one.decision == "approved" { form method="post" action=(url(console, "/access/withdraw")) {
                         (token(viewer)) (hidden("server", server)) (hidden("permission", one.permission.as_str()))
@@ -204,7 +208,7 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
         }
     };
     let heads = [
-        texts.server,
+        texts.tool,
         texts.permission,
         texts.agent,
         texts.state,
@@ -215,12 +219,20 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
     table(texts.decisions, &heads, &rows)
 }
 
+/// Returns the tools for which a decision holds, with their server.
+fn decided_tools(viewer: &Viewer, decision: &KernelPermission, server: &str) -> Markup {
+    html! {
+        @if decision.tools.is_empty() { (plain(server)) ": " (viewer.texts.all_tools) }
+        @for tool in decision.tools.iter() { div { (plain(&format!("{server}.{tool}"))) } }
+    }
+}
+
 /// Removes an access entry about a server or a tool.
 pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let (agent, server) = (form.text("agent"), form.text("server"));
     let backend = Backend::Kernel(viewer.operator.client.clone());
     let result = access::revoke(&backend, &Target::new(agent, server, form.get("tool"))).await;
-    console.ended("/access", format!("{agent} {server}: revoked"), result)
+    console.ended(&viewer, "/access", format!("{agent} {server}: revoked"), result)
 }
 
 /// Ends a permission, or an approval of later calls.
@@ -229,5 +241,5 @@ pub(super) async fn withdraw(State(console): Shared, Posted(form, viewer): Poste
     let params = KernelPermissionChangeParams::new(server, vec![Permission::from(permission)]);
     let ended = viewer.operator.client.request::<KernelPermissionsRevoke>(&params).await;
     let done = format!("{server} {permission}: revoked");
-    console.ended("/access", done, ended.map(|_| ()).map_err(Into::into))
+    console.ended(&viewer, "/access", done, ended.map(|_| ()).map_err(Into::into))
 }

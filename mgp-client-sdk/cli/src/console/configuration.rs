@@ -73,5 +73,5 @@ pub(super) async fn reload(State(console): Shared, Posted(_, viewer): Posted) ->
         .ok()
         .filter(|text| !text.is_empty())
         .unwrap_or_else(|| "nothing has changed".to_owned());
-    console.ended("/configuration", done, result.map(|_| ()).map_err(Into::into))
+    console.ended(&viewer, "/configuration", done, result.map(|_| ()).map_err(Into::into))
 }

@@ -68,7 +68,7 @@ impl Form {
 
 /// Returns whether a query parameter reports the result of the last action; links to the page omit it.
 fn is_notice(name: &str) -> bool {
-    ["done", "failed"].contains(&name)
+    ["done", "failed", "sign", "see"].contains(&name)
 }
 
 /// Returns a text as one segment of a path.

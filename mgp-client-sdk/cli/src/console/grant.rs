@@ -8,14 +8,14 @@ use mgp_types::mgp::{AccessGrantParams, KernelPermissionChangeParams, Permission
 use std::sync::Arc;
 
 use super::form::{self, Entered, Form};
-use super::layout::{Notice, plain, token, url};
+use super::layout::{NO_ANSWER, Notice, enter_guard, plain, token, url};
 use super::operator::Viewer;
-use super::{Console, Shared, access};
+use super::{Console, Shared, access, times};
 use crate::backend::{Backend, PermissionDecision};
 use crate::commands::access::{EntryPart, Target, check_new_entry};
+use crate::commands::known_names::NEW_AGENT;
 use crate::commands::permissions::check_permission;
 use crate::exit::Failure;
-use crate::time_args;
 
 /// The paths of the two forms.
 pub(super) const GRANT: &str = "/access/grant";
@@ -125,12 +125,17 @@ pub(super) fn forms(console: &Console, viewer: &Viewer, filled: &Filled) -> Mark
             h2 #grant { (texts.grant_or_deny) }
             (filled.whole(GRANT))
             form.row method="post" action=(url(console, GRANT)) {
+                (enter_guard(viewer))
                 (token(viewer))
                 (access("agent", texts.agent, true))
                 (access("server", texts.server, true))
                 (access("tool", texts.tool_or_all, false))
                 (access("expires", texts.expires_example, false))
                 (access("because", texts.reason, false))
+                label.check {
+                    input type="checkbox" name="new_agent" value="yes" checked[filled.values.get("new_agent").is_some()];
+                    span { (texts.new_agent) }
+                }
                 (answers(viewer))
             }
             p.dim { (texts.grant_hint) }
@@ -139,6 +144,7 @@ pub(super) fn forms(console: &Console, viewer: &Viewer, filled: &Filled) -> Mark
             h2 #permit { (texts.grant_permission) }
             (filled.whole(PERMIT))
             form.row method="post" action=(url(console, PERMIT)) {
+                (enter_guard(viewer))
                 (token(viewer))
                 (permit("server", texts.server, true))
                 (permit("permissions", texts.permission_example, true))
@@ -195,7 +201,7 @@ async fn answered(
 ) -> Response {
     let Entered { form, viewer, is_own } = entered;
     let problem = match done {
-        Ok(done) => return console.done("/access", &Notice::Done(done)),
+        Ok(done) => return console.done(&viewer, "/access", &Notice::Done(done)),
         Err(problem) => problem,
     };
     let filled = Filled { path, values: form, problem: Some(problem) };
@@ -213,22 +219,28 @@ async fn grant_access(console: &Console, viewer: &Viewer, form: &Form) -> Result
     let mut params = match form.text("answer") {
         "allow" => AccessGrantParams::allow(agent, server),
         "deny" => AccessGrantParams::deny(agent, server),
+        NO_ANSWER => return Err(Problem::whole(viewer.texts.press_button)),
         _ => return Err(Problem::whole(viewer.texts.choose_answer)),
     };
     if let Some(tool) = tool {
         params = params.tool(tool);
     }
     if let Some(end) = form.get("expires") {
-        params = params.until(time_args::future(end).map_err(|why| Problem::of("expires", why))?);
+        params = params.until(times::future(end).map_err(|why| Problem::of("expires", why))?);
     }
     if let Some(because) = form.get("because") {
         params = params.because(because);
     }
     let backend = Backend::Kernel(viewer.operator.client.clone());
-    let target = Target::new(agent, server, tool);
+    // `*` is a known agent, so only the server and the tool are checked if the person marks the agent as new.
+    let is_new = form.get("new_agent").is_some();
+    let target = Target::new(if is_new { "*" } else { agent }, server, tool);
     let checked = check_new_entry(&console.global, &backend, &target).await;
     checked.map_err(|(part, failure)| match part {
-        Some(EntryPart::Agent) => Problem::of("agent", failure.to_string()),
+        Some(EntryPart::Agent) => Problem::of(
+            "agent",
+            failure.to_string().replace(NEW_AGENT, viewer.texts.tick_new_agent),
+        ),
         Some(EntryPart::Server) => Problem::of("server", failure.to_string()),
         Some(EntryPart::Tool) => Problem::of("tool", failure.to_string()),
         None => failure.into(),
@@ -251,12 +263,13 @@ async fn decide_permissions(
     let decision = match form.text("answer") {
         "allow" => PermissionDecision::Approve,
         "deny" => PermissionDecision::Deny,
+        NO_ANSWER => return Err(Problem::whole(viewer.texts.press_button)),
         _ => return Err(Problem::whole(viewer.texts.choose_answer)),
     };
     let all: Vec<Permission> = names.split_whitespace().map(Permission::from).collect();
     let mut params = KernelPermissionChangeParams::new(server, all);
     if let Some(end) = form.get("expires") {
-        let end = time_args::future(end).map_err(|why| Problem::of("expires", why))?;
+        let end = times::future(end).map_err(|why| Problem::of("expires", why))?;
         params.until = Some(end.into());
     }
     params.because = form.get("because").map(str::to_owned);

@@ -134,5 +134,5 @@ pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted)
     } else {
         Err(Failure::failed("your key does not permit changes (`admin.write`)"))
     };
-    console.ended("/access", format!("{id}: revoked"), revoked)
+    console.ended(&viewer, "/access", format!("{id}: revoked"), revoked)
 }

@@ -2,7 +2,7 @@
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Console;
 use super::form::Form;
@@ -13,20 +13,58 @@ use crate::output::escape_lines;
 /// The maximum length of a notice, which is part of the address of the page that shows it.
 const MAX_NOTICE: usize = 600;
 
+/// The value of `answer` that a form sends if a person presses Enter in one of its fields; it changes nothing.
+pub(super) const NO_ANSWER: &str = "none";
+
 /// The result of an action, shown on the page that follows it.
 pub(super) enum Notice {
     Done(String),
+    /// The result of a decision that also holds for later calls.
+    Lasting(String),
     Failed(String),
 }
 
 impl Notice {
-    pub(super) fn to_query(&self) -> String {
+    /// Returns the notice as a query. Its signature proves that this session made it, because a link of another site
+    /// may contain any text.
+    pub(super) fn to_query(&self, viewer: &Viewer) -> String {
         let (name, text) = match self {
-            Self::Done(text) => ("done", text),
+            Self::Done(text) | Self::Lasting(text) => ("done", text),
             Self::Failed(text) => ("failed", text),
         };
         let text = mgp_types::clip(text, MAX_NOTICE);
-        form_urlencoded::Serializer::new(String::new()).append_pair(name, &text).finish()
+        let text = text.trim();
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair(name, text).append_pair("sign", &viewer.sign(name, text));
+        if matches!(self, Self::Lasting(_)) {
+            query.append_pair("see", "decisions");
+        }
+        query.finish()
+    }
+}
+
+/// Returns the notice in the query of a page, if this session made it.
+fn notice(console: &Console, viewer: &Viewer, query: &Form) -> Markup {
+    let found = ["done", "failed"].into_iter().find_map(|name| Some((name, query.get(name)?)));
+    let Some((name, text)) = found else { return html! {} };
+    if !viewer.has_signed(name, text, query.text("sign")) {
+        return html! {};
+    }
+    html! {
+        p class=(name) {
+            (plain(text))
+            @if query.get("see") == Some("decisions") {
+                " " a href=(url(console, "/access#decisions")) { (viewer.texts.decisions) }
+            }
+        }
+    }
+}
+
+/// Returns the first button of a form, which no person sees. A browser presses the first button if a person presses
+/// Enter in a field, and that must not allow anything.
+pub(super) fn enter_guard(viewer: &Viewer) -> Markup {
+    html! {
+        button.hidden name="answer" value=(NO_ANSWER) tabindex="-1" aria-hidden="true" { (viewer.texts.press_button) }
     }
 }
 
@@ -80,10 +118,7 @@ pub(super) fn page(
         }
         main #main tabindex="-1" data-events=(url(console, "/events")) {
             h1 { (title) }
-            div role="status" {
-                @if let Some(done) = query.get("done") { p.done { (plain(done)) } }
-                @if let Some(failed) = query.get("failed") { p.failed { (plain(failed)) } }
-            }
+            div role="status" { (notice(console, viewer, query)) }
             div #content { (body) }
         }
         script src=(url(console, "/live.js")) defer {}
@@ -142,17 +177,39 @@ pub(super) fn failure(viewer: &Viewer, reason: &str) -> Markup {
     html! { p.failed role="alert" { (viewer.texts.failed) " " (plain(reason)) } }
 }
 
-/// Returns a table with a head. On a narrow screen, the table can be scrolled separately.
+/// Returns a table with a head. On a narrow screen, each row becomes a card in which the cells have their heads.
 pub(super) fn table(name: &str, heads: &[&str], rows: &Markup) -> Markup {
     html! {
         div.scroll role="region" aria-label=(name) tabindex="0" {
             table {
                 caption.hidden { (name) }
                 thead { tr { @for head in heads { th scope="col" { (head) } } } }
-                tbody { (rows) }
+                tbody { (labelled(&rows.0, heads)) }
             }
         }
     }
+}
+
+/// Returns the rows of a table, each cell with its head as a label. Texts in the rows contain no `<`, because they are
+/// escaped.
+fn labelled(rows: &str, heads: &[&str]) -> Markup {
+    let mut labelled = String::new();
+    for (number, row) in rows.split("<tr").enumerate() {
+        labelled.push_str(if number == 0 { "" } else { "<tr" });
+        let mut heads = heads.iter();
+        let mut rest = row;
+        while let Some(at) = [rest.find("<td"), rest.find("<th")].into_iter().flatten().min() {
+            let (before, cell) = rest.split_at(at);
+            let (tag, after) = cell.split_at("<td".len());
+            labelled.extend([before, tag]);
+            if let Some(head) = heads.next() {
+                labelled.extend([" data-label=\"", &html! { (head) }.0, "\""]);
+            }
+            rest = after;
+        }
+        labelled.push_str(rest);
+    }
+    PreEscaped(labelled)
 }
 
 /// Returns a status word as a coloured mark; the colour depends on the word.
@@ -183,4 +240,21 @@ pub(super) async fn style() -> impl IntoResponse {
 
 pub(super) async fn script() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], include_str!("live.js"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cell_of_a_table_has_the_head_of_its_column() {
+        let rows =
+            html! { tr { th scope="row" { "<td" } td.time { "b" } td { "c" } } tr { td {} } };
+        let table = table("t", &["One", "T\"wo"], &rows).into_string();
+        let body = table.split("<tbody>").nth(1).unwrap().split("</tbody>").next().unwrap();
+        assert_eq!(
+            body,
+            "<tr><th data-label=\"One\" scope=\"row\">&lt;td</th><td data-label=\"T&quot;wo\" class=\"time\">b</td><td>c</td></tr><tr><td data-label=\"One\"></td></tr>"
+        );
+    }
 }

@@ -5,6 +5,7 @@
 //! passes the same checks as any other.
 
 mod access;
+mod card;
 mod configuration;
 mod form;
 mod gate;
@@ -18,6 +19,7 @@ mod login;
 mod operator;
 mod questions;
 mod record;
+mod refusal;
 mod remedy;
 mod search;
 mod servers;
@@ -25,6 +27,8 @@ mod sessions;
 mod steps;
 mod story;
 mod texts;
+mod times;
+mod waiting;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
@@ -275,19 +279,19 @@ impl Console {
     }
 
     /// Returns the answer to an action: a redirect to the page, with the result.
-    fn done(&self, page: &str, notice: &Notice) -> Response {
+    fn done(&self, viewer: &Viewer, page: &str, notice: &Notice) -> Response {
         let separator = if page.contains('?') { '&' } else { '?' };
-        Redirect::to(&format!("{}{separator}{}", layout::url(self, page), notice.to_query()))
-            .into_response()
+        let (page, query) = (layout::url(self, page), notice.to_query(viewer));
+        Redirect::to(&format!("{page}{separator}{query}")).into_response()
     }
 
     /// Returns the answer to an action that may have failed: a redirect to the page, with the result or the reason.
-    fn ended(&self, page: &str, done: String, result: CliResult) -> Response {
+    fn ended(&self, viewer: &Viewer, page: &str, done: String, result: CliResult) -> Response {
         let notice = match result {
             Ok(()) => Notice::Done(done),
             Err(failure) => Notice::Failed(failure.to_string()),
         };
-        self.done(page, &notice)
+        self.done(viewer, page, &notice)
     }
 }
 

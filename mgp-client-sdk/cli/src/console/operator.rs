@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mgp_client_sdk::Client;
 use mgp_security::Administration;
+use mgp_types::Sha256Hash;
 use mgp_types::service::{Context, CredentialGrant, Peer, Principal, Scope, ScopeKind};
 use subtle::ConstantTimeEq as _;
 
@@ -63,6 +64,18 @@ impl Viewer {
 
     pub(super) fn token(&self) -> &str {
         &self.token
+    }
+
+    /// Returns the signature of a notice, which only this session can make.
+    pub(super) fn sign(&self, name: &str, text: &str) -> String {
+        let token = &self.token;
+        // The token is at both ends, so that a signature of one text leads to that of no longer one.
+        Sha256Hash::digest(format!("{token}\n{name}\n{text}\n{token}").as_bytes()).to_string()
+    }
+
+    /// Returns whether this session made a signature.
+    pub(super) fn has_signed(&self, name: &str, text: &str, sign: &str) -> bool {
+        self.sign(name, text).as_bytes().ct_eq(sign.as_bytes()).into()
     }
 }
 

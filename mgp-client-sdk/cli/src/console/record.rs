@@ -17,13 +17,42 @@ use super::layout::{self, field, mark, plain, table, url};
 use super::operator::Viewer;
 use super::questions::Questions;
 use super::remedy;
-use super::{Console, PageError, Shared, shown};
-use crate::commands::audit::{reason, result_word};
-use crate::time_args;
+use super::{Console, PageError, Shared, refusal, shown, times};
 
 const PAGE: u64 = 100;
 
 const EXPORT_PAGE: u64 = 1000;
+
+/// The maximum number of pages that are read to find records with one result.
+const MAX_PAGES: usize = 10;
+
+/// The types of records that are not in the specification.
+const OWN_KINDS: [&str; 20] = [
+    "dev.cloto.administered",
+    "dev.cloto.approval_decided",
+    "dev.cloto.approval_requested",
+    "dev.cloto.callback_unanswered",
+    "dev.cloto.confirmation_denied",
+    "dev.cloto.confirmation_given",
+    "dev.cloto.definition_approved",
+    "dev.cloto.definition_changed",
+    "dev.cloto.definition_flagged",
+    "dev.cloto.definition_pinned",
+    "dev.cloto.definition_rejected",
+    "dev.cloto.definitions_forgotten",
+    "dev.cloto.events_dropped",
+    "dev.cloto.key_added",
+    "dev.cloto.key_revoked",
+    "dev.cloto.policy_changed",
+    "dev.cloto.project_approved",
+    "dev.cloto.project_revoked",
+    "dev.cloto.server_deregistered",
+    "dev.cloto.server_registered",
+];
+
+/// The words for the results of records.
+const RESULTS: [&str; 7] =
+    ["SUCCESS", "FAILURE", "BLOCKED", "CANCELLED", "ASKED", "DENIED", "FLAGGED"];
 
 /// The filters of the page; a filter that is `None` matches everything.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +63,8 @@ pub(super) struct Filter {
     pub(super) kind: Option<String>,
     pub(super) trace: Option<String>,
     pub(super) since: Option<String>,
+    /// The word for the result, as the table shows it.
+    pub(super) result: Option<String>,
 }
 
 impl Filter {
@@ -46,6 +77,7 @@ impl Filter {
             kind: value("type"),
             trace: value("trace"),
             since: value("since"),
+            result: value("result"),
         }
     }
 
@@ -57,11 +89,16 @@ impl Filter {
         params.trace.clone_from(&self.trace);
         params.event_type = self.kind.as_deref().map(EventType::from);
         if let Some(since) = &self.since {
-            let since = time_args::past(since);
+            let since = times::past(since);
             let bad = |reason| PageError(axum::http::StatusCode::BAD_REQUEST, reason);
             params.since = Some(since.map_err(bad)?.into());
         }
         Ok(params)
+    }
+
+    /// Returns whether a record has the result; the kernel does not filter by results.
+    fn has_result(&self, event: &AuditEvent) -> bool {
+        self.result.as_ref().is_none_or(|word| *word == refusal::result(event))
     }
 }
 
@@ -79,6 +116,25 @@ pub(super) async fn read(
     Ok(viewer.operator.client.request::<KernelAudit>(&params).await?)
 }
 
+/// Returns a page of the newest records with the result of the filter, and the position of the next page.
+async fn matching(
+    viewer: &Viewer,
+    filter: &Filter,
+    mut before: Option<u64>,
+) -> Result<(Vec<AuditEvent>, Option<u64>), PageError> {
+    let mut found = Vec::new();
+    for _ in 0..MAX_PAGES {
+        let page = read(viewer, filter, PAGE, before).await?;
+        found.extend(page.events.into_iter().filter(|event| filter.has_result(event)));
+        let is_last = page.next.is_none() || page.next == before;
+        before = page.next.filter(|_| !is_last);
+        if is_last || found.len() as u64 >= PAGE / 2 {
+            break;
+        }
+    }
+    Ok((found, before))
+}
+
 pub(super) async fn page(
     State(console): Shared,
     Extension(viewer): Extension<Viewer>,
@@ -87,8 +143,8 @@ pub(super) async fn page(
     shown(&console, &viewer, async {
         let filter = Filter::from_query(&query);
         let before = query.get("before").and_then(|before| before.parse().ok());
-        let found = read(&viewer, &filter, PAGE, before).await?;
-        let questions = Questions::of(&viewer, &found.events).await;
+        let (found, next) = matching(&viewer, &filter, before).await?;
+        let questions = Questions::of(&viewer, &found).await;
         let texts = viewer.texts;
         let verified = match query.get("verify") {
             Some(_) => Some(viewer.operator.client.request::<KernelAuditVerify>(&KernelAuditVerifyParams::new()).await?),
@@ -107,8 +163,8 @@ pub(super) async fn page(
                     None => p.done { (verified.records) " " (texts.records_unchanged) },
                 }
             }
-            div data-live[before.is_none()] { (rows(&console, &viewer, &questions, &found.events)) }
-            @if let Some(next) = found.next {
+            div data-live[before.is_none()] { (rows(&console, &viewer, &questions, &found)) }
+            @if let Some(next) = next {
                 p { a href={ "?" (query.with("before", &next.to_string())) } { (texts.older) } }
             }
         };
@@ -119,7 +175,7 @@ pub(super) async fn page(
 
 fn filters(console: &Console, viewer: &Viewer, filter: &Filter) -> Markup {
     let texts = viewer.texts;
-    let kinds = EventType::KNOWN.iter().map(EventType::as_str);
+    let kinds = EventType::KNOWN.iter().map(EventType::as_str).chain(OWN_KINDS);
     let value = |filter: &Option<String>| filter.clone().unwrap_or_default();
     html! {
         form.row method="get" action=(url(console, "/record")) {
@@ -131,6 +187,14 @@ fn filters(console: &Console, viewer: &Viewer, filter: &Filter) -> Markup {
                     option value="" { (texts.all) }
                     @for kind in kinds {
                         option value=(kind) selected[filter.kind.as_deref() == Some(kind)] { (kind) }
+                    }
+                }
+            }
+            label { span { (texts.result) }
+                select name="result" {
+                    option value="" { (texts.all) }
+                    @for word in RESULTS {
+                        option value=(word) selected[filter.result.as_deref() == Some(word)] { (word) }
                     }
                 }
             }
@@ -162,10 +226,10 @@ pub(super) fn rows(
                         None => (plain(event.event_type.as_str())),
                     }
                 }
-                td { (mark(&result_word(event))) }
+                td { (mark(&refusal::result(event))) }
                 td { (plain(&event.actor.id)) }
                 td { (plain(&target(event))) }
-                td { (plain(&reason(event).unwrap_or_default())) (remedy::links(console, viewer, questions, event)) }
+                td { (refusal::words(viewer, event)) (remedy::links(console, viewer, questions, event)) }
             }
         }
     };
@@ -198,6 +262,7 @@ pub(super) async fn export(
     };
     let lines = stream::unfold(Some(0), move |after| {
         let (operator, mut params) = (std::sync::Arc::clone(&viewer.operator), params.clone());
+        let filter = filter.clone();
         async move {
             let after: u64 = after?;
             params.limit = Some(EXPORT_PAGE);
@@ -207,7 +272,8 @@ pub(super) async fn export(
                 Ok(page) => page,
                 Err(error) => return Some((Err(std::io::Error::other(error.to_string())), None)),
             };
-            let lines = page.events.iter().filter_map(|event| serde_json::to_string(event).ok());
+            let events = page.events.iter().filter(|event| filter.has_result(event));
+            let lines = events.filter_map(|event| serde_json::to_string(event).ok());
             let text: String = lines.map(|line| line + "\n").collect();
             Some((Ok(text), page.next.filter(|next| *next > after)))
         }

@@ -62,6 +62,9 @@ fn targets(
                 (format!("/call/{}", segment(&one.id)), text)
             });
             let missing = detail::<String>(event, "missing");
+            // An operator has just denied the call, so the page does not propose to allow it.
+            let is_denied = question.is_some_and(|one| one.state == "denied");
+            let missing = missing.filter(|_| !is_denied);
             let missing =
                 missing.map(|names| (refused.permission(&names), texts.grant_permission_hour));
             let found: Vec<_> = asked.into_iter().chain(missing).collect();

@@ -12,13 +12,17 @@ use mgp_types::mgp::{
     DiscoverToolsParams, DiscoverToolsResult, KernelInfoParams, KernelSavedDay, KernelSession,
     KernelSessionsParams, KernelTokensParams, KernelTokensResult,
 };
+use mgp_types::service::Principal;
 
+use super::card::fill;
 use super::form::Form;
 use super::layout::{self, field, plain, table, url};
 use super::operator::Viewer;
 use super::record::short_time;
 use super::{Console, PageError, Shared, shown};
-use crate::exit::CliResult;
+use crate::commands::keys;
+use crate::exit::{CliResult, Failure};
+use crate::state;
 
 const MAX_TOOLS: u64 = 10;
 
@@ -37,16 +41,15 @@ pub(super) async fn page(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let agent = query.get("agent").unwrap_or("default");
-        let mut params = KernelTokensParams::new();
-        params.agent_id = Some(agent.to_owned());
-        let tokens = viewer.operator.client.request::<KernelToolsTokens>(&params).await?;
         let params = KernelSessionsParams::new();
         let mut sessions =
             viewer.operator.client.request::<KernelSessions>(&params).await?.sessions;
         // Leave out the sessions of the console's own requests, which have no transport.
         sessions.retain(|session| session.transport.is_some());
-        let saved = saved(&viewer, &sessions).await?;
+        let agents = agents(&console, &viewer, &sessions).await?;
+        let agent = query.get("agent").unwrap_or_else(|| agents.preferred());
+        let tokens = tokens_of(&viewer, agent).await?;
+        let saved: Vec<Bar> = agents.tokens.iter().map(bar).collect();
         // The requests above are made as the operator; the search is made with the rights of the agent.
         let found = match query.get("query") {
             Some(text) => Some(search(&console, &viewer, agent, text).await),
@@ -60,6 +63,10 @@ pub(super) async fn page(
                 button.main { (texts.search) }
             }
             @match &found {
+                Some(Ok(found)) if found.tools.is_empty() => {
+                    p.dim { (agents.why_nothing(&viewer, agent, &tokens)) }
+                    @for note in &found.notes { p.dim { (plain(note)) } }
+                }
                 Some(Ok(found)) => (results(&viewer, found)),
                 Some(Err(failure)) => p.failed { (plain(&failure.to_string())) },
                 None => {}
@@ -110,8 +117,7 @@ fn results(viewer: &Viewer, found: &DiscoverToolsResult) -> Markup {
         }
     };
     html! {
-        @if found.tools.is_empty() { p.dim { (texts.nothing_found) } }
-        @else { (table(texts.search, &[texts.tool, texts.score, texts.reason, texts.note], &rows)) }
+        (table(texts.search, &[texts.tool, texts.score, texts.reason, texts.note], &rows))
         @for note in &found.notes { p.dim { (plain(note)) } }
     }
 }
@@ -119,22 +125,64 @@ fn results(viewer: &Viewer, found: &DiscoverToolsResult) -> Markup {
 /// A bar of a chart: its name, its length, and the text at its end.
 type Bar = (String, u64, String);
 
-/// Returns for each configured or connected agent the number of tokens that it saves by searching instead of listing
-/// all tools.
-async fn saved(viewer: &Viewer, sessions: &[KernelSession]) -> Result<Vec<Bar>, PageError> {
-    let client = &viewer.operator.client;
-    let agents = client.request::<KernelInfo>(&KernelInfoParams::new()).await?.agents;
-    let connected = sessions.iter().filter_map(|session| session.agent_id.clone());
-    let agents: BTreeSet<String> = agents.into_iter().chain(connected).collect();
-    let mut bars = Vec::new();
-    for agent in agents.into_iter().take(MAX_AGENTS) {
-        let mut params = KernelTokensParams::new();
-        params.agent_id = Some(agent.clone());
-        let tokens = client.request::<KernelToolsTokens>(&params).await?;
-        let saved = tokens.all.saturating_sub(tokens.listed);
-        bars.push((plain(&agent), saved, format!("{saved} ({} %)", tokens.saved_percent)));
+/// The known agents, and the tokens of the tools that some of them may use.
+struct Agents {
+    names: BTreeSet<String>,
+    tokens: Vec<(String, KernelTokensResult)>,
+}
+
+impl Agents {
+    /// Returns the agent that may use the most tools.
+    fn preferred(&self) -> &str {
+        let most = self.tokens.iter().rev().max_by_key(|(_, tokens)| tokens.all);
+        most.filter(|(_, tokens)| tokens.all > 0).map_or("default", |(agent, _)| agent)
     }
-    Ok(bars)
+
+    /// Returns why a search found no tools.
+    fn why_nothing(&self, viewer: &Viewer, agent: &str, tokens: &KernelTokensResult) -> String {
+        let texts = viewer.texts;
+        let text = match tokens.all {
+            0 if !self.names.contains(agent) => texts.unknown_agent,
+            0 => texts.no_server_for,
+            _ => texts.nothing_found,
+        };
+        plain(&fill(text, &[("agent", agent)]))
+    }
+}
+
+/// Returns the agents that are configured or connected, or that have access or a key.
+async fn agents(
+    console: &Console,
+    viewer: &Viewer,
+    sessions: &[KernelSession],
+) -> Result<Agents, PageError> {
+    let info = viewer.operator.client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
+    let connected = sessions.iter().filter_map(|session| session.agent_id.clone());
+    let mut names: BTreeSet<String> = info.agents.into_iter().chain(connected).collect();
+    let db = state::db(&console.global).await?;
+    let entries = mgp_security::Access::named_in(&db, Principal::local().tenant()).await;
+    names.extend(entries.map_err(|error| Failure::failed(error.to_string()))?);
+    let keys = keys::list(&console.global).await?;
+    names.extend(keys.into_iter().filter(|key| !key.admin).map(|key| key.agent));
+    names.retain(|name| name != "*" && !name.starts_with("group:"));
+    names.insert("default".to_owned());
+    let mut tokens = Vec::new();
+    for name in names.iter().take(MAX_AGENTS) {
+        tokens.push((name.clone(), tokens_of(viewer, name).await?));
+    }
+    Ok(Agents { names, tokens })
+}
+
+async fn tokens_of(viewer: &Viewer, agent: &str) -> Result<KernelTokensResult, PageError> {
+    let mut params = KernelTokensParams::new();
+    params.agent_id = Some(agent.to_owned());
+    Ok(viewer.operator.client.request::<KernelToolsTokens>(&params).await?)
+}
+
+/// Returns the number of tokens that an agent saves by searching instead of listing all tools.
+fn bar((agent, tokens): &(String, KernelTokensResult)) -> Bar {
+    let saved = tokens.all.saturating_sub(tokens.listed);
+    (plain(agent), saved, format!("{saved} ({} %)", tokens.saved_percent))
 }
 
 fn saved_by_agent(viewer: &Viewer, saved: &[Bar]) -> Markup {
@@ -148,7 +196,8 @@ fn saved_by_agent(viewer: &Viewer, saved: &[Bar]) -> Markup {
 fn saved_by_day(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     let texts = viewer.texts;
     let bar = |day: &KernelSavedDay| {
-        (day.day.clone(), day.saved, format!("{} ({} {})", day.saved, day.lists, texts.lists))
+        let lists = if day.lists == 1 { texts.list } else { texts.lists };
+        (day.day.clone(), day.saved, format!("{} ({} {lists})", day.saved, day.lists))
     };
     let bars: Vec<Bar> = tokens.days.iter().rev().take(MAX_SAVED_DAYS).map(bar).collect();
     if bars.is_empty() {

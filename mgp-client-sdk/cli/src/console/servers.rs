@@ -1,5 +1,7 @@
 //! The servers: state, cost and log of each, and the actions of an operator.
 
+use std::collections::BTreeSet;
+
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -16,6 +18,7 @@ use mgp_types::mgp::{
 
 use super::form::{Form, Posted, segment};
 use super::layout::{self, mark, plain, table, token, url};
+use super::live::waiting_definitions;
 use super::operator::Viewer;
 use super::{Console, PageError, Shared, shown};
 use crate::commands::tools::fetch_tools;
@@ -39,8 +42,10 @@ pub(super) async fn page(
             .await?
             .servers;
         let info = viewer.operator.client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
+        let waiting = waiting_definitions(&viewer.operator.client).await?;
+        let waiting = waiting.into_iter().map(|tool| tool.server_id).collect();
         let body = html! { div data-live {
-            (servers_table(&console, &viewer, &all))
+            (servers_table(&console, &viewer, &all, &waiting))
             (clients(&viewer, &info))
         } };
         Ok(layout::page(&console, &viewer, "/servers", &query, &body))
@@ -48,7 +53,12 @@ pub(super) async fn page(
     .await
 }
 
-fn servers_table(console: &Console, viewer: &Viewer, all: &[KernelServer]) -> Markup {
+fn servers_table(
+    console: &Console,
+    viewer: &Viewer,
+    all: &[KernelServer],
+    waiting: &BTreeSet<String>,
+) -> Markup {
     let texts = viewer.texts;
     let rows = html! {
         @for server in all {
@@ -59,7 +69,10 @@ fn servers_table(console: &Console, viewer: &Viewer, all: &[KernelServer]) -> Ma
                 td { (server.tokens) }
                 td { (server.restarts) }
                 td { (server.trust_level) }
-                td { (plain(server.error.as_deref().or(server.lacks.as_deref()).unwrap_or_default())) }
+                td {
+                    (plain(server.error.as_deref().or(server.lacks.as_deref()).unwrap_or_default()))
+                    @if waiting.contains(&server.id) { div { a href=(url(console, "/#definitions")) { (texts.changed_definitions) } } }
+                }
             }
         }
     };
@@ -186,5 +199,5 @@ pub(super) async fn act(
     };
     let acted = acted.await;
     let done = format!("{id}: {}", acted.as_deref().unwrap_or_default());
-    console.ended(&format!("/servers/{}", segment(&id)), done, acted.map(|_| ()))
+    console.ended(&viewer, &format!("/servers/{}", segment(&id)), done, acted.map(|_| ()))
 }

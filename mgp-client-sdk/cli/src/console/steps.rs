@@ -13,8 +13,8 @@ use super::operator::Viewer;
 use super::questions::{self, Questions, approval_id, detail};
 use super::record::{short_time, target};
 use super::remedy::links;
-use super::{Console, inbox};
-use crate::commands::audit::{reason, result_word};
+use super::{Console, inbox, refusal, times};
+use crate::commands::audit::reason;
 
 const CONFIRMED: &str = "dev.cloto.confirmation_given";
 
@@ -39,7 +39,8 @@ impl Story<'_> {
     /// Returns the steps as a list in the order of time.
     pub(super) fn list(&self) -> Markup {
         let mut steps: Vec<Step> = self.events.iter().flat_map(|event| self.steps(event)).collect();
-        steps.sort_by_key(|step| step.at);
+        // A question may be recorded in the same millisecond as its call arrives.
+        steps.sort_by_key(|step| (step.at, step.name != self.viewer.texts.step_called));
         let waiting = self.waiting();
         html! {
             ol.steps aria-label=(self.viewer.texts.steps) {
@@ -63,7 +64,7 @@ impl Story<'_> {
         let at = event.timestamp.to_system_time();
         let one = |name, what| vec![Step { at, name, what }];
         match event.event_type.as_str() {
-            ASKED => one(texts.step_asked, self.asked(event)),
+            ASKED => self.question(event, at),
             ANSWERED => one(texts.step_answered, self.answered(event)),
             // If the question was in the inbox, the record `ANSWERED` already has the answer.
             CONFIRMED | UNCONFIRMED if !self.has(ANSWERED) => {
@@ -74,6 +75,30 @@ impl Story<'_> {
             _ if event.event_type == EventType::ToolBlocked => self.refusal(event, at),
             _ => Vec::new(),
         }
+    }
+
+    /// Returns the steps of a question; while its call waits, no other record shows that it was called.
+    fn question(&self, event: &AuditEvent, at: Option<SystemTime>) -> Vec<Step> {
+        let texts = self.viewer.texts;
+        let asked = Step { at, name: texts.step_asked, what: self.asked(event) };
+        let calls = [EventType::ToolExecuted, EventType::ToolBlocked];
+        let is_recorded = self
+            .events
+            .iter()
+            .any(|one| one.trace_id == event.trace_id && calls.contains(&one.event_type));
+        if is_recorded {
+            return vec![asked];
+        }
+        vec![Step { at, name: texts.step_called, what: who(event) }, asked]
+    }
+
+    /// Returns the time at which a recorded call arrived: the time of its end minus its duration, but no later than
+    /// the first record of its trace, because the duration is in whole milliseconds.
+    fn began(&self, event: &AuditEvent, ended: Option<SystemTime>) -> Option<SystemTime> {
+        let lasted = Duration::from_millis(detail(event, "duration_ms").unwrap_or_default());
+        let began = ended.and_then(|end| end.checked_sub(lasted));
+        let own = self.events.iter().filter(|one| one.trace_id == event.trace_id);
+        own.filter_map(|one| one.timestamp.to_system_time()).chain(began).min()
     }
 
     /// Returns who was asked, and by which rule.
@@ -133,22 +158,21 @@ impl Story<'_> {
     /// Returns the steps of a call that ran.
     fn run(&self, event: &AuditEvent, at: Option<SystemTime>) -> Vec<Step> {
         let texts = self.viewer.texts;
-        let called = began(event, at);
+        let called = self.began(event, at);
         let confirmed = self
             .events
             .iter()
             .find(|one| one.event_type.as_str() == CONFIRMED && one.trace_id == event.trace_id);
         let started = confirmed.and_then(|one| one.timestamp.to_system_time()).or(called);
         let lasted = at.zip(started).and_then(|(end, start)| end.duration_since(start).ok());
-        let who = html! { (plain(&event.actor.id)) " → " (plain(&target(event))) };
-        let mut steps = vec![Step { at: called, name: texts.step_called, what: who }];
+        let mut steps = vec![Step { at: called, name: texts.step_called, what: who(event) }];
         if confirmed.is_some() {
             let what = html! { (texts.ran_as_answered) };
             steps.push(Step { at: started, name: texts.step_started, what });
         }
         let ended = html! {
-            (mark(&result_word(event)))
-            @if let Some(lasted) = lasted { " " (texts.after_word) " " (lasted.as_millis()) " ms" }
+            (mark(&refusal::result(event)))
+            @if let Some(lasted) = lasted { " " (texts.after_word) " " (times::words(lasted)) }
             @if let Some(reason) = reason(event) { ": " (plain(&reason)) }
         };
         steps.push(Step { at, name: texts.step_ended, what: ended });
@@ -158,14 +182,13 @@ impl Story<'_> {
     /// Returns the steps of a call that did not run.
     fn refusal(&self, event: &AuditEvent, at: Option<SystemTime>) -> Vec<Step> {
         let texts = self.viewer.texts;
-        let who = html! { (plain(&event.actor.id)) " → " (plain(&target(event))) };
         let is_cancelled = detail::<bool>(event, "cancelled") == Some(true);
         let what = html! {
-            @if is_cancelled { (texts.gave_up) } @else { (plain(&reason(event).unwrap_or_default())) }
+            @if is_cancelled { (texts.gave_up) } @else { (refusal::words(self.viewer, event)) }
             (links(self.console, self.viewer, self.questions, event))
         };
         vec![
-            Step { at: began(event, at), name: texts.step_called, what: who },
+            Step { at: self.began(event, at), name: texts.step_called, what: who(event) },
             Step { at, name: texts.step_not_run, what },
         ]
     }
@@ -217,8 +240,7 @@ fn is_for_later(event: &AuditEvent) -> bool {
     approval_id(event).is_some_and(|id| mgp_security::CallApprovals::is_id(&id))
 }
 
-/// Returns the time at which a recorded call arrived: the time of its end, minus its duration.
-fn began(event: &AuditEvent, ended: Option<SystemTime>) -> Option<SystemTime> {
-    let lasted = Duration::from_millis(detail(event, "duration_ms").unwrap_or_default());
-    ended.and_then(|end| end.checked_sub(lasted))
+/// Returns which agent called which tool.
+fn who(event: &AuditEvent) -> Markup {
+    html! { (plain(&event.actor.id)) " → " (plain(&target(event))) }
 }

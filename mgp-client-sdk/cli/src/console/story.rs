@@ -1,5 +1,7 @@
 //! The story of one call: its steps in words, and its records on a line of time, as a picture and as a table.
 
+use std::time::Duration;
+
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -11,8 +13,7 @@ use super::layout::{self, plain};
 use super::operator::Viewer;
 use super::questions::Questions;
 use super::steps::Story;
-use super::{Shared, history, record, shown};
-use crate::commands::audit::result_word;
+use super::{Shared, history, record, refusal, shown, times};
 
 /// The maximum number of records that the picture shows.
 const MAX_DRAWN: usize = 24;
@@ -79,7 +80,7 @@ fn picture(viewer: &Viewer, events: &[AuditEvent]) -> Markup {
     let Some(last) = offsets.last().copied() else {
         return html! { p.dim { (viewer.texts.none) } };
     };
-    let scale = (WIDTH - LEFT - 90.0) / last.max(1.0);
+    let scale = (WIDTH - LEFT - 110.0) / last.max(1.0);
     let height = ROW * events.len() + 10;
     html! {
         div.scroll role="region" aria-label=(viewer.texts.story) tabindex="0" {
@@ -92,7 +93,7 @@ fn picture(viewer: &Viewer, events: &[AuditEvent]) -> Markup {
                     @let name = mgp_types::clip(&format!("{} {}", event.event_type, record::target(event)), 44);
                     text x="0" y=(top + 15) { (plain(&name)) }
                     rect class={ "bar " (color(event)) } x=(format!("{begin:.1}")) y=(top) width=(format!("{:.1}", (end - begin).max(4.0))) height="18" rx="3" {}
-                    text x=(format!("{:.1}", end.max(begin + 4.0) + 6.0)) y=(top + 15) { (format!("+{:.0} ms", offsets[at])) }
+                    text x=(format!("{:.1}", end.max(begin + 4.0) + 6.0)) y=(top + 15) { "+" (times::words(Duration::from_secs_f64(offsets[at] / 1000.0))) }
                 }
             }
         }
@@ -100,7 +101,7 @@ fn picture(viewer: &Viewer, events: &[AuditEvent]) -> Markup {
 }
 
 fn color(event: &AuditEvent) -> &'static str {
-    match result_word(event).as_str() {
+    match refusal::result(event).as_str() {
         "SUCCESS" => "good",
         "BLOCKED" | "FAILURE" | "DENIED" => "bad",
         _ => "warn",

@@ -67,7 +67,7 @@ fn a_name_that_nothing_has_is_refused() {
     fail(&["access", "grant", "ada", "fiels"], server);
     fail(&["permissions", "approve", "fiels", "filesystem.read"], server);
     fail(&["tools", "pin", "fiels.echo", "--agent", "ada"], server);
-    let tool = "there is no tool of files `ehco`; did you mean `echo`?";
+    let tool = "there is no `files` tool `ehco`; did you mean `echo`?";
     fail(&["access", "grant", "ada", "files", "ehco"], tool);
     fail(&["permissions", "approve", "files", "filesystem.read", "--tool", "ehco"], tool);
     fail(&["tools", "pin", "files.ehco", "--agent", "ada"], tool);

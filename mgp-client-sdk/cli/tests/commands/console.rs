@@ -490,7 +490,7 @@ fn the_search_page_shows_what_an_agent_did_not_find_and_what_its_lists_saved() {
     assert!(page.text().contains("send <b>a fax</b> to Mars"), "{}", page.body);
     assert!(!page.body.contains("<b>a fax"), "a query is text: {}", page.body);
     assert!(!page.text().contains("echo a text"), "a call followed: {}", page.body);
-    assert!(page.body.contains("(1 lists)"), "the list of today: {}", page.body);
+    assert!(page.body.contains("(1 list)"), "the list of today: {}", page.body);
     drop(input);
     assert!(host.wait().unwrap().success());
 }

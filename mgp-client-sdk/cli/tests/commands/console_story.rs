@@ -75,7 +75,12 @@ fn a_call_without_access_leads_to_the_grant_that_lets_it_run() {
         &["value=\"default\"", "value=\"desk\"", "value=\"echo\"", "value=\"1h\"", "Grant"],
     );
     let told = story(&browser, "TOOL_BLOCKED");
-    in_order(&told, &["Called", "default → desk.echo", "Did not run", "Grant this for an hour"]);
+    let sentence = "`default` has no access to `desk.echo`";
+    in_order(&told, &["Called", "default → desk.echo", "Did not run", sentence]);
+    in_order(&told, &["Did not run", "Grant this for an hour"]);
+    let blocked = browser.get("/record?result=BLOCKED").text();
+    assert!(blocked.contains(sentence) && blocked.contains("TOOL_BLOCKED</a>"), "{blocked}");
+    assert!(!browser.get("/record?result=CANCELLED").text().contains("TOOL_BLOCKED</a>"));
     browser.done(
         "/access/grant",
         &[
@@ -163,7 +168,7 @@ fn a_call_that_waited_for_a_person_is_one_story_from_the_call_to_its_end() {
     let told = follow(&browser, &page, "Show the story of this call");
     in_order(
         &told,
-        &["A person was asked", "default → desk.echo", "confirmation of dangerous calls", "Now"],
+        &["Called", "A person was asked", "default → desk.echo", "confirmation of", "Now"],
     );
     let path = link(&browser, &page, "Show the story of this call");
     assert_eq!(link(&browser, &path, "It waits for an answer: answer it"), page);

@@ -377,7 +377,7 @@ fn changes_beside_a_running_kernel_apply_at_once_and_are_recorded() {
     // `mgp audit tail` exits when the reader of its output has closed the pipe.
     drop(lines);
     home.succeed(&["access", "grant", "eve", "bench"]);
-    let unknown = "there is no tool of bench `ehco`; did you mean `echo`?";
+    let unknown = "there is no `bench` tool `ehco`; did you mean `echo`?";
     home.fail(1, &["access", "grant", "eve", "bench", "ehco"], unknown);
     home.silent(&["access", "grant", "eve", "bench", "ehco", "--force"]);
     assert!(tail.wait().unwrap().success());

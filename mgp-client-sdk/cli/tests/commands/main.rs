@@ -13,6 +13,8 @@ mod callbacks;
 mod connect;
 #[cfg(unix)]
 mod console;
+#[cfg(unix)]
+mod console_answers;
 mod console_load;
 #[cfg(unix)]
 mod console_story;

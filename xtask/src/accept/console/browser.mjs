@@ -76,7 +76,7 @@ const open = async (width, scheme, scripts) => {
   const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme, javaScriptEnabled: scripts, locale: 'en-US' });
   const page = await context.newPage();
   page.setDefaultTimeout(15000);
-  page.on('console', (message) => { if (['error', 'warning'].includes(message.type()) && !/status of 40[01]/.test(message.text())) fault(`console: ${message.text()}`); });
+  page.on('console', (message) => { if (['error', 'warning'].includes(message.type()) && !/status of (40[01]|422)/.test(message.text())) fault(`console: ${message.text()}`); });
   page.on('pageerror', (error) => fault(`script: ${error.message}`));
   page.on('request', (request) => check(request.url().startsWith(kernel.url), `a request leaves the origin: ${request.url()}`));
   return page;
@@ -126,7 +126,37 @@ const decide = async (page, tool, args, answer, status) => {
   check((await ended) === status, `${answer}: status ${await ended} instead of ${status}`);
 };
 
+// Enter in a field presses the first button of its form, which must not allow anything.
+const pressEnter = async (page, field, path) => {
+  clicked += 1;
+  await page.goto(`${base}${path}`);
+  await page.locator(field).first().fill('a reason');
+  await Promise.all([page.waitForResponse((answer) => answer.request().method() === 'POST'), page.locator(field).first().press('Enter')]);
+  await page.waitForSelector('text=Nothing was changed');
+};
+
+const enter = async (page, pass) => {
+  const ended = [call('desk.echo', { message: `enter ${pass}` }), call('desk.echo', { message: `again ${pass}` })];
+  await waiting(2);
+  await pressEnter(page, 'section[aria-labelledby^="a-"] input[name=because]', '');
+  await page.goto(base);
+  for (const box of await page.locator('input[type=checkbox]').all()) await box.check();
+  await page.locator('section[aria-labelledby=several] input[name=because]').press('Enter');
+  await page.waitForSelector('text=Nothing was changed');
+  await page.goto(`${base}/access`);
+  for (const [name, value] of [['agent', 'coder'], ['server', 'bench']]) await page.fill(`form[action$="/access/grant"] input[name=${name}]`, value);
+  await page.locator('form[action$="/access/grant"] input[name=because]').press('Enter');
+  await page.waitForSelector('text=Nothing was changed');
+  await waiting(2);
+  check(JSON.parse(run('access', 'query', 'coder', 'bench', '--json')).entries.length === 0, 'Enter grants nothing');
+  await page.goto(`${base}?done=Everything+is+safe`);
+  check((await page.locator('text=Everything is safe').count()) === 0, 'a link cannot show a result');
+  for (const _ of ended) { await page.goto(base); await press(page, 'button[value=deny]', 'denied'); }
+  check((await Promise.all(ended)).every((status) => status === 403), 'the calls waited until they were denied');
+};
+
 const actions = async (page, pass) => {
+  await enter(page, pass);
   await decide(page, 'desk.echo', { message: `once ${pass}` }, 'once', 200);
   await decide(page, 'desk.echo', { message: `no ${pass}` }, 'deny', 403);
   await decide(page, 'desk.echo', { message: `like this ${pass}` }, 'like', 200);

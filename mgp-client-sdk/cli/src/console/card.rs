@@ -1,0 +1,202 @@
+//! An item of the inbox: a question with what a decision needs, and its buttons.
+
+use maud::{Markup, html};
+use mgp_types::mgp::KernelApproval;
+
+use super::Console;
+use super::form::segment;
+use super::layout::{enter_guard, field, hidden, mark, plain, token, url};
+use super::operator::Viewer;
+use super::questions;
+use super::record;
+use super::waiting::{Waiting, tool_id};
+
+/// The maximum length of a tool's description in an item.
+const MAX_DESCRIPTION: usize = 400;
+
+/// The maximum length of the arguments in the list for several answers.
+const MAX_ARGUMENTS: usize = 80;
+
+/// Returns an approval with its buttons.
+pub(super) fn card(console: &Console, viewer: &Viewer, waiting: &Waiting) -> Markup {
+    let (texts, approval) = (viewer.texts, &waiting.approval);
+    let is_call = approval.kind == "call";
+    html! {
+        section.card aria-labelledby=(format!("a-{}", approval.id)) {
+            h2 id=(format!("a-{}", approval.id)) { (heading(viewer, approval)) }
+            (facts(viewer, approval))
+            (notes(viewer, waiting))
+            pre { (plain(&approval.question)) }
+            @if is_call || approval.kind == "registration" {
+                p { a href=(url(console, &format!("/call/{}", segment(&approval.id)))) { (texts.whole_call) } }
+            }
+            (answers(console, viewer, approval, "/"))
+        }
+    }
+}
+
+/// Returns who asks for what.
+pub(super) fn heading(viewer: &Viewer, approval: &KernelApproval) -> String {
+    let agent = approval.agent_id.as_deref().unwrap_or(&approval.subject);
+    let server = approval.server_id.as_deref().unwrap_or("-");
+    match (approval.kind.as_str(), &approval.tool) {
+        ("call", Some(tool)) => plain(&format!("{agent} → {server}.{tool}")),
+        ("registration", _) => plain(&format!("{}: {server}", viewer.texts.registration)),
+        (_, Some(tool)) => {
+            plain(&format!("{}: {agent} → {server}.{tool}", viewer.texts.permissions))
+        }
+        _ => plain(&format!("{}: {server}", viewer.texts.permissions)),
+    }
+}
+
+/// Returns the tool's description, and why the call would be refused now.
+pub(super) fn notes(viewer: &Viewer, waiting: &Waiting) -> Markup {
+    let texts = viewer.texts;
+    html! {
+        @if let Some(refusal) = waiting.refusal() { p.failed data-refused { (texts.refused_now) " " (plain(refusal)) } }
+        @if let Some(description) = &waiting.description {
+            p.means { (texts.own_words) " “" (plain(&mgp_types::clip(description, MAX_DESCRIPTION))) "”" }
+        }
+    }
+}
+
+/// Returns the risk, the permissions and the times of a question.
+pub(super) fn facts(viewer: &Viewer, approval: &KernelApproval) -> Markup {
+    let texts = viewer.texts;
+    let permissions: Vec<String> = approval.permissions.iter().map(ToString::to_string).collect();
+    html! {
+        dl {
+            @if let Some(risk) = &approval.risk_level { dt { (texts.risk) } dd { (mark(risk.as_str())) } }
+            @if !permissions.is_empty() { dt { (texts.permissions) } dd { (plain(&permissions.join(" "))) } }
+            dt { (texts.since) } dd { (record::short_time(approval.asked_at.as_str())) " UTC" }
+            @if let Some(end) = approval.expires_at.as_ref().filter(|_| approval.state == "open") { dt { (texts.until) } dd { (record::short_time(end.as_str())) " UTC" } }
+        }
+    }
+}
+
+/// Returns the form with which an operator answers an approval.
+pub(super) fn answers(
+    console: &Console,
+    viewer: &Viewer,
+    approval: &KernelApproval,
+    page: &str,
+) -> Markup {
+    let texts = viewer.texts;
+    let is_call = approval.kind == "call";
+    html! {
+        form.row method="post" action=(url(console, "/decide")) {
+            (enter_guard(viewer))
+            (token(viewer)) (hidden("id", &approval.id)) (hidden("page", page))
+            (field(texts.reason, "because", "", false))
+            button.main name="answer" value="once" { (texts.approve) }
+            @if is_call {
+                button name="answer" value="hour" { (texts.approve_hour) }
+                @if let Some(like) = &approval.like {
+                    button name="answer" value="like" title=(plain(like)) { (texts.approve_like) }
+                }
+            }
+            button.bad name="answer" value="deny" { (texts.deny) }
+            @if is_call && approval.agent_id.is_some() {
+                button.bad name="answer" value="never" { (texts.deny_always) }
+            }
+        }
+        @if is_call { (meanings(viewer, approval)) }
+    }
+}
+
+/// Returns for which later calls each answer about a call holds.
+fn meanings(viewer: &Viewer, approval: &KernelApproval) -> Markup {
+    let texts = viewer.texts;
+    let caller = approval.agent_id.as_deref().unwrap_or(&approval.subject);
+    let tool = tool_id(approval).or_else(|| approval.tool.clone()).unwrap_or_default();
+    let filled = |text: &str| plain(&fill(text, &[("agent", caller), ("tool", &tool)]));
+    html! {
+        p.means { (texts.hour_means) " " (filled(texts.hour_holds)) }
+        @if let Some(like) = &approval.like {
+            p.means { (texts.like_means) " " (filled(texts.like_holds)) " " (plain(like)) }
+        }
+        @if approval.agent_id.is_some() {
+            p.means { (texts.never_means) " " (filled(texts.never_holds)) }
+        }
+    }
+}
+
+/// Replaces each `{name}` of a text by its value; a value is not searched for further names.
+pub(super) fn fill(text: &str, values: &[(&str, &str)]) -> String {
+    let (mut filled, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').unwrap_or((after, ""));
+        let value = values.iter().find(|(own, _)| *own == name).map_or("", |(_, value)| value);
+        filled.extend([before, value]);
+        rest = after;
+    }
+    filled + rest
+}
+
+/// Returns the form with which an operator answers several approvals at once.
+pub(super) fn several(console: &Console, viewer: &Viewer, open: &[Waiting]) -> Markup {
+    let texts = viewer.texts;
+    html! {
+        section.card aria-labelledby="several" {
+            h2 #several { (texts.several) }
+            form method="post" action=(url(console, "/decide")) {
+                (enter_guard(viewer))
+                (token(viewer))
+                @for one in open {
+                    p { label.check {
+                        input type="checkbox" name="id" value=(one.approval.id);
+                        span {
+                            (heading(viewer, &one.approval)) " "
+                            @if let Some(risk) = &one.approval.risk_level { (mark(risk.as_str())) " " }
+                            @if let Some(arguments) = short_arguments(&one.approval) { code { (arguments) } }
+                            @if one.refusal().is_some() { " " (mark(texts.refused_mark)) }
+                        }
+                    } }
+                }
+                div.row {
+                    (field(texts.reason, "because", "", false))
+                    button.main name="answer" value="once" { (texts.approve) }
+                    button.bad name="answer" value="deny" { (texts.deny) }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the arguments of a call in one line.
+fn short_arguments(approval: &KernelApproval) -> Option<String> {
+    let text = approval.arguments.as_deref().filter(|_| approval.kind == "call")?;
+    Some(plain(&mgp_types::clip(text, MAX_ARGUMENTS)))
+}
+
+/// Returns the state of a question in the words of a decision: a used approval is an approval.
+pub(super) fn state(approval: &KernelApproval) -> Markup {
+    mark(if approval.state == "used" { "approved" } else { &approval.state })
+}
+
+/// Returns where a question was answered.
+pub(super) fn place(viewer: &Viewer, approval: &KernelApproval) -> Markup {
+    let place = approval.via.as_deref().and_then(|word| questions::place(viewer, word));
+    html! { @if let Some(place) = place { ", " (place) } }
+}
+
+/// Returns the link to the story of the call that a question is about.
+pub(super) fn story_link(console: &Console, viewer: &Viewer, approval: &KernelApproval) -> Markup {
+    html! {
+        @if let Some(trace) = &approval.trace_id {
+            div { a href=(url(console, &format!("/story/{}", segment(trace)))) { (viewer.texts.story_link) } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_in_a_text_is_not_filled_again() {
+        let filled = fill("`{agent}` may call `{tool}`.", &[("agent", "{tool}"), ("tool", "a.b")]);
+        assert_eq!(filled, "`{tool}` may call `a.b`.");
+        assert_eq!(fill("none", &[]), "none");
+    }
+}

@@ -1,0 +1,97 @@
+//! The open questions with what their list leaves out: the arguments, the tool's description, and whether the kernel
+//! would refuse the call now.
+
+use futures_util::future::{join, join_all};
+use mgp_types::ErrorCode;
+use mgp_types::method::{KernelExplain, KernelTools};
+use mgp_types::mgp::{
+    ExplainedOutcome, KernelApproval, KernelExplainParams, KernelExplainResult, KernelToolsParams,
+};
+
+use super::operator::Viewer;
+use super::questions::approvals;
+
+/// The maximum number of questions of one page that are read completely.
+const MAX_COMPLETE: usize = 32;
+
+/// A question about a call, a server or permissions.
+pub(super) struct Waiting {
+    pub(super) approval: KernelApproval,
+    /// The description of the tool, in the words of its server.
+    pub(super) description: Option<String>,
+    /// The decision that the kernel would make about the call now.
+    pub(super) explained: Option<KernelExplainResult>,
+    /// The reason if no call of the tool can run now, because the kernel has no such tool.
+    missing: Option<&'static str>,
+}
+
+impl Waiting {
+    /// Completes a question that was read with all its arguments.
+    pub(super) async fn of_whole(viewer: &Viewer, approval: KernelApproval) -> Self {
+        if approval.kind != "call" {
+            return Self::of_listed(approval);
+        }
+        let (explained, description) =
+            join(explained(viewer, &approval), description(viewer, &approval)).await;
+        let (explained, missing) = match explained {
+            Some(Ok(explained)) => (Some(explained), None),
+            Some(Err(error)) if error.code() == ErrorCode::INVALID_PARAMS => {
+                (None, Some(viewer.texts.tool_missing))
+            }
+            _ => (None, None),
+        };
+        Self { approval, description, explained, missing }
+    }
+
+    fn of_listed(approval: KernelApproval) -> Self {
+        Self { approval, description: None, explained: None, missing: None }
+    }
+
+    /// Completes the questions of a list.
+    pub(super) async fn all(viewer: &Viewer, listed: &[&KernelApproval]) -> Vec<Self> {
+        let complete = listed.iter().enumerate().map(|(at, one)| async move {
+            let listed = KernelApproval::clone(one);
+            if at >= MAX_COMPLETE || listed.kind != "call" {
+                return Self::of_listed(listed);
+            }
+            let whole = approvals(viewer, Some(&listed.id)).await.unwrap_or_default();
+            Self::of_whole(viewer, whole.into_iter().next().unwrap_or(listed)).await
+        });
+        join_all(complete).await
+    }
+
+    /// Returns why the call would be refused now, even if an operator approved it.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        let Some(explained) = &self.explained else { return self.missing };
+        let last = explained.steps.last();
+        // The call that waits may itself have used up the limit, and then it is not refused.
+        let is_limit = last.is_some_and(|step| step.stage == "limits");
+        if explained.outcome != ExplainedOutcome::Refuse || is_limit {
+            return None;
+        }
+        explained.reason.as_deref().or_else(|| last.map(|step| step.rule.as_str()))
+    }
+}
+
+/// Returns how the kernel would now decide about the call that an approval is for; `None` if the call has no agent.
+async fn explained(
+    viewer: &Viewer,
+    approval: &KernelApproval,
+) -> Option<Result<KernelExplainResult, mgp_client_sdk::Error>> {
+    let mut params = KernelExplainParams::new(approval.agent_id.as_deref()?, tool_id(approval)?);
+    params.arguments =
+        approval.arguments.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    Some(viewer.operator.client.request::<KernelExplain>(&params).await)
+}
+
+async fn description(viewer: &Viewer, approval: &KernelApproval) -> Option<String> {
+    let mut params = KernelToolsParams::new();
+    params.tool_id = tool_id(approval);
+    let found = viewer.operator.client.request::<KernelTools>(&params).await.ok()?.tools;
+    found.into_iter().next()?.description
+}
+
+/// Returns the tool of a call with its server.
+pub(super) fn tool_id(approval: &KernelApproval) -> Option<String> {
+    Some(format!("{}.{}", approval.server_id.as_deref()?, approval.tool.as_deref()?))
+}

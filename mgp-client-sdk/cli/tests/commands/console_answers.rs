@@ -1,0 +1,216 @@
+//! Tests of the console's answers: Enter in a field allows nothing, a link cannot pretend a result, and the notice shows
+//! what happens to the call.
+
+use mgp_testkit::until_blocking;
+use serde_json::json;
+
+use crate::console::{Answer, Browser, calling, ended, guarded, waiting};
+use crate::hostile::{FLAGGED, stub};
+use crate::kernel::Kernel;
+use crate::world::Home;
+
+/// Returns the value of an attribute in a tag.
+fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
+    tag.split_once(&format!(" {name}=\""))?.1.split('"').next()
+}
+
+/// Sends each form of a page that posts to a path, as a browser sends it if Enter is pressed in a field: with the first
+/// submit button. Returns the answers.
+fn enter(browser: &Browser, page: &str, path: &str, more: &[(&str, &str)]) -> Vec<Answer> {
+    let body = browser.get(page).body;
+    let action = format!("action=\"{}{path}\"", browser.base);
+    let forms = body.split("<form ").skip(1).filter(|form| {
+        form.split('>').next().is_some_and(|tag| tag.contains(&action) && tag.contains("post"))
+    });
+    let sent = forms.map(|form| {
+        let form = form.split("</form>").next().unwrap();
+        let button = form.split("<button").nth(1).unwrap().split('>').next().unwrap();
+        let hidden = "aria-hidden=\"true\"";
+        assert!(button.contains("tabindex=\"-1\"") && button.contains(hidden), "{button}");
+        let fields = form.split("<input ").skip(1).map(|input| input.split('>').next().unwrap());
+        let fields = fields.map(|tag| format!(" {tag}"));
+        let kept: Vec<(String, String)> = fields
+            .filter(|tag| attribute(tag, "type") == Some("hidden"))
+            .filter_map(|tag| {
+                let name = attribute(&tag, "name").filter(|name| *name != "token")?;
+                Some((name.to_owned(), attribute(&tag, "value")?.to_owned()))
+            })
+            .collect();
+        let pairs = kept.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let pressed = (attribute(button, "name").unwrap(), attribute(button, "value").unwrap());
+        let pairs: Vec<_> = pairs.chain(more.iter().copied()).chain([pressed]).collect();
+        browser.post(path, &pairs)
+    });
+    sent.collect()
+}
+
+#[test]
+fn a_grant_for_a_new_agent_with_a_similar_name_needs_a_tick() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let grant = |agent, more: &[(&'static str, &'static str)]| {
+        let form =
+            [("agent", agent), ("server", "desk"), ("expires", "1 hour"), ("answer", "allow")];
+        browser.post("/access/grant", &[&form[..], more].concat())
+    };
+    assert_eq!(grant("alice", &[("new_agent", "yes")]).status, 303, "`1 hour` is a time");
+    let refused = grant("alise", &[]);
+    let text = refused.text();
+    assert!(refused.status == 422 && text.contains("did you mean `alice`?"), "{text}");
+    assert!(text.contains("tick “This is a new agent”") && !text.contains("--new-agent"), "{text}");
+    let wrong = [("new_agent", "yes"), ("tool", "ehco")];
+    let refused = grant("alise", &wrong).text();
+    assert!(refused.contains("there is no `desk` tool `ehco`"), "{refused}");
+    assert_eq!(grant("alise", &[("new_agent", "yes")]).status, 303);
+    let why = browser.get("/search?query=echo&agent=nemo").text();
+    assert!(why.contains("desk.echo"), "the server is open to all: {why}");
+}
+
+#[test]
+fn the_search_begins_with_an_agent_that_has_access_and_says_why_another_finds_nothing() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    home.silent(&["access", "grant", "alice", "bench", "--new-agent"]);
+    let browser = Browser::new(home);
+    let page = browser.get("/search").text();
+    assert!(page.contains("name=\"agent\" value=\"alice\""), "{page}");
+    let page = browser.get("/search?query=add&agent=default").text();
+    assert!(page.contains("`default` has access to no server."), "{page}");
+    let page = browser.get("/search?query=add&agent=nemo").text();
+    assert!(page.contains("No agent of the name `nemo` is known"), "{page}");
+    let why = browser.get("/access?agent=default&tool=bench.echo").text();
+    assert!(why.contains("/access?for=default&server=bench&name=echo#grant"), "{why}");
+}
+
+const NOTHING: &str = "Nothing was changed. Press a button to answer.";
+
+#[track_caller]
+fn changed_nothing(browser: &Browser, answer: &Answer) {
+    assert_eq!(answer.status, 303, "{}", answer.body);
+    let next = answer.header("location").unwrap().strip_prefix(&browser.base).unwrap();
+    let page = browser.get(next).text();
+    assert!(page.contains(NOTHING), "{page}");
+}
+
+#[test]
+fn enter_in_a_field_answers_no_call() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let calls = ["one", "two"].map(|text| calling(home, &json!({ "message": text })));
+    let open = || {
+        let all = home.json("approvals-ls", &["approvals", "ls"]);
+        let all = all.as_array().unwrap().clone();
+        let open = all.into_iter().filter(|one| one["state"] == "open");
+        open.map(|one| one["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    until_blocking("two calls wait", || open().len() == 2);
+    let ids = open();
+    let reason = ("because", "typed");
+    let both = [("id", ids[0].as_str()), ("id", ids[1].as_str()), reason];
+    let answers = enter(&browser, "", "/decide", &both);
+    assert_eq!(answers.len(), 3, "two cards and the form for several");
+    let of_call = enter(&browser, &format!("/call/{}", ids[0]), "/decide", &[reason]);
+    assert_eq!(of_call.len(), 1);
+    for answer in answers.iter().chain(&of_call) {
+        changed_nothing(&browser, answer);
+    }
+    assert_eq!(open(), ids, "the calls still wait");
+    let inbox = browser.get("").text();
+    assert!(inbox.contains("{\"message\":\"one\"}") && inbox.contains("{\"message\":\"two\"}"));
+    for id in &ids {
+        browser.done("/decide", &[("id", id), ("answer", "deny")]);
+    }
+    assert!(calls.into_iter().all(|call| !ended(call).0));
+}
+
+#[test]
+fn enter_in_a_field_approves_no_definition_and_grants_nothing() {
+    let files = Home::new();
+    let tools =
+        json!([{ "name": "look", "description": FLAGGED, "inputSchema": { "type": "object" } }]);
+    let result = json!({ "content": [] });
+    let kernel = Kernel::new(&stub(&files, "odd", &tools, &result));
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    until_blocking("the definition waits", || browser.get("").text().contains("odd.look"));
+    for answer in enter(&browser, "", "/definitions", &[("because", "typed")]) {
+        changed_nothing(&browser, &answer);
+    }
+    assert!(browser.get("").text().contains("Approve this definition"), "it still waits");
+    let access = [("agent", "default"), ("server", "odd"), ("because", "typed")];
+    let permission = [("server", "odd"), ("permissions", "filesystem.read")];
+    for (path, fields) in [("/access/grant", &access[..]), ("/access/permit", &permission)] {
+        let answers = enter(&browser, "/access", path, fields);
+        assert_eq!(answers.len(), 1, "{path}");
+        let text = answers[0].text();
+        assert!(answers[0].status == 422 && text.contains(NOTHING), "{path}: {text}");
+        assert!(text.contains("value=\"odd\""), "the input is kept: {text}");
+    }
+    let entry = home.json("access-query", &["access", "query", "default", "odd"]);
+    assert_eq!(entry["entries"], json!([]), "{entry}");
+}
+
+#[test]
+fn a_link_cannot_show_a_result_that_did_not_happen() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    for query in ["done=Everything+is+safe", "failed=Call+0800", "done=Everything+is+safe&sign=00"]
+    {
+        let page = browser.get(&format!("?{query}")).body;
+        assert!(!page.contains("Everything is safe") && !page.contains("0800"), "{page}");
+    }
+    let done = browser.post("/configuration", &[]);
+    let location = done.header("location").unwrap().strip_prefix(&browser.base).unwrap();
+    assert!(browser.get(location).text().contains("nothing has changed"));
+    let forged = location.replace("nothing+has+changed", "Everything+is+safe");
+    assert_ne!(forged, location);
+    let page = browser.get(&forged).text();
+    assert!(!page.contains("Everything is safe"), "{page}");
+    let forged = location.replace("done=", "failed=");
+    assert!(!browser.get(&forged).text().contains("nothing has changed"));
+}
+
+#[test]
+fn an_approval_of_a_call_that_is_refused_now_says_so() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let call = calling(home, &json!({ "message": "first" }));
+    let first = waiting(home);
+    let inbox = browser.get("").text();
+    assert!(inbox.contains("`default` may call `desk.echo` with any arguments"), "{inbox}");
+    assert!(inbox.contains("every call of `desk.echo` by `default` is refused"), "{inbox}");
+    assert!(!inbox.contains("would be refused now"), "{inbox}");
+    assert!(inbox.contains("The server says about its tool:"), "{inbox}");
+    let entry = [("agent", "default"), ("server", "desk"), ("tool", "echo"), ("answer", "deny")];
+    browser.done("/access/grant", &entry);
+    let inbox = browser.get("").text();
+    assert!(inbox.contains("This call would be refused now"), "{inbox}");
+    let page = browser.done("/decide", &[("id", &first), ("answer", "once")]);
+    let notice = page.split("class=\"failed\"").nth(1).unwrap();
+    assert!(notice.contains("allowed once, but the kernel refuses the call:"), "{page}");
+    assert!(!page.contains("class=\"done\""), "{page}");
+    assert!(!ended(call).0, "as the notice says");
+}
+
+#[test]
+fn a_decision_for_later_calls_names_its_tool_and_its_end() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let call = calling(home, &json!({ "message": "a" }));
+    let id = waiting(home);
+    let page = browser.done("/decide", &[("id", &id), ("answer", "like")]);
+    assert!(ended(call).0);
+    assert!(page.contains("/access#decisions"), "the notice leads to the decision: {page}");
+    let inbox = browser.get("").text();
+    assert!(!inbox.contains(">used<") && inbox.contains(">approved<"), "{inbox}");
+    let access = browser.get("/access").text();
+    let decisions = access.split("id=\"decisions\"").nth(1).unwrap();
+    let row = decisions.split("call-").next().unwrap();
+    assert!(row.contains("desk.echo"), "{row}");
+    assert!(decisions.split("</tr>").nth(1).unwrap().contains("no end"), "{decisions}");
+}
