@@ -10,7 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-use mgp_security::{Refusal, Unconfirmed};
+use mgp_security::{Refusal, Requirement, Unconfirmed};
 use mgp_types::method::{
     AccessGrant, AccessQuery, AccessRevoke, DiscoveryDeregister, DiscoveryRegister,
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
@@ -110,12 +110,18 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 /// Replaces the remedy of a refusal: by a command if the caller is an operator, and by plain words otherwise.
 fn with_remedy(error: RpcError, by: &Principal) -> RpcError {
     if by.authority() == Authority::Operator {
-        return with_command(error, by, |_, command| Some(command));
+        return with_command(error, by, |_, _, command| Some(command));
     }
-    with_command(error, by, |refusal, command| {
+    with_command(error, by, |refusal, details, command| {
         tracing::info!(remedy = command, "denied call; an operator can change that");
         match refusal {
             Refusal::AccessDenied(_) => Some("ask an operator for access".to_owned()),
+            // The model may know this command, because the page opens only for an operator.
+            Refusal::Unconfirmed(refused) if refused.why() != Unconfirmed::Denied => {
+                text(details, "approval_id").map(|id| format!(
+                    "approval {id} stays open: ask the user to decide it in the inbox of `mgp console`, then call again"
+                ))
+            }
             _ => None,
         }
     })
@@ -126,7 +132,7 @@ pub(super) fn explain_refusal(refusal: &Refusal, by: &Principal) -> String {
     let error = RpcError::from(refusal.clone());
     let remedy =
         error.as_recovery().and_then(|recovery| text(recovery.details.as_ref()?, "remedy"));
-    let shown = with_command(error, by, |_, command| Some(command));
+    let shown = with_command(error, by, |_, _, command| Some(command));
     let command = shown.as_recovery().and_then(|shown| text(shown.details.as_ref()?, "remedy"));
     match command.filter(|command| Some(command) != remedy.as_ref()) {
         Some(command) if !shown.message().contains(&command) => {
@@ -143,11 +149,20 @@ pub(super) fn spare_command(by: &Principal, server: &str, tool: &str) -> Option<
     Some(format!("mgp access grant {agent} {server} {tool} --no-confirm"))
 }
 
+/// Returns the command that approves the missing permissions of a server for all calls, if any are missing.
+pub(super) fn permit_command(server: &str, requirement: &Requirement) -> Option<String> {
+    let Requirement::Permissions(missing) = requirement else { return None };
+    let names = missing.iter().map(|missing| shell_word(missing.permission.as_str()));
+    let names = names.collect::<Option<Vec<_>>>()?.join(" ");
+    let server = shell_word(server)?;
+    (!names.is_empty()).then(|| format!("mgp permissions approve {server} {names}"))
+}
+
 /// Replaces the remedy of a refusal by the text that `choose` returns for the command, if there is a command for it.
 fn with_command(
     error: RpcError,
     by: &Principal,
-    choose: impl FnOnce(&Refusal, String) -> Option<String>,
+    choose: impl FnOnce(&Refusal, &Object, String) -> Option<String>,
 ) -> RpcError {
     let source = std::error::Error::source(&error);
     let Some(refusal) = source.and_then(|source| source.downcast_ref::<Refusal>()).cloned() else {
@@ -158,7 +173,7 @@ fn with_command(
     let remedy = text(&details, "remedy");
     let hint = command_remedy(&refusal, remedy.as_deref().unwrap_or_default(), &details, by);
     let Some(hint) = hint else { return error };
-    let Some(hint) = choose(&refusal, hint) else { return error };
+    let Some(hint) = choose(&refusal, &details, hint) else { return error };
     if details.encode("remedy", &hint).is_err() {
         return error;
     }
@@ -207,16 +222,7 @@ fn command_remedy(
                 "an operator can approve it with `mgp permissions approve {server} {names}`, or list it in the server's configuration"
             ))
         }
-        Refusal::Unconfirmed(refused)
-            if matches!(refused.why(), Unconfirmed::NobodyToAsk | Unconfirmed::Denied) =>
-        {
-            let spare = spare_command(by, &text(details, "server_id")?, &text(details, "tool")?)?;
-            Some(format!(
-                "an operator lets it run with `{spare}`, or lowers its `risk` in the configuration of its server"
-            ))
-        }
-        Refusal::Unconfirmed(_) => fact("approval_id")
-            .map(|id| format!("an operator decides with `mgp approvals show {id}`")),
+        Refusal::Unconfirmed(refused) => unconfirmed_remedy(refused.why(), details, by),
         Refusal::Blocked(_) if remedy.is_empty() => validator_remedy(details),
         Refusal::Definition(_) if remedy.contains("approve") => {
             let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
@@ -234,6 +240,23 @@ fn command_remedy(
             Some(format!("{remedy} to run `{command}`"))
         }
         _ => None,
+    }
+}
+
+/// Returns the remedy for a call that was not confirmed.
+fn unconfirmed_remedy(why: Unconfirmed, details: &Object, by: &Principal) -> Option<String> {
+    let approval = text(details, "approval_id").and_then(|id| shell_word(&id));
+    match (why, approval) {
+        (Unconfirmed::Denied, Some(id)) => {
+            Some(format!("an operator takes this back with `mgp approvals approve {id}`"))
+        }
+        (Unconfirmed::NobodyToAsk | Unconfirmed::Denied, _) => {
+            let spare = spare_command(by, &text(details, "server_id")?, &text(details, "tool")?)?;
+            Some(format!(
+                "an operator lets it run with `{spare}`, or lowers its `risk` in the configuration of its server"
+            ))
+        }
+        (_, id) => Some(format!("an operator decides with `mgp approvals show {}`", id?)),
     }
 }
 

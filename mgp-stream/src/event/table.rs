@@ -41,7 +41,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Returns the known channels by server; `None` stands for this server itself.
+    /// Returns the known channels by server; `None` is this server itself.
     pub(super) fn channels(&self) -> impl Iterator<Item = (Option<&ServerId>, &Channels)> {
         let forwarded = self.forwarded_channels.iter().map(|(server, names)| (Some(server), names));
         [(None, &self.own_channels)].into_iter().chain(forwarded)

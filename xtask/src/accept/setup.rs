@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
@@ -107,7 +107,7 @@ pub(super) fn ten_setup(options: &Options) -> Outcome<Verdict> {
             }
         }
     }
-    home.kernel.run(&["undo", "--yes"])?;
+    home.kernel.run(&["undo"])?;
     for (file, text) in before {
         if fs::read_to_string(home.folder.join(file)).context(file)? != text {
             wrong.push(format!("{file} was not restored"));
@@ -224,14 +224,25 @@ impl Home {
         self.kernel.inherit(&mut command);
         let mut child = command.spawn().context("script")?;
         let mut input = child.stdin.take().context("stdin")?;
+        let mut output = child.stdout.take().context("stdout")?;
+        let mut printed = Vec::new();
+        while !String::from_utf8_lossy(&printed).contains("[y/N]") {
+            let mut piece = [0; 4096];
+            match output.read(&mut piece)? {
+                0 => return Err(Failure::new(String::from_utf8_lossy(&printed).into_owned())),
+                length => printed.extend_from_slice(&piece[..length]),
+            }
+        }
         input.write_all(answer.as_bytes())?;
-        let output = child.wait_with_output().context("script")?;
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        if answer == "y\n" && !output.status.success() {
+        // `script` ends only when its input does.
+        drop(input);
+        output.read_to_end(&mut printed)?;
+        let printed = String::from_utf8_lossy(&printed).into_owned();
+        if !child.wait().context("script")?.success() && answer == "y\n" {
             return Err(Failure::new(format!("mgp setup: {printed}")));
         }
         let lines = printed.split(['\n', '\r']).map(visible);
-        Ok(lines.filter(|line| line.chars().count() > width).collect())
+        Ok(lines.filter(|line| is_too_wide(line, width)).collect())
     }
 
     /// Starts the command in a host's file as the host does; lists the tools, finds one by a wish, and calls it.
@@ -260,6 +271,13 @@ impl Home {
     }
 }
 
+/// Returns whether a line that `mgp` has written itself is wider than the terminal, although its longest word fits. Lines
+/// of the hosts' files are shown unchanged.
+fn is_too_wide(line: &str, width: usize) -> bool {
+    let longest = line.split(' ').map(|word| word.chars().count()).max().unwrap_or_default();
+    !line.starts_with("    ") && longest <= width / 2 && line.chars().count() > width
+}
+
 /// Returns a line of a terminal without the sequences that colour it.
 fn visible(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
@@ -286,7 +304,11 @@ impl Peer {
         let text = fs::read_to_string(home.folder.join(host.file)).context(host.file)?;
         let [command, args] = started(host.file, &text).context("the entry of mgp")?;
         let args = args.as_array().context("args")?.iter().filter_map(Value::as_str);
-        let mut command = Command::new(command.as_str().context("command")?);
+        // A shell between, because the process that starts `mgp serve --stdio` counts as a host, which may not run
+        // `mgp undo`.
+        let mut host = Command::new("sh");
+        host.args(["-c", "\"$@\"; exit $?", "sh", command.as_str().context("command")?]);
+        let mut command = host;
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         home.kernel.inherit(&mut command);
         let mut child = command.spawn().context("the command of the host")?;

@@ -30,14 +30,14 @@ pub(crate) enum Approvals {
         /// Id of the approval, as `mgp approvals ls` shows it
         id: String,
     },
-    /// Approve: a call runs once, a registered server until it is removed
+    /// Approve, also after a denial: a call runs once, a registered server until it is removed
     #[command(
         after_help = "`mgp permissions ls` lists approvals that hold for later calls, and `mgp permissions revoke` ends them.\n\nExample:\n  mgp approvals approve a9e645ed67 --because \"the disk is sold\"\n  mgp approvals approve a9e645ed67 --for 1h\n  mgp approvals approve a9e645ed67 --always-like-this"
     )]
     Approve(Approval),
     /// Deny; the caller reads the reason
     #[command(
-        after_help = "Example:\n  mgp approvals deny a9e645ed67 --because \"not on Fridays\""
+        after_help = "The same call is refused for an hour; `mgp approvals approve` takes that back.\n\nExample:\n  mgp approvals deny a9e645ed67 --because \"not on Fridays\""
     )]
     Deny(Decision),
     /// Print new approvals as they arrive, until interrupted; in a terminal, answer each

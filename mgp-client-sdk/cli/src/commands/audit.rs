@@ -128,7 +128,13 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
         Audit::Query(query) => {
             let filters = query.filters.resolve(global).await?;
             let mut reader = reader::EventReader::open(global).await?;
-            let events = reader.newest(&filters, query.limit).await?;
+            // One more than asked for, to know whether there are more.
+            let mut events = reader.newest(&filters, query.limit.saturating_add(1)).await?;
+            if events.len() > query.limit {
+                events.drain(..events.len() - query.limit);
+                let limit = query.limit;
+                print_note(global, &format!("the newest {limit} events; `--limit N` shows more"));
+            }
             if events.is_empty()
                 && let Some(note) = filters.unknown_names(global).await
             {

@@ -288,18 +288,30 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
     let interactive = match setup.interactive {
         Some(answer) => Some(answer == YesNo::Yes),
         None if setup.yes => None,
-        None => {
-            prompt::confirm(global, "Do you sit at these hosts and confirm dangerous calls there?")?
-        }
+        None => ask_at_hosts(global)?,
     };
     let mut result = planned.apply(global, setup, interactive).await?;
     try_host::try_hosts(global, &mut result).await;
-    let has_problem = result.hosts.iter().any(|host| host.ready.is_none());
+    let is_useless = |host: &HostReport| host.ready.unwrap_or(0) == 0 && !host.problems.is_empty();
+    let has_problem = result.hosts.iter().any(is_useless);
     print(global, &result)?;
     if has_problem {
         return Err(Failure::failed(
-            "not every host can start mgp yet; `mgp doctor` checks all of it, `mgp undo` restores the files",
+            "not every host can use its servers yet; `mgp doctor` checks all of it, `mgp undo` restores the files",
         ));
     }
     Ok(())
+}
+
+/// Asks whether dangerous calls are confirmed in the hosts; `None` if no person can answer.
+fn ask_at_hosts(global: &Global) -> CliResult<Option<bool>> {
+    if prompt::is_interactive(global) {
+        print_note(
+            global,
+            "Where do you answer before a dangerous call?\n\
+             \x20 y  in the host, which shows a form: you sit at it\n\
+             \x20 n  in `mgp console` or `mgp approvals watch`",
+        );
+    }
+    prompt::confirm(global, "In the hosts?")
 }

@@ -31,7 +31,7 @@ pub(super) const ALL: &[Step] = &[
     },
     Step {
         title: "One list instead of many",
-        why: "The agent sees three tools, and uses them to find all others by purpose.",
+        why: "The agent sees two tools, and uses them to find and call all others by purpose.",
         run: |kernel| Box::pin(a_tool_is_found(kernel)),
     },
     Step {

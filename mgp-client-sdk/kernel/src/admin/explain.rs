@@ -1,6 +1,8 @@
 //! Explains the decision that a call would get now, without making the call (`mgp why`).
 
-use mgp_security::{CallOutcome, CallVerdict, MissingPermission, Requirement, StepResult};
+use mgp_security::{
+    CallOutcome, CallVerdict, MissingPermission, RequestState, Requirement, StepResult,
+};
 use mgp_toolindex::{AllTools, IndexedTool, name_for};
 use mgp_types::mgp::{
     ExplainedOutcome, ExplainedResult, ExplainedStep, KernelExplainParams, KernelExplainResult,
@@ -8,7 +10,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
-use crate::cli_hints::{explain_refusal, spare_command};
+use crate::cli_hints::{explain_refusal, permit_command, spare_command};
 use crate::handle::Kernel;
 
 /// The maximum number of names in an error about an ambiguous tool.
@@ -27,12 +29,21 @@ pub(super) async fn explain(
     if result.risk_level.is_some() {
         result.risk_reason = kernel.governance().danger_reason(&server, &tool);
     }
+    let arguments = arguments.unwrap_or_else(Payload::empty_object);
+    apply_answer(&kernel, &mut result, &agent, &server, &tool, &arguments);
     if result.outcome == ExplainedOutcome::Refuse {
         return Ok(result);
     }
     let bounds = &kernel.0.fleet.context().bounds;
-    for limit in bounds.describe_rates(&agent, &server, &tool) {
-        result.steps.push(ExplainedStep::new("limits", ExplainedResult::Passed, limit));
+    for (limit, is_used_up) in bounds.describe_rates(&agent, &server, &tool) {
+        let mut passed = ExplainedResult::Passed;
+        if is_used_up {
+            passed = ExplainedResult::Refused;
+            (result.outcome, result.code) =
+                (ExplainedOutcome::Refuse, Some(ErrorCode::RATE_LIMITED.0));
+            result.reason = Some(format!("a limit is used up: {limit}"));
+        }
+        result.steps.push(ExplainedStep::new("limits", passed, limit));
     }
     if let Some((error, key)) = bounds.used_up(&agent, &server, &tool) {
         (result.outcome, result.code) = (ExplainedOutcome::Refuse, Some(error.code().0));
@@ -40,6 +51,44 @@ pub(super) async fn explain(
         result.steps.push(ExplainedStep::new("limits", ExplainedResult::Refused, key));
     }
     Ok(result)
+}
+
+/// Changes the result if a person has already answered the question about this call, or still has to.
+fn apply_answer(
+    kernel: &Kernel,
+    result: &mut KernelExplainResult,
+    agent: &Principal,
+    server: &ServerId,
+    tool: &str,
+    arguments: &Payload,
+) {
+    if result.outcome != ExplainedOutcome::Ask {
+        return;
+    }
+    let inbox = kernel.governance().inbox();
+    let request = inbox.and_then(|inbox| inbox.about_call(agent, server, tool, arguments));
+    let Some(request) = request else { return };
+    let id = &request.id;
+    match request.state {
+        RequestState::Denied => {
+            let why = request.justification.map(|why| format!(": {why}")).unwrap_or_default();
+            let until = &request.expires_at;
+            (result.outcome, result.code) =
+                (ExplainedOutcome::Refuse, Some(ErrorCode::PERMISSION_DENIED.0));
+            result.reason = Some(format!(
+                "a person denied it{why}; this holds until {until}, and `mgp approvals approve {id}` takes it back"
+            ));
+        }
+        RequestState::Approved => {
+            result.outcome = ExplainedOutcome::Allow;
+            result.reason = Some(format!("approval {id} lets it run once"));
+        }
+        _ => {
+            let reason =
+                result.reason.take().map(|reason| format!("{reason}; ")).unwrap_or_default();
+            result.reason = Some(format!("{reason}approval {id} is open"));
+        }
+    }
 }
 
 /// Finds a tool by its callable name, its id, or its server's own name for it. Also finds tools that no agent sees.
@@ -96,7 +145,10 @@ fn result_of(
             (ExplainedOutcome::Ask, Some(reason))
         }
         CallOutcome::Ask(requirement) => {
-            (ExplainedOutcome::Ask, Some(requirement_words(requirement)))
+            let permit = permit_command(server.as_str(), requirement);
+            let permit = permit.map(|permit| format!("; `{permit}` approves them for all calls"));
+            let words = requirement_words(requirement) + &permit.unwrap_or_default();
+            (ExplainedOutcome::Ask, Some(words))
         }
         CallOutcome::Refuse(refusal) => {
             (ExplainedOutcome::Refuse, Some(explain_refusal(refusal, agent)))

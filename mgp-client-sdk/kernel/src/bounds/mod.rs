@@ -189,13 +189,13 @@ impl CallBounds {
     }
 
     /// Describes the limits of calls a minute and of running calls that apply to a call, with the key of each and how
-    /// much of it is used now.
+    /// much of it is used now. The second value is `true` if a limit would refuse the call.
     pub(crate) fn describe_rates(
         &self,
         agent: &Principal,
         id: &ServerId,
         tool: &str,
-    ) -> Vec<String> {
+    ) -> Vec<(String, bool)> {
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Request), agent.clone());
         let params = Params::tool(tool, &Payload::empty_object());
         let call = Call::request(Method::of(ToolsCall::METHOD), params, cx);
@@ -219,7 +219,8 @@ impl CallBounds {
             if let Some((running, max)) = bound.running.as_ref().zip(bound.limits.running) {
                 // The limit of an agent counts only this agent's calls, that of a server the calls of all agents.
                 let now = if is_agent { running.running_of(agent) } else { running.running() };
-                described.push(format!("{now} of {max} at once: {}.running", bound.key));
+                let words = format!("{now} of {max} at once: {}.running", bound.key);
+                described.push((words, false));
             }
         }
         described.extend(of_tool.into_iter().flat_map(|(rate, key)| rate_words(rate, &call, &key)));
@@ -376,11 +377,11 @@ fn rate(max: u64, by: Option<RateKey>) -> RateLayer {
 }
 
 /// Describes how much of a limit of calls a minute is used now.
-fn rate_words(rate: &RateLayer, call: &Call, key: &str) -> Vec<String> {
+fn rate_words(rate: &RateLayer, call: &Call, key: &str) -> Vec<(String, bool)> {
     let words = rate.used(call).into_iter().map(|RateUse { limit, used, free_in, .. }| {
         let seconds = free_in.as_secs_f64().ceil();
         let left = if used == 0 { String::new() } else { format!(", none in {seconds} s") };
-        format!("{used} of {limit} a minute{left}: {key}")
+        (format!("{used} of {limit} a minute{left}: {key}"), used >= limit)
     });
     words.collect()
 }

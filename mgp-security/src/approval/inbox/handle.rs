@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use mgp_types::mgp::{Actor, GrantDecision};
-use mgp_types::service::{AuditSink, Context, Principal};
+use mgp_types::service::{AuditSink, Context, Principal, ServerId};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, RpcError, random_name};
+use mgp_types::{ErrorCode, Payload, RpcError, canonical, random_name};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -172,7 +172,29 @@ impl Inbox {
         self.listed(AdminCheck::without_call(by).within_tenant()).await
     }
 
-    /// Approves a request; the approval can be used once, within [`InboxConfig::answer_ttl`].
+    /// Returns the request about exactly this call of a principal, if it has not expired: the denied one, else the
+    /// approved one that is not used yet, else the open one. Checks no rights.
+    #[must_use]
+    pub fn about_call(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        tool: &str,
+        arguments: &Payload,
+    ) -> Option<ApprovalRequest> {
+        let arguments = canonical(arguments.as_str()).ok()?;
+        let (requests, now) = (self.0.state.now().ok()?, SystemTime::now());
+        let is_about = |request: &ApprovalRequest| {
+            request.is_of(principal)
+                && request.server_id.as_deref() == Some(server.as_str())
+                && request.tool.as_deref() == Some(tool)
+                && request.arguments.as_ref() == Some(&arguments)
+        };
+        let found = requests.in_force(now, is_about)?;
+        Some(ApprovalRequest::clone(found))
+    }
+
+    /// Approves a request, also one that was denied; the approval can be used once, within [`InboxConfig::answer_ttl`].
     ///
     /// # Errors
     /// 1000 if `by` is not an operator, or is the agent whose call is waiting; −32602 if no open request of its tenant
@@ -278,7 +300,13 @@ impl Inbox {
         // An operator of another tenant gets the same error as for an unknown id.
         let open =
             known.get(id).filter(|request| request.tenant == tenant && !request.is_over(now));
-        let Some(open) = open.filter(|request| request.state == RequestState::Open) else {
+        let can_answer = |request: &&Arc<ApprovalRequest>| match request.state {
+            RequestState::Open => true,
+            // The denial of a call can be taken back: the call then runs once, when it is made again.
+            RequestState::Denied => approved.is_some() && request.call.is_some(),
+            _ => false,
+        };
+        let Some(open) = open.filter(can_answer) else {
             return Err(RpcError::invalid_params(match open {
                 Some(decided) => format!("`{}` is {} already", decided.id, decided.state_word()),
                 None => "no open request has this id; see `mgp approvals ls`".to_owned(),

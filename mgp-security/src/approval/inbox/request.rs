@@ -334,11 +334,21 @@ impl Requests {
         question: &Question,
         now: SystemTime,
     ) -> Option<&Arc<ApprovalRequest>> {
+        self.in_force(now, |request| request.answers(question))
+    }
+
+    /// Returns the denied, approved or open request, in this order, that meets the condition and has not expired.
+    pub(super) fn in_force(
+        &self,
+        now: SystemTime,
+        is_right: impl Fn(&ApprovalRequest) -> bool,
+    ) -> Option<&Arc<ApprovalRequest>> {
         let order = [RequestState::Denied, RequestState::Approved, RequestState::Open];
         order.into_iter().find_map(|state| {
-            self.0.values().find(|request| {
-                request.state == state && !request.is_over(now) && request.answers(question)
-            })
+            let is_match = |request: &&Arc<ApprovalRequest>| {
+                request.state == state && !request.is_over(now) && is_right(request)
+            };
+            self.0.values().find(is_match)
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{Context, MemoryAudit, Principal, Router, Rule, ServerId, Stack, mock};
 use mgp_types::store::MemoryStore;
-use mgp_types::{ErrorCode, Sha256Hash};
+use mgp_types::{ErrorCode, Payload, Sha256Hash};
 
 use super::*;
 use crate::approval::{AnswerPlace, Approver as _, Decision, Question, QuestionSubject};
@@ -312,4 +312,27 @@ async fn an_approval_survives_the_process() {
     let later = World::over(world.store).await;
     assert_eq!(later.ask(&question).await.answer, GrantDecision::Approved);
     assert_eq!(later.ask(&question).await.answer, GrantDecision::Deferred);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_call_is_refused_until_the_denial_is_taken_back() {
+    let world = World::open().await;
+    let question = wipe(&agent("eve"), "all");
+    let waits = id(&world.ask(&question).await);
+    world.inbox.deny(&ann(), &waits, Some("not today")).await.unwrap();
+    assert_eq!(world.ask(&question).await.answer, GrantDecision::Denied);
+    let about = |what: &str| {
+        let arguments = Payload::from_trusted(format!(r#"{{ "what": "{what}" }}"#));
+        world.inbox.about_call(&agent("eve"), &"disk".into(), "wipe", &arguments)
+    };
+    assert_eq!(about("all").map(|request| request.state), Some(RequestState::Denied));
+    assert_eq!(about("home"), None);
+
+    world.inbox.approve(&ann(), &waits, None).await.unwrap();
+    assert_eq!(about("all").map(|request| request.state), Some(RequestState::Approved));
+    assert_eq!(world.ask(&question).await.answer, GrantDecision::Approved);
+    // The approval is used, so the next call is a new question.
+    assert_eq!(world.ask(&question).await.answer, GrantDecision::Deferred);
+    let refused = world.inbox.approve(&ann(), &waits, None).await.unwrap_err();
+    assert!(refused.message().contains("is used already"), "{refused}");
 }
