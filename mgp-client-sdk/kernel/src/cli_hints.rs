@@ -116,11 +116,12 @@ fn with_remedy(error: RpcError, by: &Principal) -> RpcError {
         tracing::info!(remedy = command, "denied call; an operator can change that");
         match refusal {
             Refusal::AccessDenied(_) => Some("ask an operator for access".to_owned()),
-            // The model may know this command, because the page opens only for an operator.
             Refusal::Unconfirmed(refused) if refused.why() != Unconfirmed::Denied => {
-                text(details, "approval_id").map(|id| format!(
-                    "approval {id} stays open: ask the user to decide it in the inbox of `mgp console`, then call again"
-                ))
+                text(details, "approval_id").map(|id| {
+                    format!(
+                        "approval {id} stays open: ask the user to decide it in the console of mgp, then call again"
+                    )
+                })
             }
             _ => None,
         }

@@ -290,7 +290,7 @@ fn visible(line: &str) -> String {
     text
 }
 
-/// What a host started, over stdio.
+/// The program that a host started, over stdio.
 struct Peer {
     child: Child,
     input: ChildStdin,

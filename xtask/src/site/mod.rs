@@ -219,4 +219,22 @@ mod tests {
         let data = search_data(&pages).unwrap();
         assert!(data.contains("docs/notify.html#ways"));
     }
+
+    #[test]
+    fn words_that_readers_look_for_are_on_the_pages_about_them() {
+        let (_, pages) = read().unwrap();
+        for (page, word) in [
+            ("docs/install.md", "download"),
+            ("docs/record.md", "tamper"),
+            ("docs/record.md", "yesterday"),
+            ("docs/record.md", "Who called"),
+            ("docs/limits.md", "spend"),
+            ("docs/first-server.md", "Test"),
+        ] {
+            let sections = &pages[Path::new(page)].sections;
+            let has =
+                sections.iter().any(|one| one.title.contains(word) || one.text.contains(word));
+            assert!(has, "{page} lacks `{word}`");
+        }
+    }
 }

@@ -1,7 +1,9 @@
 //! A document converted to HTML, with its headings and links.
 
 use crate::run::{Context, Outcome, root};
-use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{
+    CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html,
+};
 use std::{
     collections::BTreeMap,
     fs,
@@ -42,6 +44,7 @@ impl Page {
         let text = fs::read_to_string(root().join(file)).context(file.display())?;
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
         let mut events: Vec<_> = Parser::new_ext(&text, options).collect();
+        remove_hidden_lines(&mut events);
         let sections = sections(&mut events);
         let mut links = Vec::new();
         for event in &mut events {
@@ -106,6 +109,28 @@ fn normal(path: &Path) -> PathBuf {
     parts.into_iter().collect()
 }
 
+/// Removes the lines of Rust programs that rustdoc compiles but does not show: `#` alone, or `# ` and code.
+fn remove_hidden_lines(events: &mut [Event<'_>]) {
+    let mut is_rust = false;
+    for event in events {
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) => {
+                is_rust = info.split([',', ' ']).next() == Some("rust");
+            }
+            Event::End(TagEnd::CodeBlock) => is_rust = false,
+            Event::Text(text) if is_rust => {
+                let is_shown = |line: &&str| {
+                    let line = line.trim();
+                    line != "#" && !line.starts_with("# ")
+                };
+                let shown: String = text.split_inclusive('\n').filter(is_shown).collect();
+                *text = CowStr::from(shown);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Sets the anchors of headings in the same way as GitHub, and returns the sections.
 fn sections(events: &mut [Event<'_>]) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
@@ -168,6 +193,23 @@ mod tests {
         assert_eq!(anchor("`[kernel.notify.NAME]`", &mut taken), "kernelnotifyname");
         assert_eq!(anchor("Who can talk to whom", &mut taken), "who-can-talk-to-whom");
         assert_eq!(anchor("Who can talk to whom", &mut taken), "who-can-talk-to-whom-1");
+    }
+
+    #[test]
+    fn lines_that_rustdoc_hides_are_left_out_of_rust_programs_only() {
+        let shown = |text: &str| {
+            let mut events: Vec<_> = Parser::new(text).collect();
+            remove_hidden_lines(&mut events);
+            let texts = events.iter().filter_map(|event| match event {
+                Event::Text(text) => Some(&**text),
+                _ => None,
+            });
+            texts.collect::<String>()
+        };
+        let program = "# use a::b;\n#[test]\nfn f() {}\n#\n  # drop(f());\n";
+        assert_eq!(shown(&format!("```rust\n{program}```\n")), "#[test]\nfn f() {}\n");
+        assert_eq!(shown(&format!("```rust,no_run\n{program}```\n")), "#[test]\nfn f() {}\n");
+        assert_eq!(shown("```toml\n# a comment\n```\n"), "# a comment\n");
     }
 
     #[test]

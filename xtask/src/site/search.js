@@ -1,34 +1,65 @@
-// The search of the site: sections whose words begin with the words that are asked for, best first.
+// The search of the site: sections with any of the words that are asked for, best first. A rare word weighs more than
+// a frequent one, a heading more than the title of its page, and that more than the text.
 const UP = document.currentScript.dataset.up;
 const field = document.getElementById("search");
 const found = document.getElementById("found");
 const MAX_FOUND = 12;
+const STEM = 5;
+// Many words are in the changelog, which few readers look for.
+const LESS = /^CHANGELOG/;
 
 function words(text) {
   return text.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter((word) => word !== "");
 }
 
-function score(section, asked) {
-  const [, page, title, text] = section;
-  let sum = 0;
-  for (const word of asked) {
-    const count = (field) => words(field).filter((one) => one.startsWith(word)).length;
-    const points = 8 * count(title) + 4 * count(page) + Math.min(count(text), 5);
-    if (points === 0) return 0;
-    sum += points;
+const INDEX = SECTIONS.map((section) => {
+  const fields = section.slice(1).map(words);
+  const phrases = fields.map((all) => ` ${all.join(" ")} `);
+  return { section, fields, phrases, weight: LESS.test(section[0]) ? 0.5 : 1 };
+});
+
+// How well a word fits the one that is asked for: it begins like it, or both have the same stem.
+function fit(word, asked) {
+  if (word.startsWith(asked)) return 1;
+  const stem = asked.slice(0, STEM);
+  const isSame = stem.length === STEM && word.startsWith(stem);
+  return isSame || (word.length > 3 && asked.startsWith(word)) ? 0.6 : 0;
+}
+
+function points({ fields }, asked) {
+  const [page, title, text] = fields.map((all) => all.map((word) => fit(word, asked)));
+  const best = (all) => Math.max(0, ...all);
+  const often = Math.min(3, text.reduce((sum, one) => sum + one, 0));
+  const sum = 8 * best(title) + 4 * best(page) + often;
+  // A match counts more than its place, so that more words of the question are better.
+  return sum === 0 ? 0 : 4 + sum;
+}
+
+function search(question) {
+  const all = words(question);
+  const phrase = ` ${all.join(" ")}`;
+  const scores = INDEX.map(() => 0);
+  for (const asked of new Set(all)) {
+    const matches = INDEX.map((one) => points(one, asked));
+    const count = matches.filter((one) => one > 0).length;
+    const rarity = Math.log(1 + INDEX.length / (1 + count));
+    matches.forEach((one, at) => { scores[at] += rarity * one; });
   }
-  return sum;
+  // The words of a question in one piece, and in their order, count double.
+  const factor = ({ phrases, weight }) =>
+    all.length > 1 && phrases.some((text) => text.includes(phrase)) ? 2 * weight : weight;
+  return INDEX.map((one, at) => [scores[at] * factor(one), one.section])
+    .filter(([score]) => score > 0)
+    .sort((one, other) => other[0] - one[0])
+    .slice(0, MAX_FOUND)
+    .map(([, section]) => section);
 }
 
 function show() {
-  const asked = words(field.value);
   found.replaceChildren();
-  if (asked.length === 0) return;
-  const ranked = SECTIONS.map((section) => [score(section, asked), section])
-    .filter(([points]) => points > 0)
-    .sort((one, other) => other[0] - one[0])
-    .slice(0, MAX_FOUND);
-  for (const [, [href, page, title]] of ranked) {
+  if (words(field.value).length === 0) return;
+  const results = search(field.value);
+  for (const [href, page, title] of results) {
     const link = document.createElement("a");
     link.href = UP + href;
     link.textContent = title;
@@ -39,7 +70,7 @@ function show() {
     item.append(link);
     found.append(item);
   }
-  if (ranked.length === 0) {
+  if (results.length === 0) {
     const item = document.createElement("li");
     item.textContent = "Nothing found";
     found.append(item);

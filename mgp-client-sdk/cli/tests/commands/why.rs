@@ -71,6 +71,13 @@ fn why_names_how_much_of_each_limit_is_used_and_when_it_is_free_again() {
         "{used:?}"
     );
     assert!(used[3].contains(" of 20 a minute, none in "), "{used:?}");
+    for _ in 0..8 {
+        kernel.home.run(&["tools", "call", "tiny.look", "--agent", "ada"]);
+    }
+    let used_up = kernel.home.json("why", &["why", "ada", "tiny.look"]);
+    assert_eq!((&used_up["outcome"], &used_up["code"]), (&json!("refuse"), &json!(3000)));
+    let reason = used_up["reason"].as_str().unwrap();
+    assert!(reason.starts_with("a limit is used up: 10 of 10 a minute, none in "), "{reason}");
     // Another agent has limits of its own, and shares those of the server.
     let other = rules("eve");
     assert!(other.len() == 2 && other[1].contains(" of 20 a minute, none in "), "{other:?}");

@@ -215,11 +215,38 @@ async fn without_forms_a_call_waits_for_an_operator_and_reads_the_reason() {
         let refused = refused.unwrap_err();
         assert!(refused.reason.contains("a person denied it (“as Ann said”)"), "{refused:?}");
 
+        let why = |path: &str| {
+            let path = format!("path={path}");
+            world.json(&["why", &desk.agent, "files.write_file", &path, "content=a"])
+        };
         let refused = desk.write("/srv/a/never").await.unwrap_err();
         assert!(refused.reason.contains("nobody confirmed it in time; approval"), "{refused:?}");
-        assert_eq!(desk.approval(&world, "/srv/a/never")["state"], "open");
+        assert!(refused.reason.contains("in the console of mgp"), "{refused:?}");
+        refused.names_no_command();
+        let open = desk.approval(&world, "/srv/a/never");
+        assert_eq!(open["state"], "open");
+        let explained = why("/srv/a/never");
+        let id = open["id"].as_str().unwrap();
+        assert_eq!(explained["outcome"], "ask", "{explained}");
+        assert!(explained["reason"].as_str().unwrap().ends_with(&format!("approval {id} is open")));
         assert_eq!(desk.events(&world, "TOOL_EXECUTED").len(), 1);
         assert_eq!(desk.events(&world, "TOOL_BLOCKED").len(), 2);
+
+        // The operator takes the denial back, and the call runs once.
+        let denied = why("/srv/a/no");
+        assert_eq!(denied["outcome"], "refuse", "{denied}");
+        let (reason, id) =
+            (denied["reason"].as_str().unwrap(), &desk.approval(&world, "/srv/a/no"));
+        let id = id["id"].as_str().unwrap();
+        assert!(reason.starts_with("a person denied it: as Ann said; "), "{reason}");
+        assert!(
+            reason.contains(&format!("`mgp approvals approve {id}` takes it back")),
+            "{reason}"
+        );
+        world.quietly(&["approvals", "approve", id]);
+        assert_eq!(why("/srv/a/no")["outcome"], "allow");
+        desk.write("/srv/a/no").await.unwrap();
+        assert_eq!(desk.events(&world, "TOOL_EXECUTED").len(), 2);
     }
 }
 
