@@ -293,11 +293,12 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
     let mut result = planned.apply(global, setup, interactive).await?;
     try_host::try_hosts(global, &mut result).await;
     let is_useless = |host: &HostReport| host.ready.unwrap_or(0) == 0 && !host.problems.is_empty();
-    let has_problem = result.hosts.iter().any(is_useless);
+    let has_problem = !result.hosts.is_empty() && result.hosts.iter().all(is_useless)
+        || result.hosts.iter().any(|host| host.ready.is_none());
     print(global, &result)?;
     if has_problem {
         return Err(Failure::failed(
-            "not every host can use its servers yet; `mgp doctor` checks all of it, `mgp undo` restores the files",
+            "not every host can use mgp yet; `mgp doctor` checks all of it, `mgp undo` restores the files",
         ));
     }
     Ok(())

@@ -9,15 +9,16 @@ mod notify;
 mod security;
 mod webhooks;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use mgp_lifecycle::Transition;
 use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{EventDraft, EventHub, EventLimits, EventSubject};
-use mgp_types::RpcError;
 use mgp_types::mgp::{ServerState, Severity};
 use mgp_types::proposal::TransactionRecord;
 use mgp_types::service::{AgentId, Context, Reply, ServerId, TenantId};
+use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -59,6 +60,12 @@ const APPROVAL_REQUESTED: &str = "approvals.requested";
 const APPROVAL_DECIDED: &str = "approvals.decided";
 const TRANSACTION_STUCK: &str = "transactions.stuck";
 
+/// The length for which the facts of a call have room without a second allocation, in bytes.
+const FACTS_CAPACITY: usize = 256;
+
+/// The length for which the members after the facts have room without a second allocation, in bytes.
+const ADDED_CAPACITY: usize = 64;
+
 /// The events of a kernel. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct KernelEvents {
@@ -75,6 +82,8 @@ pub(crate) struct PublishedCall<'a> {
     cx: &'a Context,
     server: &'a ServerId,
     tool: &'a str,
+    /// The facts that all events of the call have, as JSON without the closing brace.
+    facts: String,
     began: Instant,
     is_ended: bool,
 }
@@ -142,27 +151,25 @@ impl KernelEvents {
         server: &'a ServerId,
         tool: &'a str,
     ) -> PublishedCall<'a> {
-        let data = ToolData::new(cx, server, tool);
-        self.publish_tool(TOOL_STARTED, Severity::Info, cx, server, tool, &data);
-        PublishedCall { events: self, cx, server, tool, began: Instant::now(), is_ended: false }
-    }
-
-    fn publish_tool(
-        &self,
-        channel: &'static str,
-        severity: Severity,
-        cx: &Context,
-        server: &ServerId,
-        tool: &str,
-        data: &ToolData<'_>,
-    ) {
-        let mut subject = EventSubject::default();
-        subject.server = Some(server.clone());
-        subject.tool = Some(tool.to_owned());
-        subject.tenant = Some(cx.principal.tenant().clone());
-        if let Ok(draft) = EventDraft::new(channel).severity(severity).data(data) {
-            self.publish(draft.subject(subject));
-        }
+        let facts = CallFacts {
+            server_id: server.as_str(),
+            tool_name: tool,
+            agent_id: cx.principal.as_agent().map(AgentId::as_str),
+            trace_id: cx.trace.as_deref(),
+        };
+        let mut facts = facts.to_json();
+        facts.pop();
+        let call = PublishedCall {
+            events: self,
+            cx,
+            server,
+            tool,
+            facts,
+            began: Instant::now(),
+            is_ended: false,
+        };
+        call.publish(TOOL_STARTED, Severity::Info, |_| {});
+        call
     }
 }
 
@@ -171,24 +178,40 @@ impl PublishedCall<'_> {
     /// to the subscriptions of the caller.
     pub(crate) async fn end(mut self, answer: &Result<Reply, RpcError>, is_answered: bool) {
         self.is_ended = true;
-        let Self { events, cx, server, tool, .. } = self;
-        let mut data = self.data();
-        data.code = answer.as_ref().err().map(|error| error.code().0);
         let (channel, severity) = if is_answered {
             (TOOL_COMPLETED, Severity::Info)
         } else {
             (TOOL_FAILED, Severity::Warning)
         };
-        events.publish_tool(channel, severity, cx, server, tool, &data);
-        if events.hub.is_sending() {
-            events.hub.settle(&cx.scope).await;
+        self.publish(channel, severity, |data| {
+            self.write_duration(data);
+            if let Err(error) = answer {
+                let _ = write!(data, ",\"code\":{}", error.code().0);
+            }
+        });
+        let hub = &self.events.hub;
+        if hub.is_sending() {
+            hub.settle(&self.cx.scope).await;
         }
     }
 
-    fn data(&self) -> ToolData<'_> {
-        let mut data = ToolData::new(self.cx, self.server, self.tool);
-        data.duration_ms = Some(mgp_types::millis(self.began.elapsed()));
-        data
+    /// Publishes an event with the facts of the call and the members that `add` writes.
+    fn publish(&self, channel: &'static str, severity: Severity, add: impl FnOnce(&mut String)) {
+        let mut subject = EventSubject::default();
+        subject.server = Some(self.server.clone());
+        subject.tool = Some(self.tool.to_owned());
+        subject.tenant = Some(self.cx.principal.tenant().clone());
+        let mut data = String::with_capacity(self.facts.len() + ADDED_CAPACITY);
+        data.push_str(&self.facts);
+        add(&mut data);
+        data.push('}');
+        let draft = EventDraft::new(channel).severity(severity);
+        self.events.publish(draft.payload(Payload::from_trusted(data)).subject(subject));
+    }
+
+    fn write_duration(&self, data: &mut String) {
+        // Writing to a string cannot fail.
+        let _ = write!(data, ",\"duration_ms\":{}", mgp_types::millis(self.began.elapsed()));
     }
 }
 
@@ -196,42 +219,31 @@ impl PublishedCall<'_> {
 impl Drop for PublishedCall<'_> {
     fn drop(&mut self) {
         if !self.is_ended {
-            let Self { events, cx, server, tool, .. } = &*self;
-            let mut data = self.data();
-            data.reason = Some("cancelled");
-            events.publish_tool(TOOL_FAILED, Severity::Info, cx, server, tool, &data);
+            self.publish(TOOL_FAILED, Severity::Info, |data| {
+                self.write_duration(data);
+                data.push_str(",\"reason\":\"cancelled\"");
+            });
         }
     }
 }
 
-/// The data of an event about a call.
+/// The facts about a call that are in the data of all its events.
 #[derive(Serialize)]
-struct ToolData<'a> {
+struct CallFacts<'a> {
     server_id: &'a str,
     tool_name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duration_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
 }
 
-impl<'a> ToolData<'a> {
-    fn new(cx: &'a Context, server: &'a ServerId, tool: &'a str) -> Self {
-        Self {
-            server_id: server.as_str(),
-            tool_name: tool,
-            agent_id: cx.principal.as_agent().map(AgentId::as_str),
-            trace_id: cx.trace.as_deref(),
-            duration_ms: None,
-            code: None,
-            reason: None,
-        }
+impl CallFacts<'_> {
+    fn to_json(&self) -> String {
+        let mut text = Vec::with_capacity(FACTS_CAPACITY);
+        // Encoding texts cannot fail.
+        let _ = serde_json::to_writer(&mut text, self);
+        String::from_utf8(text).unwrap_or_default()
     }
 }
 

@@ -303,7 +303,7 @@ impl Inbox {
         let can_answer = |request: &&Arc<ApprovalRequest>| match request.state {
             RequestState::Open => true,
             // The denial of a call can be taken back: the call then runs once, when it is made again.
-            RequestState::Denied => approved.is_some() && request.call.is_some(),
+            RequestState::Denied => approved.is_some() && request.arguments.is_some(),
             _ => false,
         };
         let Some(open) = open.filter(can_answer) else {
