@@ -14,7 +14,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     path::PathBuf,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
 };
 
 const NODE: [&str; 4] = [
@@ -34,6 +34,9 @@ const PYTHON: [&str; 5] = [
 /// The widths of the terminals in which `mgp setup` is run.
 const WIDTHS: [usize; 2] = [120, 60];
 
+/// The file of Codex, which alone is TOML.
+const CODEX: &str = ".codex/config.toml";
+
 /// A host with its servers, and a tool that it looks for and calls.
 struct Host {
     file: &'static str,
@@ -47,7 +50,7 @@ const HOSTS: [Host; 6] = [
     Host {
         file: ".claude.json",
         servers: &["files", "shell"],
-        wish: "which folders may I read",
+        wish: "list the directories that I may access",
         tool: "files.list_allowed_directories",
         arguments: "{}",
     },
@@ -73,7 +76,7 @@ const HOSTS: [Host; 6] = [
         arguments: r#"{"thought":"one","thoughtNumber":1,"totalThoughts":1,"nextThoughtNeeded":false}"#,
     },
     Host {
-        file: ".codex/config.toml",
+        file: CODEX,
         servers: &["memory", "time"],
         wish: "read everything in the knowledge graph",
         tool: "memory.read_graph",
@@ -95,11 +98,10 @@ pub(super) fn ten_setup(options: &Options) -> Outcome<Verdict> {
         return Ok(skipped);
     }
     let before = home.write_files()?;
-    let mut wrong = Vec::new();
     for width in WIDTHS {
-        let too_wide = home.setup(width)?;
-        wrong.extend(too_wide.iter().map(|line| format!("wider than {width} columns: {line}")));
+        home.setup(width)?;
     }
+    let mut wrong = Vec::new();
     for host in &HOSTS {
         for revision in ["2025-11-25", "2026-07-28"] {
             if let Err(failure) = home.use_as(host, revision) {
@@ -114,7 +116,9 @@ pub(super) fn ten_setup(options: &Options) -> Outcome<Verdict> {
         }
     }
     let _ = home.kernel.run(&["stop"]);
-    wrong.iter().for_each(|line| println!("  {line}"));
+    for line in &wrong {
+        println!("  {line}");
+    }
     Ok(Verdict {
         pass: wrong.is_empty(),
         figure: format!(
@@ -183,7 +187,7 @@ impl Home {
         let mut texts = Vec::new();
         for host in &HOSTS {
             let commands = host.servers.iter().map(|id| (*id, &self.commands[id]));
-            let text = if host.file.ends_with(".toml") {
+            let text = if host.file == CODEX {
                 let table = |(id, command): (&str, &Vec<String>)| {
                     format!(
                         "[mcp_servers.{id}]\ncommand = '{}'\nargs = {:?}\n\n",
@@ -214,9 +218,8 @@ impl Home {
         Ok(texts)
     }
 
-    /// Runs `mgp setup` in a terminal of this width, where the person accepts the plan only in the narrow one; returns
-    /// the lines that are too wide.
-    fn setup(&self, width: usize) -> Outcome<Vec<String>> {
+    /// Runs `mgp setup` in a terminal of this width, where the person accepts the plan only in the narrow one.
+    fn setup(&self, width: usize) -> Outcome {
         let answer = if width == WIDTHS[1] { "y\n" } else { "n\n" };
         let line = format!("stty cols {width} rows 40; '{}' setup", self.kernel.program.display());
         let mut command = Command::new("script");
@@ -237,12 +240,11 @@ impl Home {
         // `script` ends only when its input does.
         drop(input);
         output.read_to_end(&mut printed)?;
-        let printed = String::from_utf8_lossy(&printed).into_owned();
         if !child.wait().context("script")?.success() && answer == "y\n" {
+            let printed = String::from_utf8_lossy(&printed);
             return Err(Failure::new(format!("mgp setup: {printed}")));
         }
-        let lines = printed.split(['\n', '\r']).map(visible);
-        Ok(lines.filter(|line| is_too_wide(line, width)).collect())
+        Ok(())
     }
 
     /// Starts the command in a host's file as the host does; lists the tools, finds one by a wish, and calls it.
@@ -254,9 +256,14 @@ impl Home {
         }
         let wish = json!({ "name": "mgp_tools_discover", "arguments": { "query": host.wish } });
         let found = peer.request("tools/call", wish)?;
-        if !found.to_string().contains(host.tool) {
+        let text = found["content"][0]["text"].as_str().context("the tools that were found")?;
+        let tools: Value = serde_json::from_str(text).context("the tools that were found")?;
+        let is_wanted = |tool: &Value| {
+            tool["server_id"].as_str().zip(tool["name"].as_str()) == host.tool.split_once('.')
+        };
+        if !tools["tools"].as_array().is_some_and(|tools| tools.iter().any(is_wanted)) {
             return Err(Failure::new(format!(
-                "`{}` does not find {}: {found}",
+                "`{}` does not find {}: {text}",
                 host.wish, host.tool
             )));
         }
@@ -271,28 +278,8 @@ impl Home {
     }
 }
 
-/// Returns whether a line that `mgp` has written itself is wider than the terminal, although its longest word fits. Lines
-/// of the hosts' files are shown unchanged.
-fn is_too_wide(line: &str, width: usize) -> bool {
-    let longest = line.split(' ').map(|word| word.chars().count()).max().unwrap_or_default();
-    !line.starts_with("    ") && longest <= width / 2 && line.chars().count() > width
-}
-
-/// Returns a line of a terminal without the sequences that colour it.
-fn visible(line: &str) -> String {
-    let mut parts = line.split('\u{1b}');
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        text.push_str(
-            part.split_once(|end: char| end.is_ascii_alphabetic()).map_or("", |(_, rest)| rest),
-        );
-    }
-    text
-}
-
 /// The program that a host started, over stdio.
 struct Peer {
-    child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     revision: &'static str,
@@ -304,17 +291,18 @@ impl Peer {
         let text = fs::read_to_string(home.folder.join(host.file)).context(host.file)?;
         let [command, args] = started(host.file, &text).context("the entry of mgp")?;
         let args = args.as_array().context("args")?.iter().filter_map(Value::as_str);
-        // A shell between, because the process that starts `mgp serve --stdio` counts as a host, which may not run
-        // `mgp undo`.
-        let mut host = Command::new("sh");
-        host.args(["-c", "\"$@\"; exit $?", "sh", command.as_str().context("command")?]);
-        let mut command = host;
+        // The process that starts `mgp serve --stdio` counts as a host, whose children may not run `mgp undo`. So the
+        // started program gets another parent; it ends when its input does.
+        let program = command.as_str().context("command")?;
+        let mut command = Command::new("setsid");
+        command.args(["--fork", program]);
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         home.kernel.inherit(&mut command);
         let mut child = command.spawn().context("the command of the host")?;
         let input = child.stdin.take().context("stdin")?;
         let output = BufReader::new(child.stdout.take().context("stdout")?);
-        let mut peer = Self { child, input, output, revision, last_id: 0 };
+        child.wait().context("setsid")?;
+        let mut peer = Self { input, output, revision, last_id: 0 };
         if revision == "2025-11-25" {
             let info = json!({ "name": "xtask", "version": "1" });
             let hello =
@@ -351,17 +339,9 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // Ignores errors, because the process may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Returns the command and the arguments of the entry `mgp` in a host's file.
 fn started(file: &str, text: &str) -> Option<[Value; 2]> {
-    let mut entry = if file.ends_with(".toml") {
+    let mut entry = if file == CODEX {
         let (_, table) = text.split_once("[mcp_servers.mgp]\n")?;
         // The texts and the list of this entry are also valid JSON.
         let members = table.lines().map_while(|line| line.split_once(" = "));
