@@ -23,8 +23,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The number of polls between two checks of the tool definitions, whose list is long.
 const DEFINITIONS_EVERY: u64 = 20;
 
-const MAX_EVENTS: u64 = 200;
-
 /// A change that is sent to open pages: the number of waiting items, and a number that increases with each change.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Change {
@@ -121,7 +119,7 @@ async fn poll(live: Arc<Live>) {
 
 /// Polls the kernel for changes until the last page is closed.
 async fn poll_until_closed(live: &Live) {
-    let mut after = None;
+    let mut newest = None;
     let mut open = Vec::new();
     let mut definitions = 0;
     for round in 0_u64.. {
@@ -137,7 +135,7 @@ async fn poll_until_closed(live: &Live) {
             is_changed |= ids != open;
             open = ids;
         }
-        is_changed |= has_events(&live.client, &mut after).await;
+        is_changed |= has_events(&live.client, &mut newest).await;
         let waiting = open.len() + definitions;
         live.set_waiting(waiting);
         live.changes.send_if_modified(|change| {
@@ -156,13 +154,11 @@ async fn open_approvals(client: &Client) -> Option<Vec<String>> {
     Some(all.into_iter().filter(|one| one.state == "open").map(|one| one.id).collect())
 }
 
-/// Returns whether the kernel has published events since the last poll.
-async fn has_events(client: &Client, after: &mut Option<u64>) -> bool {
+/// Returns whether the kernel has published events since the last poll; `newest` is the number of its newest event.
+async fn has_events(client: &Client, newest: &mut Option<u64>) -> bool {
     let mut params = KernelEventsParams::new();
-    params.after = *after;
-    params.limit = Some(MAX_EVENTS);
+    // Without `after`, the answer has the number of the newest event; more than one event would only cost time.
+    params.limit = Some(1);
     let Ok(page) = client.request::<KernelEvents>(&params).await else { return false };
-    let is_first = after.is_none();
-    *after = Some(page.next);
-    !is_first && !page.events.is_empty()
+    newest.replace(page.next).is_some_and(|last| last != page.next)
 }
