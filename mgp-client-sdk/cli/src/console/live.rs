@@ -20,6 +20,10 @@ use crate::exit::CliResult;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
+/// The minimum number of polls between two changes that only report events. Each open page loads again after a change,
+/// and a busy kernel publishes events all the time; questions for a person are reported at once.
+const EVENTS_EVERY: u64 = 8;
+
 /// The number of polls between two checks of the tool definitions, whose list is long.
 const DEFINITIONS_EVERY: u64 = 20;
 
@@ -119,7 +123,7 @@ async fn poll(live: Arc<Live>) {
 
 /// Polls the kernel for changes until the last page is closed.
 async fn poll_until_closed(live: &Live) {
-    let mut newest = None;
+    let (mut newest, mut next_events) = (None, 0);
     let mut open = Vec::new();
     let mut definitions = 0;
     for round in 0_u64.. {
@@ -135,7 +139,10 @@ async fn poll_until_closed(live: &Live) {
             is_changed |= ids != open;
             open = ids;
         }
-        is_changed |= has_events(&live.client, &mut newest).await;
+        if round >= next_events && has_events(&live.client, &mut newest).await {
+            is_changed = true;
+            next_events = round + EVENTS_EVERY;
+        }
         let waiting = open.len() + definitions;
         live.set_waiting(waiting);
         live.changes.send_if_modified(|change| {
