@@ -79,7 +79,7 @@ mod readme {}
 
 pub use catalog::{
     AllTools, Allowed, AllowedKey, CategoryNode, CategoryTree, Extent, IndexedTool, ServerEntry,
-    ToolEntry,
+    ToolEntry, ToolFeature,
 };
 #[cfg(feature = "static-table")]
 pub use embed::StaticTable;

@@ -11,6 +11,7 @@ use mgp_types::mgp::KernelReloadParams;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+use crate::output::print_note;
 use crate::socket_hello::{Hello, HelloReply, Intent};
 use crate::{operator, state};
 
@@ -64,6 +65,38 @@ pub(crate) async fn admit_change(global: &Global) -> CliResult {
 /// Connects as an agent.
 pub(crate) async fn connect_as(global: &Global, agent: &str) -> CliResult<Client> {
     open(global, Hello::agent(agent), None).await
+}
+
+/// Connects like [`connect`]; if no kernel runs, starts one, which ends when nothing has used it for a while.
+pub(crate) async fn connect_or_start(global: &Global) -> CliResult<Client> {
+    match connect(global).await {
+        Err(failure) if failure.is_no_kernel() => start_kernel(global).await?,
+        connected => return connected,
+    }
+    connect(global).await
+}
+
+/// Connects like [`connect_as`]; starts a kernel like [`connect_or_start`].
+pub(crate) async fn connect_or_start_as(global: &Global, agent: &str) -> CliResult<Client> {
+    match connect_as(global, agent).await {
+        Err(failure) if failure.is_no_kernel() => start_kernel(global).await?,
+        connected => return connected,
+    }
+    connect_as(global, agent).await
+}
+
+/// Starts a kernel. Unless a host uses it, it ends some time after the last command.
+#[cfg(unix)]
+pub(crate) async fn start_kernel(global: &Global) -> CliResult {
+    print_note(global, "starting a kernel, as none is running; it ends when it is no longer used");
+    let global = global.clone();
+    let started = tokio::task::spawn_blocking(move || crate::shim::start_kernel(&global)).await;
+    started.map_err(|error| Failure::failed(error.to_string()))?
+}
+
+#[cfg(not(unix))]
+pub(crate) async fn start_kernel(global: &Global) -> CliResult {
+    Err(no_kernel(&state::folder(global)?))
 }
 
 /// Asks a running kernel to reload its configuration now, instead of at its next check within a second.

@@ -7,7 +7,7 @@
 
 use super::error::KernelError;
 use mgp_types::mcp::{Meta, Tool};
-use mgp_types::service::{Call, Context, Kind, PeerInfo};
+use mgp_types::service::{Call, Context, Kind, MetaKey, PeerInfo};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 
@@ -64,17 +64,8 @@ pub(super) fn check(call: &mut Call) -> Result<(), RpcError> {
 /// Returns the number of kernels that a call has passed, as the call states it; `None` if it states none. A number that
 /// cannot be parsed is treated as too large.
 fn passed(call: &Call) -> Option<u32> {
-    #[derive(Deserialize)]
-    struct Meta {
-        #[serde(rename = "dev.cloto/hops")]
-        hops: Option<u64>,
-    }
-    // Search the text first: few calls come from kernels, and only these are parsed.
-    let meta = call.params().meta_str().filter(|meta| meta.contains(MEMBER))?;
-    match serde_json::from_str::<Meta>(meta) {
-        Ok(meta) => meta.hops.map(|hops| u32::try_from(hops).unwrap_or(u32::MAX)),
-        Err(_) => Some(u32::MAX),
-    }
+    let hops = call.params().meta_member(MetaKey::Hops)?;
+    Some(hops.parse().unwrap_or(u32::MAX))
 }
 
 fn too_many_hops() -> RpcError {

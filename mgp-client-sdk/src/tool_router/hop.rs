@@ -220,7 +220,9 @@ async fn request_in_rounds(
         let answer_cache = AnswerCache::new(call.cx().clone());
         call.cx_mut().caller_access = CallerAccess::Channel(Arc::new(answer_cache));
     }
-    // Each round sends a copy of the call, so that the original remains unchanged.
+    // Each round sends a copy of the call, so that the original remains unchanged; without the members for this hop, the
+    // copies are cheaper.
+    call.params_mut().remove_hop_members();
     let cx = call.cx();
     let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_text());
     let mut round: Option<Round> = match &cx.caller_access {

@@ -165,6 +165,18 @@ impl CallApproval {
         }
     }
 
+    /// Returns whether the approval covers the call that a request asks about.
+    pub(super) fn covers_request(&self, request: &ApprovalRequest) -> bool {
+        self.tenant == request.tenant
+            && self.subject == request.subject
+            && self.agent_id == request.agent_id
+            && self.server_id == request.server_id
+            && request.tool.as_deref() == Some(&*self.tool)
+            && request.permissions.iter().all(|needed| self.permissions.contains(needed))
+            && request.arguments.is_some()
+            && self.covers_arguments(request.arguments.as_deref())
+    }
+
     fn is_over(&self, at: SystemTime) -> bool {
         self.expires_at.as_ref().is_some_and(|end| end.is_before(at).unwrap_or(true))
     }
@@ -174,14 +186,17 @@ impl CallApproval {
             && self.subject == by.subject().as_str()
             && self.agent_id.as_deref() == by.as_agent().map(AgentId::as_str)
             && !self.is_over(at);
-        is_callers
-            && match (&self.scope, &self.arguments) {
-                (Some(scope), _) => scope::check(scope, arguments).is_ok(),
-                (None, Some(exact)) => {
-                    canonical(arguments.unwrap_or("{}")).is_ok_and(|own| own == *exact)
-                }
-                (None, None) => true,
+        is_callers && self.covers_arguments(arguments)
+    }
+
+    fn covers_arguments(&self, arguments: Option<&str>) -> bool {
+        match (&self.scope, &self.arguments) {
+            (Some(scope), _) => scope::check(scope, arguments).is_ok(),
+            (None, Some(exact)) => {
+                canonical(arguments.unwrap_or("{}")).is_ok_and(|own| own == *exact)
             }
+            (None, None) => true,
+        }
     }
 }
 
@@ -273,15 +288,15 @@ impl CallApprovals {
         Ok(self.0.take_out(is_meant, event).await.map_err(Refusal::from)?)
     }
 
-    /// Stores an approval for later calls, unless its term is only one call.
+    /// Stores an approval for later calls, unless its term is only one call; returns it.
     pub(crate) async fn keep(
         &self,
         request: &ApprovalRequest,
         term: &ApprovalTerm,
         by: Actor,
         reason: Option<&str>,
-    ) -> Result<(), RpcError> {
-        let Some(kept) = CallApproval::of(request, term, &by, reason) else { return Ok(()) };
+    ) -> Result<Option<CallApproval>, RpcError> {
+        let Some(kept) = CallApproval::of(request, term, &by, reason) else { return Ok(None) };
         let (book, now) = (self.0.now()?, SystemTime::now());
         let own = book.0.values().filter(|one| one.tenant == kept.tenant && !one.is_over(now));
         if own.count() >= MAX_APPROVALS {
@@ -296,9 +311,9 @@ impl CallApprovals {
             .scope(kept.scope.as_ref())
             .justification(reason)
             .expires_at(kept.expires_at.as_ref());
-        writes.push((kept.id.clone(), Some(kept)));
+        writes.push((kept.id.clone(), Some(kept.clone())));
         self.0.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
-        Ok(())
+        Ok(Some(kept))
     }
 
     /// Returns the approval in force that covers a call.

@@ -77,10 +77,16 @@ pub(crate) fn decide(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerd
     judge(facts, snapshot, &mut NoSteps)
 }
 
-/// Decides about a call, and lists each rule that was considered.
+/// Decides about a call, and lists each rule that was considered. If permissions must be decided first, the list also
+/// has the rules that apply afterwards.
 pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerdict {
     let mut steps = Vec::new();
     let verdict = judge(facts, snapshot, &mut steps);
+    if let CallOutcome::Ask(Requirement::Permissions(_)) = verdict.outcome()
+        && let Some(assessment) = verdict.assessment()
+    {
+        apply_later_rules(facts, snapshot, assessment, &mut steps);
+    }
     verdict.with_steps(steps)
 }
 
@@ -90,11 +96,20 @@ pub(crate) fn after_permissions(
     snapshot: &Snapshot<'_>,
     assessment: &Assessment,
 ) -> CallOutcome {
+    apply_later_rules(facts, snapshot, assessment, &mut NoSteps)
+}
+
+/// Applies the rules that come after those about permissions.
+fn apply_later_rules(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    assessment: &Assessment,
+    steps: &mut impl Recorder,
+) -> CallOutcome {
     let mut findings = Findings::default();
-    let checked = check_arguments(facts, snapshot, assessment, &mut findings, &mut NoSteps);
-    let next = checked.and_then(|()| {
-        check_confirmation(facts, snapshot, assessment, &mut findings, &mut NoSteps)
-    });
+    let checked = check_arguments(facts, snapshot, assessment, &mut findings, steps);
+    let next = checked
+        .and_then(|()| check_confirmation(facts, snapshot, assessment, &mut findings, steps));
     next.err().unwrap_or(CallOutcome::Allow)
 }
 

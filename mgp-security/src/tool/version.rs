@@ -1,11 +1,8 @@
 //! The tool versions that a caller accepts (`_meta.tool_version`).
 
-use mgp_types::service::Params;
-use mgp_types::{Extras, Object, mcp};
+use mgp_types::service::{MetaKey, Params};
+use mgp_types::{Object, mcp};
 use semver::{Version, VersionReq};
-
-/// The member of `_meta` with the versions that a caller accepts, e.g. `^1.2`.
-const PIN: &str = "tool_version";
 
 /// The maximum length of a range of versions in an error, in bytes.
 const MAX_PIN: usize = 80;
@@ -47,13 +44,8 @@ pub fn check_version(
     tool: &str,
     meta: impl FnOnce() -> Option<mcp::Meta>,
 ) -> Result<(), Box<VersionRefused>> {
-    // Search the text before parsing it, because few callers restrict versions.
-    if !params.meta_str().is_some_and(|text| text.contains(PIN)) {
-        return Ok(());
-    }
-    let given = params.meta().and_then(|given| given.get::<Extras>().ok()?.get(PIN).cloned());
-    let Some(given) = given else { return Ok(()) };
-    let wanted = given.get::<String>().ok();
+    let Some(given) = params.meta_member(MetaKey::ToolVersion) else { return Ok(()) };
+    let wanted: Option<String> = serde_json::from_str(given).ok();
     let available = meta().and_then(|meta| meta.get("version")?.get::<String>().ok());
     let version = available.as_deref().and_then(|version| Version::parse(version).ok());
     let range = wanted.as_deref().and_then(|wanted| VersionReq::parse(wanted).ok());
@@ -62,7 +54,7 @@ pub fn check_version(
         (None, _) => "write a range such as `^1.2`",
         _ => "read the definition again, then accept its version",
     };
-    let wanted = mgp_types::clip(wanted.as_deref().unwrap_or(given.as_str()), MAX_PIN);
+    let wanted = mgp_types::clip(wanted.as_deref().unwrap_or(given), MAX_PIN);
     Err(Box::new(VersionRefused { tool: tool.to_owned(), wanted, available, hint }))
 }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
-use mgp_security::{CallOutcome, CallVerdict, Requirement, Stage, StepResult};
+use mgp_security::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
 use mgp_types::mgp::Permission;
 use mgp_types::service::{BoxFuture, CredentialGrant, Rule, Visibility as _};
 use mgp_types::{ErrorCode, RpcError};
@@ -69,9 +69,14 @@ fn word(verdict: &CallVerdict) -> String {
     }
 }
 
-/// Checks that a verdict explains itself, i.e. that its last step is the rule that decided.
+/// Checks that a verdict explains itself, i.e. that its last step is the rule that decided. If permissions must be decided
+/// first, the rules that come afterwards follow.
 fn is_explained(verdict: &CallVerdict) {
-    let (last, before) = verdict.steps().split_last().unwrap();
+    let asks_for_permissions =
+        matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Permissions(_)));
+    let is_decided = |step: &&Step| !asks_for_permissions || step.stage <= Stage::Permissions;
+    let decided: Vec<Step> = verdict.steps().iter().filter(is_decided).cloned().collect();
+    let (last, before) = decided.split_last().unwrap();
     let expected = match verdict.outcome() {
         CallOutcome::Allow => StepResult::Passed,
         CallOutcome::Refuse(_) => StepResult::Refused,

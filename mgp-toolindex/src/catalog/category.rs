@@ -18,6 +18,11 @@ const MAX_LEVEL_BYTES: usize = 48;
 /// The maximum number of categories of a tool.
 pub(crate) const MAX_CATEGORIES: usize = 16;
 
+/// The scores of one word of a tool's name, of its server and of its description.
+const NAME_WORD: u32 = 6;
+const SERVER_WORD: u32 = 3;
+const DESCRIPTION_WORD: u32 = 2;
+
 /// The category of a tool that no word assigns to another category.
 pub(crate) const UNCATEGORISED: &str = "other";
 
@@ -60,24 +65,26 @@ pub(crate) fn all_canonical<'a>(given: impl IntoIterator<Item = &'a String>) -> 
 /// Derives the category of a tool: its subject, and within the subject the kind of action, e.g. reading or changing.
 ///
 /// All words must be in lower case. Words of the name count most, then words of the server, then words of the
-/// description.
+/// description, of which one alone proves nothing: a tool that echoes a message does not send any.
 pub(crate) fn derive<'a>(
     name: &[&'a str],
     description: impl IntoIterator<Item = &'a str>,
     server: impl IntoIterator<Item = &'a str>,
 ) -> String {
     let mut scores = [0u32; SUBJECTS.len()];
-    let mut speak = |words: &mut dyn Iterator<Item = &'a str>, counts: u32| {
+    let mut speak = |words: &mut dyn Iterator<Item = &'a str>, score: u32| {
         let about = words.filter_map(|word| SUBJECT_BY_WORD.get(word));
-        about.for_each(|about| scores[*about] += counts);
+        about.for_each(|about| scores[*about] += score);
     };
-    speak(&mut name.iter().copied(), 6);
-    speak(&mut server.into_iter(), 3);
-    speak(&mut description.into_iter(), 2);
+    speak(&mut name.iter().copied(), NAME_WORD);
+    speak(&mut server.into_iter(), SERVER_WORD);
+    speak(&mut description.into_iter(), DESCRIPTION_WORD);
     // `max_by_key` returns the last maximum, so the order is reversed: among subjects with equal scores the first one
     // wins, which is the more common one.
     let best = (0..SUBJECTS.len()).rev().max_by_key(|at| scores[*at]);
-    let Some(best) = best.filter(|best| scores[*best] > 0) else { return UNCATEGORISED.to_owned() };
+    let Some(best) = best.filter(|best| scores[*best] > DESCRIPTION_WORD) else {
+        return UNCATEGORISED.to_owned();
+    };
     let about = SUBJECTS[best].0;
     let does = name.iter().find_map(|word| {
         VERBS.iter().find(|(_, verbs)| verbs.contains(word)).map(|(does, _)| *does)
@@ -134,5 +141,6 @@ mod tests {
         check("send", "sends an email to somebody", "gmail", "messaging/run");
         check("create event", "makes an entry", "google calendar", "calendar/write");
         check("frobnicate", "does it", "thing", UNCATEGORISED);
+        check("echo", "returns the message", "everything", UNCATEGORISED);
     }
 }

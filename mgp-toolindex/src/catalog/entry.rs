@@ -7,6 +7,7 @@ use bytestring::ByteString;
 use mgp_types::mgp::{RiskLevel, ToolSecurity};
 
 use super::labels::Labels;
+use super::tool_feature::ToolFeatures;
 use crate::tokens;
 
 /// The top bit of a stored token count, which is set if the count is exact.
@@ -42,6 +43,7 @@ pub(crate) struct Entry {
     pub(crate) description: Option<Text>,
     pub(crate) security: Option<Arc<ToolSecurity>>,
     pub(crate) security_source: SecuritySource,
+    pub(crate) features: ToolFeatures,
     pub(crate) categories: Labels,
     pub(crate) keywords: Labels,
     pub(crate) hash: [u8; 16],

@@ -8,6 +8,7 @@ use mgp_types::mcp::Tool;
 use mgp_types::mgp::{RiskLevel, ToolSecurity};
 
 use super::entry::Entry;
+use super::tool_feature::ToolFeature;
 
 /// A tool of an index; cheap to clone, and not affected by later changes of the index.
 #[derive(Clone, Debug)]
@@ -57,6 +58,13 @@ impl IndexedTool {
     /// it has parsed.
     pub fn tool(&self) -> Result<Tool, RpcError> {
         serde_json::from_str(self.definition()).map_err(RpcError::invalid_params)
+    }
+
+    /// Returns whether the tool may use a feature: if the result is `false`, its definition certainly does not declare
+    /// the feature. Nothing is parsed.
+    #[must_use]
+    pub fn may_use(&self, feature: ToolFeature) -> bool {
+        self.0.features.has(feature)
     }
 
     /// Returns the security metadata that the kernel decided; if the kernel decided nothing, the metadata that the

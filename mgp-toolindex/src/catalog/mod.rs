@@ -15,11 +15,12 @@ mod interner;
 mod labels;
 mod name_index;
 mod server_entry;
+mod tool_feature;
 
 pub use allowed::{AllTools, Allowed, AllowedKey, Extent};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use catalog::{Catalog, MAX_SERVER_ID_BYTES, Record, ServerRecord};
-pub(crate) use category::{all_canonical, canonical, derive, is_in};
+pub(crate) use category::{UNCATEGORISED, all_canonical, canonical, derive, is_in};
 pub use category_tree::{CategoryNode, CategoryTree};
 pub(crate) use chunks::{CHUNK_LEN, ChunkedList};
 pub(crate) use entry::{Entry, SecuritySource, Server, Text};
@@ -28,6 +29,8 @@ pub use indexed_tool::IndexedTool;
 pub(crate) use interner::Interner;
 pub(crate) use labels::{LabelInterner, Labels};
 pub use server_entry::{ServerEntry, ToolEntry};
+pub use tool_feature::ToolFeature;
+pub(crate) use tool_feature::ToolFeatures;
 
 /// The number of a tool: stable while the tool is in the index, reused after it is removed.
 pub(crate) type Slot = u32;

@@ -19,7 +19,7 @@ use super::tool_source::ToolSource;
 use super::writer::IndexWriter;
 use crate::catalog::{
     Entry, Labels, SecuritySource, Server, ServerEntry, ServerNumber, ServerRecord, Slot, Text,
-    ToolEntry, all_canonical, derive,
+    ToolEntry, ToolFeatures, all_canonical, derive,
 };
 use crate::embed::Embedder;
 use crate::error::IndexError;
@@ -352,6 +352,7 @@ impl<'a> Change<'a> {
             name: Text::of(&given.tool.name, &json),
             description: given.tool.description.as_deref().map(|text| Text::of(text, &json)),
             tokens: AtomicU32::new(0),
+            features: ToolFeatures::of(&given.tool),
             definition: json,
             server: Arc::clone(server),
             security,

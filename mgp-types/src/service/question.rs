@@ -123,6 +123,11 @@ pub fn result_type(result: &Payload) -> Option<String> {
 /// usual form; needs no parse.
 #[must_use]
 pub fn leading_result_type(result: &str) -> Option<&str> {
-    let (kind, _) = result.strip_prefix(r#"{"resultType":""#)?.split_once('"')?;
+    let rest = result.strip_prefix(r#"{"resultType":""#)?;
+    // The kind of almost all results, which needs no search.
+    if rest.starts_with("complete\"") {
+        return Some("complete");
+    }
+    let (kind, _) = rest.split_once('"')?;
     (!kind.contains('\\')).then_some(kind)
 }

@@ -74,6 +74,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
     found.extend(arrows::written_down(&tree.packages, architecture));
     found.extend(arrows::no_anyhow(&tree.packages));
     found.extend(weight::light_by_default(&tree.packages));
+    found.extend(weight::complete_program(&tree.packages));
     for source in &tree.rust {
         found.extend(layout::length(source));
         found.extend(layout::function_length(source));

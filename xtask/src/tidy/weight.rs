@@ -1,4 +1,5 @@
-//! The rule of `tidy` that heavy dependencies must be behind a feature that is off by default.
+//! The rules of `tidy` about features: heavy dependencies must be behind a feature that is off by default, and the
+//! program `mgp` must have the default features of its crates.
 
 use super::Violation;
 use serde_json::Value;
@@ -7,9 +8,42 @@ use std::collections::BTreeSet;
 /// The crates of the sentence encoder, whose build takes minutes and includes C++.
 const HEAVY: [&str; 3] = ["fastembed", "ort", "tokenizers"];
 
+/// The program of the workspace.
+const PROGRAM: &str = "mgp";
+
+/// The default features that the program does without, as crate and feature.
+const NOT_IN_PROGRAM: [(&str, &str); 1] = [
+    // The tokenizer takes 50 MB while it counts; the kernel uses upper bounds.
+    ("mgp-toolindex", "tokens"),
+];
+
+/// Requires that the program enables the default features of the crates it consists of. The crates name the features
+/// one by one, and tests of the whole workspace enable more than the program has.
+pub(super) fn complete_program(packages: &Value) -> Vec<Violation> {
+    let mut build = Build::new(packages, false);
+    let Some(program) = build.ours(PROGRAM) else { return Vec::new() };
+    build.package(program, true);
+    let mut found = Vec::new();
+    for (package, _) in build.on.iter().filter(|(_, feature)| feature.is_empty()) {
+        let Some(defaults) = build.ours(package).map(|one| &one["features"]["default"]) else {
+            continue;
+        };
+        let is_missing = |feature: &&str| {
+            !build.on.contains(&(*package, *feature))
+                && !NOT_IN_PROGRAM.contains(&(*package, *feature))
+        };
+        let missing = list(defaults).map(text).filter(is_missing);
+        found.extend(missing.map(|feature| {
+            let what = format!("does not enable the default feature `{feature}` of {package}");
+            Violation::new(PROGRAM, what)
+        }));
+    }
+    found
+}
+
 /// Refuses heavy dependencies in a build of the workspace with default features, including tests.
 pub(super) fn light_by_default(packages: &Value) -> Vec<Violation> {
-    let mut build = Build { packages, on: BTreeSet::new(), found: BTreeSet::new() };
+    let mut build = Build::new(packages, true);
     for package in list(&packages["packages"]) {
         build.package(package, true);
     }
@@ -22,6 +56,7 @@ pub(super) fn light_by_default(packages: &Value) -> Vec<Violation> {
 /// The packages and features that a build enables, found by following features from package to package.
 struct Build<'a> {
     packages: &'a Value,
+    with_tests: bool,
     /// The enabled features, as package and feature; an empty feature is the package itself.
     on: BTreeSet<(&'a str, &'a str)>,
     /// The violations, as package and heavy dependency.
@@ -29,10 +64,17 @@ struct Build<'a> {
 }
 
 impl<'a> Build<'a> {
+    fn new(packages: &'a Value, with_tests: bool) -> Self {
+        Self { packages, with_tests, on: BTreeSet::new(), found: BTreeSet::new() }
+    }
+
     fn package(&mut self, package: &'a Value, defaults: bool) {
         if self.on.insert((text(&package["name"]), "")) {
-            let always = |dependency: &&Value| dependency["optional"] != true;
-            for dependency in list(&package["dependencies"]).filter(always) {
+            let with_tests = self.with_tests;
+            let is_built = |dependency: &&Value| {
+                dependency["optional"] != true && (with_tests || dependency["kind"] != "dev")
+            };
+            for dependency in list(&package["dependencies"]).filter(is_built) {
                 self.dependency(package, dependency);
             }
         }
@@ -120,6 +162,27 @@ mod tests {
             {"name": "user", "features": {}, "dependencies": [dependency("index", false, asks)]},
         ]});
         assert_eq!(light_by_default(&packages).len(), expected);
+    }
+
+    #[test]
+    fn the_program_has_the_default_features_of_its_crates() {
+        let check = |features: &[&str], kind: &str, expected: usize| {
+            let index = json!({"default": ["lexicon", "tokens"], "lexicon": [], "tokens": []});
+            let uses = json!({"name": "mgp-toolindex", "rename": null, "optional": false,
+                "features": features, "uses_default_features": false, "kind": kind});
+            let packages = json!({"packages": [
+                {"name": "mgp-toolindex", "features": index, "dependencies": []},
+                {"name": "mgp", "features": {}, "dependencies": [dependency("mgp-kernel", false, &[]), uses]},
+                {"name": "mgp-kernel", "features": {}, "dependencies": [
+                    {"name": "mgp-toolindex", "rename": null, "optional": false, "features": [],
+                        "uses_default_features": false},
+                ]},
+            ]});
+            assert_eq!(complete_program(&packages).len(), expected, "{features:?} {kind}");
+        };
+        check(&["lexicon"], "", 0);
+        check(&[], "", 1);
+        check(&["lexicon"], "dev", 1);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{offline_audit, state};
 mod reader;
 
 use reader::Filters;
-pub(crate) use reader::{reason, result_word};
+pub(crate) use reader::{OWN_KINDS, reason, result_word, short_type};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -114,7 +114,7 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
     };
     [
         event.timestamp.as_str().into(),
-        event.event_type.as_str().into(),
+        short_type(event.event_type.as_str()).into(),
         Cell::from(result).color(color),
         event.actor.id.as_str().into(),
         what.into(),

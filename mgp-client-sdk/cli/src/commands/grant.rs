@@ -5,11 +5,12 @@
 //! audit log, and which `mgp access` and `mgp permissions` show and revoke.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mgp_discovery::{Config, KernelConfig, ServerConfig};
-use mgp_security::{DefinitionState, Governance, ServerPolicy};
+use mgp_security::{Assessment, DefinitionState, Governance, ServerPolicy};
 use mgp_types::mgp::{
     AccessGrantParams, AccessQueryParams, KernelPermissionChangeParams, Permission, RiskLevel,
 };
@@ -37,6 +38,8 @@ pub(super) struct GrantResult {
     permissions: Vec<String>,
     /// Dangerous permissions, which are not approved; each first use asks for approval.
     asked: Vec<String>,
+    /// The number of dangerous tools; a person confirms each of their calls.
+    confirmed: usize,
     /// The number of the server's tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<usize>,
@@ -64,12 +67,16 @@ impl GrantResult {
         }
     }
 
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
     pub(super) fn agent(&self) -> &str {
         &self.agent
     }
 
     pub(super) fn render(&self, out: &mut Output) {
-        let Self { server, agent, permissions, asked, tools, waiting, error } = self;
+        let Self { server, agent, permissions, asked, confirmed, tools, waiting, error } = self;
         let mut parts = vec![format!("access for {agent}")];
         if let Some(tools) = tools {
             parts.push(format!("{} recorded", plural(*tools, "tool definition")));
@@ -86,6 +93,10 @@ impl GrantResult {
             parts.push(format!(
                 "a person is asked before the first use of {asked}; to answer now: `mgp permissions approve {server} {asked}`"
             ));
+        }
+        if *confirmed > 0 {
+            let tools = plural(*confirmed, "dangerous tool");
+            parts.push(format!("a person confirms each call of {tools}"));
         }
         if let Some(error) = error {
             parts.push(error.clone());
@@ -218,15 +229,18 @@ async fn grant_server(
 ) -> CliResult<GrantResult> {
     let id = server.id.as_str();
     backend.grant(AccessGrantParams::allow(agent, id).because(because)).await?;
-    let (needed, tools, mut error) = match probed {
+    let (needed, confirmed, tools, mut error) = match probed {
         Ok(probed) => {
             // A running kernel records tool definitions when it connects to the server.
             if let Backend::Folder(state, _) = backend {
                 state.definitions().observe(&server.id, &probed.raw).await?;
             }
-            (needed_permissions(governance, &server.id, probed), Some(probed.tools.len()), None)
+            let needed = needed_permissions(governance, &server.id, probed);
+            let dangerous = assessments(governance, &server.id, probed)
+                .filter(|assessment| assessment.effective_risk == RiskLevel::Dangerous);
+            (needed, dangerous.count(), Some(probed.tools.len()), None)
         }
-        Err(error) => (Vec::new(), None, Some(format!("not started: {error}"))),
+        Err(error) => (Vec::new(), 0, None, Some(format!("not started: {error}"))),
     };
     if probed.is_err() {
         // A kernel that uses another configuration does not know the server; then its calls ask for permissions.
@@ -259,10 +273,21 @@ async fn grant_server(
         agent: agent.to_owned(),
         permissions: names(&granted),
         asked: names(&asked),
+        confirmed,
         tools,
         waiting,
         error,
     })
+}
+
+/// Returns the kernel's assessment of each tool of a server.
+fn assessments(
+    governance: &Governance,
+    server: &ServerId,
+    probed: &ProbedServer,
+) -> impl Iterator<Item = Arc<Assessment>> {
+    let tools = probed.tools.iter();
+    tools.map(|tool| governance.definitions().assessment(Some(server), &tool.name))
 }
 
 /// Returns the permissions that the kernel will require for calls of the server's tools.
@@ -271,8 +296,7 @@ fn needed_permissions(
     server: &ServerId,
     probed: &ProbedServer,
 ) -> Vec<Permission> {
-    let tools = probed.tools.iter();
-    let each = tools.map(|tool| governance.definitions().assessment(Some(server), &tool.name));
+    let each = assessments(governance, server, probed);
     let mut needed: Vec<Permission> =
         each.flat_map(|assessment| assessment.permissions.clone()).collect();
     needed.sort_by(|one, other| one.as_str().cmp(other.as_str()));

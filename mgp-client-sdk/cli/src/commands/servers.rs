@@ -301,7 +301,7 @@ pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
         Servers::Login(login) => login::log_in(global, login).await,
         Servers::Logout(at) => login::log_out(global, at).await,
         Servers::Ls { server } => {
-            let client = control::connect(global).await?;
+            let client = control::connect_or_start(global).await?;
             let mut params = KernelServersParams::new();
             if let Some(server) = server {
                 check_running(&client, server).await?;

@@ -88,6 +88,9 @@ struct HostReport {
     /// The number of tools of these servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<u64>,
+    /// Servers among the ready ones that this command did not start, because their tools are recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recorded: Vec<String>,
     /// Problems of the host or of its servers.
     problems: Vec<String>,
 }
@@ -116,6 +119,12 @@ impl HostReport {
             _ => "its file was not tried".to_owned(),
         };
         out.status_line(&Cell::from(mark).color(color), &format!("{}  {found}", self.host));
+        if !self.recorded.is_empty() {
+            let names = self.recorded.join(", ");
+            out.line(format!(
+                "    not started now, because their tools are recorded: {names}; `mgp doctor` starts them"
+            ));
+        }
         for problem in &self.problems {
             out.line(format!("    {problem}"));
         }
@@ -129,6 +138,13 @@ impl HostReport {
 }
 
 impl SetupResult {
+    /// Returns whether neither a file nor a grant would change.
+    fn changes_nothing(&self) -> bool {
+        self.hosts.iter().all(|host| host.difference.is_empty())
+            && !self.servers.iter().any(ServerReport::is_added)
+            && self.access.values().all(BTreeSet::is_empty)
+    }
+
     fn render_plan(&self, out: &mut Output) {
         let added = self.servers.iter().filter(|server| server.is_added()).count();
         out.line(format!("{} would be added to {}", plural(added, "server"), self.file.display()));
@@ -223,6 +239,7 @@ impl Planned {
                 backup: None,
                 ready: None,
                 tools: None,
+                recorded: Vec::new(),
                 problems: Vec::new(),
             });
             changes.push(change);
@@ -275,7 +292,12 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
         if setup.dry_run {
             return Ok(());
         }
-        match prompt::confirm(global, "Change these files?")? {
+        let answer = if planned.result.changes_nothing() {
+            Some(true)
+        } else {
+            prompt::confirm(global, "Change these files?")?
+        };
+        match answer {
             Some(true) => {}
             Some(false) => return Err(Failure::failed("nothing was changed")),
             None => {
@@ -287,7 +309,7 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
     admit_edit(global, &setup.config).await?;
     let interactive = match setup.interactive {
         Some(answer) => Some(answer == YesNo::Yes),
-        None if setup.yes => None,
+        None if setup.yes || planned.result.changes_nothing() => None,
         None => ask_at_hosts(global)?,
     };
     let mut result = planned.apply(global, setup, interactive).await?;

@@ -22,12 +22,14 @@ use crate::operator::admit_edit;
 use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print, print_note};
 use crate::{control, prompt};
 
+mod agent;
 mod call;
 
 #[cfg(test)]
 pub(crate) use call::CallOutput;
 pub(super) use call::pairs_to_arguments;
 
+use agent::viewed_agent;
 use call::Call;
 
 /// `mgp tools`.
@@ -65,9 +67,9 @@ pub(crate) enum Tools {
     Approve(Approve),
     /// Show how many tokens an agent's tool list costs, and how many a list of all its tools would cost
     Tokens {
-        /// Agent
-        #[arg(long, value_name = "NAME", default_value = "default")]
-        agent: String,
+        /// Agent; the default is one that is in use
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
     },
 }
 
@@ -76,9 +78,9 @@ pub(crate) enum Tools {
 pub(crate) struct Ls {
     /// Only tools of this server
     server: Option<String>,
-    /// Agent whose view is shown
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    agent: String,
+    /// Agent whose view is shown; the default is one that is in use
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
     /// Only definitions that need a decision
     #[arg(long)]
     waiting: bool,
@@ -89,9 +91,9 @@ pub(crate) struct Ls {
 pub(crate) struct Search {
     /// Purpose of the tool, in your own words
     query: String,
-    /// Agent that searches
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    agent: String,
+    /// Agent that searches; the default is one that is in use
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
     /// Maximum number of tools
     #[arg(long, short = 'n', value_name = "N", default_value_t = 5)]
     most: u64,
@@ -317,11 +319,12 @@ pub(crate) fn needs_decision(tool: &KernelTool) -> bool {
 pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
     match tools {
         Tools::Ls(ls) => {
-            let client = control::connect(global).await?;
+            let client = control::connect_or_start(global).await?;
             if let Some(server) = &ls.server {
                 check_running(&client, server).await?;
             }
-            let mut all = fetch_tools(&client, ls.server.as_deref(), Some(&ls.agent)).await?;
+            let agent = viewed_agent(global, ls.agent.as_deref()).await?;
+            let mut all = fetch_tools(&client, ls.server.as_deref(), Some(&agent)).await?;
             if ls.waiting {
                 all.retain(needs_decision);
                 if all.is_empty() && !global.json {
@@ -329,10 +332,10 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
                     return Ok(());
                 }
             }
-            print_list(global, all, &ls.agent)
+            print_list(global, all, &agent)
         }
         Tools::Show { tool } => {
-            let client = control::connect(global).await?;
+            let client = control::connect_or_start(global).await?;
             let all = fetch_tools(&client, None, None).await?;
             let mut params = KernelToolsParams::new();
             params.tool_id = Some(find_tool(&all, tool)?.tool_id.clone());
@@ -341,34 +344,42 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
             let found = found.ok_or_else(|| no_tool(tool, []))?;
             print(global, &WholeTool(found))
         }
-        Tools::Search(search) => {
-            let client = control::connect_as(global, &search.agent).await?;
-            let mut params = DiscoverToolsParams::new();
-            params.query = Some(search.query.clone());
-            params.max_results = Some(search.most);
-            params.strategy = search.strategy.as_deref().map(SearchStrategy::from);
-            params.explain = search.why.then_some(true);
-            let found = client.mgp().tools_discover(&params).await?;
-            let parts = parts(&found);
-            let mut tools = found.tools;
-            for tool in &mut tools {
-                let id = format!("{}.{}", tool.server_id, tool.name);
-                tool.tool_id.get_or_insert(id);
-            }
-            print(global, &SearchResult { tools, parts, agent: search.agent.clone() })
-        }
+        Tools::Search(search) => self::search(global, search).await,
         Tools::Call(call) => call::run(global, call).await,
         Tools::Pin(pin) => self::pin(global, pin).await,
         Tools::Approve(approve) => self::approve(global, approve).await,
         Tools::Tokens { agent } => {
-            let client = control::connect(global).await?;
+            let client = control::connect_or_start(global).await?;
             let mut params = KernelTokensParams::new();
-            params.agent_id = Some(agent.clone());
+            params.agent_id = Some(viewed_agent(global, agent.as_deref()).await?);
             let mut tokens = client.request::<KernelToolsTokens>(&params).await?;
             tokens.extra.remove(RESULT_TYPE);
             print(global, &TokenReport(tokens))
         }
     }
+}
+
+async fn search(global: &Global, search: &Search) -> CliResult {
+    let agent = viewed_agent(global, search.agent.as_deref()).await?;
+    let client = control::connect_or_start_as(global, &agent).await?;
+    let mut params = DiscoverToolsParams::new();
+    params.query = Some(search.query.clone());
+    params.max_results = Some(search.most);
+    params.strategy = search.strategy.as_deref().map(SearchStrategy::from);
+    params.explain = search.why.then_some(true);
+    let found = client.mgp().tools_discover(&params).await?;
+    let parts = parts(&found);
+    let mut tools = found.tools;
+    for tool in &mut tools {
+        let id = format!("{}.{}", tool.server_id, tool.name);
+        tool.tool_id.get_or_insert(id);
+    }
+    print(global, &SearchResult { tools, parts, agent: agent.clone() })?;
+    if search.agent.is_none() {
+        let note = format!("found for the agent `{agent}`; --agent NAME searches for another");
+        print_note(global, &note);
+    }
+    Ok(())
 }
 
 fn print_list(global: &Global, tools: Vec<KernelTool>, agent: &str) -> CliResult {

@@ -72,7 +72,7 @@ pub(crate) async fn run(global: &Global, why: &Why) -> CliResult {
     if !arguments.is_empty() {
         params.arguments = Some(RawObject::of(&arguments)?);
     }
-    let client = control::connect(global).await?;
+    let client = control::connect_or_start(global).await?;
     let explained = client.request::<KernelExplain>(&params).await;
     let mut result = match explained {
         Ok(result) => result,

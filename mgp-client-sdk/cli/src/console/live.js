@@ -1,6 +1,17 @@
 // Keeps a page up to date: the server announces a change, and the page fetches its own content again.
 "use strict";
 (() => {
+  // Enter in a field gives no answer. Say so at once, because the page of the server would lose the typed text.
+  document.addEventListener("keydown", (event) => {
+    const field = event.target, form = field.form;
+    const guard = form && form.querySelector("button.hidden");
+    if (event.key !== "Enter" || field.tagName !== "INPUT" || !guard) return;
+    event.preventDefault();
+    form.noValidate = true;
+    field.setCustomValidity(guard.textContent);
+    field.reportValidity();
+  });
+  document.addEventListener("input", (event) => event.target.setCustomValidity?.(""));
   const main = document.getElementById("main");
   const content = document.getElementById("content");
   if (!main || !content || !window.EventSource) return;
@@ -31,7 +42,9 @@
     } finally { asked = false; }
   };
   setInterval(() => { if (late) refresh(); }, 1000);
-  const source = new EventSource(main.dataset.events);
+  // Only pages with such a part ask for events of the kernel.
+  const showsEvents = content.querySelector("[data-live]") !== null;
+  const source = new EventSource(main.dataset.events + (showsEvents ? "?changes=1" : ""));
   source.addEventListener("waiting", (event) => {
     const mark = document.getElementById("waiting");
     const title = document.title.replace(/^\(\d+\) /, "");
@@ -39,5 +52,5 @@
     document.title = event.data === "0" ? title : `(${event.data}) ${title}`;
     refresh();
   });
-  source.addEventListener("change", () => { if (content.querySelector("[data-live]")) refresh(); });
+  source.addEventListener("change", refresh);
 })();

@@ -2,36 +2,39 @@
 //! runs.
 
 use std::convert::Infallible;
+use std::future::{pending, ready};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::response::sse::Event;
-use futures_util::stream::{self, Stream};
+use futures_util::stream::{self, Stream, StreamExt as _};
 use mgp_client_sdk::Client;
 use mgp_types::method::{KernelApprovals, KernelEvents};
 use mgp_types::mgp::{KernelApprovalsParams, KernelEventsParams, KernelTool};
 use mgp_types::service::CredentialGrant;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::commands::tools::{fetch_tools, needs_decision};
 use crate::exit::CliResult;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The minimum number of polls between two changes that only report events. Each open page loads again after a change,
-/// and a busy kernel publishes events all the time; questions for a person are reported at once.
-const EVENTS_EVERY: u64 = 8;
-
 /// The number of polls between two checks of the tool definitions, whose list is long.
 const DEFINITIONS_EVERY: u64 = 20;
 
-/// A change that is sent to open pages: the number of waiting items, and a number that increases with each change.
+/// The minimum time between two reports of events, and the maximum number of pages that load again each second because
+/// of events: a busy kernel publishes events all the time. Questions for a person are reported at once.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+const LOADS_PER_SECOND: u32 = 8;
+
+/// The questions that wait for a person.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Change {
-    waiting: u64,
-    number: u64,
+struct Waiting {
+    count: usize,
+    /// A number that increases with each change, as one question may replace another.
+    change: u64,
 }
 
 /// The feed of changes for the open pages of one operator.
@@ -39,16 +42,19 @@ pub(super) struct Live {
     client: Client,
     /// The credentials of the operator, if they logged in with any.
     grant: Option<CredentialGrant>,
-    changes: watch::Sender<Change>,
+    waiting: watch::Sender<Waiting>,
+    /// The number of the newest event of the kernel; received by the pages that show events.
+    events: watch::Sender<u64>,
     is_polling: AtomicBool,
-    waiting: AtomicU64,
+    /// The number of waiting items that a page or a poll has counted last.
+    counted: AtomicUsize,
 }
 
 impl Live {
     pub(super) fn new(client: Client, grant: Option<CredentialGrant>) -> Self {
-        let (changes, _) = watch::channel(Change::default());
-        let (is_polling, waiting) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { client, grant, changes, is_polling, waiting }
+        let (waiting, events) = (watch::Sender::default(), watch::Sender::default());
+        let (is_polling, counted) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Self { client, grant, waiting, events, is_polling, counted }
     }
 
     /// Returns whether the credentials still hold, and the connection is open.
@@ -58,43 +64,57 @@ impl Live {
 
     /// Stores how many items wait, as a page has just counted them.
     pub(super) fn set_waiting(&self, count: usize) {
-        self.waiting.store(count as u64, Ordering::Relaxed);
+        self.counted.store(count, Ordering::Relaxed);
     }
 
     /// Returns the number of waiting items, or an empty text for none.
     pub(super) fn waiting_mark(&self) -> String {
-        match self.waiting.load(Ordering::Relaxed) {
+        match self.counted.load(Ordering::Relaxed) {
             0 => String::new(),
             count => count.to_string(),
         }
     }
 
-    /// Returns the changes for one page, until the connection of the operator ends.
-    pub(super) fn stream(live: Arc<Self>) -> impl Stream<Item = Result<Event, Infallible>> {
-        let changes = live.changes.subscribe();
+    /// Returns the changes for one page, until the connection of the operator ends: `waiting` with the number of waiting
+    /// items when these change, and `change` when the kernel has published events, if the page shows events.
+    pub(super) fn stream(
+        live: Arc<Self>,
+        shows_events: bool,
+    ) -> impl Stream<Item = Result<Event, Infallible>> {
+        let waiting = live.waiting.subscribe();
+        let events = shows_events.then(|| live.events.subscribe());
         if !live.is_polling.swap(true, Ordering::SeqCst) {
             tokio::spawn(poll(Arc::clone(&live)));
         }
-        let first = *changes.borrow();
-        let state = (changes, Change { number: u64::MAX, ..first }, live);
-        stream::unfold(state, |(mut changes, last, live)| async move {
-            let now = if last.number == u64::MAX {
-                // The first event of a page only sets its number of waiting items.
-                Change { waiting: live.waiting.load(Ordering::Relaxed), ..*changes.borrow() }
-            } else {
-                tokio::select! {
-                    changed = changes.changed() => changed.ok()?,
-                    () = live.client.closed() => return None,
+        // The first message of a page only sets its number of waiting items.
+        let first = message("waiting", live.counted.load(Ordering::Relaxed));
+        let state = (live, waiting, events);
+        stream::once(ready(Ok(first))).chain(stream::unfold(state, |mut state| async move {
+            let (live, waiting, events) = &mut state;
+            let published = async {
+                match events {
+                    Some(events) => events.changed().await,
+                    None => pending().await,
                 }
-                *changes.borrow_and_update()
             };
-            let is_counted = now.waiting == last.waiting && last.number != u64::MAX;
-            let (name, data) =
-                if is_counted { ("change", now.number) } else { ("waiting", now.waiting) };
-            let event = Event::default().event(name).data(data.to_string());
-            Some((Ok(event), (changes, now, live)))
-        })
+            let next = tokio::select! {
+                changed = waiting.changed() => {
+                    changed.ok()?;
+                    message("waiting", waiting.borrow_and_update().count)
+                }
+                changed = published => {
+                    changed.ok()?;
+                    message("change", "")
+                }
+                () = live.client.closed() => return None,
+            };
+            Some((Ok(next), state))
+        }))
     }
+}
+
+fn message(name: &str, data: impl ToString) -> Event {
+    Event::default().event(name).data(data.to_string())
 }
 
 /// Returns the definitions that wait for a decision.
@@ -114,7 +134,7 @@ async fn poll(live: Arc<Live>) {
         }
         live.is_polling.store(false, Ordering::SeqCst);
         // A page that was opened after the last check found `is_polling` set, so it started no task of its own.
-        let is_needed = live.changes.receiver_count() > 0 && !live.client.is_closed();
+        let is_needed = live.waiting.receiver_count() > 0 && !live.client.is_closed();
         if !is_needed || live.is_polling.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -123,36 +143,40 @@ async fn poll(live: Arc<Live>) {
 
 /// Polls the kernel for changes until the last page is closed.
 async fn poll_until_closed(live: &Live) {
-    let (mut newest, mut next_events) = (None, 0);
-    let mut open = Vec::new();
-    let mut definitions = 0;
+    let (mut open, mut definitions) = (Vec::new(), 0);
+    let mut reported_at = None;
     for round in 0_u64.. {
-        if !live.is_valid() || live.changes.receiver_count() == 0 {
+        if !live.is_valid() || live.waiting.receiver_count() == 0 {
             break;
         }
-        let mut is_changed = false;
         if round % DEFINITIONS_EVERY == 0 {
             let waiting = waiting_definitions(&live.client).await;
             definitions = waiting.map_or(definitions, |all| all.len());
         }
+        let mut is_changed = false;
         if let Some(ids) = open_approvals(&live.client).await {
-            is_changed |= ids != open;
+            is_changed = ids != open;
             open = ids;
         }
-        if round >= next_events && has_events(&live.client, &mut newest).await {
-            is_changed = true;
-            next_events = round + EVENTS_EVERY;
-        }
-        let waiting = open.len() + definitions;
-        live.set_waiting(waiting);
-        live.changes.send_if_modified(|change| {
-            let is_counted = change.waiting == waiting as u64;
-            change.waiting = waiting as u64;
-            change.number += u64::from(is_changed);
-            is_changed || !is_counted
+        let count = open.len() + definitions;
+        live.set_waiting(count);
+        live.waiting.send_if_modified(|waiting| {
+            is_changed |= waiting.count != count;
+            *waiting = Waiting { count, change: waiting.change + u64::from(is_changed) };
+            is_changed
         });
+        let pages = live.events.receiver_count();
+        let is_due = |at: Instant| at.elapsed() >= report_interval(pages);
+        if pages > 0 && reported_at.is_none_or(is_due) {
+            reported_at = report_events(live).await.then(Instant::now).or(reported_at);
+        }
         sleep(POLL_INTERVAL).await;
     }
+}
+
+/// Returns the minimum time between two reports of events to a number of pages.
+fn report_interval(pages: usize) -> Duration {
+    REPORT_INTERVAL.max(Duration::from_secs(pages as u64) / LOADS_PER_SECOND)
 }
 
 async fn open_approvals(client: &Client) -> Option<Vec<String>> {
@@ -161,11 +185,11 @@ async fn open_approvals(client: &Client) -> Option<Vec<String>> {
     Some(all.into_iter().filter(|one| one.state == "open").map(|one| one.id).collect())
 }
 
-/// Returns whether the kernel has published events since the last poll; `newest` is the number of its newest event.
-async fn has_events(client: &Client, newest: &mut Option<u64>) -> bool {
+/// Reports to the pages whether the kernel has published events since the last report, and returns whether it has.
+async fn report_events(live: &Live) -> bool {
     let mut params = KernelEventsParams::new();
     // Without `after`, the answer has the number of the newest event; more than one event would only cost time.
     params.limit = Some(1);
-    let Ok(page) = client.request::<KernelEvents>(&params).await else { return false };
-    newest.replace(page.next).is_some_and(|last| last != page.next)
+    let Ok(page) = live.client.request::<KernelEvents>(&params).await else { return false };
+    live.events.send_if_modified(|newest| std::mem::replace(newest, page.next) != page.next)
 }

@@ -153,7 +153,7 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
     // The page can change everything that an operator can change, so the proof for changes is required at the start.
     let client = match control::connect_to_change(global).await {
         Err(failure) if failure.is_no_kernel() => {
-            start_kernel(global).await?;
+            control::start_kernel(global).await?;
             control::connect_to_change(global).await?
         }
         connected => connected?,
@@ -187,19 +187,6 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
             Err(Failure::no_kernel("the kernel has ended, and the console with it"))
         }
     }
-}
-
-/// Starts a kernel. Unless a host uses it, it ends some time after the console has ended.
-#[cfg(unix)]
-async fn start_kernel(global: &Global) -> CliResult {
-    let global = global.clone();
-    let started = tokio::task::spawn_blocking(move || crate::shim::start_kernel(&global)).await;
-    started.map_err(|error| Failure::failed(error.to_string()))?
-}
-
-#[cfg(not(unix))]
-async fn start_kernel(_: &Global) -> CliResult {
-    Err(Failure::no_kernel("no kernel is running; start one with `mgp serve --http`"))
 }
 
 /// Returns the router of the pages that a kernel of this process serves to operators who log in.
@@ -314,9 +301,11 @@ async fn shown<P: Future<Output = PageResult>>(
     }
 }
 
-/// Streams changes to a page.
-async fn events(Extension(viewer): Extension<Viewer>) -> impl IntoResponse {
-    Sse::new(Live::stream(Arc::clone(&viewer.operator.live))).keep_alive(KeepAlive::default())
+/// Streams changes to a page. A page that shows events of the kernel asks for `?changes=1`.
+async fn events(Extension(viewer): Extension<Viewer>, query: Form) -> impl IntoResponse {
+    let shows_events = query.get("changes").is_some();
+    let changes = Live::stream(Arc::clone(&viewer.operator.live), shows_events);
+    Sse::new(changes).keep_alive(KeepAlive::default())
 }
 
 /// The state that each handler gets.

@@ -18,6 +18,7 @@ use super::operator::Viewer;
 use super::questions::Questions;
 use super::remedy;
 use super::{Console, PageError, Shared, refusal, shown, times};
+use crate::commands::audit::{OWN_KINDS, short_type};
 
 const PAGE: u64 = 100;
 
@@ -25,30 +26,6 @@ const EXPORT_PAGE: u64 = 1000;
 
 /// The maximum number of pages that are read to find records with one result.
 const MAX_PAGES: usize = 10;
-
-/// The types of records that are not in the specification.
-const OWN_KINDS: [&str; 20] = [
-    "dev.cloto.administered",
-    "dev.cloto.approval_decided",
-    "dev.cloto.approval_requested",
-    "dev.cloto.callback_unanswered",
-    "dev.cloto.confirmation_denied",
-    "dev.cloto.confirmation_given",
-    "dev.cloto.definition_approved",
-    "dev.cloto.definition_changed",
-    "dev.cloto.definition_flagged",
-    "dev.cloto.definition_pinned",
-    "dev.cloto.definition_rejected",
-    "dev.cloto.definitions_forgotten",
-    "dev.cloto.events_dropped",
-    "dev.cloto.key_added",
-    "dev.cloto.key_revoked",
-    "dev.cloto.policy_changed",
-    "dev.cloto.project_approved",
-    "dev.cloto.project_revoked",
-    "dev.cloto.server_deregistered",
-    "dev.cloto.server_registered",
-];
 
 /// The words for the results of records.
 const RESULTS: [&str; 7] =
@@ -186,7 +163,7 @@ fn filters(console: &Console, viewer: &Viewer, filter: &Filter) -> Markup {
                 select name="type" {
                     option value="" { (texts.all) }
                     @for kind in kinds {
-                        option value=(kind) selected[filter.kind.as_deref() == Some(kind)] { (kind) }
+                        option value=(kind) selected[filter.kind.as_deref() == Some(kind)] { (short_type(kind)) }
                     }
                 }
             }
@@ -222,8 +199,8 @@ pub(super) fn rows(
                 td.time { (short_time(event.timestamp.as_str())) }
                 td.name {
                     @match &event.trace_id {
-                        Some(trace) => a href=(url(console, &format!("/story/{}", segment(trace)))) { (plain(event.event_type.as_str())) },
-                        None => (plain(event.event_type.as_str())),
+                        Some(trace) => a href=(url(console, &format!("/story/{}", segment(trace)))) { (plain(short_type(event.event_type.as_str()))) },
+                        None => (plain(short_type(event.event_type.as_str()))),
                     }
                 }
                 td { (mark(&refusal::result(event))) }

@@ -14,6 +14,7 @@ use super::operator::Viewer;
 use super::questions::Questions;
 use super::steps::Story;
 use super::{Shared, history, record, refusal, shown, times};
+use crate::commands::audit::short_type;
 
 /// The maximum number of records that the picture shows.
 const MAX_DRAWN: usize = 24;
@@ -45,7 +46,7 @@ pub(super) async fn page(
             (record::rows(console, viewer, &questions, &events))
             @for event in events.iter().filter(|event| event.details.is_some()) {
                 details {
-                    summary { (record::short_time(event.timestamp.as_str())) " " (plain(event.event_type.as_str())) }
+                    summary { (record::short_time(event.timestamp.as_str())) " " (plain(short_type(event.event_type.as_str()))) }
                     pre { (details(event)) }
                 }
             }
@@ -90,7 +91,7 @@ fn picture(viewer: &Viewer, events: &[AuditEvent]) -> Markup {
                     @let begin = LEFT + offsets[at] * scale;
                     @let end = offsets.get(at + 1).map_or(begin, |next| LEFT + next * scale);
                     @let top = ROW * at + 6;
-                    @let name = mgp_types::clip(&format!("{} {}", event.event_type, record::target(event)), 44);
+                    @let name = mgp_types::clip(&format!("{} {}", short_type(event.event_type.as_str()), record::target(event)), 44);
                     text x="0" y=(top + 15) { (plain(&name)) }
                     rect class={ "bar " (color(event)) } x=(format!("{begin:.1}")) y=(top) width=(format!("{:.1}", (end - begin).max(4.0))) height="18" rx="3" {}
                     text x=(format!("{:.1}", end.max(begin + 4.0) + 6.0)) y=(top + 15) { "+" (times::words(Duration::from_secs_f64(offsets[at] / 1000.0))) }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::program::program;
 use crate::world::Home;
 
 #[test]
@@ -87,7 +88,7 @@ fn errors_of_usage_show_the_right_form() {
 #[test]
 fn the_words_that_people_type_are_understood() {
     let home = Home::with_servers(&["a"]);
-    for arguments in [&["servers", "list"][..], &["server", "ls"], &["tool", "list"]] {
+    for arguments in [&["server", "restart", "a"][..], &["tool", "approve", "a.b"]] {
         home.fail(3, arguments, "mgp serve");
     }
     home.succeed(&["server", "remove", "a"]);
@@ -99,7 +100,7 @@ fn the_words_that_people_type_are_understood() {
 #[test]
 fn a_failure_is_json_where_json_was_asked_for() {
     let home = Home::new();
-    let (report, code) = home.any_json("error", &["servers", "ls"]);
+    let (report, code) = home.any_json("error", &["servers", "restart", "a"]);
     assert_eq!((code, &report["code"]), (Some(3), &serde_json::json!(3)));
     assert!(report["error"].as_str().unwrap().contains("mgp serve"), "{report}");
     for arguments in
@@ -191,18 +192,30 @@ fn commands_that_need_a_kernel_show_how_to_start_one() {
         &["status"][..],
         &["stop"],
         &["sessions"],
-        &["servers", "ls"],
         &["servers", "restart", "a"],
         &["servers", "logs", "a"],
-        &["tools", "ls"],
-        &["tools", "search", "x"],
-        &["tools", "call", "a.b"],
-        &["tools", "tokens"],
         &["tools", "approve", "a.b"],
         &["audit", "tail", "--follow"],
     ] {
         home.fail(3, arguments, "mgp serve");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn commands_about_tools_start_a_kernel_that_ends_by_itself() {
+    let home = Home::new();
+    let bench = program("workbench");
+    home.write(
+        ".config/mgp/servers.toml",
+        &format!("[[servers]]\nid = 'bench'\ncommand = '{bench}'\n"),
+    );
+    home.succeed(&["access", "grant", "cursor", "bench", "--new-agent"]);
+    let found = home.succeed(&["tools", "search", "echo a message"]);
+    assert!(found.contains("bench.echo"), "the only agent with access searches: {found}");
+    assert!(home.succeed(&["tools", "ls"]).contains("yes"));
+    assert_eq!(home.json("servers-ls", &["servers", "ls"])[0]["id"], "bench");
+    home.succeed(&["stop"]);
 }
 
 #[cfg(unix)]

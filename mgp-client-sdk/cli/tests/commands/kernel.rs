@@ -326,6 +326,9 @@ fn an_agent_finds_and_calls_what_it_was_granted() {
     assert_eq!(seen("ada"), (true.into(), Value::Null));
     let found = home.json("tools-search", &["tools", "search", "echo a message", "--agent", "ada"]);
     assert_eq!(found[0]["tool_id"], "bench.echo");
+    let german =
+        home.json("tools-search", &["tools", "search", "gib den Text zurück", "--agent", "ada"]);
+    assert_eq!(german[0]["tool_id"], "bench.echo", "the program has the lexicon");
     let why = home.succeed(&["tools", "search", "echo a message", "--agent", "ada", "--why"]);
     assert!(
         why.contains("WHY") && why.contains("has the words echo, message; very close"),

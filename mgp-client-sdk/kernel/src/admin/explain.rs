@@ -1,7 +1,7 @@
 //! Explains the decision that a call would get now, without making the call (`mgp why`).
 
 use mgp_security::{
-    CallOutcome, CallVerdict, MissingPermission, RequestState, Requirement, StepResult,
+    CallOutcome, CallVerdict, MissingPermission, RequestState, Requirement, Stage, Step, StepResult,
 };
 use mgp_toolindex::{AllTools, IndexedTool, name_for};
 use mgp_types::mgp::{
@@ -135,19 +135,19 @@ fn result_of(
     let (outcome, reason) = match verdict.outcome() {
         CallOutcome::Allow => (ExplainedOutcome::Allow, None),
         CallOutcome::Ask(Requirement::Confirmation) => {
-            let spare = spare_command(agent, server.as_str(), tool);
-            let spare = spare.map(|spare| format!("; `{spare}` spares that")).unwrap_or_default();
-            let risk = verdict.assessment().map(|assessment| &assessment.effective_risk);
-            let risk = risk.map(|risk| format!(", because its risk is {risk}")).unwrap_or_default();
-            let reason = format!(
-                "a person must confirm the call{risk}; `mgp approvals approve ID --always-like-this` answers later ones too{spare}"
-            );
-            (ExplainedOutcome::Ask, Some(reason))
+            let confirms = confirmation_words(verdict, agent, server, tool);
+            (ExplainedOutcome::Ask, Some(format!("a person must confirm the call{confirms}")))
         }
         CallOutcome::Ask(requirement) => {
             let permit = permit_command(server.as_str(), requirement);
             let permit = permit.map(|permit| format!("; `{permit}` approves them for all calls"));
-            let words = requirement_words(requirement) + &permit.unwrap_or_default();
+            let mut words = requirement_words(requirement) + &permit.unwrap_or_default();
+            let is_confirmed =
+                |step: &Step| step.stage == Stage::Confirmation && step.result == StepResult::Asks;
+            if verdict.steps().iter().any(is_confirmed) {
+                let confirms = confirmation_words(verdict, agent, server, tool);
+                words += &format!("; and a person must confirm each call{confirms}");
+            }
             (ExplainedOutcome::Ask, Some(words))
         }
         CallOutcome::Refuse(refusal) => {
@@ -169,6 +169,20 @@ fn result_of(
     });
     result.steps = steps.collect();
     result
+}
+
+/// Describes why a call must be confirmed, and how to answer for later calls, too.
+fn confirmation_words(
+    verdict: &CallVerdict,
+    agent: &Principal,
+    server: &ServerId,
+    tool: &str,
+) -> String {
+    let spare = spare_command(agent, server.as_str(), tool);
+    let spare = spare.map(|spare| format!("; `{spare}` spares that")).unwrap_or_default();
+    let risk = verdict.assessment().map(|assessment| &assessment.effective_risk);
+    let risk = risk.map(|risk| format!(", because its risk is {risk}")).unwrap_or_default();
+    format!("{risk}; `mgp approvals approve ID --always-like-this` answers later ones too{spare}")
 }
 
 /// Describes a requirement that must be met before a call may run.

@@ -1,6 +1,6 @@
 //! Pages that hosts show for the results of tools (MCP Apps, SEP-1865).
 
-use mgp_toolindex::{Allowed, IndexedTool, Resolved, ToolIndex, name_for};
+use mgp_toolindex::{Allowed, IndexedTool, Resolved, ToolFeature, ToolIndex, name_for};
 use mgp_types::RpcError;
 use mgp_types::mcp::{Tool, UiToolMeta};
 use mgp_types::mgp::DiscoverToolsResult;
@@ -63,16 +63,11 @@ fn add_missing(
 
 /// Returns a tool with the metadata of its page, or `None` if the tool has no page.
 fn page_of(tool: IndexedTool) -> Option<(IndexedTool, UiToolMeta)> {
-    // Search the text first, because few tools have a page.
-    if !is_possible(&tool) {
+    if !tool.may_use(ToolFeature::Page) {
         return None;
     }
     let ui = UiToolMeta::of(&tool.tool().ok()?)?;
     Some((tool, ui))
-}
-
-fn is_possible(tool: &IndexedTool) -> bool {
-    tool.definition().contains("\"ui\"") || tool.definition().contains("\"ui/resourceUri\"")
 }
 
 /// Removes tools that only pages use from the result of a search, which a model reads.

@@ -3,7 +3,7 @@
 //! A proxy in front of the kernel may have routed a call by its headers. So the kernel compares them with the
 //! arguments, as the server itself would.
 
-use mgp_toolindex::IndexedTool;
+use mgp_toolindex::{IndexedTool, ToolFeature};
 use mgp_types::RpcError;
 use mgp_types::mcp::Era;
 use mgp_types::service::{Call, HeaderMismatch, HeaderParams, HeaderPlan};
@@ -24,8 +24,7 @@ pub(super) fn check(
 ) -> Result<(), RpcError> {
     let cx = call.cx();
     let Some(headers) = cx.extensions.get::<HeaderParams>() else { return Ok(()) };
-    // Search the text first: few tools declare such headers, and only their definitions are parsed.
-    if cx.caller.era != Era::Modern || !tool.definition().contains("x-mcp-header") {
+    if cx.caller.era != Era::Modern || !tool.may_use(ToolFeature::HeaderParams) {
         return Ok(());
     }
     let schema = tool.tool()?.input_schema;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mgp_client_sdk::gateway::AwaitLegacyTask;
 use mgp_lifecycle::AcceptsTask;
-use mgp_toolindex::{AllTools, IndexedTool, Resolved, ToolIndex};
+use mgp_toolindex::{AllTools, IndexedTool, Resolved, ToolFeature, ToolIndex};
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, TaskSupport};
 use mgp_types::method::{Request as _, ToolsCall};
@@ -25,8 +25,7 @@ pub(crate) fn support(index: &ToolIndex, name: &str) -> TaskSupport {
 
 /// Returns the task support that a tool's definition declares.
 pub(super) fn declared(tool: &IndexedTool) -> TaskSupport {
-    // Search the text first: few tools declare it, and only their definitions are parsed.
-    if !tool.definition().contains("taskSupport") {
+    if !tool.may_use(ToolFeature::Tasks) {
         return TaskSupport::Forbidden;
     }
     let support = tool.tool().ok().and_then(|tool| tool.execution?.task_support);

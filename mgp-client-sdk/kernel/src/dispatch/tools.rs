@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use mgp_security::{Refusal, check_version};
-use mgp_toolindex::{AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved, UseOutcome};
+use mgp_toolindex::{
+    AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved, ToolFeature, UseOutcome,
+};
 use mgp_types::mcp::{self, CallToolParams, TaskSupport};
 use mgp_types::method::{READ_MORE, find_kernel_tool};
 use mgp_types::mgp::CallExtension;
@@ -396,8 +398,8 @@ fn check_result(fleet: &Fleet, tool: &IndexedTool, reply: Reply) -> Result<Reply
         #[serde(default, rename = "structuredContent")]
         content: Option<Payload>,
     }
-    // Search the text first: few definitions contain the member, and only results of these are parsed.
-    if !tool.definition().contains("\"outputSchema\"") {
+    // Only results of the few tools with a schema for them are parsed.
+    if !tool.may_use(ToolFeature::OutputSchema) {
         return Ok(reply);
     }
     let read = |reply: &Reply| serde_json::from_str(reply.as_body()?.as_raw().as_str()).ok();

@@ -1,6 +1,6 @@
 //! Media types and sizes of tools (proposal 10).
 
-use mgp_toolindex::IndexedTool;
+use mgp_toolindex::{IndexedTool, ToolFeature};
 use mgp_types::RpcError;
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::Extension;
@@ -12,9 +12,8 @@ use mgp_types::service::{Call, Context, PeerInfo};
 /// # Errors
 /// Returns 3001, naming the size of the input and the limit.
 pub(crate) fn check(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
-    // Search the text first: few definitions have the member.
     if !call.cx().caller.has(Extension::MultimodalSignatures)
-        || !tool.definition().contains("\"max_input_size_bytes\"")
+        || !tool.may_use(ToolFeature::InputLimit)
     {
         return Ok(());
     }

@@ -318,11 +318,11 @@ impl Inbox {
         }
         let mut decided = ApprovalRequest::clone(open);
         let state = if approved.is_some() { RequestState::Approved } else { RequestState::Denied };
-        decided.state = state;
+        let mut kept = None;
         match approved {
             None | Some(ApprovalTerm::Once) => {}
             Some(term) if open.arguments.is_some() => {
-                self.0.calls.keep(open, term, Actor::of(by), justification).await?;
+                kept = self.0.calls.keep(open, term, Actor::of(by), justification).await?;
             }
             Some(ApprovalTerm::Tool { until }) => decided.holds_until = Some(until.clone()),
             Some(ApprovalTerm::Like { .. }) => {
@@ -331,14 +331,38 @@ impl Inbox {
                 return Err(RpcError::invalid_params(message));
             }
         }
-        decided.decided_by = Some(by.name().to_owned());
-        decided.via = self.1;
-        decided.justification = justification.map(str::to_owned);
-        decided.expires_at = (now + self.0.config.answer_ttl).into();
-        let event = decided.decided_event(by, state.as_str()).justification(justification);
-        let writes = vec![(decided.id.clone(), Some(decided.clone()))];
-        self.0.state.write(writes, vec![event.build()]).await.map_err(Refusal::from)?;
-        Ok(decided)
+        // An approval of later calls also answers the other open requests that it covers.
+        let is_covered = |other: &&Arc<ApprovalRequest>| {
+            other.id != decided.id && kept.as_ref().is_some_and(|kept| kept.covers_request(other))
+        };
+        let others: Vec<_> = known.open(now).filter(is_covered).cloned().collect();
+        let mut all = vec![decided];
+        all.extend(others.into_iter().map(Arc::unwrap_or_clone));
+        self.store_decision(by, &mut all, state, justification).await?;
+        Ok(all.swap_remove(0))
+    }
+
+    /// Stores and records the same decision about some requests.
+    async fn store_decision(
+        &self,
+        by: &Principal,
+        requests: &mut [ApprovalRequest],
+        state: RequestState,
+        justification: Option<&str>,
+    ) -> Result<(), RpcError> {
+        let (mut writes, mut events) = (Vec::new(), Vec::new());
+        for request in requests {
+            request.state = state;
+            request.decided_by = Some(by.name().to_owned());
+            request.via = self.1;
+            request.justification = justification.map(str::to_owned);
+            request.expires_at = (SystemTime::now() + self.0.config.answer_ttl).into();
+            let event = request.decided_event(by, state.as_str()).justification(justification);
+            events.push(event.build());
+            writes.push((request.id.clone(), Some(request.clone())));
+        }
+        self.0.state.write(writes, events).await.map_err(Refusal::from)?;
+        Ok(())
     }
 
     /// Returns an error if the principal may not list or decide requests, and records the attempt.

@@ -9,7 +9,9 @@ use mgp_types::store::MemoryStore;
 use mgp_types::{ErrorCode, Payload, Sha256Hash};
 
 use super::*;
-use crate::approval::{AnswerPlace, Approver as _, Decision, Question, QuestionSubject};
+use crate::approval::{
+    AnswerPlace, ApprovalTerm, Approver as _, Decision, Question, QuestionSubject,
+};
 use crate::permission::{Approval, PermissionChange, Permissions};
 use crate::policy::Policies;
 
@@ -93,6 +95,32 @@ async fn a_call_waits_is_approved_and_runs_once() {
     assert_ne!(id(&again), id(&waits));
     let events_of = world.events();
     assert_eq!(events_of[..2], ["dev.cloto.approval_requested", "dev.cloto.approval_decided"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_of_calls_like_one_also_answers_the_open_requests_that_it_covers() {
+    let world = World::open().await;
+    let wipe_file = |principal: &Principal, file: &str| {
+        let mut question = wipe(principal, file);
+        let QuestionSubject::Call { arguments, .. } = &mut question.about else { panic!() };
+        *arguments = format!(r#"{{"path":"/srv/a/{file}.txt"}}"#);
+        question
+    };
+    let (first, second) = (wipe_file(&agent("eve"), "1"), wipe_file(&agent("eve"), "2"));
+    let other = wipe_file(&agent("bob"), "2");
+    let waits = id(&world.ask(&first).await);
+    let (covered, foreign) = (id(&world.ask(&second).await), id(&world.ask(&other).await));
+    let like = ApprovalTerm::Like { until: None };
+    world.inbox.approve_for(&ann(), &waits, &like, Some("its folder")).await.unwrap();
+    let state = |wanted: String, all: &[ApprovalRequest]| {
+        all.iter().find(|request| request.id == wanted).unwrap().state
+    };
+    let all = world.inbox.list(&ann()).await.unwrap();
+    assert_eq!(state(covered, &all), RequestState::Approved);
+    assert_eq!(state(foreign, &all), RequestState::Open, "another agent asks");
+    assert_eq!(world.ask(&second).await.answer, GrantDecision::Approved);
+    let decided = world.events().into_iter().filter(|kind| kind.ends_with("approval_decided"));
+    assert_eq!(decided.count(), 3, "two requests and the approval of later calls");
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,9 @@ use super::tables;
 use super::{
     Change, IndexStore, LoadedServer, NewServer, NewTool, NewVector, ServerRow, WriteMode,
 };
-use crate::catalog::{Entry, IndexedTool, LabelInterner, SecuritySource, Server, Slot, Text};
+use crate::catalog::{
+    Entry, IndexedTool, LabelInterner, SecuritySource, Server, Slot, Text, ToolFeatures,
+};
 
 const FILE: &str = "index.db";
 
@@ -40,6 +42,7 @@ fn tool(server: &str, name: &str, version: u32) -> IndexedTool {
         description: None,
         security: None,
         security_source: SecuritySource::Server,
+        features: ToolFeatures::default(),
         categories: labels.list(&["derived"]),
         keywords: labels.list(&none),
         hash,

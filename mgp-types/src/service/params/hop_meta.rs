@@ -32,10 +32,14 @@ pub enum MetaKey {
     Mgp,
     /// The handle that distinguishes the clients of one principal.
     Handle,
+    /// The versions of the called tool that the caller accepts.
+    ToolVersion,
+    /// The number of kernels that the call has passed.
+    Hops,
 }
 
 impl MetaKey {
-    const COUNT: usize = 9;
+    const COUNT: usize = 11;
 
     fn of(name: &str) -> Option<Self> {
         Some(match name {
@@ -48,6 +52,8 @@ impl MetaKey {
             key::TRACEPARENT => Self::Traceparent,
             key::MGP_SHORT => Self::Mgp,
             key::MGP_HANDLE => Self::Handle,
+            "tool_version" => Self::ToolVersion,
+            "dev.cloto/hops" => Self::Hops,
             _ => return None,
         })
     }

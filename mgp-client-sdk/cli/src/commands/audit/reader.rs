@@ -86,7 +86,40 @@ impl Filters {
     }
 }
 
-/// Returns the name of an event type given in any case, and with `-` instead of `_`.
+/// The beginning of the types of events that are not in the specification.
+const OWN_PREFIX: &str = "dev.cloto.";
+
+/// The types of events that are not in the specification.
+pub(crate) const OWN_KINDS: [&str; 20] = [
+    "dev.cloto.administered",
+    "dev.cloto.approval_decided",
+    "dev.cloto.approval_requested",
+    "dev.cloto.callback_unanswered",
+    "dev.cloto.confirmation_denied",
+    "dev.cloto.confirmation_given",
+    "dev.cloto.definition_approved",
+    "dev.cloto.definition_changed",
+    "dev.cloto.definition_flagged",
+    "dev.cloto.definition_pinned",
+    "dev.cloto.definition_rejected",
+    "dev.cloto.definitions_forgotten",
+    "dev.cloto.events_dropped",
+    "dev.cloto.key_added",
+    "dev.cloto.key_revoked",
+    "dev.cloto.policy_changed",
+    "dev.cloto.project_approved",
+    "dev.cloto.project_revoked",
+    "dev.cloto.server_deregistered",
+    "dev.cloto.server_registered",
+];
+
+/// Returns the type of an event as people read it, without the name space of this program.
+pub(crate) fn short_type(kind: &str) -> &str {
+    kind.strip_prefix(OWN_PREFIX).unwrap_or(kind)
+}
+
+/// Returns the name of an event type given in any case, with `-` instead of `_`, and perhaps without the name space of
+/// this program.
 fn event_type(word: &str) -> CliResult<String> {
     let upper = word.to_ascii_uppercase().replace('-', "_");
     // `EventType::KNOWN` lacks the last type, which records the approval of a tool that an agent created.
@@ -98,10 +131,15 @@ fn event_type(word: &str) -> CliResult<String> {
     if word.contains('.') {
         return Ok(word.to_owned());
     }
-    let near = nearest(&upper, known.iter().copied());
+    let lower = upper.to_ascii_lowercase();
+    if let Some(own) = OWN_KINDS.into_iter().find(|own| short_type(own) == lower) {
+        return Ok(own.to_owned());
+    }
+    let near = nearest(&upper, known.iter().copied())
+        .or_else(|| nearest(&lower, OWN_KINDS.into_iter().map(short_type)));
     let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     Err(Failure::usage(format!(
-        "`{word}` is not a type of event{near} Known: {}, and those of mgp, e.g. dev.cloto.key_added",
+        "`{word}` is not a type of event{near} Known: {}, and those of mgp, e.g. key_added",
         known.join(", ")
     )))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use mgp_client_sdk::Client;
 use mgp_transport::ChildCommand;
-use mgp_types::mgp::{DiscoveryListParams, ServerState};
+use mgp_types::mgp::{DiscoveryListParams, ServerState, ServerSummary};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
@@ -45,6 +45,8 @@ pub(crate) struct TryHost {
 struct Usable {
     ready: usize,
     tools: u64,
+    /// Servers among the ready ones that were not started, because their tools are recorded.
+    recorded: Vec<String>,
     /// Expected servers that are not ready.
     missing: Vec<String>,
 }
@@ -62,6 +64,9 @@ pub(super) async fn try_hosts(global: &Global, result: &mut SetupResult) {
         match try_host(&report.host, &expected).await {
             Ok(usable) => {
                 (report.ready, report.tools) = (Some(usable.ready), Some(usable.tools));
+                report.recorded = usable.recorded;
+                // These servers were started a moment ago, for the grants.
+                report.recorded.retain(|id| !result.granted.iter().any(|one| one.server() == id));
                 let missing = usable.missing.iter().map(String::as_str).chain(broken);
                 report.problems.extend(
                     missing.map(|id| format!("{id} is not ready; `mgp doctor {id}` explains it")),
@@ -122,7 +127,10 @@ async fn usable(client: &Client, expected: &[String]) -> CliResult<Usable> {
         if Instant::now() > deadline || expected.iter().all(|id| is_ready(&id)) {
             let missing = expected.iter().filter(|id| !is_ready(id)).cloned().collect();
             let tools = servers.iter().map(|server| server.tools.len() as u64).sum();
-            return Ok(Usable { ready: servers.len(), tools, missing });
+            let is_recorded = |server: &&ServerSummary| server.status == ServerState::Registered;
+            let recorded = servers.iter().filter(is_recorded).map(|server| server.id.clone());
+            let recorded = recorded.collect();
+            return Ok(Usable { ready: servers.len(), tools, recorded, missing });
         }
         sleep(POLL_INTERVAL).await;
     }

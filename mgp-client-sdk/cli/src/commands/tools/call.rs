@@ -11,18 +11,16 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::super::streamed_call::print_stream;
+use super::agent::agents_with_access;
 use super::fetch_tools;
 use crate::args::Global;
+use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::output::{Output, Render, first_line, print, print_note};
 use crate::socket_hello::DEFAULT_AGENT;
-use crate::{backend, control, state};
 
 /// The maximum length of a tool's arguments on standard input, in bytes.
 const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
-
-/// The maximum number of agents for which the tool's visibility is checked.
-const MAX_AGENTS: usize = 64;
 
 /// `mgp tools call`.
 #[derive(Clone, Debug, Args)]
@@ -75,7 +73,7 @@ impl Render for CallOutput {
 pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
     let arguments = arguments(call)?;
     let agent = &*calling_agent(global, call).await?;
-    let client = control::connect_as(global, agent).await?;
+    let client = control::connect_or_start_as(global, agent).await?;
     let running = client.call(&call.tool).args(arguments);
     let outcome =
         if call.stream { print_stream(global, running.stream()).await? } else { running.await };
@@ -106,7 +104,9 @@ async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
         return Ok(agent.clone());
     }
     // A process that a host started may not ask as an operator; it can call only as the agent that `--agent` names.
-    let Ok(client) = control::connect(global).await else { return Ok(DEFAULT_AGENT.to_owned()) };
+    let Ok(client) = control::connect_or_start(global).await else {
+        return Ok(DEFAULT_AGENT.to_owned());
+    };
     let is_meant = |tool: &KernelTool| tool.tool_id == call.tool || tool.name == call.tool;
     let mut others = Vec::new();
     for agent in std::iter::once(DEFAULT_AGENT.to_owned()).chain(agents_with_access(global).await?)
@@ -134,16 +134,6 @@ async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
             many.join(", --agent ")
         ))),
     }
-}
-
-/// Returns the agents with an access entry of their own.
-async fn agents_with_access(global: &Global) -> CliResult<Vec<String>> {
-    let db = state::db(global).await?;
-    let named = mgp_security::Access::named_in(&db, backend::operator().tenant()).await;
-    let named = named.map_err(|error| Failure::failed(error.to_string()))?.into_iter();
-    let named = named
-        .filter(|agent| *agent != "*" && *agent != DEFAULT_AGENT && !agent.starts_with("group:"));
-    Ok(named.take(MAX_AGENTS).collect())
 }
 
 fn arguments(call: &Call) -> CliResult<Map<String, Value>> {

@@ -1,0 +1,37 @@
+//! The agent whose view a command shows, if the command line does not name one.
+
+use crate::args::Global;
+use crate::backend;
+use crate::exit::{CliResult, Failure};
+use crate::socket_hello::DEFAULT_AGENT;
+use crate::state;
+
+/// The maximum number of agents that a command considers.
+const MAX_AGENTS: usize = 64;
+
+/// Returns the named agent, else `default`, or the first agent with access if only others have any: after `mgp setup`,
+/// only the agents of hosts do.
+pub(super) async fn viewed_agent(global: &Global, named: Option<&str>) -> CliResult<String> {
+    if let Some(agent) = named {
+        return Ok(agent.to_owned());
+    }
+    let agents = named_in_access(global).await?;
+    let is_default = agents.iter().any(|agent| agent == DEFAULT_AGENT);
+    let first = agents.into_iter().next().filter(|_| !is_default);
+    Ok(first.unwrap_or_else(|| DEFAULT_AGENT.to_owned()))
+}
+
+/// Returns the agents with an access entry of their own, except `default`.
+pub(super) async fn agents_with_access(global: &Global) -> CliResult<Vec<String>> {
+    let mut agents = named_in_access(global).await?;
+    agents.retain(|agent| agent != DEFAULT_AGENT);
+    agents.truncate(MAX_AGENTS);
+    Ok(agents)
+}
+
+async fn named_in_access(global: &Global) -> CliResult<Vec<String>> {
+    let db = state::db(global).await?;
+    let named = mgp_security::Access::named_in(&db, backend::operator().tenant()).await;
+    let named = named.map_err(|error| Failure::failed(error.to_string()))?.into_iter();
+    Ok(named.filter(|agent| *agent != "*" && !agent.starts_with("group:")).collect())
+}
