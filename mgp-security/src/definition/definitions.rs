@@ -13,7 +13,7 @@ use mgp_types::{Payload, Sha256Hash, canonical_hash, mcp};
 
 use super::DefinitionState;
 use super::listing::admitted;
-use super::pin::PinTable;
+use super::pin::{Pin, PinTable};
 use super::review::Finding;
 use super::server_listing::ServerListing;
 use super::table::{KnownTool, Table, Tools};
@@ -134,7 +134,9 @@ impl Definitions {
     pub(crate) fn danger_reason(&self, server: &ServerId, tool: &str) -> Option<String> {
         let assessment = self.assessment(Some(server), tool);
         let tools = self.tools(Some(server));
-        let known = tools.as_ref().and_then(|tools| tools.get(tool)?.definition_or_pinned());
+        let listed = tools.as_ref().and_then(|tools| tools.get(tool)?.definition_or_pinned());
+        // A server that has not been started since the start of the kernel has listed nothing.
+        let known = listed.or_else(|| self.pinned(server, tool)?.shown.get().ok().map(Arc::new));
         let policy = self.0.policies.get(Some(server));
         assessment.danger_reason(tool, known.as_deref(), &policy)
     }
@@ -150,9 +152,12 @@ impl Definitions {
     /// Returns the assessment of a tool that its server does not list, by its pinned definition if it has one.
     pub(crate) fn unlisted(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
         let policy = self.0.policies.get(server);
-        let pair = |book: &PinTable| book.get(server?, tool)?.pinned.clone();
-        let pin = self.0.pins.now().ok().and_then(|book| pair(&book));
+        let pin = server.and_then(|server| self.pinned(server, tool));
         pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
+    }
+
+    fn pinned(&self, server: &ServerId, tool: &str) -> Option<Arc<Pin>> {
+        self.0.pins.now().ok()?.get(server, tool)?.pinned.clone()
     }
 
     /// Returns a handle to the known tools of one server, for layers that read them at every call.

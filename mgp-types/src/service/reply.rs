@@ -136,7 +136,8 @@ impl Body {
         }
         // Most results do not contain the member's name, and a text search is faster than parsing.
         let raw = self.raw.as_str();
-        if !raw.contains(name) && !(raw.contains('\\') && raw.contains("\\u")) {
+        let may_be_escaped = raw.contains('\\') && raw.contains("\\u");
+        if !raw.contains(name) && !may_be_escaped {
             return None;
         }
         self.raw.get::<crate::Object>().ok()?.get(name).cloned()

@@ -63,6 +63,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         checks.extend(running.check_others(&ids));
         let inventory = pins::ToolInventory::new(servers, &reports, broken, &running);
         checks.extend(environment::check(&selected.config));
+        checks.extend(environment::check_proxies().await);
         checks.extend(hosts::check());
         checks.extend(pins::check(&selected.config, &inventory));
         checks.extend(pins::check_limited(&selected.config, &inventory));

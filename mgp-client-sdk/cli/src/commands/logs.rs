@@ -101,7 +101,14 @@ pub(super) async fn last_of_server(global: &Global, server: &str, lines: u64) ->
 }
 
 async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
-    let client = control::connect(global).await?;
+    let client = match control::connect(global).await {
+        Err(failure) if failure.is_no_kernel() => {
+            return Err(Failure::no_kernel(format!(
+                "no kernel is running, and only a running one keeps the lines of its servers; `mgp doctor {server}` starts the server and shows its errors"
+            )));
+        }
+        connected => connected?,
+    };
     check_running(&client, server).await?;
     let mut params = KernelServerLogsParams::new(server);
     params.lines = Some(logs.lines);

@@ -87,7 +87,7 @@ impl Live {
             tokio::spawn(poll(Arc::clone(&live)));
         }
         // The first message of a page only sets its number of waiting items.
-        let first = message("waiting", live.counted.load(Ordering::Relaxed));
+        let first = message("waiting", &live.counted.load(Ordering::Relaxed).to_string());
         let state = (live, waiting, events);
         stream::once(ready(Ok(first))).chain(stream::unfold(state, |mut state| async move {
             let (live, waiting, events) = &mut state;
@@ -100,7 +100,7 @@ impl Live {
             let next = tokio::select! {
                 changed = waiting.changed() => {
                     changed.ok()?;
-                    message("waiting", waiting.borrow_and_update().count)
+                    message("waiting", &waiting.borrow_and_update().count.to_string())
                 }
                 changed = published => {
                     changed.ok()?;
@@ -113,8 +113,8 @@ impl Live {
     }
 }
 
-fn message(name: &str, data: impl ToString) -> Event {
-    Event::default().event(name).data(data.to_string())
+fn message(name: &str, data: &str) -> Event {
+    Event::default().event(name).data(data)
 }
 
 /// Returns the definitions that wait for a decision.

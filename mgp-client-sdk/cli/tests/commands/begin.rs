@@ -193,12 +193,12 @@ fn commands_that_need_a_kernel_show_how_to_start_one() {
         &["stop"],
         &["sessions"],
         &["servers", "restart", "a"],
-        &["servers", "logs", "a"],
         &["tools", "approve", "a.b"],
         &["audit", "tail", "--follow"],
     ] {
         home.fail(3, arguments, "mgp serve");
     }
+    home.fail(3, &["servers", "logs", "a"], "`mgp doctor a` starts the server");
 }
 
 #[cfg(unix)]

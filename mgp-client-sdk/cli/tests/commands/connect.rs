@@ -105,6 +105,17 @@ fn without_a_terminal_nobody_is_assumed_to_sit_at_the_host() {
 }
 
 #[test]
+fn the_doctor_names_a_proxy_that_does_not_answer() {
+    let home = Home::with_servers(&["a"]);
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let proxy = format!("http://ann:secret@{closed}");
+    let report = home.run_with(&["doctor", "--no-start"], &[("HTTPS_PROXY", &proxy)]);
+    let expected = format!("HTTPS_PROXY names {closed}, which does not answer");
+    assert!(report.out.contains(&expected), "{report:?}");
+    assert!(!format!("{report:?}").contains("secret"), "{report:?}");
+}
+
+#[test]
 fn each_host_has_a_row_of_the_doctor() {
     let home = Home::with_servers(&["a"]);
     home.write(".cursor/mcp.json", r#"{"mcpServers": {"own": {"command": "x"}}}"#);

@@ -146,7 +146,7 @@ fn result_of(
                 |step: &Step| step.stage == Stage::Confirmation && step.result == StepResult::Asks;
             if verdict.steps().iter().any(is_confirmed) {
                 let confirms = confirmation_words(verdict, agent, server, tool);
-                words += &format!("; and a person must confirm each call{confirms}");
+                words = format!("{words}; and a person must confirm each call{confirms}");
             }
             (ExplainedOutcome::Ask, Some(words))
         }

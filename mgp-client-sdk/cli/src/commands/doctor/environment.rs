@@ -1,6 +1,11 @@
-//! Compares this shell's environment with the variables that servers inherit.
+//! Compares this shell's environment with the variables that servers inherit, and tries its proxies.
 
+use std::time::Duration;
+
+use http::Uri;
 use mgp_discovery::{Config, ServerConfig, TargetConfig};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::report::{Check, Level};
 
@@ -33,6 +38,52 @@ const NAMES: &[&str] = &[
     "npm_config_cafile",
     "npm_config_registry",
 ];
+
+/// The variables that name proxies; servers and the kernel use them, too.
+const PROXIES: [&str; 6] =
+    ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+
+const PROXY_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Reports the first proxy of this shell that accepts no connection.
+pub(super) async fn check_proxies() -> Option<Check> {
+    let set = PROXIES.iter().filter_map(|name| Some((*name, std::env::var(name).ok()?)));
+    let mut tried = Vec::new();
+    for (name, value) in set.filter(|(_, value)| !value.is_empty()) {
+        if tried.contains(&value) {
+            continue;
+        }
+        let fault = match address(&value) {
+            None => "is not the URL of a proxy".to_owned(),
+            Some((host, port)) => {
+                match timeout(PROXY_TIMEOUT, TcpStream::connect((&*host, port))).await {
+                    Ok(Ok(_)) => {
+                        tried.push(value);
+                        continue;
+                    }
+                    Ok(Err(error)) => {
+                        format!("names {host}:{port}, which does not answer: {error}")
+                    }
+                    Err(_) => format!("names {host}:{port}, which does not answer"),
+                }
+            }
+        };
+        let check = Check::new("environment", Level::Fail, format!("{name} {fault}"));
+        let fix = format!(
+            "correct or unset {name}: servers at a URL, and programs that download, such as npx and uvx, use this proxy"
+        );
+        return Some(check.with_fix(fix));
+    }
+    None
+}
+
+/// Returns the host and port of the URL of a proxy. The rest may be secret.
+fn address(url: &str) -> Option<(String, u16)> {
+    let uri: Uri = url.parse().ok()?;
+    let host = uri.host()?.trim_matches(['[', ']']).to_owned();
+    let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    Some((host, uri.port_u16().unwrap_or(default)))
+}
 
 /// Reports variables of this shell that are not passed to any server.
 pub(super) fn check(config: &Config) -> Option<Check> {
@@ -85,4 +136,23 @@ fn missing_in(config: &Config, server: &ServerConfig) -> Vec<&'static str> {
         })
     };
     set().into_iter().filter(|name| !env.contains_key(*name) && !is_passed(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_a_proxy_has_no_credentials() {
+        for (url, expected) in [
+            ("http://ann:secret@proxy.example:3128/", Some(("proxy.example", 3128))),
+            ("proxy.example:3128", Some(("proxy.example", 3128))),
+            ("https://proxy.example", Some(("proxy.example", 443))),
+            ("http://[::1]:8080", Some(("::1", 8080))),
+            ("/proxy", None),
+        ] {
+            let expected = expected.map(|(host, port)| (host.to_owned(), port));
+            assert_eq!(address(url), expected, "{url}");
+        }
+    }
 }
