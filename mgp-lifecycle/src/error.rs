@@ -256,6 +256,9 @@ fn not_ready(state: &ServerState, server: Option<&ServerId>, cause: Option<&str>
     let subject = named(server);
     match (state, cause) {
         (ServerState::Restarting, Some(cause)) => format!("{subject} is not ready: {cause}"),
+        (ServerState::Connecting, Some(cause)) => {
+            format!("{subject} is starting again after a failure: {cause}; try again in a moment")
+        }
         (ServerState::Error, Some(cause)) => {
             format!("{subject} failed: {cause}; restart it once the cause is gone")
         }

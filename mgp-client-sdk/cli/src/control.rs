@@ -69,25 +69,33 @@ pub(crate) async fn connect_as(global: &Global, agent: &str) -> CliResult<Client
 
 /// Connects like [`connect`]; if no kernel runs, starts one, which ends when nothing has used it for a while.
 pub(crate) async fn connect_or_start(global: &Global) -> CliResult<Client> {
-    match connect(global).await {
-        Err(failure) if failure.is_no_kernel() => start_kernel(global).await?,
-        connected => return connected,
-    }
-    connect(global).await
+    or_start(global, async || connect(global).await).await
+}
+
+/// Connects like [`connect_to_change`]; starts a kernel like [`connect_or_start`].
+pub(crate) async fn connect_or_start_to_change(global: &Global) -> CliResult<Client> {
+    or_start(global, async || connect_to_change(global).await).await
 }
 
 /// Connects like [`connect_as`]; starts a kernel like [`connect_or_start`].
 pub(crate) async fn connect_or_start_as(global: &Global, agent: &str) -> CliResult<Client> {
-    match connect_as(global, agent).await {
+    or_start(global, async || connect_as(global, agent).await).await
+}
+
+async fn or_start(
+    global: &Global,
+    connect: impl AsyncFn() -> CliResult<Client>,
+) -> CliResult<Client> {
+    match connect().await {
         Err(failure) if failure.is_no_kernel() => start_kernel(global).await?,
         connected => return connected,
     }
-    connect_as(global, agent).await
+    connect().await
 }
 
 /// Starts a kernel. Unless a host uses it, it ends some time after the last command.
 #[cfg(unix)]
-pub(crate) async fn start_kernel(global: &Global) -> CliResult {
+async fn start_kernel(global: &Global) -> CliResult {
     print_note(global, "starting a kernel, as none is running; it ends when it is no longer used");
     let global = global.clone();
     let started = tokio::task::spawn_blocking(move || crate::shim::start_kernel(&global)).await;
@@ -95,7 +103,7 @@ pub(crate) async fn start_kernel(global: &Global) -> CliResult {
 }
 
 #[cfg(not(unix))]
-pub(crate) async fn start_kernel(global: &Global) -> CliResult {
+async fn start_kernel(global: &Global) -> CliResult {
     Err(no_kernel(&state::folder(global)?))
 }
 
@@ -173,7 +181,7 @@ async fn open(global: &Global, _: Hello<'_>, _: Option<Duration>) -> CliResult<C
 
 fn no_kernel(folder: &std::path::Path) -> Failure {
     Failure::no_kernel(format!(
-        "no kernel is running for `{}`; start one with `mgp serve --http 127.0.0.1:8900`, or let a host start one: `mgp connect HOST`",
+        "no kernel is running for `{}`; a connected host starts one when it needs it, and `mgp serve --http 127.0.0.1:8900` serves callers over HTTP",
         folder.display()
     ))
 }

@@ -106,11 +106,20 @@ pub(crate) struct ActionReport {
     status: String,
     /// Side effects and possible mistakes, which people see too.
     notes: Vec<String>,
+    /// An explanation of the state for people.
+    #[serde(skip)]
+    explanation: Option<String>,
 }
 
 impl ActionReport {
     pub(crate) fn new(subject: impl Into<String>, status: impl Into<String>) -> Self {
-        Self { subject: subject.into(), status: status.into(), notes: Vec::new() }
+        let (subject, status) = (subject.into(), status.into());
+        Self { subject, status, notes: Vec::new(), explanation: None }
+    }
+
+    pub(crate) fn with_explanation(mut self, explanation: Option<String>) -> Self {
+        self.explanation = explanation;
+        self
     }
 
     pub(crate) fn with_notes(mut self, notes: Vec<String>) -> Self {
@@ -129,7 +138,8 @@ impl ActionReport {
 
 impl Render for ActionReport {
     fn render(&self, out: &mut Output) {
-        out.line(format!("{}: {}", self.subject, self.status));
+        let explanation = self.explanation.iter().map(|text| format!(" {text}"));
+        out.line(format!("{}: {}{}", self.subject, self.status, explanation.collect::<String>()));
     }
 }
 

@@ -500,7 +500,7 @@ impl Default for KernelConfig {
             proxy: ProxyConfig::Env,
             no_proxy: Vec::new(),
             form_timeout: Duration::from_mins(10),
-            approval_timeout: Duration::from_secs(25),
+            approval_timeout: Duration::from_secs(50),
             pass_env: Vec::new(),
             permission_policy: ApprovalPolicy::Interactive,
             auto_approve_except: vec![Permission::ShellExecute, Permission::CodeExecution],

@@ -3,6 +3,8 @@
 use mgp_types::mcp::{Meta, Tool, key};
 use mgp_types::proposal::MediaSignature;
 
+use crate::text::truncate;
+
 /// A feature that few tools use. A caller of the tool checks [`IndexedTool::may_use`] first, and parses the definition
 /// only if the result is `true`.
 ///
@@ -20,11 +22,16 @@ pub enum ToolFeature {
     InputLimit,
     /// A page that hosts show (`ui`).
     Page,
+    /// A description that calls the tool deprecated.
+    Deprecated,
 }
 
 /// A set of features.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ToolFeatures(u8);
+
+/// The length of the beginning of a description that may call the tool deprecated, in bytes.
+const MAX_BEGINNING: usize = 200;
 
 impl ToolFeatures {
     /// Returns the features that a definition declares.
@@ -43,6 +50,7 @@ impl ToolFeatures {
             (ToolFeature::Tasks, tool.execution.is_some()),
             (ToolFeature::InputLimit, MediaSignature::of(tool).is_some_and(is_limited)),
             (ToolFeature::Page, tool.meta.as_ref().is_some_and(has_page)),
+            (ToolFeature::Deprecated, is_deprecated(tool.description.as_deref())),
         ];
         let declared = found.into_iter().filter(|(_, is_found)| *is_found);
         Self(declared.fold(0, |set, (feature, _)| set | feature.bit()))
@@ -59,18 +67,29 @@ impl ToolFeature {
     }
 }
 
+/// Returns whether a description calls the tool itself deprecated, and not something that the tool finds.
+fn is_deprecated(description: Option<&str>) -> bool {
+    let beginning = description.map(|text| truncate(text, MAX_BEGINNING));
+    beginning.is_some_and(|text| {
+        ["DEPRECATED", "[deprecated]", "(deprecated)", "Deprecated:", "is deprecated"]
+            .iter()
+            .any(|mark| text.contains(mark))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn each_feature_is_found_in_the_definition_that_declares_it_and_in_no_other() {
-        const ALL: [ToolFeature; 5] = [
+        const ALL: [ToolFeature; 6] = [
             ToolFeature::OutputSchema,
             ToolFeature::HeaderParams,
             ToolFeature::Tasks,
             ToolFeature::InputLimit,
             ToolFeature::Page,
+            ToolFeature::Deprecated,
         ];
         let plain = r#""description":"outputSchema, taskSupport, ui","inputSchema":{}"#;
         for (members, expected) in [
@@ -94,6 +113,11 @@ mod tests {
                 Some(ToolFeature::Page),
             ),
             (r#""inputSchema":{},"_meta":{"ui/resourceUri":"ui://a"}"#, Some(ToolFeature::Page)),
+            (
+                r#""inputSchema":{},"description":"Reads a file. DEPRECATED: use read_text_file.""#,
+                Some(ToolFeature::Deprecated),
+            ),
+            (r#""inputSchema":{},"description":"Finds deprecated functions""#, None),
         ] {
             let tool: Tool = serde_json::from_str(&format!(r#"{{"name":"a",{members}}}"#)).unwrap();
             let features = ToolFeatures::of(&tool);

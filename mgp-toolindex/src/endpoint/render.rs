@@ -253,6 +253,7 @@ fn words(reason: &Reason) -> String {
     parts.extend(reason.history.map(|share| format!("called after such searches ({share:.2})")));
     parts
         .extend(reason.action.map(|factor| format!("does something else than asked (× {factor})")));
+    parts.extend(reason.is_deprecated.then(|| "is deprecated".to_owned()));
     parts.extend(reason.clause.as_ref().map(|clause| format!("for `{clause}`")));
     parts.join("; ")
 }

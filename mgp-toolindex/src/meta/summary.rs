@@ -15,6 +15,8 @@ const MAX_SHORT_TOKENS: u32 = 64;
 const MAX_LONG_TOKENS: u32 = 4500;
 /// The maximum number of categories in the short summary.
 const MAX_NAMED: usize = 8;
+/// The number of tools from which on the short summary leaves out categories with one tool.
+const FEW_TOOLS: usize = 10;
 /// The maximum length of a category name that is listed, in bytes.
 const MAX_NAME_BYTES: usize = 32;
 
@@ -36,7 +38,10 @@ impl Summary {
             return Self(no_tools.to_owned());
         }
         let mut text = head(tools);
-        let named = categories.roots.iter().filter_map(|node| name(&node.path));
+        // One tool among many is not typical of them.
+        let min = if tools < FEW_TOOLS { 1 } else { 2 };
+        let large = categories.roots.iter().filter(|node| node.tools >= min);
+        let named = large.filter_map(|node| name(&node.path));
         let largest = named.filter(|name| *name != UNCATEGORISED).take(MAX_NAMED);
         for (number, name) in largest.enumerate() {
             let more = if number == 0 { format!(" about {name}") } else { format!(", {name}") };

@@ -16,9 +16,9 @@ use super::named;
 use super::parsed_query::{MAX_QUERY_BYTES, ParsedQuery};
 use super::past_calls::PastCalls;
 use super::reason::reason;
-use super::weight::{SIMILAR_NAME_EVIDENCE, Weights};
+use super::weight::{DEPRECATED_FACTOR, SIMILAR_NAME_EVIDENCE, Weights};
 use super::{Explain, Fallback, FallbackReason, Query, Reason, View};
-use crate::catalog::{Bitmap, Slot};
+use crate::catalog::{Bitmap, Slot, ToolFeature};
 use crate::error::IndexError;
 use crate::lexicon::{Translation, translate};
 use crate::text::truncate;
@@ -106,12 +106,14 @@ pub(super) fn weigh(
     let FusedScores { mut scores, units } =
         FusedScores::of(&evidence, &requests, &past.lifts(&evidence.slots));
     let actions = weigh_actions(view, parsed, &evidence.slots, &units, &mut scores);
+    lower_deprecated(view, &evidence.slots, &mut scores);
     raise_named(&names, &evidence.slots, &mut scores);
     let texts = parsed.requests();
     let hits = best(view, &evidence.slots, &scores, k).into_iter().map(|at| {
         let slot = evidence.slots[at];
         let explain = || Reason {
             action: Some(actions[at]).filter(|factor| *factor < 1.0),
+            is_deprecated: is_deprecated(view, slot),
             is_named: names.contains_key(&slot),
             ..reason(parsed, &evidence, at, units[at], past.share(slot), view.analyzer)
         };
@@ -139,6 +141,19 @@ fn best(view: &View<'_>, slots: &[Slot], scores: &[f32], k: usize) -> Vec<usize>
     });
     order.truncate(k);
     order
+}
+
+fn is_deprecated(view: &View<'_>, slot: Slot) -> bool {
+    view.catalog.entry(slot).is_some_and(|entry| entry.features.has(ToolFeature::Deprecated))
+}
+
+/// Lowers the scores of tools that their descriptions call deprecated.
+fn lower_deprecated(view: &View<'_>, slots: &[Slot], scores: &mut [f32]) {
+    for (slot, score) in slots.iter().zip(scores) {
+        if is_deprecated(view, *slot) {
+            *score *= DEPRECATED_FACTOR;
+        }
+    }
 }
 
 /// Lowers the scores of tools whose action differs from the one that the query requests; returns the factors.

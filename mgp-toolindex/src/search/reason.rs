@@ -35,6 +35,7 @@ pub(super) fn reason(
         server: Some(evidence.server[at]).filter(|server| *server != 0.0),
         history,
         action: None,
+        is_deprecated: false,
         is_named: false,
     }
 }

@@ -86,6 +86,8 @@ pub struct Reason {
     pub history: Option<f32>,
     /// The factor that lowered the score, if the tool does something else than the query requests.
     pub action: Option<f32>,
+    /// If set, the score was lowered because the description of the tool calls it deprecated.
+    pub is_deprecated: bool,
     /// If set, the query names the tool.
     pub is_named: bool,
 }

@@ -89,6 +89,9 @@ pub(super) const SIMILAR_NAME_EVIDENCE: f32 = 12.0;
 /// The number of tools at which half of the mean vector is treated as common to all tools; see `CommonPart`.
 pub(super) const HALF_COMMON_TOOLS: f32 = 200.0;
 
+/// The factor for the score of a tool whose description calls it deprecated; usually another tool replaces it.
+pub(super) const DEPRECATED_FACTOR: f32 = 0.85;
+
 /// Returns the confidence, 0 to 1, that follows from the evidence for the best tool.
 pub(super) fn confidence(evidence: f32) -> f32 {
     1.0 - (-evidence.max(0.0) * std::f32::consts::LN_2 / HALF_CONFIDENCE_EVIDENCE).exp()

@@ -1,11 +1,13 @@
 //! The command `mgp access`: shows and changes which agent may use which tool (MGP §5).
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
 use mgp_discovery::{Config, Sources, Trust};
 use mgp_security::{ConfirmRule, NameFlaw, ServerHoldings};
+use mgp_types::Timestamp;
 use mgp_types::method::KernelServers;
 use mgp_types::mgp::{
     AccessEntry, AccessGrantParams, AccessPermission, AccessQueryParams, AccessQueryResult,
@@ -295,8 +297,11 @@ async fn execute(
                 params = params.because(because);
             }
             backend.grant(params).await?;
-            let status = if *deny { "denied" } else { "granted" };
-            return Ok(Some(target.report(status).with_notes(notes)));
+            let mut status = if *deny { "denied" } else { "granted" }.to_owned();
+            if let Some(end) = expires {
+                let _ = write!(status, " until {}", Timestamp::from(*end));
+            }
+            return Ok(Some(target.report(&status).with_notes(notes)));
         }
         Access::Revoke(target) => {
             let target = &target.resolve(&KnownNames::read(global, backend).await?);

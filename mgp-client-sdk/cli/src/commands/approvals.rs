@@ -144,6 +144,10 @@ impl Render for ApprovalList {
                 out.line(format!("  The whole script: mgp approvals show {}", open.id));
             }
         }
+        if self.0.iter().any(|one| one.state == "open" && one.kind == "call") {
+            out.line("");
+            out.line("answer: `mgp approvals approve ID`, `mgp approvals deny ID`, or `mgp approvals watch`; a call that no longer waits then runs when it is made again");
+        }
     }
 }
 
@@ -215,9 +219,9 @@ pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
     if let Approvals::Watch = approvals {
         // Watching requires a kernel: without one, the watch would hold the lock of the state folder all the time.
         let client = if is_change {
-            control::connect_to_change(global).await?
+            control::connect_or_start_to_change(global).await?
         } else {
-            control::connect(global).await?
+            control::connect_or_start(global).await?
         };
         let backend = Backend::Kernel(client);
         let result = watch(global, &backend, is_change).await;
@@ -255,17 +259,37 @@ async fn execute(
             let granted = approval.grant.iter().map(|name| Permission::from(name.as_str()));
             params.permissions = granted.collect();
             approval.term.set(&mut params);
+            let asked = backend.approvals(Some(&approval.decision.id)).await?.into_iter().next();
             let approved = backend.approve(&params).await?;
             if let Some(message) = &approved.message {
                 print_note(global, &format!("mgp: {message}"));
             }
-            Ok(Some(ActionReport::new(&*approval.decision.id, &approved.status)))
+            let effect = asked.and_then(|asked| effect(&asked, &params));
+            let report = ActionReport::new(&*approval.decision.id, &approved.status);
+            Ok(Some(report.with_explanation(effect)))
         }
         Approvals::Deny(decision) => {
             backend.deny(&decision.params()).await?;
             Ok(Some(ActionReport::new(&*decision.id, "denied")))
         }
     }
+}
+
+/// Describes the calls that an approval of a call is for; `None` for other approvals.
+fn effect(asked: &KernelApproval, params: &KernelApprovalDecisionParams) -> Option<String> {
+    let tool = asked.tool.as_deref().filter(|_| asked.kind == "call")?;
+    let agent = asked.agent_id.as_deref().unwrap_or(&asked.subject);
+    let end = "`mgp permissions ls` shows how to end that";
+    Some(match (params.term.as_deref(), &params.until) {
+        (Some("tool"), Some(until)) => {
+            format!("for all calls of {tool} by {agent} until {until}, with any arguments; {end}")
+        }
+        (Some("like"), _) => {
+            let like = asked.like.as_deref().unwrap_or("exactly these arguments");
+            format!("for this and later calls of {tool} by {agent}: {like}; {end}")
+        }
+        _ => format!("for this call, once; the next call of {tool} asks again"),
+    })
 }
 
 impl Decision {
@@ -300,10 +324,10 @@ async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliR
 /// Asks the person to decide about one approval; a skipped one stays pending.
 async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) -> CliResult {
     let id = approval.id.clone();
-    print(global, &ApprovalList(vec![approval]))?;
+    print(global, &ApprovalList(vec![approval.clone()]))?;
     loop {
         let question = format!(
-            "{id}: approve? [y]es once, for an [h]our, [a]lways like this, [n]o (e.g. `n not on Fridays`), [d]etails, [s]kip: "
+            "{id}: approve? [y]es once, for an [h]our with any arguments, [a]lways like this, [n]o (e.g. `n not on Fridays`), [d]etails, [s]kip: "
         );
         // Reading from a terminal cannot be cancelled; an interrupt ends the process.
         let asked = tokio::task::spawn_blocking(move || prompt::line(&question)).await;
@@ -315,7 +339,9 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
         let decided = match &*word {
             "y" | "yes" | "h" | "hour" | "a" | "always" => {
                 term_of(&word).set(&mut params);
-                backend.approve(&params).await.map(|it| it.message.unwrap_or(it.status))
+                let effect = effect(&approval, &params);
+                let effect = effect.map(|effect| format!("approved {effect}"));
+                backend.approve(&params).await.map(|it| it.message.or(effect).unwrap_or(it.status))
             }
             "n" | "no" => backend.deny(&params).await.map(|()| "denied".to_owned()),
             "d" | "details" => {

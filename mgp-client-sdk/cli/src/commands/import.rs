@@ -240,6 +240,7 @@ impl ImportPlan {
         &self,
         global: &Global,
         access: &BTreeMap<String, BTreeSet<String>>,
+        command: &str,
         after: impl FnOnce() -> CliResult,
     ) -> CliResult<(Vec<GrantResult>, Option<PathBuf>)> {
         let mut backup = None;
@@ -247,7 +248,7 @@ impl ImportPlan {
             backup = self.plan.apply()?;
             after()
         };
-        let wanted = new_access(access, &self.config);
+        let wanted = new_access(access, &self.config, command);
         let granted = grant::grant_access(global, &self.config, wanted, write).await?;
         Ok((granted, backup))
     }
@@ -272,7 +273,8 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
         result.backup = planned.plan.apply()?;
         control::reload(global).await;
     } else if import.apply {
-        (result.granted, result.backup) = planned.apply(global, &result.access, || Ok(())).await?;
+        (result.granted, result.backup) =
+            planned.apply(global, &result.access, "import", || Ok(())).await?;
     }
     print(global, &result)
 }
@@ -290,11 +292,12 @@ pub(super) fn planned_config(file: &Path, plan: &Plan) -> CliResult<Config> {
 fn new_access<'a>(
     access: &BTreeMap<String, BTreeSet<String>>,
     config: &'a Config,
+    command: &str,
 ) -> Vec<NewAccess<'a>> {
     let each = access.iter().map(|(agent, ids)| NewAccess {
         agent: agent.clone(),
         servers: ids.iter().filter_map(|id| config.server(id)).collect(),
-        because: format!("mgp import, for {agent}"),
+        because: format!("mgp {command}, for {agent}"),
     });
     each.collect()
 }

@@ -5,10 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use mgp_types::method::{KernelApprovals, KernelInfo, KernelReload, KernelSessions, KernelStop};
+use mgp_types::method::{
+    KernelApprovals, KernelInfo, KernelReload, KernelServers, KernelSessions, KernelStop,
+};
 use mgp_types::mgp::{
     KernelApprovalsParams, KernelFinding, KernelInfoParams, KernelInfoResult, KernelReloadParams,
-    KernelReloadResult, KernelSession, KernelSessionsParams, KernelStopParams,
+    KernelReloadResult, KernelServersParams, KernelSession, KernelSessionsParams, KernelStopParams,
+    ServerState,
 };
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
@@ -61,6 +64,8 @@ pub(crate) struct Status {
     waiting_approvals: usize,
     /// The number of tools whose definition waits for a decision, by server.
     waiting_definitions: BTreeMap<String, usize>,
+    /// The servers that do not work, each with the reason.
+    failing: BTreeMap<String, String>,
 }
 
 impl Status {
@@ -98,6 +103,10 @@ impl Render for Status {
             &format!("mgp {}, process {}, since {}", info.version, info.pid, info.started_at),
         );
         out.line(format!("  servers   {}, with {}", info.servers, plural(info.tools, "tool")));
+        for (at, (server, why)) in self.failing.iter().enumerate() {
+            let name = if at == 0 { "failing" } else { "" };
+            out.line(format!("  {name:10}{server}: {why}; mgp doctor {server}"));
+        }
         self.render_waiting(out);
         for (name, text) in [("state", &info.state), ("socket", &info.socket), ("http", &info.http)]
         {
@@ -181,7 +190,10 @@ pub(crate) async fn status(global: &Global) -> CliResult {
     for tool in fetch_tools(&client, None, None).await?.into_iter().filter(needs_decision) {
         *waiting_definitions.entry(tool.server_id).or_default() += 1;
     }
-    print(global, &Status { info, waiting_approvals, waiting_definitions })
+    let servers = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
+    let failing = servers.into_iter().filter(|server| server.status != ServerState::Connected);
+    let failing = failing.filter_map(|server| Some((server.id, server.error?))).collect();
+    print(global, &Status { info, waiting_approvals, waiting_definitions, failing })
 }
 
 /// Makes the running kernel apply the configuration files as they are now, and prints the changes.

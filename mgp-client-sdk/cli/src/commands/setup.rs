@@ -89,7 +89,6 @@ struct HostReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<u64>,
     /// Servers among the ready ones that this command did not start, because their tools are recorded.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     recorded: Vec<String>,
     /// Problems of the host or of its servers.
     problems: Vec<String>,
@@ -173,11 +172,14 @@ impl SetupResult {
             host.render_done(out);
         }
         GrantResult::render_failed(&self.granted, out);
-        let names: Vec<&str> = self.hosts.iter().map(|host| host.host.as_str()).collect();
-        out.line(format!(
-            "next: restart {}, and ask there: “Which tools do you have?”",
-            names.join(", ")
-        ));
+        let changed = self.hosts.iter().filter(|host| !host.difference.is_empty());
+        let names: Vec<&str> = changed.map(|host| host.host.as_str()).collect();
+        out.line(if names.is_empty() {
+            "nothing to change: these hosts start mgp already".to_owned()
+        } else {
+            let names = names.join(", ");
+            format!("next: restart {names}, and ask there: “Which tools do you have?”")
+        });
         out.line("  mgp console  approvals, servers and the record of calls, as a page");
         out.line("  mgp undo     restores the files of these hosts");
     }
@@ -279,7 +281,7 @@ impl Planned {
             }
             Ok(())
         };
-        (result.granted, _) = import.apply(global, &result.access, after).await?;
+        (result.granted, _) = import.apply(global, &result.access, "setup", after).await?;
         result.applied = true;
         Ok(result)
     }
@@ -332,8 +334,9 @@ fn ask_at_hosts(global: &Global) -> CliResult<Option<bool>> {
         print_note(
             global,
             "Where do you answer before a dangerous call?\n\
-             \x20 y  in the host, which shows a form: you sit at it\n\
-             \x20 n  in `mgp console` or `mgp approvals watch`",
+             \x20 y  in the host, if it shows forms and you sit at it: a call waits up to 10 minutes\n\
+             \x20 n  in `mgp console` or `mgp approvals watch`: a call waits up to 50 s, and runs when it is\n\
+             \x20    made again after a later answer",
         );
     }
     prompt::confirm(global, "In the hosts?")

@@ -48,7 +48,7 @@ pub(crate) enum Tools {
         tool: String,
     },
     /// Search tools by purpose, as an agent does
-    #[command(after_help = "Example:\n  mgp tools search 'read a file'")]
+    #[command(after_help = "Example:\n  mgp tools search read a file")]
     Search(Search),
     /// Call a tool as an agent, under the rules for that agent
     #[command(
@@ -90,7 +90,8 @@ pub(crate) struct Ls {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Search {
     /// Purpose of the tool, in your own words
-    query: String,
+    #[arg(required = true)]
+    query: Vec<String>,
     /// Agent that searches; the default is one that is in use
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
@@ -211,7 +212,7 @@ impl Render for ToolList {
                 first_line(tool.description.as_deref().unwrap_or_default(), 60).into(),
             ]
         });
-        out.table(["TOOL", "RISK", "DEFINITION", "TOKENS", "LISTED", "DESCRIPTION"], rows);
+        out.table(["TOOL", "RISK", "DEFINITION", "TOKENS", "USABLE", "DESCRIPTION"], rows);
         for tool in self.0.iter().filter(|tool| needs_decision(tool)) {
             let reasons: Vec<String> = tool.reasons.iter().cloned().collect();
             let reasons = reasons.join("; ");
@@ -363,7 +364,7 @@ async fn search(global: &Global, search: &Search) -> CliResult {
     let agent = viewed_agent(global, search.agent.as_deref()).await?;
     let client = control::connect_or_start_as(global, &agent).await?;
     let mut params = DiscoverToolsParams::new();
-    params.query = Some(search.query.clone());
+    params.query = Some(search.query.join(" "));
     params.max_results = Some(search.most);
     params.strategy = search.strategy.as_deref().map(SearchStrategy::from);
     params.explain = search.why.then_some(true);
@@ -384,7 +385,8 @@ async fn search(global: &Global, search: &Search) -> CliResult {
 
 fn print_list(global: &Global, tools: Vec<KernelTool>, agent: &str) -> CliResult {
     print(global, &ToolList(tools))?;
-    let note = format!("LISTED is the view of the agent `{agent}`; --agent NAME shows another");
+    let note =
+        format!("USABLE is what the agent `{agent}` may find and call; --agent NAME shows another");
     print_note(global, &note);
     Ok(())
 }

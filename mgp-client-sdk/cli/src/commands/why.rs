@@ -46,9 +46,14 @@ impl Render for Explanation {
             _ => ("refused", Color::Red),
         };
         let code = result.code.map(|code| format!(" ({code})")).unwrap_or_default();
-        let reason = result.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let mut parts = result.reason.as_deref().unwrap_or_default().split("; ");
+        let first = parts.next().filter(|first| !first.is_empty());
+        let reason = first.map(|first| format!(": {first}")).unwrap_or_default();
         let name = format!("{}.{}", result.server_id, result.tool_name);
         out.status_line(&Cell::from(word).color(color), &format!("{name}{reason}{code}"));
+        for part in parts {
+            out.line(format!("  {part}"));
+        }
         if let Some(risk) = &result.risk_level {
             let why = result.risk_reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
             out.line(format!("  risk      {risk}{why}"));

@@ -50,6 +50,7 @@ use mgp_types::method::KernelInfo;
 use mgp_types::mgp::KernelInfoParams;
 use serde::Serialize;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use crate::args::{ConfigArg, Global};
 use crate::control;
@@ -74,6 +75,9 @@ pub(crate) const SERVED_PATH: &str = "/console";
 const MAX_FORM_BYTES: usize = 64 << 10;
 
 const MAX_LINK_BYTES: u64 = 4096;
+
+/// The maximum number of pages that are made at the same time.
+const MAX_PAGES: usize = 4;
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -118,6 +122,8 @@ struct Console {
     kernel: Kernel,
     gate: Gate,
     login: Login,
+    /// Limits the pages that are made at the same time: all open pages load again after a change.
+    pages: Semaphore,
 }
 
 /// The settings of a console that `mgp serve --http` serves: configuration, accepted credentials and addresses.
@@ -151,13 +157,7 @@ impl From<mgp_client_sdk::Error> for PageError {
 
 pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
     // The page can change everything that an operator can change, so the proof for changes is required at the start.
-    let client = match control::connect_to_change(global).await {
-        Err(failure) if failure.is_no_kernel() => {
-            control::start_kernel(global).await?;
-            control::connect_to_change(global).await?
-        }
-        connected => connected?,
-    };
+    let client = control::connect_or_start_to_change(global).await?;
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let listener = TcpListener::bind(at).await.map_err(|error| {
         Failure::failed(format!("{at} cannot be used: {error}; choose another --port"))
@@ -180,7 +180,7 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
         );
     }
     let (global, config) = (global.clone(), ConfigArg::default());
-    let console = Console { global, config, kernel: Kernel::Socket, gate, login };
+    let console = Console { global, config, kernel: Kernel::Socket, gate, login, pages: pages() };
     tokio::select! {
         served = axum::serve(listener, router(&Arc::new(console))).into_future() => Ok(served?),
         () = client.closed() => {
@@ -194,7 +194,7 @@ pub(crate) fn served(served: ServedKernel, console: ServedConsole) -> Router {
     let ServedConsole { global, config, auth, hosts, url, is_tls } = console;
     let gate = Gate::served(SERVED_PATH, hosts, url, is_tls);
     let (kernel, login) = (Kernel::Own(served), Login::credential(auth));
-    router(&Arc::new(Console { global, config, kernel, gate, login }))
+    router(&Arc::new(Console { global, config, kernel, gate, login, pages: pages() }))
 }
 
 /// Returns the link that opens the page once; with an `id`, the page shows this approval first.
@@ -289,12 +289,17 @@ fn failed(console: &Console, viewer: &Viewer, error: &PageError) -> Response {
     (*status, layout::page(console, viewer, "", &Form::default(), &body)).into_response()
 }
 
+fn pages() -> Semaphore {
+    Semaphore::new(MAX_PAGES)
+}
+
 /// Returns a page, or the page with the reason if it failed.
 async fn shown<P: Future<Output = PageResult>>(
     console: &Console,
     viewer: &Viewer,
     page: P,
 ) -> Response {
+    let _turn = console.pages.acquire().await;
     match page.await {
         Ok(response) => response,
         Err(error) => failed(console, viewer, &error),

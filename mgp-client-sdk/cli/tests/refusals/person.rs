@@ -128,11 +128,11 @@ impl Desk {
 const FORMS: [(&str, Option<&str>, &str); 7] = [
     ("/srv/a/quick", None, "used"),
     ("/srv/a/slow", None, "used"),
-    ("/srv/a/reason", Some("and a person denied it (“not today”)"), "denied"),
-    ("/srv/a/unticked", Some("and a person denied it"), "denied"),
-    ("/srv/a/decline", Some("and a person denied it"), "denied"),
-    ("/srv/a/cancel", Some("and the question was closed without an answer; approval"), "open"),
-    ("/srv/a/never", Some("and nobody confirmed it in time; approval"), "open"),
+    ("/srv/a/reason", Some("a person denied it (“not today”)"), "denied"),
+    ("/srv/a/unticked", Some("a person denied it"), "denied"),
+    ("/srv/a/decline", Some("a person denied it"), "denied"),
+    ("/srv/a/cancel", Some("the question was closed without an answer; it is dangerous"), "open"),
+    ("/srv/a/never", Some("nobody confirmed it in time; it is dangerous"), "open"),
 ];
 
 #[tokio::test]
@@ -220,7 +220,10 @@ async fn without_forms_a_call_waits_for_an_operator_and_reads_the_reason() {
             world.json(&["why", &desk.agent, "files.write_file", &path, "content=a"])
         };
         let refused = desk.write("/srv/a/never").await.unwrap_err();
-        assert!(refused.reason.contains("nobody confirmed it in time; approval"), "{refused:?}");
+        assert!(
+            refused.reason.contains("nobody confirmed it in time; it is dangerous"),
+            "{refused:?}"
+        );
         assert!(refused.reason.contains("in the console of mgp"), "{refused:?}");
         refused.names_no_command();
         let open = desk.approval(&world, "/srv/a/never");
@@ -265,7 +268,9 @@ async fn a_call_that_its_host_gives_up_while_a_person_reads_did_not_run() {
 
 #[tokio::test]
 async fn a_kernel_that_stops_waits_for_no_person() {
-    for (has_form, text) in [(true, "closed without an answer; approval"), (false, "approval")] {
+    for (has_form, text) in
+        [(true, "closed without an answer; it is dangerous"), (false, "approval")]
+    {
         // Without these time limits, no call in this test ends by itself.
         let slow = CONFIG.replace(r#"form_timeout = "4s""#, "").replace(r#""5s""#, r#""2m""#);
         let world = world_of(&slow);

@@ -83,6 +83,7 @@ async fn a_permission_denied_to_a_server_stops_all_of_its_tools() {
     // A policy in the configuration that denies everything also stops the tools.
     world.quietly(&["permissions", "revoke", "tiny", "network.outbound"]);
     world.configure(&format!("{CONFIG}permission_policy = \"deny_all\"\n"));
+    world.quietly(&["reload"]);
     until("the policy is in force", async || {
         let refused = host.call("echo").arg("text", "a").await;
         refused.is_err_and(|error| error.message().contains("took it back"))

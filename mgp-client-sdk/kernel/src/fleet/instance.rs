@@ -333,8 +333,9 @@ impl InstanceParts {
     }
 }
 
-/// Sets the capabilities that the kernel declares to servers for its callers, such as elicitation and sampling.
-fn offer_callers(config: &mut ClientConfig, has_roots: bool) {
+/// Sets the capabilities that the kernel declares to servers for its callers, such as elicitation and sampling. Some
+/// servers list further tools for clients with these capabilities.
+pub fn offer_callers(config: &mut ClientConfig, has_roots: bool) {
     // A modern request declares what its own caller supports. A legacy session is shared by several callers, so it
     // declares every capability, and the kernel refuses requests that the actual caller does not support.
     config.offer.answerer = Answerer::Caller;

@@ -38,6 +38,7 @@ use mgp_types::Payload;
 pub(super) use changed_lists::ChangedLists;
 pub(super) use context::{CreateServer, FleetContext};
 pub(super) use describe::describe_all;
+pub use instance::offer_callers;
 pub(super) use known_servers::KnownServers;
 pub(super) use list_cache::{CachedList, ListEntry, ListKind, skills as declared_skills};
 pub(super) use managed_server::ManagedServer;

@@ -31,7 +31,7 @@ use crate::state::{State, Writes};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InboxConfig {
-    /// The time that a call waits for a decision before it receives the approval id instead. Default: 25 s.
+    /// The time that a call waits for a decision before it receives the approval id instead. Default: 50 s, within the minute that most hosts wait.
     pub wait: Duration,
     /// The time that a request waits for an operator before it expires. Default: 24 h.
     pub request_ttl: Duration,
@@ -46,7 +46,7 @@ pub struct InboxConfig {
 impl Default for InboxConfig {
     fn default() -> Self {
         Self {
-            wait: Duration::from_secs(25),
+            wait: Duration::from_secs(50),
             request_ttl: Duration::from_hours(24),
             answer_ttl: Duration::from_hours(1),
             max_open_per_caller: 16,

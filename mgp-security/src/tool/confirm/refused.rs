@@ -9,7 +9,7 @@ use crate::tool::assessment::Assessment;
 
 /// The error for a call that needed a confirmation and did not get one.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("`{tool}` did not run: it {}{lacks} and {why}{}; {remedy}", .need.as_str(), said(.reason.as_deref()))]
+#[error("`{tool}` did not run: {why}{}; it {}{lacks}; {remedy}", said(.reason.as_deref()), .need.as_str())]
 pub struct ConfirmRefused {
     tool: String,
     server: Option<ServerId>,
@@ -156,7 +156,7 @@ impl ConfirmRefused {
         let names: Vec<&str> = missing.iter().map(Permission::as_str).collect();
         let mut lacks = String::new();
         if !names.is_empty() {
-            lacks = format!(", lacks the permission `{}`", names.join("`, `"));
+            lacks = format!(" and lacks the permission `{}`", names.join("`, `"));
             let undecided = missing.iter().map(MissingPermission::undecided);
             // Encoding strings cannot fail.
             let _ = more.encode("missing", &undecided.collect::<Vec<_>>());

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use clap::Args;
 use mgp_client_sdk::Client;
 use mgp_discovery::nearest;
-use mgp_security::{AuditQuery, Governance, LogFiles};
+use mgp_security::{AuditQuery, CallApprovals, Governance, LogFiles};
 use mgp_types::method::KernelAudit;
 use mgp_types::mgp::{AuditEvent, EventType, KernelAuditParams};
 
@@ -289,8 +289,18 @@ pub(crate) fn result_word(event: &AuditEvent) -> String {
 /// Returns the reason of an event as text for people.
 pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
     let details = serde_json::to_value(event.details.as_ref()?).ok()?;
-    let members =
-        ["reason", "message", "rule", "error", "justification", "permission", "file", "cause"];
+    let members = [
+        "reason",
+        "message",
+        "rule",
+        "error",
+        "permission",
+        "justification",
+        "file",
+        "cause",
+        "confirmation_spared_by",
+        "method",
+    ];
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     // Name the agent of an access entry, because the actor of the event is the operator who changed the entry.
     let agent = details.get("entry_type").and(details.get("agent_id")).map(|agent| {
@@ -302,7 +312,12 @@ pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
     let reason = members.iter().filter(|_| agent.is_none()).find_map(|member| details.get(member));
     let reason = rule.or_else(|| reason.map(text));
     let added = ["cause", "justification"].iter().filter_map(|member| details.get(member));
-    let mut parts: Vec<String> = agent.into_iter().chain(reason).collect();
+    let id = details.get("approval_id").and_then(Value::as_str);
+    let answered = details.get("decision").and(id).map(|id| {
+        let which = if CallApprovals::is_id(id) { "later calls like it" } else { "this question" };
+        format!("for {which}, {id}")
+    });
+    let mut parts: Vec<String> = agent.into_iter().chain(answered).chain(reason).collect();
     for added in added.map(text) {
         if !parts.contains(&added) {
             parts.push(added);

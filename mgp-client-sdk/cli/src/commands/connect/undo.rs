@@ -119,7 +119,9 @@ impl Render for UndoResult {
             }
         }
         if !self.is_list && !self.rows.is_empty() {
-            out.line("next: restart the host");
+            out.line(
+                "next: restart the host; your servers and grants stay for the next `mgp setup`",
+            );
         }
         if self.rows.is_empty() {
             out.line("no change can be taken back");

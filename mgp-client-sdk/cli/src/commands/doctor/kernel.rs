@@ -3,7 +3,7 @@
 use mgp_client_sdk::Client;
 use mgp_types::method::{KernelInfo, KernelServers, KernelTools};
 use mgp_types::mgp::{
-    KernelInfoParams, KernelServer, KernelServersParams, KernelTool, KernelToolsParams,
+    KernelInfoParams, KernelServer, KernelServersParams, KernelTool, KernelToolsParams, ServerState,
 };
 
 use super::report::{Check, Level};
@@ -25,7 +25,7 @@ impl KernelState {
     /// Returns a warning if the kernel does not have some or all tools of a server.
     pub(super) fn check_server(&self, id: &str) -> Option<Check> {
         let server = self.server(id)?;
-        let lacks = server.lacks.as_ref()?;
+        let Some(lacks) = &server.lacks else { return check_running(server) };
         // The kernel writes the remedy after the last semicolon of its text.
         let (what, mut fix) = lacks.rsplit_once("; ").unwrap_or((lacks, ""));
         let mut what = format!("in the kernel: {what}");
@@ -47,6 +47,15 @@ impl KernelState {
         let others: Vec<_> = ids.filter(|id| !named.contains(id)).collect();
         others.into_iter().filter_map(|id| self.check_server(id))
     }
+}
+
+/// Returns a warning if a server whose tools the kernel knows does not work there. It may work here, because this shell
+/// has other variables than the kernel.
+fn check_running(server: &KernelServer) -> Option<Check> {
+    let error = server.error.as_ref().filter(|_| server.status != ServerState::Connected)?;
+    let what = format!("in the running kernel it is {}: {error}", server.status.as_str());
+    let fix = "the kernel has the variables of the program that started it: run `mgp stop`, then restart the host";
+    Some(Check::new("server", Level::Warn, what).with_fix(fix).for_server(&server.id))
 }
 
 /// Reads the state of the running kernel; an empty state if no kernel runs.
