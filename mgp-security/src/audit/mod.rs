@@ -43,4 +43,5 @@ pub use log::{
     AuditLog, AuditPage, AuditQuery, BadRecord, DigestKey, FileRetention, Fsync, LogConfig,
     LogError, LogFiles, LogHead, RecordFlaw, verify,
 };
+pub use outcome::is_tool_error;
 pub use source::EventSource;

@@ -23,7 +23,7 @@ impl RoundEnd {
     pub(super) fn of(answer: &Result<Reply, RpcError>, ticket: Option<&Ticket>) -> Self {
         Self::Final(match answer {
             Ok(Reply::InputRequired(_)) => return Self::Suspended,
-            Ok(Reply::Complete(body)) if is_error(body) => AuditOutcome::ToolError,
+            Ok(Reply::Complete(body)) if is_tool_error(body) => AuditOutcome::ToolError,
             Ok(Reply::Task(_)) => AuditOutcome::Task,
             Ok(Reply::None) => AuditOutcome::Cancelled,
             Ok(_) => AuditOutcome::Success,
@@ -104,13 +104,15 @@ fn refuses(code: ErrorCode) -> bool {
     matches!(code.0, 1000..=1099 | 2000..=2099 | 3000..=3002 | 4000..=4003)
 }
 
-/// Returns whether a result has `isError: true`; searches the text first, and parses only results that may have it.
-fn is_error(body: &Body) -> bool {
+/// Returns whether the result of a tool has `isError: true`. Only results that may have it are parsed.
+#[must_use]
+pub fn is_tool_error(body: &Body) -> bool {
     #[derive(serde::Deserialize)]
     struct ErrorFlag {
         #[serde(rename = "isError", default)]
         is_error: bool,
     }
+    // Search the text first.
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""isError""#));
     let raw = body.as_raw().as_str();
     // Results of our own tools end like this. In valid JSON this member is then the last one; if the name occurs twice,
@@ -135,7 +137,7 @@ mod tests {
 
     #[track_caller]
     fn check(body: &'static str, expected: bool) {
-        assert_eq!(is_error(&Body::new(Payload::from_trusted(body))), expected, "{body}");
+        assert_eq!(is_tool_error(&Body::new(Payload::from_trusted(body))), expected, "{body}");
     }
 
     #[test]

@@ -269,8 +269,14 @@ async fn execute(
             Ok(Some(report.with_explanation(effect)))
         }
         Approvals::Deny(decision) => {
+            let asked = backend.approvals(Some(&decision.id)).await?.into_iter().next();
             backend.deny(&decision.params()).await?;
-            Ok(Some(ActionReport::new(&*decision.id, "denied")))
+            let explanation = asked.filter(|asked| asked.kind == "call").map(|_| {
+                let id = &decision.id;
+                format!("for an hour, also if the same call is made again; `mgp approvals approve {id}` takes it back")
+            });
+            let report = ActionReport::new(&*decision.id, "denied");
+            Ok(Some(report.with_explanation(explanation)))
         }
     }
 }
@@ -279,7 +285,9 @@ async fn execute(
 fn effect(asked: &KernelApproval, params: &KernelApprovalDecisionParams) -> Option<String> {
     let tool = asked.tool.as_deref().filter(|_| asked.kind == "call")?;
     let agent = asked.agent_id.as_deref().unwrap_or(&asked.subject);
-    let end = "`mgp permissions ls` shows how to end that";
+    let server = asked.server_id.as_deref().unwrap_or("SERVER");
+    let end =
+        format!("`mgp permissions ls` lists it, and `mgp permissions revoke {server} ID` ends it");
     Some(match (params.term.as_deref(), &params.until) {
         (Some("tool"), Some(until)) => {
             format!("for all calls of {tool} by {agent} until {until}, with any arguments; {end}")
@@ -303,6 +311,9 @@ impl Decision {
 
 /// Prints each new approval once, and asks for a decision if a person is at the terminal.
 async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliResult {
+    if is_interactive {
+        print_note(global, "watching for questions; Ctrl-C ends");
+    }
     let mut seen: Vec<String> = Vec::new();
     loop {
         let all = backend.approvals(None).await?;

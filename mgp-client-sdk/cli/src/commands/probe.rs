@@ -206,7 +206,7 @@ impl Prober {
         stderr.hide_secrets(&expanded);
         let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
             .init_timeout(self.limit(server))
-            .config(|config| mgp_kernel::offer_callers(config, true))
+            .config(|config| mgp_kernel::offer_callers(config, false))
             .era(server.era.into());
         if server.mgp.is_none() {
             builder = builder.without_mgp();

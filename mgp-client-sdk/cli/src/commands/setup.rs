@@ -154,6 +154,9 @@ impl SetupResult {
             let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
             out.line(format!("{agent} would be allowed to use {}", servers.join(", ")));
         }
+        if !self.access.is_empty() {
+            out.line("permissions of these servers that are not dangerous, e.g. to read files, would be approved; a dangerous one is asked for at its first use");
+        }
         for host in &self.hosts {
             host.render_plan(out);
         }

@@ -32,8 +32,14 @@ const MAX_CPU_RATIO: f64 = 1.05;
 /// The maximum time until an open page shows a change.
 const MAX_DELAY: Duration = Duration::from_millis(500);
 
-/// The maximum memory of the kernel at the end, as a multiple of its memory after the first phase with open pages.
+/// The maximum memory of the kernel at the end, as a multiple of its memory after the first changes with open pages.
 const MAX_MEMORY_RATIO: f64 = 1.1;
+
+/// The maximum time for which the CPU time of calls is measured.
+const MAX_MEASURED: Duration = Duration::from_secs(60);
+
+/// The number of changes after which the memory is measured for the first time.
+const FIRST_CHANGES: usize = 8;
 
 fn size(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().unwrap())
@@ -137,17 +143,34 @@ fn open_page(browser: &Browser, path: &str, seen: &Sender<Instant>, is_over: &At
     }
 }
 
-/// Denies calls that wait for an approval, and returns how long each page took to show each denial.
-fn delays(
+/// The times and the memory while calls that wait for an approval are denied.
+struct Changes {
+    /// The time until each page showed each denial.
+    delays: Vec<Duration>,
+    /// The memory after the first denials, and after the last one, in KiB.
+    memory: [f64; 2],
+}
+
+/// Denies calls that wait for an approval, for some time.
+fn change(
     home: &Home,
     browser: &Browser,
     pages: u64,
-    changes: u64,
+    lasts: Duration,
     seen: &Receiver<Instant>,
-) -> Vec<Duration> {
-    let mut delays = Vec::new();
-    for change in 0..changes {
-        thread::sleep(Duration::from_millis(600));
+) -> Changes {
+    let (mut delays, start) = (Vec::new(), Instant::now());
+    let pid = browser.console.as_ref().unwrap().id();
+    let mut first = f64::NAN;
+    let gap = (lasts / 60).clamp(Duration::from_millis(600), Duration::from_secs(10));
+    for change in 0.. {
+        if change == FIRST_CHANGES {
+            first = memory(pid);
+        }
+        if change > 0 && start.elapsed() >= lasts {
+            break;
+        }
+        thread::sleep(gap);
         while seen.try_recv().is_ok() {}
         // Each call has other arguments, because a decision is reused for a while for an identical call.
         let arguments = serde_json::json!({ "message": change.to_string() });
@@ -164,7 +187,7 @@ fn delays(
         let _ = waiting.wait().unwrap();
     }
     delays.sort();
-    delays
+    Changes { delays, memory: [first, memory(pid)] }
 }
 
 /// Ends all pages and callers when it is dropped, also by a panic.
@@ -180,6 +203,7 @@ impl Drop for End<'_> {
 fn open_pages_cost_calls_little_and_show_changes_soon() {
     let (pages, seconds) = (size("MGP_CONSOLE_PAGES", 5), size("MGP_CONSOLE_SECONDS", 0));
     let lasts = Duration::from_millis((seconds * 1000).max(200));
+    let measured = lasts.min(MAX_MEASURED);
     let home = &Home::new();
     let free = format!(
         "[[servers]]\nid = 'free'\ncommand = '{}'\n[servers.mgp]\ndefault_policy = 'opt-out'\n",
@@ -194,11 +218,11 @@ fn open_pages_cost_calls_little_and_show_changes_soon() {
     });
     browser.log_in(&[("key", &admin)]);
     let (pid, address) = (browser.console.as_ref().unwrap().id(), browser.address.clone());
-    cpu_of_calls(pid, &address, &agent, lasts / 4);
-    let alone = cpu_of_calls(pid, &address, &agent, lasts);
+    cpu_of_calls(pid, &address, &agent, measured / 4);
+    let alone = cpu_of_calls(pid, &address, &agent, measured);
     let is_over = AtomicBool::new(false);
     let (sender, seen) = channel();
-    let (with_pages, delays, first, last) = thread::scope(|scope| {
+    let (with_pages, changes) = thread::scope(|scope| {
         let end = End(&is_over);
         for path in PATHS.iter().cycle().take(pages.try_into().unwrap()) {
             let (one, sender, is_over) =
@@ -208,18 +232,18 @@ fn open_pages_cost_calls_little_and_show_changes_soon() {
         for _ in 0..pages {
             seen.recv_timeout(TIMEOUT).expect("each page gets its first event");
         }
-        let with_pages = cpu_of_calls(pid, &address, &agent, lasts);
-        let first = memory(pid);
+        let with_pages = cpu_of_calls(pid, &address, &agent, measured);
         let caller = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 call(&address, &agent, Duration::from_millis(200));
             }
         });
-        let delays = delays(home, &browser, pages, (seconds / 3).max(1), &seen);
+        let changes = change(home, &browser, pages, lasts, &seen);
         drop(end);
         caller.join().unwrap();
-        (with_pages, delays, first, memory(pid))
+        (with_pages, changes)
     });
+    let Changes { delays, memory: [first, last] } = changes;
     let p99 = delays[(delays.len() * 99).div_ceil(100) - 1];
     println!(
         "console load: {pages} pages: {alone:.0} µs of CPU for a call without, {with_pages:.0} µs with ({:.3}); \

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use mgp_security::{Refusal, check_version};
+use mgp_security::{Refusal, check_version, is_tool_error};
 use mgp_toolindex::{
     AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved, ToolFeature, UseOutcome,
 };
@@ -85,7 +85,8 @@ pub(crate) fn call(
             server.send(call, has_access).await
         };
         let answer = answer.and_then(|reply| check_result(fleet, &tool, reply));
-        let is_answered = matches!(&answer, Ok(reply) if !is_tool_error(reply));
+        let is_answered =
+            matches!(&answer, Ok(reply) if !reply.as_body().is_some_and(is_tool_error));
         if begun.is_some() || answer.is_err() {
             metrics.end(&cx, server.id(), tool.name(), begun, &answer);
         }
@@ -375,20 +376,6 @@ fn naming_params(
     RawObject::of(&members)
 }
 
-/// Returns whether a result reports a failure of the tool (`isError`).
-fn is_tool_error(reply: &Reply) -> bool {
-    #[derive(Deserialize)]
-    struct ToolOutcome {
-        #[serde(default, rename = "isError")]
-        is_error: bool,
-    }
-    let Some(body) = reply.as_body() else { return false };
-    let text = body.as_raw().as_str();
-    // Search the text first: few results contain the member, and only these are parsed.
-    let may_be_error = text.contains("\"isError\"") && text.contains("true");
-    may_be_error && serde_json::from_str::<ToolOutcome>(text).is_ok_and(|outcome| outcome.is_error)
-}
-
 /// Refuses a result whose structured content does not fit the output schema of its tool.
 fn check_result(fleet: &Fleet, tool: &IndexedTool, reply: Reply) -> Result<Reply, RpcError> {
     #[derive(Deserialize)]
@@ -414,24 +401,4 @@ fn server_removed(tool: &IndexedTool) -> RpcError {
     let server = tool.server_id();
     let message = format!("the server `{server}` was removed; find another tool");
     RpcError::new(ErrorCode::TOOL_NOT_FOUND, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_result_that_only_mentions_is_error_in_its_content_has_not_failed() {
-        for (result, expected) in [
-            (r#"{"content":[],"isError":true}"#, true),
-            (r#"{ "content": [], "isError" : true }"#, true),
-            (r#"{"content":[],"isError":false,"structuredContent":{"ok":true}}"#, false),
-            (r#"{"content":[],"structuredContent":{"isError":true}}"#, false),
-            (r#"{"content":[{"type":"text","text":"{\"isError\":true}"}]}"#, false),
-            (r#"{"content":[]}"#, false),
-        ] {
-            let reply = Reply::raw(Payload::from_trusted(result.to_owned()));
-            assert_eq!(is_tool_error(&reply), expected, "{result}");
-        }
-    }
 }

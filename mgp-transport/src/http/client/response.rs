@@ -96,6 +96,10 @@ pub(super) enum ContentKind {
 /// Returns the kind of a body by its content type; `None` if it is neither JSON nor an event stream.
 pub(super) fn content_kind(headers: &HeaderMap) -> Option<ContentKind> {
     let named = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    // The usual form, which needs no search.
+    if named == "application/json" {
+        return Some(ContentKind::Json);
+    }
     let named = named.split(';').next().unwrap_or_default().trim();
     if named.eq_ignore_ascii_case("application/json") {
         Some(ContentKind::Json)

@@ -259,7 +259,8 @@ fn write_credentials(shown: &RequestCredentials, headers: &mut HeaderMap) -> Res
 
 /// Returns the nonce in a response; `None` if there is none, or more than one (RFC 9449 §8.1).
 fn nonce(headers: &HeaderMap) -> Option<String> {
-    let mut found = headers.get_all("dpop-nonce").iter();
+    const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+    let mut found = headers.get_all(&DPOP_NONCE).iter();
     let one = found.next().filter(|_| found.next().is_none())?;
     one.to_str().ok().map(str::to_owned)
 }

@@ -43,7 +43,7 @@ fn without_port(authority: &str) -> Option<&str> {
     let end = if authority.starts_with('[') {
         authority.find(']')? + 1
     } else {
-        authority.find(':').unwrap_or(authority.len())
+        authority.bytes().position(|byte| byte == b':').unwrap_or(authority.len())
     };
     let (name, port) = authority.split_at(end);
     let is_port = |port: &str| {

@@ -1,7 +1,7 @@
 //! POST: reads a message, determines its era and answers it.
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderName, Response};
 use http_body::Body;
 use mgp_types::mcp::Era;
 use mgp_types::proposal::{IdempotencyHeader, IdempotencyKey, SessionToken};
@@ -87,7 +87,7 @@ pub(super) struct Post<'a> {
 }
 
 /// The header with the token of a session with scopes (proposal 4).
-const SESSION_TOKEN: &str = "x-mcp-session-token";
+const SESSION_TOKEN: HeaderName = HeaderName::from_static("x-mcp-session-token");
 
 /// Creates the context of a call that was received in an HTTP request.
 pub(super) fn context(
@@ -103,7 +103,7 @@ pub(super) fn context(
     if let Some(key) = received.headers.idempotency_key {
         cx.extensions.insert(IdempotencyHeader(IdempotencyKey(key.to_owned())));
     }
-    let token = received.parts.headers.get(SESSION_TOKEN).and_then(|token| token.to_str().ok());
+    let token = received.parts.headers.get(&SESSION_TOKEN).and_then(|token| token.to_str().ok());
     if let Some(token) = token {
         cx.extensions.insert(SessionToken(token.to_owned()));
     }
