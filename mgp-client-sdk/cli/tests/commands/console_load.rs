@@ -36,7 +36,7 @@ const MAX_DELAY: Duration = Duration::from_millis(500);
 const MAX_MEMORY_RATIO: f64 = 1.1;
 
 /// The maximum time for which the CPU time of calls is measured.
-const MAX_MEASURED: Duration = Duration::from_secs(60);
+const MAX_MEASURED: Duration = Duration::from_mins(1);
 
 /// The number of changes after which the memory is measured for the first time.
 const FIRST_CHANGES: usize = 8;
