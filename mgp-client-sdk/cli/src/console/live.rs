@@ -27,7 +27,7 @@ const DEFINITIONS_EVERY: u64 = 20;
 /// The minimum time between two reports of events, and the maximum number of pages that load again each second because
 /// of events: a busy kernel publishes events all the time. Questions for a person are reported at once.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-const LOADS_PER_SECOND: u32 = 8;
+const LOADS_PER_SECOND: u32 = 5;
 
 /// The questions that wait for a person.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

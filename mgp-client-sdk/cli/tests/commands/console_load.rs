@@ -102,8 +102,17 @@ fn ticks(pid: u32) -> u64 {
     next() + next()
 }
 
-/// Returns the resident memory of a process, in KiB.
+/// Returns the lowest resident memory of a process during a second, in KiB. All pages load again after a change, and that
+/// memory is returned a moment later.
 fn memory(pid: u32) -> f64 {
+    let samples = (0..10).map(|_| {
+        thread::sleep(Duration::from_millis(100));
+        resident(pid)
+    });
+    samples.fold(f64::INFINITY, f64::min)
+}
+
+fn resident(pid: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()
