@@ -78,9 +78,9 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "stdio|http|toolindex|kernel [--json] [--quick|--counted] [--free] [--strict] [--data DIR] [--markdown FILE] [-- SERVER CMD]",
+        usage: "stdio|http|toolindex|kernel [--json] [--quick|--counted] [--write-order] [--free] [--strict] [--data DIR] [--markdown FILE] [-- SERVER CMD]",
         help: "measure against rmcp and a bare server, or the index and the kernel against their bounds",
-        switches: &["--json", "--quick", "--counted", "--free", "--strict"],
+        switches: &["--json", "--quick", "--counted", "--free", "--strict", "--write-order"],
         options: &["--data", "--markdown"],
         run: bench::bench,
     },

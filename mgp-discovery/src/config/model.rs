@@ -173,14 +173,14 @@ impl ServerConfig {
     /// Returns the maximum time from the start of the server until it must have answered the handshake.
     ///
     /// Without `start_timeout` it is 30 s, or 3 minutes for a program that may download the server first, such as
-    /// `npx`: if `npx` is killed while it installs a package, it leaves a folder that no later start repairs.
+    /// `npx`, also by way of a shell: if `npx` is killed while it installs a package, it leaves a folder that no later start repairs.
     #[must_use]
     pub fn start_timeout(&self) -> Duration {
-        let command = match &self.target {
-            TargetConfig::Program { command, .. } => Some(command.as_str()),
-            _ => None,
+        let (command, arguments) = match &self.target {
+            TargetConfig::Program { command, args, .. } => (Some(command.as_str()), &args[..]),
+            _ => (None, &[][..]),
         };
-        self.timeouts.start.unwrap_or_else(|| default_start_timeout(command))
+        self.timeouts.start.unwrap_or_else(|| default_start_timeout(command, arguments))
     }
 
     /// Creates a server that runs inside this process, governed like any other.

@@ -463,6 +463,8 @@ fn a_program_that_may_download_its_server_has_more_time_to_start() {
     let start = |text: &str| parsed(text).config.servers[0].start_timeout().as_secs();
     assert_eq!(start("[[servers]]\nid = 'a'\ncommand = 'python3'"), 30);
     assert_eq!(start("[[servers]]\nid = 'a'\ncommand = '/usr/bin/npx'"), 180);
+    assert_eq!(start("[[servers]]\nid = 'a'\ncommand = 'sh'\nargs = ['-c', 'exec uvx b']"), 180);
+    assert_eq!(start("[[servers]]\nid = 'a'\ncommand = 'node'\nargs = ['a.js', 'npm']"), 30);
     assert_eq!(start("[[servers]]\nid = 'a'\ncommand = 'npx'\nstart_timeout = '30s'"), 30);
     assert_eq!(start("[[servers]]\nid = 'a'\nurl = 'https://a'"), 30);
 }

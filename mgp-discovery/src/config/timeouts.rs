@@ -1,6 +1,7 @@
 //! The time limits of a server's start and of its tool calls.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,12 +29,19 @@ const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(3);
 const DOWNLOADERS: [&str; 12] =
     ["npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman"];
 
+/// Programs that start the program which their arguments name.
+const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "fish", "env", "cmd", "powershell", "pwsh"];
+
 /// Returns the maximum time of the start of a server without `start_timeout`, which depends on its program.
-pub(super) fn default_start_timeout(command: Option<&str>) -> Duration {
-    let name = command.and_then(|command| Path::new(command).file_stem()?.to_str());
-    if name.is_some_and(|name| DOWNLOADERS.contains(&name)) {
-        DOWNLOAD_TIMEOUT
-    } else {
-        START_TIMEOUT
-    }
+pub(super) fn default_start_timeout(command: Option<&str>, arguments: &[String]) -> Duration {
+    let is_in = |names: &[&str], word: &str| {
+        let name = Path::new(word).file_stem().and_then(OsStr::to_str);
+        name.is_some_and(|name| names.contains(&name))
+    };
+    let downloads = command.is_some_and(|command| {
+        let mut words = arguments.iter().flat_map(|argument| argument.split_whitespace());
+        is_in(&DOWNLOADERS, command)
+            || is_in(&SHELLS, command) && words.any(|word| is_in(&DOWNLOADERS, word))
+    });
+    if downloads { DOWNLOAD_TIMEOUT } else { START_TIMEOUT }
 }

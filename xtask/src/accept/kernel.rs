@@ -25,6 +25,8 @@ pub(super) struct Kernel {
     pub(super) program: PathBuf,
     /// Environment variables for all commands, which the kernel and its servers inherit.
     pub(super) env: Vec<(&'static str, OsString)>,
+    /// Variables of the environment that the commands do not inherit.
+    pub(super) unset: Vec<&'static str>,
 }
 
 impl Kernel {
@@ -38,7 +40,7 @@ impl Kernel {
         fs::create_dir_all(place.join("home")).context(place.display())?;
         Program::cargo(&["build", "--quiet", "-p", "mgp", "--bin", "mgp"]).run()?;
         let program = target()?.join("debug").join("mgp");
-        Ok(Self { place, program, env: Vec::new() })
+        Ok(Self { place, program, env: Vec::new(), unset: Vec::new() })
     }
 
     /// Returns the folder that package installers get as their home folder.
@@ -65,6 +67,9 @@ impl Kernel {
     /// Makes a program, and the commands of `mgp` that it starts, use the state in this folder.
     pub(super) fn inherit(&self, command: &mut Command) {
         command.env("MGP_STATE", self.place.join("state"));
+        for name in &self.unset {
+            command.env_remove(name);
+        }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
     }
 

@@ -5,6 +5,7 @@
 mod binaries;
 mod console;
 mod contract;
+mod day;
 mod ext;
 mod faults;
 mod fresh;

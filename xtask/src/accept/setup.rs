@@ -249,7 +249,9 @@ impl Home {
 
     /// Starts the command in a host's file as the host does; lists the tools, finds one by a wish, and calls it.
     fn use_as(&self, host: &Host, revision: &'static str) -> Outcome {
-        let mut peer = Peer::start(self, host, revision)?;
+        let text = fs::read_to_string(self.folder.join(host.file)).context(host.file)?;
+        let entry = started(host.file, &text).context("the entry of mgp")?;
+        let mut peer = Peer::start(&self.kernel, &entry, revision)?;
         let listed = peer.request("tools/list", json!({}))?;
         if listed["tools"].as_array().is_none_or(Vec::is_empty) {
             return Err(Failure::new(format!("no tools: {listed}")));
@@ -279,7 +281,7 @@ impl Home {
 }
 
 /// The program that a host started, over stdio.
-struct Peer {
+pub(super) struct Peer {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     revision: &'static str,
@@ -287,17 +289,16 @@ struct Peer {
 }
 
 impl Peer {
-    fn start(home: &Home, host: &Host, revision: &'static str) -> Outcome<Self> {
-        let text = fs::read_to_string(home.folder.join(host.file)).context(host.file)?;
-        let [command, args] = started(host.file, &text).context("the entry of mgp")?;
-        let args = args.as_array().context("args")?.iter().filter_map(Value::as_str);
+    /// Starts the command of an entry in a host's file.
+    pub(super) fn start(kernel: &Kernel, entry: &Value, revision: &'static str) -> Outcome<Self> {
+        let args = entry["args"].as_array().context("args")?.iter().filter_map(Value::as_str);
         // The process that starts `mgp serve --stdio` counts as a host, whose children may not run `mgp undo`. So the
         // started program gets another parent; it ends when its input does.
-        let program = command.as_str().context("command")?;
+        let program = entry["command"].as_str().context("command")?;
         let mut command = Command::new("setsid");
         command.args(["--fork", program]);
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        home.kernel.inherit(&mut command);
+        kernel.inherit(&mut command);
         let mut child = command.spawn().context("the command of the host")?;
         let input = child.stdin.take().context("stdin")?;
         let output = BufReader::new(child.stdout.take().context("stdout")?);
@@ -314,7 +315,8 @@ impl Peer {
         Ok(peer)
     }
 
-    fn request(&mut self, method: &str, mut params: Value) -> Outcome<Value> {
+    /// Sends a request, and returns its result.
+    pub(super) fn request(&mut self, method: &str, mut params: Value) -> Outcome<Value> {
         if self.revision != "2025-11-25" {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": self.revision,
@@ -339,22 +341,19 @@ impl Peer {
     }
 }
 
-/// Returns the command and the arguments of the entry `mgp` in a host's file.
-fn started(file: &str, text: &str) -> Option<[Value; 2]> {
-    let mut entry = if file == CODEX {
+/// Returns the entry `mgp` in a host's file.
+fn started(file: &str, text: &str) -> Option<Value> {
+    if file == CODEX {
         let (_, table) = text.split_once("[mcp_servers.mgp]\n")?;
         // The texts and the list of this entry are also valid JSON.
         let members = table.lines().map_while(|line| line.split_once(" = "));
         let members =
             members.filter_map(|(name, value)| Some((name, serde_json::from_str(value).ok()?)));
-        members
-            .map(|(name, value): (_, Value)| (name.to_owned(), value))
-            .collect::<serde_json::Map<_, _>>()
-            .into()
+        let entry = members.map(|(name, value): (_, Value)| (name.to_owned(), value));
+        Some(entry.collect::<serde_json::Map<_, _>>().into())
     } else {
         let mut value: Value = serde_json::from_str(text).ok()?;
         let key = if value["servers"].is_null() { "mcpServers" } else { "servers" };
-        value[key]["mgp"].take()
-    };
-    Some(["command", "args"].map(|name| entry[name].take()))
+        Some(value[key]["mgp"].take())
+    }
 }

@@ -4,8 +4,8 @@ use super::{
     Check, Step,
     Step::{Program, Tests as TestStep},
     binaries::{LIBRARY, Tests},
-    console, contract, ext, faults, fresh, gov, index, install, ping, real, rows, sdk, setup, spec,
-    stream, upgrade, wire,
+    console, contract, day, ext, faults, fresh, gov, index, install, ping, real, rows, sdk, setup,
+    spec, stream, upgrade, wire,
 };
 use crate::{bench, conformance, interop};
 
@@ -446,6 +446,11 @@ pub(super) const CHECKS: &[Check] = &[
         "kernel.flows",
         "a model that sees only tools/list finds a tool, and requests one it lacks",
         &[TestStep(&[Tests::of(MGP, "flow")])],
+    ),
+    check(
+        "day.again",
+        "ten servers of npm and PyPI behind mgp by one command: plain, own certificates, a proxy, slow starts",
+        &[Program(day::day_again)],
     ),
     check(
         "day.upgrade",

@@ -22,7 +22,7 @@ const MAX_ADDED_RATIO: f64 = 1.3;
 const FORMS: [(&str, Form); 2] = [("2026-07-28", Form::Modern), ("2025-11-25", Form::Legacy)];
 
 /// Creates a configuration with an echo server that already listens on a port.
-fn at(world: &World, name: &str, port: u16) -> Outcome<Place> {
+pub(super) fn at(world: &World, name: &str, port: u16) -> Outcome<Place> {
     let reach = format!("url = \"http://127.0.0.1:{port}/mcp\"");
     world.known(name, &[("echo".to_owned(), reach)])
 }

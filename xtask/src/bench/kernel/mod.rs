@@ -7,6 +7,7 @@
 //! - Start time and memory are those of the whole kernel process.
 
 mod hop;
+mod order;
 mod rest;
 mod world;
 
@@ -27,8 +28,12 @@ use world::World;
 /// The heading of this benchmark's section in the Markdown file.
 const HEADING: &str = "## kernel";
 
-/// Measures, prints the rows and fails if a row misses its bound; with `--markdown`, also writes them to a file.
+/// Measures, prints the rows and fails if a row misses its bound; with `--markdown`, also writes them to a file. With
+/// `--write-order`, writes the order of the functions of `mgp` for the linker instead.
 pub(super) fn bench(flags: &Flags) -> Outcome {
+    if flags.has("--write-order") {
+        return order::write(&World::build()?);
+    }
     let effort = Effort::of(flags);
     let rows = rows(effort, Rigour::from_strict(flags.has("--strict")))?;
     if flags.has("--json") {

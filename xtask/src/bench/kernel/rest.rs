@@ -24,7 +24,7 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Returns the id and the command of each configured server.
-fn servers(world: &World) -> Vec<(String, String)> {
+pub(super) fn servers(world: &World) -> Vec<(String, String)> {
     let command = format!("command = {:?}", world.echo);
     (1..=SERVERS).map(|number| (format!("echo{number}"), command.clone())).collect()
 }

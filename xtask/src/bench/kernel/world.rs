@@ -124,9 +124,15 @@ impl World {
 
     /// Starts a kernel over HTTP, and waits until it is ready.
     pub(super) fn start(&self, place: &Place) -> Outcome<Running> {
+        self.start_under(&[], place)
+    }
+
+    /// Starts a kernel over HTTP under another program, which runs its arguments, and waits until the kernel is ready.
+    pub(super) fn start_under(&self, tool: &[&str], place: &Place) -> Outcome<Running> {
         let ready = place.state.with_file_name("ready");
         let _ = fs::remove_file(&ready);
-        let words = self.serve(place, &["--http", "127.0.0.1:0", "--no-auth"]);
+        let mut words = self.serve(place, &["--http", "127.0.0.1:0", "--no-auth"]);
+        words.splice(0..0, tool.iter().map(ToString::to_string));
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).arg("--ready-file").arg(&ready);
         own_group(&mut command);

@@ -1,0 +1,16 @@
+//! Places the functions that run at the start of a kernel together in the released program, which then needs half of
+//! the memory. The order is that of `link-order.ld`; the linkers of the GNU system and of LLVM read it.
+
+use std::env;
+
+fn main() {
+    println!("cargo:rerun-if-changed=link-order.ld");
+    let is = |name, value: &str| env::var(name).is_ok_and(|found| found == value);
+    // A linker that the user has chosen may not read linker scripts.
+    let own_linker = env::var_os("RUSTC_LINKER").is_some()
+        || env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.contains("link"));
+    if is("PROFILE", "release") && is("TARGET", "x86_64-unknown-linux-gnu") && !own_linker {
+        let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+        println!("cargo:rustc-link-arg-bins=-Wl,-T,{folder}/link-order.ld");
+    }
+}

@@ -1,0 +1,153 @@
+//! Writes the linker script that places those functions of `mgp` together that run at its start and for each call.
+//!
+//! The system maps 16 pages of a program for each one that is used. In the linker's own order, the functions of an idle
+//! kernel, a twelfth of the program, are spread over half of it.
+
+use super::{
+    super::http::run::{Ask, Form, drive},
+    hop, rest,
+    world::World,
+};
+use crate::run::{Context, Failure, Outcome, root};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::Path,
+    thread,
+    time::Duration,
+};
+
+/// The linker script, relative to the root of the workspace; the build script of `mgp` passes it to the linker.
+const SCRIPT: &str = "mgp-client-sdk/cli/link-order.ld";
+
+/// The time after its start for which an idle kernel is watched.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// The number of calls for which a kernel is watched.
+const CALLS: usize = 50;
+
+/// The maximum length of a pattern; names of generic functions are much longer, but differ before.
+const MAX_LENGTH: usize = 96;
+
+/// Parts of the names of functions that have very many instances, few of which run.
+const TOO_GENERAL: &[&str] = &["$RF$T$u20$as$u20$core..fmt..Debug", "14reserve_rehash"];
+
+/// Runs a kernel under callgrind, and writes the functions that it used.
+pub(super) fn write(world: &World) -> Outcome {
+    let file = world.generator.scratch.join("callgrind.functions");
+    let out = format!("--callgrind-out-file={}", file.display());
+    let tool = ["valgrind", "--quiet", "--tool=callgrind", "--demangle=no", &out];
+
+    let mut order = Vec::new();
+    let mut add = |file: &Path| {
+        let text = fs::read_to_string(file).context(file.display())?;
+        // Removed, so that it is not taken for the file of the next run.
+        fs::remove_file(file).context(file.display())?;
+        let used = functions(&text);
+        order.extend(
+            used.into_iter().filter(|pattern| !order.contains(pattern)).collect::<Vec<_>>(),
+        );
+        Ok::<_, Failure>(())
+    };
+    let servers = rest::servers(world);
+    for place in [world.place("order-idle", &[])?, world.known("order-known", &servers)?] {
+        let idle = world.start_under(&tool, &place)?;
+        thread::sleep(IDLE);
+        drop(idle);
+        add(&file)?;
+    }
+    let upstream = world.upstream()?;
+    for form in [Form::Modern, Form::Legacy] {
+        let mut kernel = world.hop_http(&hop::at(world, "order-calls", upstream.port())?);
+        kernel.command.splice(0..0, tool.map(str::to_owned));
+        drive(&world.generator, &kernel, Ask { form, connections: 1 }.flags(CALLS, 0))?;
+        add(&file)?;
+    }
+    let path = root().join(SCRIPT);
+    fs::write(&path, script(&order)).context(path.display())?;
+    println!("wrote {} with {} functions", path.display(), order.len());
+    Ok(())
+}
+
+/// Returns the patterns of the sections of all functions of `mgp` that a callgrind file names.
+///
+/// A line names an object or a function by a number, and by its name where the number is new:
+/// `ob=(3) /usr/bin/mgp`, `fn=(12) main`. Lines that begin with `c` do so for a function that is called.
+fn functions(text: &str) -> BTreeSet<String> {
+    let mut objects = BTreeMap::new();
+    let mut names = BTreeMap::new();
+    let mut used = BTreeSet::new();
+    let mut is_mgp = false;
+    for line in text.lines() {
+        let Some((key, rest)) = line.split_once("=(") else { continue };
+        let Some((number, name)) = rest.split_once(')') else { continue };
+        let name = name.trim_start();
+        let known = match key {
+            "ob" | "cob" => &mut objects,
+            "fn" | "cfn" => &mut names,
+            _ => continue,
+        };
+        if !name.is_empty() {
+            known.insert(number, name);
+        }
+        match key {
+            "ob" => is_mgp = known.get(number).is_some_and(|path| path.ends_with("/mgp")),
+            "fn" if is_mgp => used.extend(known.get(number).and_then(|name| pattern(name))),
+            _ => {}
+        }
+    }
+    used
+}
+
+/// Returns the pattern of the section of a function.
+///
+/// The pattern has `*` for what each change of the program changes: the hash at the end of a name of Rust, or the number
+/// that the compiler adds to a name that several crates have.
+fn pattern(name: &str) -> Option<String> {
+    // Callgrind adds `'2` to the name of a function that calls itself.
+    let name = name.split('\'').next()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
+    if !name.chars().all(plain)
+        || name.starts_with("0x")
+        || TOO_GENERAL.iter().any(|part| name.contains(part))
+    {
+        return None;
+    }
+    let end = match name.get(..3)? {
+        "_ZN" => name.rfind("17h").map(|hash| hash + "17h".len()),
+        "_RN" | "_RI" => Some(name.find('.').unwrap_or(name.len())),
+        _ => None,
+    };
+    Some(match end {
+        Some(end) => format!(".text.{}*", &name[..end.min(MAX_LENGTH)]),
+        None => format!(".text.{name}"),
+    })
+}
+
+/// Returns a script that puts the functions of the patterns first into the section of all functions.
+fn script(patterns: &[String]) -> String {
+    let mut lines = String::new();
+    for pattern in patterns {
+        let _ = writeln!(lines, "    *({pattern})");
+    }
+    format!(
+        "/* Written by `cargo xtask bench kernel --write-order`. */\n\
+         SECTIONS {{\n  .text : {{\n{lines}  }}\n}} INSERT BEFORE .init;\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_the_program_become_patterns_without_their_hash() {
+        let text = "ob=(1) /lib/libc.so.6\nfn=(1) malloc\ncob=(2) /target/release/mgp\n\
+                    cfn=(2) _ZN10mgp_kernel3run17h0123456789abcdefE\ncalls=1\nob=(2)\nfn=(2)\n\
+                    fn=(3) sqlite3Step'2\nfn=(4) (below main)\nfn=(5) _RNvNtCs_3std4read.12\nfn=(6) 0x0000000000001050\n";
+        let expected =
+            [".text._RNvNtCs_3std4read*", ".text._ZN10mgp_kernel3run17h*", ".text.sqlite3Step"];
+        assert_eq!(functions(text), expected.map(str::to_owned).into());
+    }
+}
