@@ -19,6 +19,7 @@ use mgp_transport::http::{
 use mgp_types::mgp::Extension;
 use mgp_types::service::{BoxFuture, Principal, Stack};
 use tokio::net::{TcpListener, lookup_host};
+use tokio::sync::oneshot;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -409,18 +410,36 @@ impl BoundServer {
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
+        let (stops, stopped) = oneshot::channel();
+        let (mut serving, mut stop) = (self.serving(stopped), pin!(stop));
+        let mut stops = Some(stops);
+        poll_fn(|task| {
+            if stops.is_some() && stop.as_mut().poll(task).is_ready() {
+                stops = None;
+            }
+            serving.as_mut().poll(task)
+        })
+        .await;
+    }
+
+    /// Serves until the sender of `stopped` is dropped or the server has drained.
+    ///
+    /// As it is not generic, the code of all connections is compiled with this crate, and not again with each program.
+    fn serving(self, stopped: oneshot::Receiver<Infallible>) -> BoxFuture<'static, ()> {
         let Self { listener, service, boxed, limits, drain, .. } = self;
-        let end = async move {
-            let (mut stop, mut drained) = (pin!(stop), pin!(drain.wait_ended()));
-            poll_fn(|task| match stop.as_mut().poll(task) {
-                Poll::Pending => drained.as_mut().poll(task),
-                Poll::Ready(()) => Poll::Ready(()),
-            })
-            .await;
-            // End the open streams of clients, which would otherwise keep their connections open.
-            service.end_streams();
-        };
-        listen(listener, boxed, limits, end).await;
+        Box::pin(async move {
+            let end = async move {
+                let (mut stopped, mut drained) = (pin!(stopped), pin!(drain.wait_ended()));
+                poll_fn(|task| match stopped.as_mut().poll(task) {
+                    Poll::Pending => drained.as_mut().poll(task),
+                    Poll::Ready(_) => Poll::Ready(()),
+                })
+                .await;
+                // End the open streams of clients, which would otherwise keep their connections open.
+                service.end_streams();
+            };
+            listen(listener, boxed, limits, end).await;
+        })
     }
 }
 

@@ -2,12 +2,13 @@
 
 #[cfg(unix)]
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mgp_client_sdk::Client;
 use mgp_discovery::Sources;
 use mgp_types::method::{KernelReload, KernelServers};
 use mgp_types::mgp::{KernelReloadParams, KernelServer, KernelServersParams, ServerState};
+use tokio::time::Instant;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
