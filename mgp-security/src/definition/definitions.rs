@@ -130,15 +130,15 @@ impl Definitions {
         known.map_or_else(|| self.unlisted(server, tool), |known| Arc::clone(known.assessment()))
     }
 
-    /// Returns the reason for which a tool is assessed as dangerous; `None` if it is not.
-    pub(crate) fn danger_reason(&self, server: &ServerId, tool: &str) -> Option<String> {
+    /// Returns the reason for which a tool has its risk, in words.
+    pub(crate) fn risk_reason(&self, server: &ServerId, tool: &str) -> String {
         let assessment = self.assessment(Some(server), tool);
         let tools = self.tools(Some(server));
         let listed = tools.as_ref().and_then(|tools| tools.get(tool)?.definition_or_pinned());
         // A server that has not been started since the start of the kernel has listed nothing.
         let known = listed.or_else(|| self.pinned(server, tool)?.shown.get().ok().map(Arc::new));
         let policy = self.0.policies.get(Some(server));
-        assessment.danger_reason(tool, known.as_deref(), &policy)
+        assessment.risk_reason(tool, known.as_deref(), &policy)
     }
 
     /// Returns the risk of a tool, for the audit record of a call.

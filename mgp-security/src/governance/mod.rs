@@ -466,10 +466,10 @@ impl Governance {
         missing
     }
 
-    /// Returns the reason for which a tool of a server is assessed as dangerous, in words; `None` if it is not.
+    /// Returns the reason for which a tool of a server has its risk, in words.
     #[must_use]
-    pub fn danger_reason(&self, server: &ServerId, tool: &str) -> Option<String> {
-        self.0.definitions.danger_reason(server, tool)
+    pub fn risk_reason(&self, server: &ServerId, tool: &str) -> String {
+        self.0.definitions.risk_reason(server, tool)
     }
 
     /// Returns whether the tools of a server belong to this process or to another server.

@@ -6,7 +6,7 @@ mod arguments;
 mod assess;
 mod assessment;
 mod confirm;
-mod danger;
+mod reason;
 mod risk_signals;
 #[cfg(feature = "validators")]
 mod script;

@@ -1,5 +1,6 @@
 //! Tests of `mgp connect` and `mgp disconnect`.
 
+use std::ffi::OsString;
 use std::fs;
 
 use serde_json::{Value, json};
@@ -458,5 +459,11 @@ fn setup_puts_mgp_between_all_hosts_and_their_servers_and_undo_restores_every_by
 
     home.succeed(&["undo"]);
     assert!(unchanged(), "byte for byte");
+    for (file, _) in &files {
+        let names = fs::read_dir(file.parent().unwrap()).unwrap();
+        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        let is_copy = |name: &OsString| name.to_string_lossy().contains(".bak");
+        assert!(!names.iter().any(is_copy), "no copy is left: {names:?}");
+    }
     home.fail(2, &["setup", "curser"], "'cursor'");
 }

@@ -27,7 +27,7 @@ pub(super) async fn explain(
     let verdict = kernel.governance().explain_pinned(&agent, &server, &tool, arguments.as_ref());
     let mut result = result_of(&verdict, &agent, &server, &tool);
     if result.risk_level.is_some() {
-        result.risk_reason = kernel.governance().danger_reason(&server, &tool);
+        result.risk_reason = Some(kernel.governance().risk_reason(&server, &tool));
     }
     let arguments = arguments.unwrap_or_else(Payload::empty_object);
     apply_answer(&kernel, &mut result, &agent, &server, &tool, &arguments);

@@ -334,3 +334,31 @@ fn an_operator_replaces_the_validators_and_a_server_adds_to_them() {
     assert_eq!(of(&policy.clone().validator("run", Validator::None)), []);
     assert_eq!(of(&policy.validator("run", Validator::CodeSafety)), [Validator::CodeSafety]);
 }
+
+#[test]
+fn each_risk_has_its_reason() {
+    let policy = ServerPolicy::default();
+    let reason = |name: &str, arguments: &str, rest: &str| {
+        let tool = tool(name, arguments, rest);
+        let assessment = Assessment::of(&tool, &policy);
+        (assessment.effective_risk.clone(), assessment.risk_reason(name, Some(&tool), &policy))
+    };
+    let reads = r#","annotations":{"readOnlyHint":true}"#;
+    let spares = r#","annotations":{"destructiveHint":false}"#;
+    for (tool, risk, part) in [
+        (reason("now", "", reads), RiskLevel::Safe, "declares that it only reads"),
+        (
+            reason("add_note", "id", spares),
+            RiskLevel::Moderate,
+            "declares that it is not destructive",
+        ),
+        (
+            reason("read_file", "path", reads),
+            RiskLevel::Moderate,
+            "needs the permission filesystem.read",
+        ),
+        (reason("now", "", ""), RiskLevel::Dangerous, "declares nothing"),
+    ] {
+        assert!(tool.0 == risk && tool.1.contains(part), "{tool:?}, expected {risk}: {part}");
+    }
+}

@@ -48,7 +48,7 @@ record! {
         req tool_name: String,
         /// The risk of the call, as the kernel assesses it.
         opt risk_level: Option<RiskLevel>,
-        /// The reason for which the kernel assesses the tool as dangerous.
+        /// The rule by which the kernel assesses the risk.
         opt risk_reason: Option<String>,
         /// The reason why the call would not run at once.
         opt reason: Option<String>,

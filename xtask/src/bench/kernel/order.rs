@@ -8,12 +8,12 @@ use super::{
     hop, rest,
     world::World,
 };
-use crate::run::{Context, Failure, Outcome, root};
+use crate::run::{Context, Failure, Outcome, Program, root};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -21,8 +21,11 @@ use std::{
 /// The linker script, relative to the root of the workspace; the build script of `mgp` passes it to the linker.
 const SCRIPT: &str = "mgp-client-sdk/cli/link-order.ld";
 
-/// The time after its start for which an idle kernel is watched.
-const IDLE: Duration = Duration::from_secs(10);
+/// The time after its start for which a kernel is watched; under callgrind all takes some fifty times as long.
+const WATCH: Duration = Duration::from_secs(10);
+
+/// The source of a library that lets a kernel under valgrind start servers.
+const LIBRARY: &str = include_str!("own_program.c");
 
 /// The number of calls for which a kernel is watched.
 const CALLS: usize = 50;
@@ -35,9 +38,13 @@ const TOO_GENERAL: &[&str] = &["$RF$T$u20$as$u20$core..fmt..Debug", "14reserve_r
 
 /// Runs a kernel under callgrind, and writes the functions that it used.
 pub(super) fn write(world: &World) -> Outcome {
-    let file = world.generator.scratch.join("callgrind.functions");
+    let scratch = &world.generator.scratch;
+    let file = scratch.join("callgrind.functions");
     let out = format!("--callgrind-out-file={}", file.display());
-    let tool = ["valgrind", "--quiet", "--tool=callgrind", "--demangle=no", &out];
+    let library = format!("LD_PRELOAD={}", library(scratch)?.display());
+    let own = format!("OWN_PROGRAM={}", world.mgp);
+    let valgrind = ["valgrind", "--quiet", "--tool=callgrind", "--demangle=no", &out];
+    let tool = [&["env", &*library, &*own][..], &valgrind].concat();
 
     let mut order = Vec::new();
     let mut add = |file: &Path| {
@@ -51,16 +58,22 @@ pub(super) fn write(world: &World) -> Outcome {
         Ok::<_, Failure>(())
     };
     let servers = rest::servers(world);
-    for place in [world.place("order-idle", &[])?, world.known("order-known", &servers)?] {
-        let idle = world.start_under(&tool, &place)?;
-        thread::sleep(IDLE);
-        drop(idle);
+    let idle = world.place("order-idle", &[])?;
+    let known = world.known("order-known", &servers)?;
+    let running = world.place("order-running", &servers)?;
+    for (place, is_asked) in [(idle, false), (known, false), (running, true)] {
+        let kernel = world.start_under(&tool, &place)?;
+        if is_asked {
+            world.wait_until_known(&place, servers.len())?;
+        }
+        thread::sleep(WATCH);
+        drop(kernel);
         add(&file)?;
     }
     let upstream = world.upstream()?;
     for form in [Form::Modern, Form::Legacy] {
         let mut kernel = world.hop_http(&hop::at(world, "order-calls", upstream.port())?);
-        kernel.command.splice(0..0, tool.map(str::to_owned));
+        kernel.command.splice(0..0, valgrind.map(str::to_owned));
         drive(&world.generator, &kernel, Ask { form, connections: 1 }.flags(CALLS, 0))?;
         add(&file)?;
     }
@@ -68,6 +81,14 @@ pub(super) fn write(world: &World) -> Outcome {
     fs::write(&path, script(&order)).context(path.display())?;
     println!("wrote {} with {} functions", path.display(), order.len());
     Ok(())
+}
+
+/// Compiles the library of [`LIBRARY`].
+fn library(folder: &Path) -> Outcome<PathBuf> {
+    let (source, library) = (folder.join("own_program.c"), folder.join("own_program.so"));
+    fs::write(&source, LIBRARY).context(source.display())?;
+    Program::new("cc").args(&["-shared", "-fPIC", "-o"]).args(&[&library, &source]).run()?;
+    Ok(library)
 }
 
 /// Returns the patterns of the sections of all functions of `mgp` that a callgrind file names.

@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_micros(200);
 pub(super) struct World {
     pub(super) generator: Generator,
     pub(super) echo: String,
-    mgp: String,
+    pub(super) mgp: String,
     peers: PathBuf,
     scratch: PathBuf,
 }
@@ -106,6 +106,12 @@ impl World {
     /// Starts a kernel and waits until it knows the tools of all its servers.
     pub(super) fn start_until_known(&self, place: &Place, servers: usize) -> Outcome<Running> {
         let running = self.start(place)?;
+        self.wait_until_known(place, servers)?;
+        Ok(running)
+    }
+
+    /// Waits until a running kernel knows the tools of all its servers.
+    pub(super) fn wait_until_known(&self, place: &Place, servers: usize) -> Outcome {
         let end = now() + TIMEOUT;
         loop {
             let all = self.run(place, &["servers", "ls", "--json"])?;
@@ -113,7 +119,7 @@ impl World {
             let servers_known = all.as_array().into_iter().flatten();
             if servers_known.filter(|server| server["tools"].as_u64() >= Some(1)).count() == servers
             {
-                return Ok(running);
+                return Ok(());
             }
             if now() > end {
                 return Err(Failure::new(format!("not all servers are known: {all}")));

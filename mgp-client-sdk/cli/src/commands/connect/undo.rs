@@ -16,6 +16,7 @@ use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, print};
+use crate::replace_file::replace_file;
 use crate::state;
 
 /// The maximum number of remembered changes; each contains the whole file as it was before.
@@ -177,8 +178,12 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
         && let Some(change) = changes.pop()
     {
         let merged = merged.pop().flatten();
+        let connected = Record::read(global, &change.file)?;
         let backup = change.take_back(merged.as_ref())?;
         Record::write(global, &change.file, change.record.clone())?;
+        if let Some(connected) = connected.filter(|_| backup.is_none()) {
+            connected.remove_copy(change.before.as_deref(), change.record.as_ref());
+        }
         store.replace(&lock, &serde_json::to_vec(&changes)?)?;
         rows.push(UndoRow { differs: merged.map(|merged| merged.differs), ..change.row(backup) });
     }
@@ -216,11 +221,17 @@ impl FileChange {
         record.restore(found.syntax, &found.table, &now).map(Some).map_err(|_| changed())
     }
 
-    /// Restores the file, or writes the merged text; returns the path of a back-up of the replaced text.
+    /// Restores the file, or writes the merged text; returns the path of a back-up of the replaced text, unless only mgp
+    /// has written it.
     fn take_back(&self, merged: Option<&Restored>) -> CliResult<Option<PathBuf>> {
         let file = &self.file;
         let text = merged.map_or(&self.before, |merged| &merged.text);
         match (text, read(file)?) {
+            (Some(before), Some(now)) if self.after_sha256 == Some(digest(&now)) => {
+                replace_file(file, before).map(|()| None).map_err(|error| {
+                    Failure::failed(format!("`{}` cannot be written: {error}", file.display()))
+                })
+            }
             (Some(before), now) => write(file, now.as_deref(), before),
             (None, Some(_)) => match fs::remove_file(file) {
                 Ok(()) => Ok(None),

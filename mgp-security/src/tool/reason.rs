@@ -1,4 +1,4 @@
-//! The reason for which a tool is assessed as dangerous, in words for a person (MGP §4).
+//! The reason for which a tool has its risk, in words for a person (MGP §4).
 
 use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::{Lenient, mcp};
@@ -8,29 +8,48 @@ use super::risk_signals::RiskSignals;
 use crate::policy::ServerPolicy;
 
 impl Assessment {
-    /// Returns the rule by which a tool is dangerous; `None` if it is not. `tool` is its definition, if one is known.
+    /// Returns the rule by which a tool has its risk. `tool` is its definition, if one is known.
     #[must_use]
-    pub fn danger_reason(
+    pub fn risk_reason(
         &self,
         name: &str,
         tool: Option<&mcp::Tool>,
         policy: &ServerPolicy,
-    ) -> Option<String> {
-        if self.effective_risk < RiskLevel::Dangerous {
-            return None;
-        }
+    ) -> String {
         if policy.risk.contains_key(name) {
-            return Some("the configuration sets it".to_owned());
+            return "the configuration sets it".to_owned();
         }
-        let Some(tool) = tool else {
-            return Some("its definition is not known yet".to_owned());
-        };
-        let declared = declared(tool).or_else(|| {
-            let is_dangerous = |one: &&Permission| one.risk() == RiskLevel::Dangerous;
-            let permission = self.permissions.iter().find(is_dangerous)?;
-            Some(format!("it needs the permission {permission}"))
-        });
-        Some(declared.unwrap_or_else(|| undeclared(tool, policy)))
+        let Some(tool) = tool else { return "its definition is not known yet".to_owned() };
+        let is_dangerous = self.effective_risk >= RiskLevel::Dangerous;
+        if let Some(declared) = declared(tool).filter(|_| is_dangerous) {
+            return declared;
+        }
+        let is_as_high = |one: &&Permission| one.risk() == self.effective_risk;
+        match self.permissions.iter().find(is_as_high) {
+            Some(permission) if self.effective_risk > RiskLevel::Safe => {
+                format!("it needs the permission {permission}")
+            }
+            _ if is_dangerous => undeclared(tool, policy),
+            _ => harmless(tool, &self.effective_risk),
+        }
+    }
+}
+
+/// Returns the reason why a tool does not count as dangerous.
+fn harmless(tool: &mcp::Tool, risk: &RiskLevel) -> String {
+    let (hints, security) = (tool.annotations.as_ref(), tool.find_security());
+    let security = security.as_ref().and_then(Lenient::valid);
+    let declared = match security {
+        Some(security) => (security.risk_level == *risk).then(|| format!("is {risk}")),
+        None if *risk == RiskLevel::Safe => Some("only reads".to_owned()),
+        None => {
+            let spares = hints.is_some_and(|hints| hints.destructive_hint == Some(false));
+            spares.then(|| "is not destructive".to_owned())
+        }
+    };
+    match declared {
+        Some(what) => format!("the tool declares that it {what}, and nothing contradicts that"),
+        None => "its name, arguments or declarations suggest that it changes something".to_owned(),
     }
 }
 
