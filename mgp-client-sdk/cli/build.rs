@@ -1,5 +1,5 @@
-//! Places the functions that run at the start of a kernel together in the released program, which then needs half of
-//! the memory. The order is that of `link-order.ld`; the linkers of the GNU system and of LLVM read it.
+//! Places the functions that a kernel runs together in the released program, of whose code then half as much is kept in
+//! memory. The order is that of `link-order.ld`; the linkers of the GNU system and of LLVM read it.
 
 use std::env;
 
@@ -8,7 +8,11 @@ fn main() {
     let is = |name, value: &str| env::var(name).is_ok_and(|found| found == value);
     // A linker that the user has chosen may not read linker scripts.
     let own_linker = env::var_os("RUSTC_LINKER").is_some()
-        || env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.contains("link"));
+        || env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| {
+            let names = ["linker", "link-arg", "link-self-contained"];
+            let flags = flags.split('\x1f').map(|flag| flag.trim_start_matches("-C"));
+            flags.into_iter().any(|flag| names.iter().any(|name| flag.starts_with(name)))
+        });
     if is("PROFILE", "release") && is("TARGET", "x86_64-unknown-linux-gnu") && !own_linker {
         let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
         println!("cargo:rustc-link-arg-bins=-Wl,-T,{folder}/link-order.ld");

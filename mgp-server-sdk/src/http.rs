@@ -410,12 +410,12 @@ impl BoundServer {
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
-        let (stops, stopped) = oneshot::channel();
+        let (stop_sender, stopped) = oneshot::channel();
         let (mut serving, mut stop) = (self.serving(stopped), pin!(stop));
-        let mut stops = Some(stops);
+        let mut stop_sender = Some(stop_sender);
         poll_fn(|task| {
-            if stops.is_some() && stop.as_mut().poll(task).is_ready() {
-                stops = None;
+            if stop_sender.is_some() && stop.as_mut().poll(task).is_ready() {
+                stop_sender = None;
             }
             serving.as_mut().poll(task)
         })

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use mgp_client_sdk::Client;
 use mgp_discovery::Sources;
-use mgp_types::method::{KernelReload, KernelServers};
-use mgp_types::mgp::{KernelReloadParams, KernelServer, KernelServersParams, ServerState};
-use tokio::time::Instant;
+use mgp_types::method::KernelReload;
+use mgp_types::mgp::KernelReloadParams;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
@@ -19,12 +18,6 @@ use crate::{operator, state};
 /// The time the client waits beyond the timeout in its request, so that the kernel's own timeout error arrives first.
 #[cfg(unix)]
 const REQUEST_MARGIN: Duration = Duration::from_mins(1);
-
-/// The maximum time for which a command waits until the servers of a kernel that it started are connected.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// The interval at which a command checks whether they are connected.
-const CONNECT_POLL: Duration = Duration::from_millis(100);
 
 /// Connects as an operator who only reads.
 pub(crate) async fn connect(global: &Global) -> CliResult<Client> {
@@ -74,28 +67,9 @@ pub(crate) async fn connect_as(global: &Global, agent: &str) -> CliResult<Client
     open(global, Hello::agent(agent), None).await
 }
 
-/// Connects like [`connect`]; if no kernel runs, starts one, which ends when nothing has used it for a while, and waits
-/// until it knows what its servers offer.
+/// Connects like [`connect`]; if no kernel runs, starts one, which ends when nothing has used it for a while.
 pub(crate) async fn connect_or_start(global: &Global) -> CliResult<Client> {
-    match connect(global).await {
-        Err(failure) if failure.is_no_kernel() => start_kernel(global).await?,
-        connected => return connected,
-    }
-    let client = connect(global).await?;
-    let end = Instant::now() + CONNECT_TIMEOUT;
-    loop {
-        let servers = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
-        let is_coming = |server: &KernelServer| match server.status {
-            ServerState::Connecting => true,
-            // Only some of the servers are started at a time.
-            ServerState::Registered => server.tools == 0,
-            _ => false,
-        };
-        if Instant::now() > end || !servers.iter().any(is_coming) {
-            return Ok(client);
-        }
-        tokio::time::sleep(CONNECT_POLL).await;
-    }
+    or_start(global, async || connect(global).await).await
 }
 
 /// Connects like [`connect_to_change`]; starts a kernel like [`connect_or_start`].

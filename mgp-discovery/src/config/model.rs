@@ -173,7 +173,8 @@ impl ServerConfig {
     /// Returns the maximum time from the start of the server until it must have answered the handshake.
     ///
     /// Without `start_timeout` it is 30 s, or 3 minutes for a program that may download the server first, such as
-    /// `npx`, also by way of a shell: if `npx` is killed while it installs a package, it leaves a folder that no later start repairs.
+    /// `npx`, also if a shell starts it. If `npx` is killed while it installs a package, it leaves a folder that no
+    /// later start repairs.
     #[must_use]
     pub fn start_timeout(&self) -> Duration {
         let (command, arguments) = match &self.target {

@@ -130,7 +130,7 @@ impl Definitions {
         known.map_or_else(|| self.unlisted(server, tool), |known| Arc::clone(known.assessment()))
     }
 
-    /// Returns the reason for which a tool has its risk, in words.
+    /// Returns the reason for the risk of a tool, in words.
     pub(crate) fn risk_reason(&self, server: &ServerId, tool: &str) -> String {
         let assessment = self.assessment(Some(server), tool);
         let tools = self.tools(Some(server));

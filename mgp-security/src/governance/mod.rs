@@ -466,7 +466,7 @@ impl Governance {
         missing
     }
 
-    /// Returns the reason for which a tool of a server has its risk, in words.
+    /// Returns the reason for the risk of a server's tool, in words.
     #[must_use]
     pub fn risk_reason(&self, server: &ServerId, tool: &str) -> String {
         self.0.definitions.risk_reason(server, tool)

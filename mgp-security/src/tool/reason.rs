@@ -1,6 +1,6 @@
-//! The reason for which a tool has its risk, in words for a person (MGP §4).
+//! The reason for the risk of a tool, in words for a person (MGP §4).
 
-use mgp_types::mgp::{Permission, RiskLevel};
+use mgp_types::mgp::{Permission, RiskLevel, TrustLevel};
 use mgp_types::{Lenient, mcp};
 
 use super::assessment::Assessment;
@@ -8,7 +8,7 @@ use super::risk_signals::RiskSignals;
 use crate::policy::ServerPolicy;
 
 impl Assessment {
-    /// Returns the rule by which a tool has its risk. `tool` is its definition, if one is known.
+    /// Returns the reason for the risk of a tool. `tool` is its definition, if one is known.
     #[must_use]
     pub fn risk_reason(
         &self,
@@ -30,13 +30,13 @@ impl Assessment {
                 format!("it needs the permission {permission}")
             }
             _ if is_dangerous => undeclared(tool, policy),
-            _ => harmless(tool, &self.effective_risk),
+            _ => harmless(tool, &self.effective_risk, policy),
         }
     }
 }
 
 /// Returns the reason why a tool does not count as dangerous.
-fn harmless(tool: &mcp::Tool, risk: &RiskLevel) -> String {
+fn harmless(tool: &mcp::Tool, risk: &RiskLevel, policy: &ServerPolicy) -> String {
     let (hints, security) = (tool.annotations.as_ref(), tool.find_security());
     let security = security.as_ref().and_then(Lenient::valid);
     let declared = match security {
@@ -47,8 +47,10 @@ fn harmless(tool: &mcp::Tool, risk: &RiskLevel) -> String {
             spares.then(|| "is not destructive".to_owned())
         }
     };
+    let is_trusted = security.is_some() && policy.trust.rank() >= TrustLevel::Trusted.rank();
+    let why = if is_trusted { "its server is trusted" } else { "nothing contradicts that" };
     match declared {
-        Some(what) => format!("the tool declares that it {what}, and nothing contradicts that"),
+        Some(what) => format!("the tool declares that it {what}, and {why}"),
         None => "its name, arguments or declarations suggest that it changes something".to_owned(),
     }
 }
@@ -73,8 +75,12 @@ fn undeclared(tool: &mcp::Tool, policy: &ServerPolicy) -> String {
     let (hints, signals) = (tool.annotations.as_ref(), RiskSignals::of(tool));
     let reads = hints.is_some_and(|hints| hints.read_only_hint == Some(true));
     let spares = hints.is_some_and(|hints| hints.destructive_hint == Some(false));
+    let is_believed = policy.trust.rank() >= TrustLevel::Standard.rank();
+    let has_security = tool.find_security().as_ref().and_then(Lenient::valid).is_some();
     if policy.trust.rank() == 0 {
         "its server is not trusted, so all of its tools count as dangerous".to_owned()
+    } else if !is_believed && !has_security {
+        "what its server declares is not believed at its trust level, so all of its tools count as dangerous".to_owned()
     } else if reads || spares || tool.find_security().is_some() {
         let says = if reads { "only reads" } else { "is not destructive" };
         let does = if signals.destroys { "destroys" } else { "changes" };

@@ -9,7 +9,7 @@ use super::{
     setup::Peer,
 };
 use crate::packages::{self, Node};
-use crate::run::{Context, Failure, Outcome, Program, now};
+use crate::run::{Context, Outcome, Program, now};
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeSet,
@@ -109,6 +109,7 @@ pub(super) fn day_again(options: &Options) -> Outcome<Verdict> {
         }
         let begun = now();
         let faults = day.play().unwrap_or_else(|failure| vec![failure.to_string()]);
+        let _ = day.kernel.run(&["stop"]);
         figures.push(format!("{machine:?} {:.0} s", begun.elapsed().as_secs_f64()));
         wrong.extend(faults.into_iter().map(|fault| format!("{machine:?}: {fault}")));
     }
@@ -118,7 +119,8 @@ pub(super) fn day_again(options: &Options) -> Outcome<Verdict> {
     Ok(Verdict {
         pass: wrong.is_empty(),
         figure: format!("{}; {} faults", figures.join(", "), wrong.len()),
-        bound: "after one command, ten servers are listed, found and called".to_owned(),
+        bound: "after one command, ten servers offer their tools; six are found and called"
+            .to_owned(),
     })
 }
 
@@ -147,9 +149,9 @@ impl Day {
         set("XDG_CACHE_HOME", &folder.join(".cache"));
         set("UV_PYTHON_DOWNLOADS", Path::new("never"));
         let bundle = CERTIFICATES.iter().filter_map(std::env::var_os).map(PathBuf::from);
-        if let Some(bundle) = bundle.into_iter().find(|path| path.is_file())
-            && machine == Machine::OwnCertificates
-        {
+        let system = PathBuf::from("/etc/ssl/certs/ca-certificates.crt");
+        if machine == Machine::OwnCertificates {
+            let bundle = bundle.into_iter().find(|path| path.is_file()).unwrap_or(system);
             let own = folder.join("certificates.pem");
             fs::copy(&bundle, &own).context(bundle.display())?;
             kernel.unset.extend(CERTIFICATES);
@@ -179,16 +181,12 @@ impl Day {
         let text = format!("{:#}\n", json!({ "numStartups": 7, "mcpServers": self.entries() }));
         let file = self.folder.join(FILE);
         fs::write(&file, &text).context(FILE)?;
-        let (success, printed, _) = self.kernel.outcome(&["setup", "--yes"])?;
-        if !success {
-            return Err(Failure::new(format!("mgp setup: {printed}")));
-        }
+        self.kernel.run(&["setup", "--yes"])?;
         let mut wrong = self.use_servers()?;
         self.kernel.run(&["undo"])?;
         if fs::read_to_string(&file).context(FILE)? != text {
             wrong.push("`mgp undo` does not restore the file".to_owned());
         }
-        let _ = self.kernel.run(&["stop"]);
         if let Some(proxy) = &self.proxy {
             for host in ["registry.npmjs.org", "pypi.org"] {
                 if !proxy.hosts().contains(host) {
@@ -240,9 +238,11 @@ impl Day {
             }
         }
         let known = self.kernel.json(&["servers", "ls"])?;
-        for server in known.as_array().into_iter().flatten() {
-            if server["tools"].as_u64() == Some(0) {
-                wrong.push(format!("no tools: {server}"));
+        for (id, _, _) in &SERVERS {
+            let mut all = known.as_array().into_iter().flatten();
+            let server = all.find(|server| server["id"] == *id).unwrap_or(&Value::Null);
+            if server["tools"].as_u64().is_none_or(|tools| tools == 0) {
+                wrong.push(format!("{id} offers no tools: {server}"));
             }
         }
         Ok(wrong)

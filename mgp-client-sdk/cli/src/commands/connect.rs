@@ -298,7 +298,7 @@ impl Change {
         let previous = Record::read(global, file)?;
         let record = Record::new(before.map(|path| (path, &*self.base)), &self.after, self.taken);
         Record::write(global, file, Some(record))?;
-        undo::remember(global, run, file, (text, Some(&self.after)), previous)?;
+        undo::remember(global, run, file, (text, Some(&self.after)), previous, backup.clone())?;
         Ok(backup)
     }
 }

@@ -369,6 +369,10 @@ fn undo_takes_changes_back_one_by_one_and_refuses_to_lose_those_of_others() {
     );
     home.succeed(&["undo"]);
     assert!(!kiro.exists(), "there was no file before");
+    connect("kiro");
+    fs::write(&kiro, "{}").unwrap();
+    let backup = home.json("undo", &["undo", "--force"])[0]["backup"].as_str().map(str::to_owned);
+    assert_eq!(fs::read_to_string(backup.unwrap()).unwrap(), "{}", "what others wrote is kept");
 
     let ours = fs::read_to_string(&cursor).unwrap();
     fs::write(&cursor, ours.replace("--stdio", "--other")).unwrap();

@@ -21,6 +21,7 @@ pub(super) async fn explain(
     _: Context,
     params: KernelExplainParams,
 ) -> Result<KernelExplainResult, RpcError> {
+    kernel.0.fleet.synced(kernel.0.fleet.all().values()).await;
     let (server, tool) = find_tool(&kernel, &params.tool_name)?;
     let agent = Principal::local().agent(params.agent_id.as_str());
     let arguments = params.arguments.map(Payload::from);

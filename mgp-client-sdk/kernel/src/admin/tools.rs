@@ -34,6 +34,7 @@ pub(super) async fn list(
     if let Some(id) = &params.server_id {
         find_server(&kernel, id)?;
     }
+    kernel.0.fleet.synced(kernel.0.fleet.all().values()).await;
     let is_wanted = |id: &str| params.server_id.as_deref().is_none_or(|wanted| wanted == id);
     let mut all = Vec::new();
     for id in kernel.0.fleet.all().keys().filter(|id| is_wanted(id.as_str())) {
@@ -95,6 +96,7 @@ pub(super) async fn tokens(
     params: KernelTokensParams,
 ) -> Result<KernelTokensResult, RpcError> {
     let agent = params.agent_id.clone().unwrap_or_else(|| DEFAULT_AGENT.to_owned());
+    kernel.0.fleet.synced(kernel.0.fleet.all().values()).await;
     let counting = kernel.clone();
     let counted = tokio::task::spawn_blocking(move || count_tokens(&counting, &params)).await;
     let mut result =

@@ -48,7 +48,7 @@ record! {
         req tool_name: String,
         /// The risk of the call, as the kernel assesses it.
         opt risk_level: Option<RiskLevel>,
-        /// The rule by which the kernel assesses the risk.
+        /// The reason for this risk.
         opt risk_reason: Option<String>,
         /// The reason why the call would not run at once.
         opt reason: Option<String>,

@@ -107,7 +107,8 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     };
     Record::write(global, &file, None)?;
     let texts = (Some(&*now), restored.text.as_deref());
-    undo::remember(global, undo::CommandRun::of("disconnect"), &file, texts, record)?;
+    let run = undo::CommandRun::of("disconnect");
+    undo::remember(global, run, &file, texts, record, backup.clone())?;
     let Restored { is_exact, differs, .. } = restored;
     print(
         global,

@@ -100,19 +100,6 @@ impl Record {
         (digest(&text) == self.before_sha256).then_some(text)
     }
 
-    /// Removes the copy of the file before the change, once the file is restored to `text` and the record that applies
-    /// from now on does not refer to the copy.
-    pub(super) fn remove_copy(&self, text: Option<&str>, kept: Option<&Self>) {
-        let is_needed = kept.is_some_and(|kept| kept.before == self.before);
-        if let Some(path) = &self.before
-            && !is_needed
-            && self.copy().as_deref() == text
-        {
-            // A copy that remains does no harm.
-            let _ = fs::remove_file(path);
-        }
-    }
-
     /// Returns the text of a file without the entry of mgp, and with the removed entries put back.
     pub(crate) fn restore(
         &self,

@@ -13,6 +13,7 @@ use super::record::{ENTRY, Record, Restored, is_same};
 use super::syntax::Syntax;
 use super::{HostTarget, read, write};
 use crate::args::{ConfigArg, Global};
+use crate::config_file;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, print};
@@ -69,6 +70,9 @@ struct FileChange {
     /// The entry of mgp in the text after the change, as JSON.
     #[serde(default)]
     entry: Option<String>,
+    /// The path of the copy of the text before the change.
+    #[serde(default)]
+    backup: Option<PathBuf>,
 }
 
 /// A change in the list of `mgp undo --list`, or the one that was taken back.
@@ -137,6 +141,7 @@ pub(super) fn remember(
     file: &Path,
     (before, after): (Option<&str>, Option<&str>),
     record: Option<Record>,
+    backup: Option<PathBuf>,
 ) -> CliResult {
     let store = store(global)?;
     let lock = store.lock(LOCK_TIMEOUT)?;
@@ -148,6 +153,7 @@ pub(super) fn remember(
         after_sha256: after.map(digest),
         record,
         entry: after.and_then(|after| entry_in(file, after)).map(|found| found.entry),
+        backup,
     });
     loop {
         let text = serde_json::to_vec(&changes)?;
@@ -178,12 +184,9 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
         && let Some(change) = changes.pop()
     {
         let merged = merged.pop().flatten();
-        let connected = Record::read(global, &change.file)?;
         let backup = change.take_back(merged.as_ref())?;
         Record::write(global, &change.file, change.record.clone())?;
-        if let Some(connected) = connected.filter(|_| backup.is_none()) {
-            connected.remove_copy(change.before.as_deref(), change.record.as_ref());
-        }
+        change.remove_backup();
         store.replace(&lock, &serde_json::to_vec(&changes)?)?;
         rows.push(UndoRow { differs: merged.map(|merged| merged.differs), ..change.row(backup) });
     }
@@ -233,13 +236,27 @@ impl FileChange {
                 })
             }
             (Some(before), now) => write(file, now.as_deref(), before),
-            (None, Some(_)) => match fs::remove_file(file) {
-                Ok(()) => Ok(None),
-                Err(error) => {
-                    Err(Failure::failed(format!("`{}` cannot be removed: {error}", file.display())))
-                }
-            },
+            (None, Some(now)) => {
+                let is_ours = self.after_sha256 == Some(digest(&now));
+                let backup =
+                    (!is_ours).then(|| config_file::write_backup(file, &now)).transpose()?;
+                fs::remove_file(file).map(|()| backup).map_err(|error| {
+                    Failure::failed(format!("`{}` cannot be removed: {error}", file.display()))
+                })
+            }
             (None, None) => Ok(None),
+        }
+    }
+
+    /// Removes the copy of the text before the change if the file now has this text, unless a record still needs it.
+    fn remove_backup(&self) {
+        let Some(backup) = &self.backup else { return };
+        let is_needed =
+            self.record.as_ref().is_some_and(|kept| kept.before.as_ref() == Some(backup));
+        let has = |path: &Path| fs::read_to_string(path).ok() == self.before;
+        if !is_needed && self.before.is_some() && has(backup) && has(&self.file) {
+            // A copy that remains does no harm.
+            let _ = fs::remove_file(backup);
         }
     }
 
