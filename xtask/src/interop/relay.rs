@@ -111,9 +111,9 @@ impl Traffic {
     }
 }
 
-/// Returns the first line that mentions MGP, in any case.
+/// Returns the first line that mentions MGP, in any case, other than as a folder of a path.
 pub(super) fn mgp_named(lines: &[String]) -> Option<&String> {
-    lines.iter().find(|line| line.to_ascii_lowercase().contains("mgp"))
+    lines.iter().find(|line| line.to_ascii_lowercase().replace("/mgp/", "/").contains("mgp"))
 }
 
 #[cfg(test)]
