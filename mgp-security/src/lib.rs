@@ -69,8 +69,8 @@ pub use approval::{
 pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, BadRecord,
     DefinitionFlag, Delivery, DigestKey, Event, EventActor, EventSource, FileRetention, Forwarder,
-    Forwarding, Fsync, Ingest, LogConfig, LogError, LogFiles, LogHead, RecordFlaw, Replay,
-    UnknownSink, is_tool_error, verify,
+    Forwarding, Fsync, Ingest, LogConfig, LogError, LogFiles, LogHead, RESULT_WORDS, RecordFlaw,
+    Replay, UnknownSink, is_tool_error, result_word, verify,
 };
 pub use decision::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
 pub use definition::{

@@ -29,6 +29,7 @@ mod future;
 mod layer;
 mod log;
 mod outcome;
+mod result_word;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -44,4 +45,5 @@ pub use log::{
     LogError, LogFiles, LogHead, RecordFlaw, verify,
 };
 pub use outcome::is_tool_error;
+pub use result_word::{RESULT_WORDS, result_word};
 pub use source::EventSource;

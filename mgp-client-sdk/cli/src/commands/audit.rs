@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use mgp_security::{Governance, LogHead, verify};
+use mgp_security::{Governance, LogHead, result_word, verify};
 use mgp_types::mgp::AuditEvent;
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use crate::{offline_audit, state};
 mod reader;
 
 use reader::Filters;
-pub(crate) use reader::{OWN_KINDS, reason, result_word, short_type};
+pub(crate) use reader::{OWN_KINDS, reason, short_type};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -31,7 +31,7 @@ pub(crate) enum Audit {
     Tail(Tail),
     /// Search events
     #[command(
-        after_help = "Example:\n  mgp audit query --type TOOL_BLOCKED --since 1d\n  mgp audit query --server files --tool write_file"
+        after_help = "Example:\n  mgp audit query --result blocked --since 1d\n  mgp audit query --server files --tool write_file"
     )]
     Query(Query),
     /// Check that no record was changed, removed or added
@@ -107,7 +107,7 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
         (server, tool) => server.iter().chain(tool).cloned().collect(),
     });
     let result = result_word(event);
-    let color = match &*result {
+    let color = match result {
         "SUCCESS" => Color::Green,
         "CANCELLED" => Color::Yellow,
         _ => Color::Red,

@@ -183,8 +183,9 @@ pub(crate) async fn status(global: &Global) -> CliResult {
     let client = control::connect(global).await?;
     let mut info = client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
     info.extra.remove(RESULT_TYPE);
-    let approvals =
-        client.request::<KernelApprovals>(&KernelApprovalsParams::new()).await?.approvals;
+    let mut undecided = KernelApprovalsParams::new();
+    undecided.max_decided = Some(0);
+    let approvals = client.request::<KernelApprovals>(&undecided).await?.approvals;
     let waiting_approvals = approvals.iter().filter(|approval| approval.state == "open").count();
     let mut waiting_definitions = BTreeMap::new();
     for tool in fetch_tools(&client, None, None).await?.into_iter().filter(needs_decision) {

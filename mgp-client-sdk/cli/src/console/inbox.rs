@@ -18,9 +18,9 @@ use super::form::{Form, Posted, segment};
 use super::layout::{
     self, NO_ANSWER, Notice, enter_guard, field, hidden, mark, plain, table, token, url,
 };
-use super::live::waiting_definitions;
+use super::live::{open_approvals, waiting_definitions};
 use super::operator::Viewer;
-use super::questions::{Questions, approvals};
+use super::questions::{Questions, approvals, whole_approval};
 use super::record::{self, Filter};
 use super::times;
 use super::waiting::Waiting;
@@ -32,7 +32,7 @@ use crate::exit::{CliResult, Failure};
 const EARLIER: u64 = 8;
 
 /// The maximum number of decided approvals that the inbox shows.
-const MAX_DECIDED: usize = 10;
+const MAX_DECIDED: u64 = 10;
 
 pub(super) async fn page(
     State(console): Shared,
@@ -40,7 +40,7 @@ pub(super) async fn page(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let all = approvals(&viewer, None).await?;
+        let all = approvals(&viewer, MAX_DECIDED).await?;
         // A review that waits for its server neither waits for a person nor is decided.
         let known = all.iter().filter(|one| one.state != "later");
         let (open, decided): (Vec<_>, Vec<_>) = known.partition(|one| one.state == "open");
@@ -69,7 +69,7 @@ pub(super) async fn page(
 fn decided_table(console: &Console, viewer: &Viewer, decided: &[&KernelApproval]) -> Markup {
     let texts = viewer.texts;
     let rows = html! {
-        @for one in decided.iter().rev().take(MAX_DECIDED) {
+        @for one in decided.iter().rev() {
             tr {
                 td {
                     @if one.kind == "call" {
@@ -116,8 +116,7 @@ pub(super) async fn call(
     query: Form,
 ) -> Response {
     shown(&console, &viewer, async {
-        let found = approvals(&viewer, Some(&id)).await?.into_iter().next();
-        let Some(approval) = found else {
+        let Some(approval) = whole_approval(&viewer, &id).await? else {
             let reason = viewer.texts.no_approval.to_owned();
             return Err(PageError(axum::http::StatusCode::NOT_FOUND, reason));
         };
@@ -262,11 +261,10 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
         }
     }
     let client = &viewer.operator.client;
-    if let (Ok(left), Ok(definitions)) =
-        (approvals(&viewer, None).await, waiting_definitions(client).await)
+    if let (Some(open), Ok(definitions)) =
+        (open_approvals(client).await, waiting_definitions(client).await)
     {
-        let open = left.iter().filter(|one| one.state == "open").count();
-        viewer.operator.live.set_waiting(open + definitions.len());
+        viewer.operator.live.set_waiting(open.len() + definitions.len());
     }
     let notice = if ids.is_empty() {
         Notice::Failed(viewer.texts.nothing_chosen.to_owned())
@@ -321,8 +319,7 @@ async fn approve(
     params: &KernelApprovalDecisionParams,
     word: &str,
 ) -> CliResult<Notice> {
-    let whole = approvals(viewer, Some(&params.id)).await.unwrap_or_default().into_iter().next();
-    let waiting = match whole {
+    let waiting = match whole_approval(viewer, &params.id).await.unwrap_or_default() {
         Some(whole) => Some(Waiting::of_whole(viewer, whole).await),
         None => None,
     };

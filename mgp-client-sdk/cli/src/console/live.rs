@@ -179,8 +179,10 @@ fn report_interval(pages: usize) -> Duration {
     REPORT_INTERVAL.max(Duration::from_secs(pages as u64) / LOADS_PER_SECOND)
 }
 
-async fn open_approvals(client: &Client) -> Option<Vec<String>> {
-    let params = KernelApprovalsParams::new();
+/// Returns the ids of the open approvals.
+pub(super) async fn open_approvals(client: &Client) -> Option<Vec<String>> {
+    let mut params = KernelApprovalsParams::new();
+    params.max_decided = Some(0);
     let all = client.request::<KernelApprovals>(&params).await.ok()?.approvals;
     Some(all.into_iter().filter(|one| one.state == "open").map(|one| one.id).collect())
 }

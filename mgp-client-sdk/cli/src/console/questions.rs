@@ -1,6 +1,6 @@
 //! The questions of the inbox, and the members of audit records that name a question.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_types::method::KernelApprovals;
 use mgp_types::mgp::{AuditEvent, KernelApproval, KernelApprovalsParams};
@@ -9,14 +9,25 @@ use serde::de::DeserializeOwned;
 use super::PageError;
 use super::operator::Viewer;
 
-/// Returns the open and recently decided questions of the inbox; with an id, only this one, with all its arguments.
+/// Returns the undecided questions of the inbox, and the newest decided ones.
 pub(super) async fn approvals(
     viewer: &Viewer,
-    id: Option<&str>,
+    max_decided: u64,
 ) -> Result<Vec<KernelApproval>, PageError> {
     let mut params = KernelApprovalsParams::new();
-    params.id = id.map(str::to_owned);
+    params.max_decided = Some(max_decided);
     Ok(viewer.operator.client.request::<KernelApprovals>(&params).await?.approvals)
+}
+
+/// Returns a question of the inbox with all its arguments.
+pub(super) async fn whole_approval(
+    viewer: &Viewer,
+    id: &str,
+) -> Result<Option<KernelApproval>, PageError> {
+    let mut params = KernelApprovalsParams::new();
+    params.id = Some(id.to_owned());
+    let found = viewer.operator.client.request::<KernelApprovals>(&params).await?.approvals;
+    Ok(found.into_iter().next())
 }
 
 /// The questions of the inbox that records name, by their ids.
@@ -24,12 +35,16 @@ pub(super) async fn approvals(
 pub(super) struct Questions(BTreeMap<String, KernelApproval>);
 
 impl Questions {
-    /// Reads the inbox if a record names one of its questions; returns no questions if the viewer may not read it.
+    /// Reads the questions that records name; returns no questions if the viewer may not read the inbox.
     pub(super) async fn of(viewer: &Viewer, events: &[AuditEvent]) -> Self {
-        if !events.iter().any(|event| approval_id(event).is_some()) {
+        let ids: BTreeSet<_> = events.iter().filter_map(approval_id).collect();
+        if ids.is_empty() {
             return Self::default();
         }
-        let all = approvals(viewer, None).await.unwrap_or_default();
+        let mut params = KernelApprovalsParams::new();
+        params.ids = ids.into_iter().collect();
+        let found = viewer.operator.client.request::<KernelApprovals>(&params).await;
+        let all = found.map(|found| found.approvals).unwrap_or_default();
         Self(all.into_iter().map(|one| (one.id.clone(), one)).collect())
     }
 

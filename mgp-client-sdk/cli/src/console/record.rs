@@ -7,6 +7,7 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use maud::{Markup, html};
+use mgp_security::{RESULT_WORDS, result_word};
 use mgp_types::method::{KernelAudit, KernelAuditVerify};
 use mgp_types::mgp::{
     AuditEvent, EventType, KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams,
@@ -24,12 +25,8 @@ const PAGE: u64 = 100;
 
 const EXPORT_PAGE: u64 = 1000;
 
-/// The maximum number of pages that are read to find records with one result.
-const MAX_PAGES: usize = 10;
-
-/// The words for the results of records.
-const RESULTS: [&str; 7] =
-    ["SUCCESS", "FAILURE", "BLOCKED", "CANCELLED", "ASKED", "DENIED", "FLAGGED"];
+/// The maximum number of requests for the records of one page.
+const MAX_REQUESTS: usize = 10;
 
 /// The filters of the page; a filter that is `None` matches everything.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +61,7 @@ impl Filter {
         params.server_id.clone_from(&self.server);
         params.tool.clone_from(&self.tool);
         params.trace.clone_from(&self.trace);
+        params.result.clone_from(&self.result);
         params.event_type = self.kind.as_deref().map(EventType::from);
         if let Some(since) = &self.since {
             let since = times::past(since);
@@ -72,14 +70,10 @@ impl Filter {
         }
         Ok(params)
     }
-
-    /// Returns whether a record has the result; the kernel does not filter by results.
-    fn has_result(&self, event: &AuditEvent) -> bool {
-        self.result.as_ref().is_none_or(|word| *word == refusal::result(event))
-    }
 }
 
-/// Returns the newest matching records before a sequence number, the newest first.
+/// Returns the newest matching records before a sequence number, the newest first. One request reads only a limited part
+/// of the log, so a rare record takes several.
 pub(super) async fn read(
     viewer: &Viewer,
     filter: &Filter,
@@ -88,28 +82,19 @@ pub(super) async fn read(
 ) -> Result<KernelAuditResult, PageError> {
     let mut params = filter.to_params()?;
     params.newest_first = Some(true);
-    params.limit = Some(limit);
     params.after = before;
-    Ok(viewer.operator.client.request::<KernelAudit>(&params).await?)
-}
-
-/// Returns a page of the newest records with the result of the filter, and the position of the next page.
-async fn matching(
-    viewer: &Viewer,
-    filter: &Filter,
-    mut before: Option<u64>,
-) -> Result<(Vec<AuditEvent>, Option<u64>), PageError> {
-    let mut found = Vec::new();
-    for _ in 0..MAX_PAGES {
-        let page = read(viewer, filter, PAGE, before).await?;
-        found.extend(page.events.into_iter().filter(|event| filter.has_result(event)));
-        let is_last = page.next.is_none() || page.next == before;
-        before = page.next.filter(|_| !is_last);
-        if is_last || found.len() as u64 >= PAGE / 2 {
+    let mut found = KernelAuditResult::new();
+    for _ in 0..MAX_REQUESTS {
+        params.limit = Some(limit - found.events.len() as u64);
+        let page = viewer.operator.client.request::<KernelAudit>(&params).await?;
+        found.events.extend(page.events);
+        found.next = page.next.filter(|_| page.next != params.after);
+        params.after = found.next;
+        if found.next.is_none() || found.events.len() as u64 >= limit {
             break;
         }
     }
-    Ok((found, before))
+    Ok(found)
 }
 
 pub(super) async fn page(
@@ -120,7 +105,8 @@ pub(super) async fn page(
     shown(&console, &viewer, async {
         let filter = Filter::from_query(&query);
         let before = query.get("before").and_then(|before| before.parse().ok());
-        let (found, next) = matching(&viewer, &filter, before).await?;
+        let page = read(&viewer, &filter, PAGE, before).await?;
+        let (found, next) = (page.events, page.next);
         let questions = Questions::of(&viewer, &found).await;
         let texts = viewer.texts;
         let verified = match query.get("verify") {
@@ -170,7 +156,7 @@ fn filters(console: &Console, viewer: &Viewer, filter: &Filter) -> Markup {
             label { span { (texts.result) }
                 select name="result" {
                     option value="" { (texts.all) }
-                    @for word in RESULTS {
+                    @for word in RESULT_WORDS {
                         option value=(word) selected[filter.result.as_deref() == Some(word)] { (word) }
                     }
                 }
@@ -203,7 +189,7 @@ pub(super) fn rows(
                         None => (plain(short_type(event.event_type.as_str()))),
                     }
                 }
-                td { (mark(&refusal::result(event))) }
+                td { (mark(result_word(event))) }
                 td { (plain(&event.actor.id)) }
                 td { (plain(&target(event))) }
                 td { (refusal::words(viewer, event)) (remedy::links(console, viewer, questions, event)) }
@@ -239,7 +225,6 @@ pub(super) async fn export(
     };
     let lines = stream::unfold(Some(0), move |after| {
         let (operator, mut params) = (std::sync::Arc::clone(&viewer.operator), params.clone());
-        let filter = filter.clone();
         async move {
             let after: u64 = after?;
             params.limit = Some(EXPORT_PAGE);
@@ -249,8 +234,7 @@ pub(super) async fn export(
                 Ok(page) => page,
                 Err(error) => return Some((Err(std::io::Error::other(error.to_string())), None)),
             };
-            let events = page.events.iter().filter(|event| filter.has_result(event));
-            let lines = events.filter_map(|event| serde_json::to_string(event).ok());
+            let lines = page.events.iter().filter_map(|event| serde_json::to_string(event).ok());
             let text: String = lines.map(|line| line + "\n").collect();
             Some((Ok(text), page.next.filter(|next| *next > after)))
         }

@@ -9,7 +9,7 @@ use super::layout::plain;
 use super::operator::Viewer;
 use super::questions::detail;
 use super::record::target;
-use crate::commands::audit::{reason, result_word};
+use crate::commands::audit::reason;
 
 /// Returns why a record has its result.
 pub(super) fn words(viewer: &Viewer, event: &AuditEvent) -> Markup {
@@ -36,12 +36,4 @@ fn sentence(viewer: &Viewer, event: &AuditEvent) -> Option<String> {
         _ => return None,
     };
     Some(fill(text, &[("agent", &event.actor.id), ("tool", &target(event))]))
-}
-
-/// Returns the word for the result of a record: a definition that was flagged is not a success for its reader.
-pub(super) fn result(event: &AuditEvent) -> String {
-    if event.event_type.as_str() == "dev.cloto.definition_flagged" {
-        return "FLAGGED".to_owned();
-    }
-    result_word(event)
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use maud::{Markup, html};
+use mgp_security::result_word;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{AuditEvent, EventType};
 
@@ -171,7 +172,7 @@ impl Story<'_> {
             steps.push(Step { at: started, name: texts.step_started, what });
         }
         let ended = html! {
-            (mark(&refusal::result(event)))
+            (mark(result_word(event)))
             @if let Some(lasted) = lasted { " " (texts.after_word) " " (times::words(lasted)) }
             @if let Some(reason) = reason(event) { ": " (plain(&reason)) }
         };

@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
+use mgp_security::result_word;
 use mgp_types::mgp::AuditEvent;
 
 use super::form::Form;
@@ -13,7 +14,7 @@ use super::layout::{self, plain};
 use super::operator::Viewer;
 use super::questions::Questions;
 use super::steps::Story;
-use super::{Shared, history, record, refusal, shown, times};
+use super::{Shared, history, record, shown, times};
 use crate::commands::audit::short_type;
 
 /// The maximum number of records that the picture shows.
@@ -102,7 +103,7 @@ fn picture(viewer: &Viewer, events: &[AuditEvent]) -> Markup {
 }
 
 fn color(event: &AuditEvent) -> &'static str {
-    match refusal::result(event).as_str() {
+    match result_word(event) {
         "SUCCESS" => "good",
         "BLOCKED" | "FAILURE" | "DENIED" => "bad",
         _ => "warn",

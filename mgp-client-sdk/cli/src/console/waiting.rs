@@ -9,7 +9,7 @@ use mgp_types::mgp::{
 };
 
 use super::operator::Viewer;
-use super::questions::approvals;
+use super::questions::whole_approval;
 
 /// The maximum number of questions of one page that are read completely.
 const MAX_COMPLETE: usize = 32;
@@ -54,8 +54,8 @@ impl Waiting {
             if at >= MAX_COMPLETE || listed.kind != "call" {
                 return Self::of_listed(listed);
             }
-            let whole = approvals(viewer, Some(&listed.id)).await.unwrap_or_default();
-            Self::of_whole(viewer, whole.into_iter().next().unwrap_or(listed)).await
+            let whole = whole_approval(viewer, &listed.id).await.unwrap_or_default();
+            Self::of_whole(viewer, whole.unwrap_or(listed)).await
         });
         join_all(complete).await
     }

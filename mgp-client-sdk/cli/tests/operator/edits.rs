@@ -116,6 +116,10 @@ fn a_shell_of_the_host_edits_no_file_and_starts_no_server() {
     assert_eq!(servers.as_array().unwrap().len(), 1, "{servers}");
     let table = setting.succeed(&["audit", "query", "--type", "PERMISSION_DENIED"]);
     assert!(table.contains("inside host"), "{table}");
+    let query = ["--json", "audit", "query", "--type", "PERMISSION_DENIED", "--result"];
+    let of = |result: &str| setting.succeed(&[&query[..], &[result]].concat());
+    assert!(of("blocked").contains("inside host"), "{}", of("blocked"));
+    assert_eq!(of("SUCCESS").trim(), "[]");
     let causes = setting.refusals();
     assert!(causes.iter().all(|(cause, _)| cause == "inside host"), "{causes:?}");
     assert!(causes.len() >= edits.len(), "{causes:?}");

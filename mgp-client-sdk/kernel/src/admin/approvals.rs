@@ -2,8 +2,13 @@
 //!
 //! Calls and permissions wait in the inbox; registrations wait under their fingerprints.
 
+use std::sync::Arc;
+
 use mgp_discovery::PendingRegistration;
-use mgp_security::{AnswerPlace, ApprovalTerm, Event, Inbox, PermissionChange, Refusal};
+use mgp_security::{
+    AnswerPlace, ApprovalRequest, ApprovalTerm, Event, Inbox, PermissionChange, Refusal,
+    RequestState,
+};
 use mgp_types::method::{KernelApprovalsApprove, KernelApprovalsDeny, Request as _};
 use mgp_types::mgp::{
     KernelApproval, KernelApprovalDecisionParams as Params,
@@ -23,17 +28,37 @@ pub(super) async fn list(
     let requests = inbox(&kernel)?.list(&cx.principal).await?;
     let registrations = registrations(&kernel, &cx).await?;
     let is_whole = params.id.is_some();
+    let is_meant = |id: &String| match &params.id {
+        Some(only) => id == only,
+        None => params.ids.is_empty() || params.ids.contains(id),
+    };
+    let mut requests: Vec<_> = requests.iter().filter(|request| is_meant(&request.id)).collect();
+    if let Some(max) = params.max_decided {
+        keep_newest_decided(&mut requests, max);
+    }
     let mut approvals: Vec<_> =
         requests.iter().map(|request| request.to_listed(is_whole)).collect();
-    approvals
-        .extend(registrations.iter().map(|waiting| approval_of_registration(waiting, is_whole)));
-    if let Some(id) = &params.id {
-        approvals.retain(|approval| approval.id == *id);
-    }
+    let registrations =
+        registrations.iter().map(|waiting| approval_of_registration(waiting, is_whole));
+    approvals.extend(registrations.filter(|waiting| is_meant(&waiting.id)));
     approvals.sort_by(|one, other| one.asked_at.as_str().cmp(other.asked_at.as_str()));
     let mut result = KernelApprovalsResult::new();
     result.approvals = approvals;
     Ok(result)
+}
+
+/// Removes the oldest decided requests, so that at most `max` remain.
+fn keep_newest_decided(requests: &mut Vec<&Arc<ApprovalRequest>>, max: u64) {
+    let is_decided = |request: &ApprovalRequest| {
+        !matches!(request.state, RequestState::Open | RequestState::Later)
+    };
+    let decided = requests.iter().filter(|request| is_decided(request)).count() as u64;
+    let mut excess = decided.saturating_sub(max);
+    requests.retain(|request| {
+        let is_removed = excess > 0 && is_decided(request);
+        excess -= u64::from(is_removed);
+        !is_removed
+    });
 }
 
 pub(super) async fn approve(

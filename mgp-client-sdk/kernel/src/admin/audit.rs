@@ -76,6 +76,9 @@ fn log_query(params: KernelAuditParams) -> Result<AuditQuery, RpcError> {
     if let Some(event_type) = params.event_type {
         query = query.event_type(event_type.as_str());
     }
+    if let Some(result) = params.result {
+        query = query.result(result);
+    }
     if let Some(trace) = params.trace {
         query = query.trace(trace);
     }

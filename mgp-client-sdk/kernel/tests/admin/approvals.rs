@@ -50,5 +50,18 @@ async fn an_approved_call_runs_once() {
     };
     let (refused, ()) = tokio::join!(async { agent.call("wipe").await }, denying);
     assert_eq!(refused.unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
+
+    // A program that polls can leave out the decided approvals, or all but the newest.
+    let states = async |max_decided: u64, ids: Vec<String>| -> Vec<String> {
+        let mut params = KernelApprovalsParams::new();
+        (params.max_decided, params.ids) = (Some(max_decided), ids.into());
+        let found = operator.request::<KernelApprovals>(&params).await.unwrap();
+        found.approvals.into_iter().map(|one| one.state).collect()
+    };
+    let all: Vec<_> = list().await.into_iter().map(|one| one.id).collect();
+    assert_eq!(states(0, Vec::new()).await, [""; 0]);
+    assert_eq!(states(1, Vec::new()).await, ["denied"]);
+    assert_eq!(states(2, Vec::new()).await, ["used", "denied"]);
+    assert_eq!(states(2, vec![all[0].clone(), "unknown".to_owned()]).await, ["used"]);
     world.end().await;
 }

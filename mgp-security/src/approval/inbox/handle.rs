@@ -27,6 +27,10 @@ use crate::error::Refusal;
 use crate::hooks::HookState;
 use crate::state::{State, Writes};
 
+/// The maximum number of kept requests that no later call can use. Programs answer requests too, e.g. a host that allows
+/// each call, so their number must not grow with the calls of an hour.
+const MAX_CLOSED: usize = 256;
+
 /// The limits of an [`Inbox`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -168,7 +172,7 @@ impl Inbox {
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
-    pub async fn list(&self, by: &Principal) -> Result<Vec<ApprovalRequest>, RpcError> {
+    pub async fn list(&self, by: &Principal) -> Result<Vec<Arc<ApprovalRequest>>, RpcError> {
         self.listed(AdminCheck::without_call(by).within_tenant()).await
     }
 
@@ -273,13 +277,13 @@ impl Inbox {
         self.0.state.on_change(hook);
     }
 
-    async fn listed(&self, caller: AdminCheck<'_>) -> Result<Vec<ApprovalRequest>, RpcError> {
+    async fn listed(&self, caller: AdminCheck<'_>) -> Result<Vec<Arc<ApprovalRequest>>, RpcError> {
         self.admit(caller, Need::Read, "approvals").await?;
         let (requests, now) = (self.0.state.now()?, SystemTime::now());
         let tenant = caller.principal().tenant().as_str();
         let known =
             requests.all().filter(|request| request.tenant == tenant && !request.is_over(now));
-        let mut known: Vec<_> = known.map(|request| ApprovalRequest::clone(request)).collect();
+        let mut known: Vec<_> = known.cloned().collect();
         known.sort_by(|one, other| one.asked_at.as_str().cmp(other.asked_at.as_str()));
         Ok(known)
     }
@@ -423,7 +427,8 @@ impl Inbox {
         Ok(Arc::new(fewer))
     }
 
-    /// Adds a request, and removes expired ones, and open ones that asked about the same call with other permissions.
+    /// Adds a request. Removes expired ones, open ones that asked about the same call with other permissions, and the
+    /// oldest closed ones if there are too many.
     async fn put(
         &self,
         question: &Question,
@@ -449,7 +454,7 @@ impl Inbox {
         let is_void = |known: &&Arc<ApprovalRequest>| {
             known.is_over(now) || known.state == RequestState::Open && known.is_about(question)
         };
-        let void = requests.all().filter(is_void);
+        let void = requests.all().filter(is_void).chain(requests.closed_beyond(MAX_CLOSED));
         let mut writes: Writes<ApprovalRequest> =
             void.map(|request| (request.id.clone(), None)).collect();
         writes.push((request.id.clone(), Some(request.clone())));

@@ -352,6 +352,18 @@ impl Requests {
         })
     }
 
+    /// Returns the oldest of the used and the settled requests, if there are more than `max`.
+    pub(super) fn closed_beyond(&self, max: usize) -> impl Iterator<Item = &Arc<ApprovalRequest>> {
+        let is_closed = |request: &&Arc<ApprovalRequest>| {
+            matches!(request.state, RequestState::Used | RequestState::Settled)
+        };
+        let mut closed: Vec<_> = self.0.values().filter(is_closed).collect();
+        let excess = closed.len().saturating_sub(max);
+        closed.sort_by(|one, other| one.asked_at.as_str().cmp(other.asked_at.as_str()));
+        closed.truncate(excess);
+        closed.into_iter()
+    }
+
     /// Returns the undecided requests.
     pub(super) fn open(&self, now: SystemTime) -> impl Iterator<Item = &Arc<ApprovalRequest>> {
         let open = move |request: &&Arc<ApprovalRequest>| {

@@ -112,7 +112,7 @@ async fn an_approval_of_calls_like_one_also_answers_the_open_requests_that_it_co
     let (covered, foreign) = (id(&world.ask(&second).await), id(&world.ask(&other).await));
     let like = ApprovalTerm::Like { until: None };
     world.inbox.approve_for(&ann(), &waits, &like, Some("its folder")).await.unwrap();
-    let state = |wanted: String, all: &[ApprovalRequest]| {
+    let state = |wanted: String, all: &[Arc<ApprovalRequest>]| {
         all.iter().find(|request| request.id == wanted).unwrap().state
     };
     let all = world.inbox.list(&ann()).await.unwrap();
@@ -363,4 +363,24 @@ async fn a_denied_call_is_refused_until_the_denial_is_taken_back() {
     assert_eq!(world.ask(&question).await.answer, GrantDecision::Deferred);
     let refused = world.inbox.approve(&ann(), &waits, None).await.unwrap_err();
     assert!(refused.message().contains("is used already"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_of_programs_do_not_fill_the_inbox() {
+    let world = World::open().await;
+    let denied = id(&world.ask(&wipe(&agent("eve"), "denied")).await);
+    world.inbox.deny(&ann(), &denied, None).await.unwrap();
+    for file in 0..300 {
+        let question = wipe(&agent("eve"), &file.to_string());
+        let waits = id(&world.ask(&question).await);
+        world.inbox.approve(&ann(), &waits, None).await.unwrap();
+        assert_eq!(world.ask(&question).await.answer, GrantDecision::Approved);
+    }
+    let listed = world.inbox.list(&ann()).await.unwrap();
+    let used = listed.iter().filter(|request| request.state == RequestState::Used);
+    assert_eq!(used.count(), 257, "256 are kept when a request is added, which is then used too");
+    let newest = &listed.last().unwrap().question;
+    assert!(newest.contains("299"), "the oldest are removed: {newest}");
+    let again = world.ask(&wipe(&agent("eve"), "denied")).await;
+    assert_eq!(again.answer, GrantDecision::Denied, "a denial is kept");
 }

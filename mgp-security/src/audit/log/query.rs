@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use mgp_types::mgp::{AuditEvent, EventType, NotificationExtension};
 use mgp_types::store::StoreError;
 
+use super::super::result_word;
 use super::chain::{Line, RecordKind};
 use super::error::LogError;
 use super::head::LogHead;
@@ -37,6 +38,7 @@ pub struct AuditQuery {
     server: Option<String>,
     tool: Option<String>,
     event_type: Option<EventType>,
+    result: Option<String>,
     trace: Option<String>,
     since: Option<SystemTime>,
     until: Option<SystemTime>,
@@ -95,6 +97,12 @@ impl AuditQuery {
         self
     }
 
+    /// Selects events whose result is this word, one of [`RESULT_WORDS`](crate::RESULT_WORDS).
+    pub fn result(mut self, word: impl Into<String>) -> Self {
+        self.result = Some(word.into());
+        self
+    }
+
     /// Selects events with this trace id.
     pub fn trace(mut self, id: impl Into<String>) -> Self {
         self.trace = Some(id.into());
@@ -142,6 +150,7 @@ impl AuditQuery {
             && is(self.tool.as_deref(), || target?.tool_name.as_deref())
             && is(self.trace.as_deref(), || event.trace_id.as_deref())
             && self.event_type.as_ref().is_none_or(|wanted| *wanted == event.event_type)
+            && is(self.result.as_deref(), || Some(result_word(event)))
             // An event with an unreadable time does not match any time span.
             && self.since.is_none_or(|since| event.timestamp.is_before(since) == Some(false))
             && self.until.is_none_or(|until| event.timestamp.is_before(until) == Some(true))

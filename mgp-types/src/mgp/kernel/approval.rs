@@ -11,6 +11,11 @@ record! {
         /// If set, only this approval is returned, with the complete arguments of its call, or the script of its
         /// registration.
         opt id: Option<String>,
+        /// If not empty, only these approvals are returned, without complete arguments.
+        list ids: List<String>,
+        /// The maximum number of returned approvals that are decided, of which the newest are returned; the default is
+        /// all of them.
+        opt max_decided: Option<u64>,
     }
 
     /// Result of `mgp/kernel/approvals`.

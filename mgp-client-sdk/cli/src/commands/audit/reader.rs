@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use clap::Args;
 use mgp_client_sdk::Client;
 use mgp_discovery::nearest;
-use mgp_security::{AuditQuery, CallApprovals, Governance, LogFiles};
+use mgp_security::{AuditQuery, CallApprovals, Governance, LogFiles, RESULT_WORDS};
 use mgp_types::method::KernelAudit;
 use mgp_types::mgp::{AuditEvent, EventType, KernelAuditParams};
 
@@ -37,6 +37,9 @@ pub(crate) struct Filters {
     /// Only events of this type, e.g. `TOOL_EXECUTED`, `TOOL_BLOCKED` or `ACCESS_GRANTED`
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
+    /// Only events with this result
+    #[arg(long, value_name = "RESULT", ignore_case = true, value_parser = RESULT_WORDS)]
+    result: Option<String>,
     /// Only events of this trace
     #[arg(long, value_name = "ID")]
     trace: Option<String>,
@@ -210,7 +213,8 @@ impl EventReader {
         after: Option<u64>,
         max: usize,
     ) -> CliResult<(Vec<AuditEvent>, Option<u64>)> {
-        let Filters { agent, server, tool, kind, trace, since, until } = filters.clone();
+        let Filters { agent, server, tool, kind, result, trace, since, until } = filters.clone();
+        let result = result.map(|word| word.to_ascii_uppercase());
         let newest = order == Order::NewestFirst;
         match self {
             Self::Kernel(client) => {
@@ -219,6 +223,7 @@ impl EventReader {
                 params.server_id = server;
                 params.tool = tool;
                 params.event_type = kind.map(|kind| kind.as_str().into());
+                params.result = result;
                 params.trace = trace;
                 params.since = since.map(Into::into);
                 params.until = until.map(Into::into);
@@ -239,6 +244,7 @@ impl EventReader {
                 filter(server, AuditQuery::server);
                 filter(tool, AuditQuery::tool);
                 filter(kind, AuditQuery::event_type);
+                filter(result, AuditQuery::result);
                 filter(trace, AuditQuery::trace);
                 if let Some(since) = since {
                     query = query.since(since);
@@ -268,22 +274,6 @@ enum Order {
 /// Returns the sequence number of an event.
 pub(super) fn number(event: &AuditEvent) -> Option<u64> {
     event.mgp.as_ref()?.seq
-}
-
-/// Returns the result of an event as people read it: `DENIED` for an approval that was denied, `ASKED` for a question
-/// to an operator, otherwise the event's own result.
-pub(crate) fn result_word(event: &AuditEvent) -> String {
-    let decision = || {
-        let details = event.details.as_ref()?;
-        details.decode::<String>("decision").ok().flatten()
-    };
-    match event.event_type.as_str() {
-        "dev.cloto.approval_decided" if decision().is_some_and(|word| word == "denied") => {
-            "DENIED".to_owned()
-        }
-        "dev.cloto.approval_requested" => "ASKED".to_owned(),
-        _ => event.result.as_str().to_owned(),
-    }
 }
 
 /// Returns the reason of an event as text for people.

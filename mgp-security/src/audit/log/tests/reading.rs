@@ -71,6 +71,8 @@ async fn a_query_finds_matching_events_in_either_order_page_by_page() {
     );
     assert_eq!(all(AuditQuery::new().tool("odd").newest_first().limit(6)).await, backwards(&odd));
     assert_eq!(all(AuditQuery::new().trace("trace-1").tool("odd")).await, odd);
+    assert_eq!(all(AuditQuery::new().result("SUCCESS").tool("odd")).await, odd);
+    assert_eq!(all(AuditQuery::new().result("DENIED")).await, Vec::<u64>::new());
     assert_eq!(all(AuditQuery::new().event_type("ACCESS_GRANTED").agent("user-2")).await.len(), 33);
     assert_eq!(
         all(AuditQuery::new().newest_first().limit(33)).await,
