@@ -26,6 +26,7 @@ mod token;
 
 use serde_json::Value;
 
+use self::text::Members;
 use self::token::Place;
 pub(super) use characters::is_suspect as is_hidden;
 pub(crate) use characters::shows;
@@ -39,7 +40,7 @@ const FINDINGS_MAX: usize = 16;
 /// Reviews the part of a definition that a model sees.
 pub(super) fn review(shown: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
-    walk(shown, &mut String::new(), &mut findings);
+    walk(shown, &mut String::new(), &members(shown), &mut findings);
     for member in ["inputSchema", "outputSchema"] {
         if let Some(schema) = shown.get(member) {
             schema::review(schema, member, &mut findings);
@@ -93,25 +94,45 @@ pub(super) fn advises_between(text: &str, is_own: impl Fn(&str) -> bool) -> bool
         && names.all(|token| is_own(&token.word))
 }
 
+/// Returns the names of all members of a tool's schemas, in lower case.
+fn members(shown: &Value) -> Members {
+    let mut members = Members::new();
+    let mut left: Vec<&Value> =
+        ["inputSchema", "outputSchema"].iter().filter_map(|name| shown.get(name)).collect();
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Array(items) => left.extend(items),
+            Value::Object(object) => {
+                let properties = object.get("properties").and_then(Value::as_object);
+                let names = properties.into_iter().flat_map(serde_json::Map::keys);
+                members.extend(names.map(|name| name.to_lowercase()));
+                left.extend(object.values());
+            }
+            _ => {}
+        }
+    }
+    members
+}
+
 /// Visits every name and string of a value; `at` is the current location as a JSON pointer.
-fn walk(value: &Value, at: &mut String, findings: &mut Vec<Finding>) {
+fn walk(value: &Value, at: &mut String, members: &Members, findings: &mut Vec<Finding>) {
     let length = at.len();
     match value {
-        Value::String(text) => one(text, at, findings),
+        Value::String(text) => one(text, at, members, findings),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
                 at.push('/');
                 at.push_str(&index.to_string());
-                walk(item, at, findings);
+                walk(item, at, members, findings);
                 at.truncate(length);
             }
         }
-        Value::Object(members) => {
-            for (name, member) in members {
+        Value::Object(object) => {
+            for (name, member) in object {
                 at.push('/');
                 at.push_str(name);
-                one(name, at, findings);
-                walk(member, at, findings);
+                one(name, at, members, findings);
+                walk(member, at, members, findings);
                 at.truncate(length);
             }
         }
@@ -119,7 +140,7 @@ fn walk(value: &Value, at: &mut String, findings: &mut Vec<Finding>) {
     }
 }
 
-fn one(text: &str, at: &str, findings: &mut Vec<Finding>) {
+fn one(text: &str, at: &str, members: &Members, findings: &mut Vec<Finding>) {
     // Stop early: these findings are already enough for a decision.
     if findings.len() > 4 * FINDINGS_MAX {
         return;
@@ -131,5 +152,5 @@ fn one(text: &str, at: &str, findings: &mut Vec<Finding>) {
         findings.push(Finding::new(Rule::Letters, at, &evidence));
     }
     let place = if at == "/description" { Place::Description } else { Place::Elsewhere };
-    findings.extend(text::findings(text, at, place));
+    findings.extend(text::findings(text, at, place, members));
 }

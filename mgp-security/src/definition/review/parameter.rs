@@ -82,7 +82,12 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
         let words = words(name);
         let asks = ASKED.iter().any(|asked| words.windows(asked.len()).any(|some| some == *asked));
         let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
-        let found = text::findings(&words.join(" "), "/inputSchema", Place::Elsewhere);
+        let found = text::findings(
+            &words.join(" "),
+            "/inputSchema",
+            Place::Elsewhere,
+            &text::Members::new(),
+        );
         let instructs = found.iter().any(Finding::blocks);
         if (asks && !is_about) || (has(SECRET) && has(INSIDE)) || instructs {
             findings.push(Finding::new(Rule::Parameter, "/inputSchema", name));

@@ -3,7 +3,7 @@
 use super::decode::{Decoded, decoded};
 use super::plain::plain_text;
 use super::rule::Rule;
-use super::text::{ENOUGH, Sign, read};
+use super::text::{ENOUGH, Members, Sign, read};
 use super::token::Place;
 
 /// The weight of encoded text that has at least three words, but neither signs of instructions nor a command.
@@ -172,7 +172,8 @@ fn encoded(text: &str) -> Option<Sign> {
         ["curl ", "wget ", "rm -", "bash ", "powershell", "eval(", "exec(", "/bin/sh"];
     let weigh = |part: &Decoded| {
         let plain = plain_text(&part.text);
-        let signs: u32 = read(&plain, Place::Elsewhere).iter().map(|sign| sign.weight).sum();
+        let signs: u32 =
+            read(&plain, Place::Elsewhere, &Members::new()).iter().map(|sign| sign.weight).sum();
         if part.is_guess {
             return if signs >= ENOUGH { ENOUGH } else { 0 };
         }

@@ -1,5 +1,6 @@
 //! Detection of text that addresses the model: finds signs of that and adds up their weights.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::clause;
@@ -18,6 +19,9 @@ pub(super) const ENOUGH: u32 = 100;
 const SHOWN: u32 = 60;
 const NOTED: u32 = 30;
 
+/// The names of the members of a tool's schemas, in lower case. They are not names of other tools.
+pub(super) type Members = HashSet<String>;
+
 /// The maximum length of a text that is analysed. A longer text must be reviewed by an operator just because of its
 /// length.
 const READ_MAX: usize = 20_000;
@@ -35,12 +39,12 @@ pub(super) struct Sign {
 }
 
 /// Returns the findings of the text at a place.
-pub(super) fn findings(text: &str, at: &str, place: Place) -> Vec<Finding> {
+pub(super) fn findings(text: &str, at: &str, place: Place, members: &Members) -> Vec<Finding> {
     if text.len() > READ_MAX {
         return vec![Finding::new(Rule::Size, at, &format!("{} bytes", text.len()))];
     }
     let plain = plain_text(text);
-    let mut signs = read(&plain, place);
+    let mut signs = read(&plain, place, members);
     signs.extend(payload::signs(text, &plain));
     let severity = match signs.iter().map(|sign| sign.weight).sum::<u32>() {
         ENOUGH.. => Severity::Held,
@@ -57,11 +61,14 @@ pub(super) fn findings(text: &str, at: &str, place: Place) -> Vec<Finding> {
 }
 
 /// Returns the signs in the words of a normalized text.
-pub(super) fn read(plain: &str, place: Place) -> Vec<Sign> {
+pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
     // In scripts without blanks, no blank follows the end of a sentence; add one, so that the sentences are separated.
     let spaced = if plain.is_ascii() { None } else { Some(plain.replace('。', "。 ")) };
     let plain = spaced.as_deref().unwrap_or(plain);
-    let tokens = tokens(plain, place);
+    let mut tokens = tokens(plain, place);
+    for token in &mut tokens {
+        token.is_member = members.contains(&token.word);
+    }
     let mut signs = phrases(&tokens);
     let (words, quotes) = (clause::words(&tokens), clause::quotes(plain));
     signs.retain(|(_, at)| !clause::is_topic_of(&words, at, &quotes));
@@ -149,8 +156,8 @@ fn is_about_data(words: &[Token], start: usize, end: usize) -> bool {
 impl Phrase {
     /// Returns whether a negation reverses the meaning of the phrase, e.g. `never send passwords`.
     fn is_negated(&self, words: &[Token], start: usize) -> bool {
-        const TURNS: [Rule; 4] =
-            [Rule::Secrets, Rule::Conversation, Rule::Exfiltrate, Rule::Override];
+        const TURNS: [Rule; 5] =
+            [Rule::Secrets, Rule::Conversation, Rule::Exfiltrate, Rule::Override, Rule::Decode];
         let before = words[start.saturating_sub(2)..start].iter().rev();
         let mut before = before.take_while(|_| !words[start].begins);
         TURNS.contains(&self.rule)

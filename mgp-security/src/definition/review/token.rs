@@ -19,6 +19,8 @@ pub(super) struct Token {
     pub(super) clause: bool,
     /// `true` if the word is in the first sentence of a tool's description.
     pub(super) first: bool,
+    /// `true` if the word is the name of a parameter or another member of the tool's own schemas.
+    pub(super) is_member: bool,
     /// The place of the word in the normalized text.
     pub(super) range: Range<usize>,
 }
@@ -41,7 +43,9 @@ impl Token {
     /// Returns whether the word looks like the name of a tool.
     pub(super) fn is_tool(&self) -> bool {
         let parts = self.word.split('_').filter(|part| !part.is_empty()).count();
-        parts >= 2 && self.word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'))
+        parts >= 2
+            && !self.is_member
+            && self.word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'))
     }
 
     pub(super) fn is_address(&self) -> bool {
@@ -58,11 +62,71 @@ impl Token {
 
     /// Returns whether the word looks like the name of an environment variable that contains a secret.
     pub(super) fn is_secret_variable(&self) -> bool {
-        ["_key", "_token", "_secret", "_password", "_credentials"]
-            .iter()
-            .any(|end| self.word.ends_with(end))
+        let Some((name, kind)) = self.word.rsplit_once('_') else { return false };
+        let last = name.rsplit('_').next().unwrap_or(name);
+        match kind {
+            "secret" | "password" | "credentials" => true,
+            // Other keys and tokens identify records and pages.
+            "key" | "token" => !PUBLIC_KEYS.contains(&last),
+            _ => false,
+        }
     }
 }
+
+/// The words before `_key` and `_token` in names of values that are not secret.
+const PUBLIC_KEYS: &[&str] = &[
+    "attachment",
+    "board",
+    "cache",
+    "collection",
+    "composite",
+    "continuation",
+    "cursor",
+    "dedup",
+    "document",
+    "entity",
+    "epic",
+    "field",
+    "file",
+    "filter",
+    "foreign",
+    "group",
+    "idempotency",
+    "index",
+    "issue",
+    "item",
+    "library",
+    "lookup",
+    "map",
+    "max",
+    "next",
+    "node",
+    "object",
+    "page",
+    "pagination",
+    "parent",
+    "partition",
+    "prev",
+    "previous",
+    "primary",
+    "project",
+    "public",
+    "query",
+    "range",
+    "record",
+    "resource",
+    "row",
+    "s3",
+    "shard",
+    "sort",
+    "space",
+    "storage",
+    "sync",
+    "table",
+    "tag",
+    "team",
+    "unique",
+];
 
 /// Returns whether a word is a destination for data, e.g. a mail address or URL.
 fn is_address(word: &str) -> bool {
@@ -163,6 +227,7 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
                 first: sentences <= 1,
                 word,
                 range,
+                is_member: false,
             }
         })
         .collect()
