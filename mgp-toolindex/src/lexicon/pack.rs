@@ -9,7 +9,8 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::language::{Language, Script, without_accents};
 use super::token::tokens;
-use super::words::{EVERYDAY_MARK, FUNCTION_WORD, MAX_SENSES, RELATED_MARK, Senses};
+use super::translate::MAX_TRANSLATIONS;
+use super::words::{EVERYDAY_MARK, EXACT_MARK, FUNCTION_WORD, MAX_SENSES, RELATED_MARK, Senses};
 
 const LANGUAGES: &[(&str, Language)] = &[
     ("ar", Language::Arabic),
@@ -28,7 +29,7 @@ const LANGUAGES: &[(&str, Language)] = &[
 ];
 
 /// The maximum size of the packed files together.
-const MAX_PACKED_BYTES: usize = 1536 * 1024;
+const MAX_PACKED_BYTES: usize = 1_500_000;
 
 /// For each key of a word in the lexicon, all English words that translate it. Each has the position of the word among
 /// the translations of the English word (0 is the most usual one), and the line number of the English word in
@@ -53,7 +54,10 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
             let number = number.unwrap_or_else(|| panic!("{code}: {head} is not in english.txt"));
             assert!(!known.contains(&number), "{code}: {head} is there twice");
             known.push(number);
-            for (place, word) in words.split(['，', '、', ',']).enumerate() {
+            // A semicolon begins further words, whose first one is as usual as the first of the line.
+            let ranked =
+                words.split(';').flat_map(|words| words.split(['，', '、', ',']).enumerate());
+            for (place, word) in ranked {
                 for stems in spellings(*language, word.trim()) {
                     lines.entry(key(*language, &stems)).or_default().push((place, number as u64));
                 }
@@ -61,15 +65,25 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
         }
     }
     add_related(&heads, &mut lines);
-    let mut values: BTreeMap<Vec<u8>, u64> =
-        lines.into_iter().map(|(key, all)| (key, value(all))).collect();
+    let mut values = BTreeMap::new();
+    for (key, lines) in lines {
+        let is_related = key.first() == Some(&RELATED_MARK);
+        values.insert(key, value(lines, if is_related { MAX_SENSES } else { MAX_TRANSLATIONS }));
+    }
     values.extend(everyday(&heads));
     for line in read("function_words.tsv").lines() {
         let (code, words) = line.split_once('\t').expect(line);
         let (_, language) = LANGUAGES.iter().find(|(known, _)| *known == code).expect(code);
         for word in words.split(", ") {
-            for stems in spellings(*language, word) {
-                values.insert(key(*language, &stems), FUNCTION_WORD);
+            for (exact, stems) in exact_spellings(*language, word) {
+                let stems = key(*language, &stems);
+                let is_free = values.get(&stems).is_none_or(|value| *value == FUNCTION_WORD);
+                let key = if is_free || has_no_stems(*language) {
+                    stems
+                } else {
+                    [&[language.mark(), EXACT_MARK], exact.as_bytes()].concat()
+                };
+                values.insert(key, FUNCTION_WORD);
             }
         }
     }
@@ -160,7 +174,7 @@ fn key(language: Language, stems: &str) -> Vec<u8> {
 
 /// Packs the English translations of a word into one number. Frequent English words come first, and so do those for
 /// which the word is a usual translation.
-fn value(mut lines: Vec<(usize, u64)>) -> u64 {
+fn value(mut lines: Vec<(usize, u64)>, max: usize) -> u64 {
     // `english.txt` begins with the words that are most frequent in tools, so a low line number means a frequent word.
     #[expect(clippy::cast_precision_loss, reason = "there are some thousand lines")]
     let rareness =
@@ -172,11 +186,26 @@ fn value(mut lines: Vec<(usize, u64)>) -> u64 {
             numbers.push(number);
         }
     }
-    Senses::pack(numbers.into_iter().take(MAX_SENSES))
+    Senses::pack(numbers.into_iter().take(max))
+}
+
+fn has_no_stems(language: Language) -> bool {
+    matches!(language, Language::Chinese | Language::Japanese | Language::Korean)
 }
 
 /// Returns the stems under which a word or phrase is stored, one for each usual spelling and inflection.
 fn spellings(language: Language, word: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for (_, stems) in exact_spellings(language, word) {
+        if !all.contains(&stems) {
+            all.push(stems);
+        }
+    }
+    all
+}
+
+/// Returns the usual spellings and inflections of a word or phrase, each in lower case and as stems.
+fn exact_spellings(language: Language, word: &str) -> Vec<(String, String)> {
     let word: String = word.nfc().collect();
     let mut written = vec![word.clone()];
     match language {
@@ -197,16 +226,14 @@ fn spellings(language: Language, word: &str) -> Vec<String> {
     }
     let mut all = Vec::new();
     for text in written {
+        let words: Vec<&str> =
+            tokens(&text, 8).iter().map(|token| &text[token.range.clone()]).collect();
         let stems = match language {
             Language::Chinese | Language::Japanese => text.to_lowercase(),
-            _ => tokens(&text, 8)
-                .iter()
-                .map(|token| language.stem(&text[token.range.clone()]))
-                .collect::<Vec<_>>()
-                .join(" "),
+            _ => words.iter().map(|word| language.stem(word)).collect::<Vec<_>>().join(" "),
         };
-        if !stems.is_empty() && !all.contains(&stems) {
-            all.push(stems);
+        if !stems.is_empty() {
+            all.push((words.join(" ").to_lowercase(), stems));
         }
     }
     all

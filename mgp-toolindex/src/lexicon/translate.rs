@@ -17,7 +17,7 @@ const MAX_TOKENS: usize = 256;
 const MAX_PHRASE_WORDS: usize = 3;
 
 /// The maximum number of English words that replace a foreign word.
-const MAX_TRANSLATIONS: usize = 3;
+pub(super) const MAX_TRANSLATIONS: usize = 3;
 
 /// The weights of the English words that replace a foreign word, the most likely one first.
 const WEIGHTS: [f32; MAX_TRANSLATIONS] = [1.0, 0.6, 0.4];
@@ -28,6 +28,10 @@ const MIN_LETTERS: usize = 4;
 /// The maximum number of words in an English text in which single foreign words are translated; in longer texts,
 /// unknown words are mostly names.
 const MAX_MIXED_WORDS: usize = 12;
+
+/// The points of a language for a word that it knows, and for one without a meaning of its own.
+const KNOWN_POINTS: usize = 2;
+const FUNCTION_WORD_POINTS: usize = 3;
 
 /// The minimum length of a part of a compound, in letters.
 const MIN_PART_LETTERS: usize = 3;
@@ -106,8 +110,7 @@ impl Reader<'_> {
     /// Returns whether a token needs no translation.
     fn is_english(&self, token: &Token) -> bool {
         let word = self.word(token).to_lowercase();
-        token.is_identifier
-            || self.lexicon.find(Language::English, &Language::English.stem(&word)).is_some()
+        token.is_identifier || self.points(Language::English, &word) > 0
     }
 
     /// Returns the language that knows most of the words with Latin letters, if it knows more of them than English
@@ -116,20 +119,34 @@ impl Reader<'_> {
         let (mut english, mut scores) = (0, [0; LATIN.len()]);
         for token in self.tokens.iter().filter(|token| token.script == Script::Latin) {
             // The word table also contains some foreign words, so a word in it counts only half.
-            english += if self.is_english(token) {
-                2
-            } else {
-                usize::from(has_english(&self.word(token).to_lowercase()))
+            let word = self.word(token).to_lowercase();
+            english += match self.points(Language::English, &word) {
+                0 if token.is_identifier => KNOWN_POINTS,
+                0 => usize::from(has_english(&word)),
+                points => points,
             };
             for (language, score) in LATIN.into_iter().zip(&mut scores) {
-                let stem = language.stem(self.word(token));
-                let is_known = self.lexicon.find(language, &stem).is_some();
-                *score += 2 * usize::from(!token.is_identifier && is_known);
+                *score += if token.is_identifier { 0 } else { self.points(language, &word) };
             }
         }
         let best = *scores.iter().max()?;
         let place = scores.iter().position(|score| *score == best)?;
         (best > english).then(|| LATIN[place])
+    }
+
+    /// Returns the points of a language for one of its words; 0 if the language does not know the word. The words
+    /// without a meaning of their own distinguish languages best.
+    fn points(&self, language: Language, word: &str) -> usize {
+        let exact = self.lexicon.find_exact(language, word);
+        let stem = language.stem(word);
+        match exact.or_else(|| self.lexicon.find(language, &stem)) {
+            Some(senses) if senses.is_function_word() => FUNCTION_WORD_POINTS,
+            Some(_) => KNOWN_POINTS,
+            None if language == Language::English && self.lexicon.is_everyday(&stem) => {
+                KNOWN_POINTS
+            }
+            None => 0,
+        }
     }
 
     /// Looks up the longest known phrase that begins at a token.
@@ -157,9 +174,13 @@ impl Reader<'_> {
         let script = self.tokens[at].script;
         let rest = self.tokens[at..].iter().take(MAX_PHRASE_WORDS);
         let words = rest.take_while(|token| token.script == script && !token.is_identifier);
-        let stems: Vec<String> = words.map(|token| language.stem(self.word(token))).collect();
+        let (words, stems): (Vec<String>, Vec<String>) = words
+            .map(|token| (self.word(token).to_lowercase(), language.stem(self.word(token))))
+            .unzip();
         (1..=stems.len()).rev().find_map(|length| {
-            let senses = self.lexicon.find(language, &stems[..length].join(" "))?;
+            let exact = self.lexicon.find_exact(language, &words[..length].join(" "));
+            let senses =
+                exact.or_else(|| self.lexicon.find(language, &stems[..length].join(" ")))?;
             Some(Read { tokens: length, found: vec![Found::Senses(senses)] })
         })
     }
@@ -344,7 +365,7 @@ mod tests {
     #[test]
     fn wishes_in_other_languages_get_english_words() {
         check("wie spät ist es in Tokio", "time");
-        check("网页截图", "page screenshot");
+        check("网页截图", "screenshot");
         check("quelle heure est-il à Paris ?", "time");
         check("сколько времени в Берлине", "time");
         check("ファイルを読んで", "file read");

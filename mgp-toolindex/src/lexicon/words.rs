@@ -26,6 +26,10 @@ pub(super) const RELATED_MARK: u8 = b'~';
 /// The byte that precedes everyday words, and pairs of them, for which the lexicon has the words that tools use.
 pub(super) const EVERYDAY_MARK: u8 = b'&';
 
+/// The byte between the mark of a language and the exact spelling of a word without a meaning of its own, if words with a
+/// meaning have the same stem: in Spanish, `como` has the stem of `comer`.
+pub(super) const EXACT_MARK: u8 = b'=';
+
 /// The bit of a value that is set if everyday words rarely mean anything other than the value's words.
 const CERTAIN: u64 = 1 << (MAX_SENSES * BITS);
 
@@ -70,6 +74,12 @@ impl Lexicon {
         self.words.get(&key).map(|value| Senses(value.value()))
     }
 
+    /// Returns the entry of a word or phrase that has no meaning of its own in exactly this spelling, in lower case.
+    pub(super) fn find_exact(&self, language: Language, words: &str) -> Option<Senses> {
+        let key = [&[language.mark(), EXACT_MARK], words.as_bytes()].concat();
+        self.words.get(&key).map(|value| Senses(value.value()))
+    }
+
     /// Returns the related words that tools use, for the stem of an English word.
     pub(super) fn related(&self, stem: &str) -> Option<Senses> {
         let key = [&[RELATED_MARK], stem.as_bytes()].concat();
@@ -81,6 +91,12 @@ impl Lexicon {
         let root = (self.words.root().addr(), 0);
         let word = self.walk(self.walk(root, &[EVERYDAY_MARK])?, stem.as_bytes())?;
         Some(Place { senses: self.senses(word), pairs: self.walk(word, b" ") })
+    }
+
+    /// Returns whether the stem is that of an everyday word, of the first word of a pair, or of a word with related words.
+    pub(super) fn is_everyday(&self, stem: &str) -> bool {
+        let is_whole = |place: Place| place.senses.is_some() || place.pairs.is_some();
+        self.related(stem).is_some() || self.everyday(stem).is_some_and(is_whole)
     }
 
     /// Returns the entry of a pair of everyday words, given the place of the first word and the stem of the second.

@@ -25,7 +25,7 @@ const MAX_MEDIA_TYPES: usize = 32;
 /// The version of the indexed words. Increase it when the words of a tool change; stored words with another version are
 /// then indexed again.
 #[cfg(feature = "sqlite")]
-pub(crate) const DOCUMENT_VERSION: u32 = 2;
+pub(crate) const DOCUMENT_VERSION: u32 = 3;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {
