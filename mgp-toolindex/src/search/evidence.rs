@@ -185,7 +185,7 @@ impl Evidence {
             let cosines = unit.hint.vector.as_ref().and_then(|_| cosines.next());
             let strength = &mut self.strength[at * count..][..count];
             let best = strength.iter().copied().fold(0.0, f32::max);
-            let share = weight::hint_share(best, parsed.is_translated);
+            let share = weight::hint_share(best);
             if share <= 0.0 {
                 continue;
             }

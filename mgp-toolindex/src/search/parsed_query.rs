@@ -27,8 +27,6 @@ pub(super) struct ParsedQuery<'a> {
     pub(super) hints: QueryWords,
     /// The whole query, then its clauses.
     pub(super) units: Vec<Unit<'a>>,
-    /// If set, the query was translated.
-    pub(super) is_translated: bool,
 }
 
 /// A part of the query that is scored separately: the whole query or a clause.
@@ -110,7 +108,7 @@ impl<'a> ParsedQuery<'a> {
             ..QueryWords::default()
         };
         hints.terms.extend(hints.terms.iter().map(of_name).collect::<Vec<_>>());
-        Self { words, names, hints, units, is_translated: translation.is_some() }
+        Self { words, names, hints, units }
     }
 
     /// Computes the vectors of the units and their hints; returns the reason if the whole query gets no vector.

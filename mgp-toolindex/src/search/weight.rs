@@ -31,10 +31,10 @@ pub(super) const RELATED_WEIGHT: f32 = 0.5;
 pub(super) const NEXT_RELATED_WEIGHT: f32 = 0.7;
 
 /// The weight of the likeliest word that tools use for an everyday word or pair that rarely means anything else.
-pub(super) const CERTAIN_HINT_WEIGHT: f32 = 1.1;
+pub(super) const CERTAIN_HINT_WEIGHT: f32 = 0.9;
 
 /// The weight of the likeliest word that tools use for any other pair of everyday words.
-pub(super) const PAIR_HINT_WEIGHT: f32 = 0.6;
+pub(super) const PAIR_HINT_WEIGHT: f32 = 0.8;
 
 /// The weight of the likeliest word that tools use for any other single everyday word.
 pub(super) const WORD_HINT_WEIGHT: f32 = 0.5;
@@ -44,10 +44,7 @@ pub(super) const HINT_MEANING_WEIGHT: f32 = 8.0;
 
 /// Two amounts of evidence for the best tool: up to the first, hints count in full; from the second on, they do not
 /// count, because a query that fits a tool by its own words needs no hints.
-const HINTED_EVIDENCE: (f32, f32) = (18.0, 29.0);
-
-/// The same for a translated query, whose words fit more tools by chance.
-const HINTED_TRANSLATED_EVIDENCE: (f32, f32) = (24.0, 40.0);
+const HINTED_EVIDENCE: (f32, f32) = (24.0, 40.0);
 
 /// The weight of a translated query's original words; its English words have weight 1.
 pub(super) const ORIGINAL_WORD_WEIGHT: f32 = 0.2;
@@ -98,7 +95,7 @@ pub(super) fn confidence(evidence: f32) -> f32 {
 }
 
 /// Returns the weight of hints, 0 to 1, from the evidence for the best tool without them.
-pub(super) fn hint_share(evidence: f32, is_translated: bool) -> f32 {
-    let (full, none) = if is_translated { HINTED_TRANSLATED_EVIDENCE } else { HINTED_EVIDENCE };
+pub(super) fn hint_share(evidence: f32) -> f32 {
+    let (full, none) = HINTED_EVIDENCE;
     ((none - evidence) / (none - full)).clamp(0.0, 1.0)
 }
