@@ -7,7 +7,7 @@ use super::words::{Lexicon, Senses};
 
 /// The maximum number of words of a text in which everyday words are looked up; longer texts describe what they ask
 /// for.
-const MAX_WORDS: usize = 40;
+const MAX_WORDS: usize = 24;
 
 /// The maximum distance of the two words of a pair, in words.
 const MAX_DISTANCE: usize = 5;

@@ -14,7 +14,7 @@ pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 
 /// The maximum number of words of a unit that [`relations`] gets: one more than it reads, so that it skips longer
 /// units.
-const MAX_HINT_WORDS: usize = 41;
+const MAX_HINT_WORDS: usize = 25;
 
 #[derive(Debug)]
 pub(super) struct ParsedQuery<'a> {

@@ -3,11 +3,11 @@
 //!
 //! `mgp-toolindex/tests/wishes` has a file of wishes for each language; the same line of `tools.txt` lists the tools of
 //! which any one is right. The words of the lexicon were chosen with the first half of the lines in view. The wishes in
-//! the folder `aside` are worded indirectly, and their author knew neither the other wishes nor the lexicon; their
-//! results are reported, but have no bound.
+//! the folders `aside` and `other` are worded indirectly, and their authors knew neither the other wishes nor the
+//! lexicon; their results are reported, but have no bound.
 
 use super::{
-    data::{Query, Set},
+    data::{Listed, Query, Set},
     eval::Searcher,
     skipped,
 };
@@ -34,9 +34,9 @@ const MIN_ENGLISH: f64 = 0.90;
 const MIN_EACH: f64 = 0.75;
 const MIN_ALL: f64 = 0.85;
 
-/// The shares of fulfilled wishes: among the first half of the lines, the second half, all lines, and the folder
-/// `aside`.
-type Shares = [f64; 4];
+/// The shares of fulfilled wishes: among the first half of the lines, the second half, all lines, and the folders
+/// `aside` and `other`.
+type Shares = [f64; 5];
 
 /// Searches for all wishes, and counts those with a right tool among the first results.
 pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
@@ -46,7 +46,9 @@ pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
         .into_iter()
         .map(|language| {
             let mut wishes = read(language, set)?;
-            wishes.extend(read(&format!("aside/{language}"), set)?);
+            for folder in ["aside", "other"] {
+                wishes.extend(read(&format!("{folder}/{language}"), set)?);
+            }
             Ok((language, wishes))
         })
         .collect::<Outcome<_>>()?;
@@ -60,13 +62,15 @@ pub(in crate::accept) fn languages(options: &Options) -> Outcome<Verdict> {
     let mut shares: BTreeMap<&str, Shares> = BTreeMap::new();
     for (language, wishes) in &wishes {
         let found: Vec<bool> = wishes.iter().map(is_found).collect();
-        let (all, aside) = found.split_at(found.len() / 2);
+        let (all, others) = found.split_at(found.len() / 3);
+        let (aside, other) = others.split_at(others.len() / 2);
         let (first, second) = all.split_at(all.len() / 2);
-        let [first, second, all, aside] = [first, second, all, aside].map(share);
+        let found = [first, second, all, aside, other].map(share);
+        let [first, second, all, aside, other] = found;
         println!(
-            "{language}: first half {first:.3}, second half {second:.3}, all {all:.3}, aside {aside:.3}"
+            "{language}: first half {first:.3}, second half {second:.3}, all {all:.3}, aside {aside:.3}, other {other:.3}"
         );
-        shares.insert(language, [first, second, all, aside]);
+        shares.insert(language, found);
     }
     Ok(verdict(&shares))
 }
@@ -100,7 +104,7 @@ pub(in crate::accept) fn speed(options: &Options) -> Outcome<Verdict> {
 fn verdict(shares: &BTreeMap<&str, Shares>) -> Verdict {
     let english = shares["en"][2];
     let others = shares.iter().filter(|(language, _)| **language != "en");
-    let others: Vec<f64> = others.map(|(_, [_, _, all, _])| *all).collect();
+    let others: Vec<f64> = others.map(|(_, [_, _, all, ..])| *all).collect();
     let least = others.iter().copied().fold(1.0, f64::min);
     let count = u32::try_from(others.len()).expect("there are twelve");
     let mean = others.iter().sum::<f64>() / f64::from(count);
@@ -123,7 +127,8 @@ pub(super) fn read(language: &str, set: &Set) -> Outcome<Vec<Query>> {
     }
     let of_line = |(line, (tools, text)): (usize, (&str, &str))| {
         let names: Vec<&str> = tools.split(' ').collect();
-        let right = set.tools.iter().filter(|tool| names.contains(&&*tool.name));
+        let is_right = |tool: &&Listed| names.contains(&&*tool.name) || names.contains(&&*tool.id);
+        let right = set.tools.iter().filter(is_right);
         let relevant: Vec<String> = right.map(|tool| tool.id.clone()).collect();
         if relevant.is_empty() {
             return Err(Failure::new(format!("line {}: no tool is named {tools}", line + 1)));
