@@ -214,9 +214,8 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
         .into_iter()
         .map(|Part { word, begins, clause, range }| {
             sentences += usize::from(begins);
-            let ordered = before
-                .as_deref()
-                .is_some_and(|word| ORDERING.split(' ').any(|known| known == word));
+            let is_ordering = |word: &str| ORDERING.split(' ').any(|known| known == word);
+            let ordered = before.as_deref().is_some_and(is_ordering);
             before = Some(word.clone());
             let plain = without_digits(&word);
             Token {
